@@ -1,0 +1,1 @@
+//! Runnable programs that compose the launchers; see the example targets.

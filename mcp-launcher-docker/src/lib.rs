@@ -1,0 +1,1 @@
+//! Launches stdio MCP servers as containers through the Docker Engine API.

@@ -1,0 +1,1 @@
+//! Launches stdio MCP servers on another machine through an executor.

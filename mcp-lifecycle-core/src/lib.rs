@@ -1,0 +1,1 @@
+//! Traits, termination ladder and lifecycle-aware client for stdio MCP servers.
