@@ -1,0 +1,72 @@
+//! An MCP server over stdio that misbehaves in one way per subcommand.
+//!
+//! It exists to be launched, mistreated and proven dead. `std`, `nix` and
+//! `serde_json` only, no runtime: it starts in about a millisecond and builds
+//! as a static binary (`-C target-feature=+crt-static`) for an image without
+//! a file system.
+//!
+//! # Proof of death
+//!
+//! With `--alive ADDRESS` every process of the fixture connects there as its
+//! very first act and says `hello <role> <pid>`. The connection is held for
+//! life and inherited by children, so **end of file on it proves that every
+//! holder is dead**. See [`alive`] for the lines that follow.
+//!
+//! # It cannot leak by itself
+//!
+//! When the observer goes away every process exits, whatever it was told to
+//! ignore, and an alarm ends those that have no observer. A failing test
+//! therefore leaves nothing behind on a developer's machine.
+
+mod alive;
+mod args;
+mod exit;
+mod family;
+mod message;
+mod protocol;
+mod serve;
+mod shapes;
+mod sys;
+mod tools;
+
+use crate::alive::Alive;
+use crate::args::Args;
+
+/// What every part of the fixture gets to see.
+#[derive(Clone)]
+struct Context {
+    args: Args,
+    alive: Option<Alive>,
+}
+
+impl Context {
+    /// Tells the observer, if there is one.
+    fn event(&self, text: &str) {
+        if let Some(alive) = &self.alive {
+            alive.event(text);
+        }
+    }
+
+    /// Opens a connection of its own for this process, in place of the one
+    /// that it inherited.
+    fn connect(&mut self, role: &str) {
+        self.alive = self
+            .args
+            .alive
+            .as_ref()
+            .map(|address| Alive::connect(address, role));
+    }
+}
+
+fn main() {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(problem) => exit::usage(&problem),
+    };
+    let mut context = Context { args, alive: None };
+    let role = context.args.role.clone();
+    context.connect(&role);
+    sys::limit_lifetime(context.args.lifetime);
+    sys::report_sigterm(context.args.ignore_term);
+    shapes::run(context);
+}
