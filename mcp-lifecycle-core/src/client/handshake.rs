@@ -1,0 +1,131 @@
+//! The handshake, in either era, and what its failure means.
+
+use std::time::Duration;
+
+use rmcp::model::{ErrorData, ProtocolVersion};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle_and_ct,
+};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::era::{Era, modern_versions};
+use super::handler::SharedHandler;
+use super::session::Session;
+use crate::ExitStatus;
+use crate::error::StartErrorKind;
+use crate::transport::{LIFECYCLE_ERROR, LifecycleFault, StdioTransport, TransportLimits};
+
+pub(super) struct Handshake<'a, E> {
+    pub(super) session: &'a Session,
+    pub(super) exited: E,
+    pub(super) service: CancellationToken,
+    pub(super) limits: &'a TransportLimits,
+    pub(super) mode: ClientLifecycleMode,
+    pub(super) probe_timeout: Duration,
+}
+
+/// How long the exit status may lag behind the end of the output.
+const STATUS_AFTER_OUTPUT: Duration = Duration::from_millis(250);
+
+/// Completes the handshake and puts rmcp's side of it into the session.
+pub(super) async fn handshake<E: Future<Output = ExitStatus>>(
+    handshake: Handshake<'_, E>,
+) -> Result<Era, StartErrorKind> {
+    let Handshake {
+        session,
+        exited,
+        service,
+        limits,
+        mode,
+        probe_timeout,
+    } = handshake;
+    let attempt = async |mode: ClientLifecycleMode| {
+        let probe = matches!(mode, ClientLifecycleMode::Auto { .. }).then_some(probe_timeout);
+        let transport = StdioTransport::new(session.wire.clone(), limits, probe);
+        let handler = SharedHandler(session.handler.clone());
+        serve_client_with_lifecycle_and_ct(handler, transport, mode, service.clone()).await
+    };
+    let mut result = attempt(mode.clone()).await;
+    if let (Err(error), ClientLifecycleMode::Auto { .. }) = (&result, &mode)
+        && refused(error).is_some()
+        && session.wire.late_discover()
+    {
+        // A slow server of the modern era: it answered the probe after we had
+        // given it up, and knows no `initialize`.
+        result = attempt(ClientLifecycleMode::Discover {
+            preferred_versions: modern_versions(),
+        })
+        .await;
+    }
+    let running = match result {
+        Ok(running) => running,
+        Err(error) => return Err(explain(error, exited).await),
+    };
+    let version = running
+        .peer()
+        .peer_info()
+        .map(|info| info.protocol_version.clone());
+    let version = match version {
+        Some(version) if ProtocolVersion::KNOWN_VERSIONS.contains(&version) => version,
+        other => {
+            return Err(StartErrorKind::ProtocolVersion {
+                server: other.iter().map(ToString::to_string).collect(),
+            });
+        }
+    };
+    let _ = session.rmcp.set(running);
+    Ok(Era::of(&version))
+}
+
+/// The server's own refusal, if that is what the failure is.
+fn refused(error: &ClientInitializeError) -> Option<&ErrorData> {
+    match error {
+        ClientInitializeError::JsonRpcError(data) => Some(data),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => refused(fallback),
+        _ => None,
+    }
+}
+
+async fn explain(
+    error: ClientInitializeError,
+    exited: impl Future<Output = ExitStatus>,
+) -> StartErrorKind {
+    match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+            Box::pin(explain(*fallback, exited)).await
+        }
+        ClientInitializeError::ConnectionClosed(_)
+        | ClientInitializeError::TransportError { .. } => {
+            match timeout(STATUS_AFTER_OUTPUT, exited).await {
+                Ok(status) => StartErrorKind::Exited(status),
+                Err(_) => StartErrorKind::OutputClosed,
+            }
+        }
+        ClientInitializeError::JsonRpcError(data) if data.code == LIFECYCLE_ERROR => {
+            StartErrorKind::Malformed(describe(&data))
+        }
+        ClientInitializeError::JsonRpcError(data) => StartErrorKind::Refused(Box::new(data)),
+        ClientInitializeError::NoCompatibleProtocolVersion {
+            server_supported, ..
+        } => StartErrorKind::ProtocolVersion {
+            server: server_supported.iter().map(ToString::to_string).collect(),
+        },
+        ClientInitializeError::Cancelled => StartErrorKind::Cancelled,
+        other => StartErrorKind::Malformed(other.to_string()),
+    }
+}
+
+fn describe(data: &ErrorData) -> String {
+    let fault = data
+        .data
+        .clone()
+        .and_then(|data| serde_json::from_value(data).ok());
+    match fault {
+        Some(LifecycleFault::TooLarge { limit }) => {
+            format!("over the limit of {limit} bytes for one message")
+        }
+        Some(LifecycleFault::Malformed { problem }) => problem,
+        Some(LifecycleFault::NoAnswer) | None => "no answer".to_owned(),
+    }
+}

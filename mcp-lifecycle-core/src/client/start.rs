@@ -1,0 +1,191 @@
+//! Launch and handshake under one deadline.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::end::{Owner, Pumps};
+use super::handshake::{Handshake, handshake};
+use super::peer::LifecyclePeer;
+use super::session::Session;
+use super::stderr::{self, StderrTail};
+use super::{ClientState, LifecycleClient, LifecycleClientBuilder, era};
+use crate::error::{LaunchErrorKind, StartError, StartErrorKind, StartPhase};
+use crate::events::{LifecycleEvent, Observed};
+use crate::transport::Wire;
+use crate::{EndReason, LaunchedServer, ServerHandle};
+
+pub(super) async fn start(builder: LifecycleClientBuilder) -> Result<LifecycleClient, StartError> {
+    let begun = Instant::now();
+    let deadline = begun + builder.startup_timeout;
+    let observed = Observed::new(builder.spec.name(), Arc::clone(&builder.observer));
+    observed.event(&LifecycleEvent::Starting);
+
+    let launch = builder.launcher.launch(&builder.spec);
+    let launched = match timeout_at(deadline, launch).await {
+        Ok(Ok(launched)) => launched,
+        Ok(Err(error)) => {
+            let kind = StartErrorKind::Launch(error);
+            return Err(failed(&builder, &observed, begun, StartPhase::Launch, kind));
+        }
+        Err(_) => {
+            let kind = StartErrorKind::Timeout(builder.startup_timeout);
+            return Err(failed(&builder, &observed, begun, StartPhase::Launch, kind));
+        }
+    };
+    let client = take_over(&builder, &observed, launched);
+    observed.event(&LifecycleEvent::Launched {
+        identity: &client.identity(),
+        took: begun.elapsed(),
+    });
+
+    match timeout_at(deadline, shake_hands(&builder, &client)).await {
+        Ok(Ok(era)) => {
+            observed.event(&LifecycleEvent::Ready {
+                era,
+                took: begun.elapsed(),
+            });
+            Ok(client)
+        }
+        Ok(Err(kind)) => Err(undo(&builder, &observed, begun, client, kind).await),
+        Err(_) => {
+            let kind = StartErrorKind::Timeout(builder.startup_timeout);
+            Err(undo(&builder, &observed, begun, client, kind).await)
+        }
+    }
+}
+
+/// From here on the client owns the server, and its `Drop` is the safety net.
+fn take_over(
+    builder: &LifecycleClientBuilder,
+    observed: &Observed,
+    launched: LaunchedServer,
+) -> LifecycleClient {
+    let parts = launched.into_parts();
+    let (handle, stdin) = ServerHandle::new(builder.spec.name(), parts.stdin, parts.terminator);
+    let wire = Wire::new(stdin, parts.stdout, &builder.limits);
+    let tail = StderrTail::new(&builder.limits);
+    let pumps = Pumps {
+        writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),
+        stderr: parts.stderr.map(|io| {
+            tokio::spawn(stderr::drain(
+                io,
+                Arc::clone(&tail),
+                observed.clone(),
+                builder.limits.stderr_line,
+            ))
+        }),
+    };
+    let session = Arc::new(Session {
+        server: observed.server().into(),
+        wire,
+        stderr: tail,
+        handler: Arc::clone(&builder.handler),
+        rmcp: OnceLock::new(),
+        state: watch::Sender::new(ClientState::Starting),
+        calls: TaskTracker::new(),
+        cause: OnceLock::new(),
+        closed: CancellationToken::new(),
+    });
+    let owner = Owner::watch_over(
+        handle,
+        Arc::clone(&session),
+        builder.termination.clone(),
+        observed.clone(),
+        pumps,
+    );
+    LifecycleClient {
+        peer: LifecyclePeer::new(session, builder.call_options.clone()),
+        owner,
+    }
+}
+
+async fn shake_hands(
+    builder: &LifecycleClientBuilder,
+    client: &LifecycleClient,
+) -> Result<super::Era, StartErrorKind> {
+    let key = era::key(builder.launcher.name(), &builder.spec);
+    let session = client.peer.session();
+    let result = handshake(Handshake {
+        session,
+        exited: client.owner.handle().watch_exit(),
+        service: client.owner.service.child_token(),
+        limits: &builder.limits,
+        mode: builder.protocol.mode(era::remembered(key)),
+        probe_timeout: builder.probe_timeout,
+    })
+    .await;
+    era::remember(key, result.as_ref().ok().copied());
+    let era = result?;
+    // An end that began meanwhile stands.
+    session.state.send_if_modified(|state| {
+        let starting = matches!(state, ClientState::Starting);
+        if starting {
+            *state = ClientState::Ready { era };
+        }
+        starting
+    });
+    Ok(era)
+}
+
+/// Ends what was started and says why it had to be.
+async fn undo(
+    builder: &LifecycleClientBuilder,
+    observed: &Observed,
+    begun: Instant,
+    client: LifecycleClient,
+    kind: StartErrorKind,
+) -> StartError {
+    let elapsed = begun.elapsed();
+    let outcome = client
+        .shutdown_with(EndReason::StartFailed, builder.termination.clone())
+        .await;
+    let error = StartError {
+        elapsed,
+        stderr_tail: client.stderr_tail(),
+        cleanup: Some(outcome),
+        ..bare(builder, StartPhase::Handshake, kind)
+    };
+    observed.event(&LifecycleEvent::StartFailed { error: &error });
+    error
+}
+
+fn failed(
+    builder: &LifecycleClientBuilder,
+    observed: &Observed,
+    begun: Instant,
+    phase: StartPhase,
+    kind: StartErrorKind,
+) -> StartError {
+    let error = StartError {
+        elapsed: begun.elapsed(),
+        ..bare(builder, phase, kind)
+    };
+    observed.event(&LifecycleEvent::StartFailed { error: &error });
+    error
+}
+
+fn bare(builder: &LifecycleClientBuilder, phase: StartPhase, kind: StartErrorKind) -> StartError {
+    StartError {
+        server: builder.spec.name().to_owned(),
+        command: builder.spec.display_command().to_string(),
+        phase,
+        elapsed: std::time::Duration::ZERO,
+        kind,
+        stderr_tail: Vec::new(),
+        cleanup: None,
+    }
+}
+
+impl StartError {
+    /// The launcher's own classification, when the launch failed.
+    pub fn launch_error(&self) -> Option<&LaunchErrorKind> {
+        match &self.kind {
+            StartErrorKind::Launch(error) => Some(error.kind()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The failure of a start: launch and handshake.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::{LaunchError, TerminateError};
+use crate::{ExitStatus, TerminationReport};
+
+/// A server could not be started. Whatever had been started of it was ended;
+/// [`cleanup`](Self::cleanup) has the proof, or the error that names survivors.
+#[derive(Debug, Error)]
+#[error("{}", describe(self))]
+#[non_exhaustive]
+pub struct StartError {
+    /// The server's name in its specification.
+    pub server: String,
+    /// Its command, for people.
+    pub command: String,
+    /// How far the start had come.
+    pub phase: StartPhase,
+    /// How long it took until it failed.
+    pub elapsed: Duration,
+    /// What went wrong.
+    #[source]
+    pub kind: StartErrorKind,
+    /// The last lines the server wrote to standard error.
+    pub stderr_tail: Vec<String>,
+    /// The end of what had been started; `None` when nothing had been.
+    pub cleanup: Option<Result<Arc<TerminationReport>, TerminateError>>,
+}
+
+/// How far a start had come when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StartPhase {
+    /// The launcher was starting the server.
+    Launch,
+    /// The server was started and had not completed the handshake.
+    Handshake,
+}
+
+impl fmt::Display for StartPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Launch => "launch",
+            Self::Handshake => "handshake",
+        })
+    }
+}
+
+/// What went wrong with a start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartErrorKind {
+    /// The launcher could not start it.
+    #[error("the launch failed")]
+    Launch(#[source] LaunchError),
+    /// It was not ready in time.
+    #[error("not ready within {0:?}; raise the start-up timeout if it is known to be slow")]
+    Timeout(
+        /// The time that ran out.
+        Duration,
+    ),
+    /// It exited before the handshake was complete.
+    #[error("it exited before the handshake was complete ({0})")]
+    Exited(
+        /// How.
+        ExitStatus,
+    ),
+    /// It closed its output before the handshake was complete.
+    #[error("it closed its output before the handshake was complete")]
+    OutputClosed,
+    /// It speaks no version of the protocol that this client speaks.
+    #[error("no protocol version in common (the server speaks: {})", server.join(", "))]
+    ProtocolVersion {
+        /// The versions it speaks.
+        server: Vec<String>,
+    },
+    /// It answered the handshake with an error.
+    #[error("it refused the handshake")]
+    Refused(#[source] Box<rmcp::ErrorData>),
+    /// It answered the handshake with something that is not the protocol.
+    #[error("its answer to the handshake is not valid MCP: {0}")]
+    Malformed(
+        /// What is wrong with it.
+        String,
+    ),
+    /// The client was shut down while it started.
+    #[error("the start was cancelled")]
+    Cancelled,
+}
+
+fn describe(error: &StartError) -> String {
+    let StartError {
+        server,
+        command,
+        phase,
+        elapsed,
+        stderr_tail,
+        cleanup,
+        ..
+    } = error;
+    let mut text =
+        format!("server `{server}` (`{command}`) failed to start in {phase} after {elapsed:.1?}");
+    text.push_str(&super::call::tail(stderr_tail));
+    if let Some(Err(leak)) = cleanup {
+        text.push_str(&format!("; and {leak}"));
+    }
+    text
+}

@@ -1,0 +1,252 @@
+//! Drives the [`Ladder`] of one termination: the clocks and the I/O.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use super::{Run, Shared, TerminationOutcome};
+use crate::error::{Report, StepError, TerminateError};
+use crate::ladder::{Event, Ladder, Phase, Step};
+use crate::remnant::Gone;
+use crate::report::PhaseRecord;
+use crate::{EndReason, ExitStatus, TerminationPolicy, TerminationReport};
+
+/// How long a launcher may take to name survivors, or to give an order, before
+/// the ladder goes on without it. A primitive that hangs must not wedge the end.
+const STEP_LIMIT: Duration = Duration::from_secs(1);
+
+/// Runs one termination and publishes its outcome to every caller.
+///
+/// Dropping the returned future, polled or not, kills the server.
+pub(super) fn run(
+    shared: Arc<Shared>,
+    policy: TerminationPolicy,
+    reason: EndReason,
+    outcome: watch::Sender<Option<TerminationOutcome>>,
+) -> impl Future<Output = ()> + Send {
+    let mut guard = KillUnlessDone {
+        shared,
+        done: false,
+    };
+    async move {
+        let result = terminate(&guard.shared, &policy, reason).await;
+        guard.done = true;
+        trace(&result);
+        *guard.shared.lock() = match &result {
+            Ok(report) => Run::Gone(Arc::clone(report)),
+            Err(_) => Run::Idle,
+        };
+        outcome.send_replace(Some(result));
+    }
+}
+
+/// A runtime that shuts down drops the task at an await point.
+struct KillUnlessDone {
+    shared: Arc<Shared>,
+    done: bool,
+}
+
+impl Drop for KillUnlessDone {
+    fn drop(&mut self) {
+        if !self.done {
+            self.shared.terminator.kill_now();
+        }
+    }
+}
+
+async fn terminate(
+    shared: &Shared,
+    policy: &TerminationPolicy,
+    reason: EndReason,
+) -> TerminationOutcome {
+    let terminator = &*shared.terminator;
+    let begun = Instant::now();
+    let mut climb = Climb {
+        shared,
+        phases: Vec::new(),
+        entered: begun,
+    };
+    let mut ladder = Ladder::new(policy, &terminator.semantics());
+    let mut exited = terminator.exited();
+    let mut gone = terminator.gone();
+    let mut exit: Option<ExitStatus> = None;
+    let mut cause: Option<StepError> = None;
+
+    // What is true already, without waiting.
+    let mut step = tokio::select! {
+        biased;
+        proof = &mut gone => match proof {
+            Ok(proof) => return Ok(climb.report(reason, &mut exited, exit, proof, begun).await),
+            Err(error) => {
+                cause = Some(error);
+                ladder.begin(false)
+            }
+        },
+        status = &mut exited => {
+            exit = Some(status);
+            ladder.begin(true)
+        }
+        () = std::future::ready(()) => ladder.begin(false),
+    };
+    let mut deadline = begun;
+    loop {
+        match step {
+            Step::Enter { phase, wait } => {
+                deadline = Instant::now() + wait;
+                if !climb.enter(phase, deadline).await {
+                    step = ladder.on(Event::TimedOut);
+                    continue;
+                }
+                if cause.take().is_some() {
+                    gone = terminator.gone();
+                }
+            }
+            Step::Wait => {}
+            Step::Unproven => {
+                return Err(climb.error(reason, cause, begun).await);
+            }
+        }
+        step = tokio::select! {
+            biased;
+            proof = &mut gone, if cause.is_none() => match proof {
+                Ok(proof) => {
+                    return Ok(climb.report(reason, &mut exited, exit, proof, begun).await);
+                }
+                Err(error) => {
+                    cause = Some(error);
+                    Step::Wait
+                }
+            },
+            status = &mut exited, if exit.is_none() => {
+                exit = Some(status);
+                ladder.on(Event::MainExited)
+            }
+            () = sleep_until(deadline) => ladder.on(Event::TimedOut),
+        };
+    }
+}
+
+/// The account of the rungs climbed so far.
+struct Climb<'a> {
+    shared: &'a Shared,
+    phases: Vec<PhaseRecord>,
+    entered: Instant,
+}
+
+impl Climb<'_> {
+    /// Does what a phase says. `false` when it failed and the next is due.
+    async fn enter(&mut self, phase: Phase, deadline: Instant) -> bool {
+        self.close_phase();
+        self.entered = Instant::now();
+        debug!(server = %self.shared.server, %phase, "termination phase");
+        let limit = STEP_LIMIT.min(deadline.saturating_duration_since(self.entered));
+        let action = async {
+            match phase {
+                Phase::CloseStdin => {
+                    self.shared.stdin.close().await;
+                    Ok(())
+                }
+                Phase::Stragglers => Ok(()),
+                Phase::RequestEnd => self.shared.terminator.request_end().await,
+                Phase::ForceEnd => self.shared.terminator.force_end().await,
+            }
+        };
+        let failure = match timeout(limit, action).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(Report(&error).to_string()),
+            Err(_) => Some(format!("not done within {limit:?}")),
+        };
+        let done = failure.is_none();
+        self.phases.push(PhaseRecord {
+            phase,
+            took: Duration::ZERO,
+            failure,
+        });
+        // Proof may still come after a force that was not acknowledged.
+        done || phase == Phase::ForceEnd
+    }
+
+    fn close_phase(&mut self) {
+        if let Some(last) = self.phases.last_mut() {
+            last.took = self.entered.elapsed();
+        }
+    }
+
+    async fn report(
+        mut self,
+        reason: EndReason,
+        exited: &mut (impl Future<Output = ExitStatus> + Unpin),
+        exit: Option<ExitStatus>,
+        gone: Gone,
+        begun: Instant,
+    ) -> Arc<TerminationReport> {
+        self.close_phase();
+        let exit = match exit {
+            Some(exit) => exit,
+            None => timeout(STEP_LIMIT, exited)
+                .await
+                .unwrap_or(ExitStatus::Unknown),
+        };
+        Arc::new(TerminationReport {
+            server: self.shared.server.clone(),
+            identity: self.shared.terminator.identity(),
+            reason,
+            exit,
+            phases: self.phases,
+            gone,
+            containment: self.shared.terminator.semantics().containment,
+            took: begun.elapsed(),
+        })
+    }
+
+    async fn error(
+        mut self,
+        reason: EndReason,
+        cause: Option<StepError>,
+        begun: Instant,
+    ) -> TerminateError {
+        self.close_phase();
+        let terminator = &self.shared.terminator;
+        let (survivors, unknown) = match timeout(STEP_LIMIT, terminator.survivors()).await {
+            Ok(Ok(survivors)) => (survivors, None),
+            Ok(Err(error)) => (Vec::new(), Some(Report(&error).to_string())),
+            Err(_) => (Vec::new(), Some("the launcher does not answer".to_owned())),
+        };
+        TerminateError {
+            server: self.shared.server.clone(),
+            identity: terminator.identity(),
+            reason,
+            survivors,
+            cause: cause.map(|error| Report(&error).to_string()).or(unknown),
+            phases: self.phases,
+            took: begun.elapsed(),
+        }
+    }
+}
+
+fn trace(outcome: &TerminationOutcome) {
+    match outcome {
+        Ok(report) => info!(
+            server = %report.server,
+            identity = %report.identity,
+            reason = %report.reason,
+            exit = %report.exit,
+            phase = report.ended_in().map(Phase::as_str),
+            swept = report.gone.swept_count,
+            took_ms = report.took.as_millis() as u64,
+            "server ended"
+        ),
+        Err(error) => warn!(
+            server = %error.server,
+            identity = %error.identity,
+            reason = %error.reason,
+            survivors = error.survivors.len(),
+            took_ms = error.took.as_millis() as u64,
+            %error,
+            "server not proven gone"
+        ),
+    }
+}

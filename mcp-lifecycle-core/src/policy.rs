@@ -1,0 +1,104 @@
+//! How long each step of a server's end may take.
+
+use std::time::Duration;
+
+/// The waits of the termination ladder.
+///
+/// The order is the MCP specification's (2026-07-28, *stdio*, shutdown): close
+/// standard input and wait, then end the process by force, on POSIX SIGTERM
+/// before SIGKILL. The specification gives no times; these follow the SDKs.
+///
+/// A server that cooperates ends in about a millisecond, so the graces cost
+/// nothing until somebody misbehaves. The longest a termination can take is
+/// [`longest`](Self::longest).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TerminationPolicy {
+    /// How long calls in flight may still complete before the rest happens.
+    /// Zero by default: they are cancelled at once.
+    pub drain: Duration,
+    /// How long queued messages may take to reach the server before its
+    /// standard input is closed. 500 ms by default.
+    pub flush: Duration,
+    /// How long the server has to end after its standard input was closed.
+    /// 2 s by default.
+    pub eof_grace: Duration,
+    /// How long what the main process left behind has to end by itself once
+    /// the main process has exited, before it is asked to. 50 ms by default.
+    pub straggler_grace: Duration,
+    /// How long the server has to end after SIGTERM. 2 s by default.
+    pub term_grace: Duration,
+    /// How long the confirmation may take after SIGKILL. 2 s by default. What
+    /// lives longer (a process stuck in the kernel) is an error that names it.
+    pub kill_confirmation: Duration,
+}
+
+impl Default for TerminationPolicy {
+    fn default() -> Self {
+        Self {
+            drain: Duration::ZERO,
+            flush: Duration::from_millis(500),
+            eof_grace: Duration::from_secs(2),
+            straggler_grace: Duration::from_millis(50),
+            term_grace: Duration::from_secs(2),
+            kill_confirmation: Duration::from_secs(2),
+        }
+    }
+}
+
+impl TerminationPolicy {
+    /// The default policy.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// No graces: straight to SIGKILL and its confirmation.
+    pub fn immediate() -> Self {
+        Self {
+            drain: Duration::ZERO,
+            flush: Duration::ZERO,
+            eof_grace: Duration::ZERO,
+            straggler_grace: Duration::ZERO,
+            term_grace: Duration::ZERO,
+            ..Self::default()
+        }
+    }
+
+    /// Lets calls in flight complete for this long before the end begins.
+    #[must_use]
+    pub fn drain(mut self, wait: Duration) -> Self {
+        self.drain = wait;
+        self
+    }
+
+    /// Sets the wait after standard input was closed; zero skips the step.
+    #[must_use]
+    pub fn eof_grace(mut self, wait: Duration) -> Self {
+        self.eof_grace = wait;
+        self
+    }
+
+    /// Sets the wait after SIGTERM; zero skips the step.
+    #[must_use]
+    pub fn term_grace(mut self, wait: Duration) -> Self {
+        self.term_grace = wait;
+        self
+    }
+
+    /// Sets the wait for the proof after SIGKILL.
+    #[must_use]
+    pub fn kill_confirmation(mut self, wait: Duration) -> Self {
+        self.kill_confirmation = wait;
+        self
+    }
+
+    /// The longest that a termination under this policy can take.
+    pub fn longest(&self) -> Duration {
+        self.drain
+            + self.flush
+            + self.eof_grace
+            + self.straggler_grace
+            + self.term_grace
+            + self.kill_confirmation
+    }
+}
