@@ -60,10 +60,14 @@ pub(crate) enum Stage {
 impl Args {
     pub(crate) fn parse(mut argv: impl Iterator<Item = String>) -> Result<Self, String> {
         let shape = argv.next().ok_or("which shape?")?;
+        let role = match shape.as_str() {
+            "sh-wrapper" => "wrapper",
+            _ => "server",
+        };
         let mut args = Self {
+            role: role.to_owned(),
             shape,
             alive: None,
-            role: "server".to_owned(),
             era: Era::Both,
             ignore_eof: false,
             ignore_term: false,

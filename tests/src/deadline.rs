@@ -1,0 +1,57 @@
+//! A suite that overruns aborts instead of hanging.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// Aborts the process unless it is dropped in time.
+///
+/// A runtime's timeout does not help when the code under test blocks the
+/// thread that would notice it. This one is a plain thread, and the abort
+/// closes the observer's sockets, which ends every fixture.
+///
+/// ```
+/// use mcp_lifecycle_conformance::deadline::Watchdog;
+/// use std::time::Duration;
+///
+/// let _watchdog = Watchdog::arm("the example", Duration::from_secs(10));
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping the watchdog disarms it"]
+pub struct Watchdog {
+    disarm: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Gives whatever follows `limit` to finish.
+    ///
+    /// # Panics
+    ///
+    /// When no thread can be started.
+    pub fn arm(what: &str, limit: Duration) -> Self {
+        let what = what.to_owned();
+        let (disarm, disarmed) = mpsc::channel::<()>();
+        let watch = move || {
+            if disarmed.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("{what} has not finished within {limit:?}: aborting");
+                std::process::abort();
+            }
+        };
+        let thread = thread::Builder::new().name("watchdog".to_owned());
+        Self {
+            disarm: Some(disarm),
+            thread: Some(thread.spawn(watch).expect("start the watchdog")),
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.disarm.take());
+        if let Some(thread) = self.thread.take() {
+            // Joined, so that whoever counts threads next does not find it.
+            let _ = thread.join();
+        }
+    }
+}
