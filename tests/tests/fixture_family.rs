@@ -129,11 +129,11 @@ fn a_holder_keeps_the_stdout_of_a_dead_leader_open_until_nobody_watches() {
     assert_eq!(server.exit_code(), Some(5));
     rig.ping(&holder);
     // The end of the observer ends whoever is left: the fixture cannot leak.
-    let watchdog = rig.end_observer();
+    let rest_of_rig = rig.end_observer();
     let mut rest = Vec::new();
     server.stdout.read_to_end(&mut rest).unwrap();
     assert_eq!(rest, br#"{"jsonrpc":"2.0","id":"#);
-    drop(watchdog);
+    drop((server, rest_of_rig));
 }
 
 #[test]

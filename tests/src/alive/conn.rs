@@ -1,8 +1,8 @@
 //! One observed process.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
+use std::{fmt, io};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -23,7 +23,8 @@ struct Shared {
     state: watch::Sender<State>,
     /// `None` once the end was seen, so that the descriptor is free again.
     stream: Mutex<Option<Arc<Stream>>>,
-    observer: Handle,
+    /// Weak, because a handle keeps the descriptors of its runtime open.
+    observer: Weak<Handle>,
 }
 
 /// What the process has said so far.
@@ -37,7 +38,7 @@ struct State {
 }
 
 impl AliveConn {
-    pub(super) fn new(stream: Stream, observer: Handle) -> Self {
+    pub(super) fn new(stream: Stream, observer: Weak<Handle>) -> Self {
         let shared = Shared {
             state: watch::Sender::default(),
             stream: Mutex::new(Some(Arc::new(stream))),
@@ -210,8 +211,11 @@ impl AliveConn {
     ) -> Result<(), AliveError> {
         let mut state = self.shared.state.subscribe();
         let waiting = {
+            let Some(observer) = self.shared.observer.upgrade() else {
+                return Err(io::Error::other("its listener was dropped").into());
+            };
             // The observer's clock: the caller may have no runtime of its own.
-            let _observer = self.shared.observer.enter();
+            let _observer = observer.enter();
             tokio::time::timeout(limit, state.wait_for(|state| met(state)))
         };
         match waiting.await {

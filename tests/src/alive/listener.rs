@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use super::{AliveConn, AliveError, Holder};
 pub struct AliveListener {
     book: Arc<Book>,
     listener: Arc<Listener>,
-    observer: Handle,
+    observer: Arc<Handle>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     _directory: Option<TempDir>,
@@ -99,10 +99,14 @@ impl AliveListener {
             .enable_all()
             .build()?;
         let listener = Arc::new(runtime.block_on(bind)?);
-        let observer = runtime.handle().clone();
+        let observer = Arc::new(runtime.handle().clone());
         let book = Arc::new(Book::default());
         let (stop, stopped) = oneshot::channel();
-        observer.spawn(accept_all(listener.clone(), book.clone(), observer.clone()));
+        observer.spawn(accept_all(
+            listener.clone(),
+            book.clone(),
+            Arc::downgrade(&observer),
+        ));
         let thread = thread::Builder::new()
             .name("alive-observer".to_owned())
             .spawn(move || {
@@ -273,7 +277,7 @@ impl Entries {
 }
 
 /// Runs until the runtime ends.
-async fn accept_all(listener: Arc<Listener>, book: Arc<Book>, observer: Handle) {
+async fn accept_all(listener: Arc<Listener>, book: Arc<Book>, observer: Weak<Handle>) {
     loop {
         let Ok(stream) = listener.accept().await else {
             // Out of descriptors, most likely: one that ends makes room.

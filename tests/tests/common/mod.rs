@@ -24,7 +24,7 @@ pub(crate) struct Rig {
     pub(crate) alive: AliveListener,
     before: Census,
     watchdog: Watchdog,
-    _turn: MutexGuard<'static, ()>,
+    turn: MutexGuard<'static, ()>,
 }
 
 impl Rig {
@@ -39,7 +39,7 @@ impl Rig {
             alive: listen().unwrap(),
             watchdog: Watchdog::arm("a test of the kit", LIMIT * 3),
             before: Census::take().without_threads(),
-            _turn: turn,
+            turn,
         }
     }
 
@@ -66,9 +66,9 @@ impl Rig {
         self.alive.block_on(conn.wait_dead(LIMIT)).unwrap();
     }
 
-    /// Ends the observer alone; the watchdog goes on.
-    pub(crate) fn end_observer(self) -> Watchdog {
-        self.watchdog
+    /// Ends the observer alone; the watchdog goes on, and so does the turn.
+    pub(crate) fn end_observer(self) -> impl Sized {
+        (self.watchdog, self.turn)
     }
 
     /// Everybody is dead, and this process holds on to nothing.
