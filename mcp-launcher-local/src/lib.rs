@@ -1,1 +1,23 @@
 //! Launches stdio MCP servers as processes on this machine and never loses one.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use mcp_launcher_local::LocalLauncher;
+//! use mcp_lifecycle_core::{LifecycleClient, ServerSpec};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec = ServerSpec::builder("time", "uvx").arg("mcp-server-time").build()?;
+//! let client = LifecycleClient::start(Arc::new(LocalLauncher::new()), spec).await?;
+//! println!("{:?}", client.list_all_tools().await?);
+//! println!("{}", client.shutdown().await?);
+//! # Ok(()) }
+//! ```
+
+mod command;
+mod group;
+mod launcher;
+mod pipes;
+mod resolve;
+mod sys;
+
+pub use launcher::LocalLauncher;

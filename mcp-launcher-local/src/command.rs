@@ -1,0 +1,92 @@
+//! A server specification turned into what the operating system needs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use mcp_lifecycle_core::ServerSpec;
+use mcp_lifecycle_core::error::LaunchErrorKind;
+use mcp_lifecycle_core::spec::SpecError;
+
+use crate::resolve::resolve;
+
+/// What to execute, with nothing left to look up.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// The absolute path of the program.
+    pub(crate) program: PathBuf,
+    /// The program as the specification names it; the server's `argv[0]`.
+    pub(crate) arg0: OsString,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) env: BTreeMap<OsString, OsString>,
+    /// The working directory, if it is not the host's own.
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+impl Command {
+    /// Looks up the program and checks the working directory.
+    ///
+    /// Touches the file system, which may block on a network mount.
+    pub(crate) fn prepare(spec: &ServerSpec) -> Result<Self, LaunchErrorKind> {
+        let Some(arg0) = spec.program() else {
+            return Err(LaunchErrorKind::InvalidSpec(SpecError::EmptyCommand));
+        };
+        let host_dir = std::env::current_dir().map_err(|e| working_directory(Path::new("."), e))?;
+        let cwd = spec.cwd().map(|dir| host_dir.join(dir));
+        if let Some(dir) = &cwd {
+            // Listing is not needed, entering is: what a missing directory and
+            // a file in its place have in common is that "." cannot be found.
+            dir.join(".")
+                .metadata()
+                .map_err(|e| working_directory(dir, e))?;
+        }
+        let env = spec.env().resolve(std::env::vars_os());
+        let program = resolve(
+            arg0,
+            env.get(std::ffi::OsStr::new("PATH"))
+                .map(OsString::as_os_str),
+            cwd.as_deref().unwrap_or(&host_dir),
+        )?;
+        Ok(Self {
+            program,
+            arg0: arg0.to_owned(),
+            args: spec.args().to_vec(),
+            env,
+            cwd,
+        })
+    }
+
+    /// What a failure to execute means. The program was there and executable a
+    /// moment ago, so a missing file now is its interpreter.
+    pub(crate) fn explain(&self, error: std::io::Error) -> LaunchErrorKind {
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::EACCES | libc::ENOEXEC | libc::ELIBBAD) => {
+                LaunchErrorKind::NotExecutable(self.program.clone())
+            }
+            Some(libc::EAGAIN) => LaunchErrorKind::Limit {
+                what: "processes of this user or control group (RLIMIT_NPROC, pids.max)".to_owned(),
+                source: Some(error.into()),
+            },
+            Some(libc::EMFILE | libc::ENFILE) => LaunchErrorKind::Limit {
+                what: "open files of the host (RLIMIT_NOFILE)".to_owned(),
+                source: Some(error.into()),
+            },
+            Some(libc::ENOMEM) => LaunchErrorKind::Limit {
+                what: "memory".to_owned(),
+                source: Some(error.into()),
+            },
+            Some(libc::E2BIG) => LaunchErrorKind::Limit {
+                what: "size of arguments and environment (ARG_MAX)".to_owned(),
+                source: Some(error.into()),
+            },
+            _ => LaunchErrorKind::backend("the process could not be started", error),
+        }
+    }
+}
+
+pub(crate) fn working_directory(path: &Path, source: std::io::Error) -> LaunchErrorKind {
+    LaunchErrorKind::WorkingDirectory {
+        path: path.to_owned(),
+        source,
+    }
+}

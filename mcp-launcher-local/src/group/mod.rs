@@ -1,0 +1,27 @@
+//! Containment by process group: what every Unix has.
+//!
+//! ```text
+//!  Running ──leader exits──▶ Leaderless ──nobody left──▶ Gone
+//!     │                          │ ▲
+//!     └── signals reach ─────────┘ └ each exit of a member looks again
+//!         the whole group
+//! ```
+//!
+//! The leader is held by a pidfd. Where the kernel can signal a group through
+//! it (Linux 6.9), the leader is reaped at once; elsewhere it stays a zombie
+//! until the group is empty, which keeps the group's number from being reissued.
+//!
+//! Not guaranteed: a process that leaves the group (`setsid`, a daemon, a
+//! browser) is not reached, and nothing happens when the host is killed.
+
+mod server;
+mod spawn;
+
+pub(crate) use spawn::spawn;
+
+use mcp_lifecycle_core::{Containment, Reach};
+
+/// What this level promises.
+pub(crate) fn containment() -> Containment {
+    Containment::new("process group", Reach::Group)
+}

@@ -1,0 +1,191 @@
+//! One server in its process group: the primitives that end it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::error::StepError;
+use mcp_lifecycle_core::{
+    ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+};
+use tokio::sync::watch;
+
+use crate::sys::{self, Leader, Member, Pid, Signal};
+
+/// The terminator of a server in a process group.
+#[derive(Debug)]
+pub(super) struct GroupServer {
+    group: Arc<Group>,
+}
+
+/// Shared with the watcher, so that the server is reaped whoever is dropped.
+#[derive(Debug)]
+struct Group {
+    leader: Leader,
+    start_time: Option<u64>,
+    state: Mutex<State>,
+    exit: watch::Sender<Option<ExitStatus>>,
+    gone: watch::Sender<Option<Gone>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reaped: bool,
+    /// Members that outlived the leader and were signalled, by pid.
+    swept: BTreeMap<Pid, String>,
+}
+
+impl GroupServer {
+    /// Takes the server over from `posix_spawn` and watches it.
+    pub(super) fn watch(leader: Leader) -> io::Result<Self> {
+        let group = Arc::new(Group {
+            start_time: sys::start_time(leader.pid()),
+            leader,
+            state: Mutex::default(),
+            exit: watch::Sender::new(None),
+            gone: watch::Sender::new(None),
+        });
+        let watched = Arc::clone(&group);
+        group.leader.watch(move || watched.leader_exited())?;
+        Ok(Self { group })
+    }
+}
+
+impl Group {
+    /// On the watcher's thread.
+    fn leader_exited(self: &Arc<Self>) {
+        let status = match self.leader.peek() {
+            Ok(status) => status.unwrap_or(ExitStatus::Unknown),
+            Err(error) => {
+                tracing::warn!(pid = self.leader.pid().as_u32(), %error, "exit status is lost");
+                ExitStatus::Unknown
+            }
+        };
+        if self.leader.reaches_group() {
+            self.reap();
+        }
+        self.exit.send_replace(Some(status));
+        self.look();
+    }
+
+    /// Declares the group gone, or waits for the exit of whoever is in it.
+    fn look(self: &Arc<Self>) {
+        if self.lock().reaped && self.leader.group_is_empty() {
+            return self.declare_gone();
+        }
+        let members = match sys::members_of_group(self.leader.pid()) {
+            Ok(members) => members,
+            Err(error) => {
+                tracing::debug!(%error, "the members of a group cannot be listed");
+                Vec::new()
+            }
+        };
+        let Some(first) = members.first().cloned() else {
+            return self.declare_gone();
+        };
+        // One at a time: whoever it is, its exit is when to look again.
+        let group = self.leader.pid();
+        let again = Arc::clone(self);
+        let still = move || sys::members_of_group(group).is_ok_and(|m| m.contains(&first));
+        let pid = members[0].pid;
+        if let Err(error) = sys::watch_process(pid, still, move || again.look()) {
+            tracing::warn!(pid = pid.as_u32(), %error, "a member of a group cannot be watched");
+        }
+    }
+
+    fn declare_gone(&self) {
+        self.reap();
+        let swept = std::mem::take(&mut self.lock().swept);
+        let swept = swept
+            .into_iter()
+            .map(|(pid, name)| Remnant::process(pid.as_u32(), name))
+            .collect();
+        self.gone.send_replace(Some(Gone::swept(swept)));
+    }
+
+    fn reap(&self) {
+        let mut state = self.lock();
+        if !state.reaped {
+            self.leader.reap();
+            state.reaped = true;
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        if self.gone.borrow().is_some() {
+            return Ok(());
+        }
+        if self.exit.borrow().is_some() || signal == Signal::Kill {
+            // Whoever is there besides the leader needs this signal to go.
+            let others = sys::members_of_group(self.leader.pid()).unwrap_or_default();
+            let leader = self.leader.pid();
+            let others = others.into_iter().filter(|other| other.pid != leader);
+            self.lock().swept.extend(others.map(|m| (m.pid, m.name)));
+        }
+        // Held while signalling: nobody may reap the leader in between.
+        let state = self.lock();
+        self.leader.signal_group(signal, state.reaped)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ProcessTerminator for GroupServer {
+    fn identity(&self) -> ServerIdentity {
+        ServerIdentity::process(self.group.leader.pid().as_u32(), self.group.start_time)
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        TerminationSemantics::full(super::containment())
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        let mut exit = self.group.exit.subscribe();
+        match exit.wait_for(Option::is_some).await.map(|exit| *exit) {
+            Ok(Some(status)) => status,
+            // The sender is ours, so it cannot be closed.
+            Ok(None) | Err(_) => ExitStatus::Unknown,
+        }
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        let sent = self.group.signal(Signal::Terminate);
+        sent.map_err(|error| StepError::new("send SIGTERM to the process group", error))
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        let sent = self.group.signal(Signal::Kill);
+        sent.map_err(|error| StepError::new("send SIGKILL to the process group", error))
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        let mut gone = self.group.gone.subscribe();
+        let gone = gone.wait_for(Option::is_some).await;
+        match gone.map(|gone| gone.clone()) {
+            Ok(gone) => Ok(gone.unwrap_or_default()),
+            Err(closed) => Err(StepError::new("hear from the watcher of servers", closed)),
+        }
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        if self.group.gone.borrow().is_some() {
+            return Ok(Vec::new());
+        }
+        let members: Vec<Member> = sys::members_of_group(self.group.leader.pid())
+            .map_err(|error| StepError::new("list the members of the process group", error))?;
+        Ok(members
+            .into_iter()
+            .map(|member| Remnant::process(member.pid.as_u32(), member.name))
+            .collect())
+    }
+
+    fn kill_now(&self) {
+        if let Err(error) = self.group.signal(Signal::Kill) {
+            tracing::warn!(server = %self.identity(), %error, "SIGKILL could not be sent");
+        }
+    }
+}

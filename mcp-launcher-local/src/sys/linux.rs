@@ -1,0 +1,251 @@
+//! Linux: pidfds, and `/proc` to put names to processes.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::wait::Id;
+
+use mcp_lifecycle_core::ExitStatus;
+
+use super::watch::{self, Interest};
+use super::{Member, Pid, Signal, unix};
+
+/// A child of ours that leads a process group, held by a pidfd: the number
+/// behind it cannot come to mean another process.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    pid: Pid,
+    pidfd: Arc<OwnedFd>,
+}
+
+impl Leader {
+    /// Takes hold of a child that nobody has reaped.
+    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+        Ok(Self {
+            pid,
+            pidfd: Arc::new(pidfd_open(pid)?),
+        })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// How it ended, if it has; it stays a zombie.
+    pub(crate) fn peek(&self) -> io::Result<Option<ExitStatus>> {
+        Ok(unix::peek(Id::PIDFd(self.pidfd.as_fd()))?)
+    }
+
+    /// Reaps it, if it has ended.
+    pub(crate) fn reap(&self) {
+        if let Err(error) = unix::reap(Id::PIDFd(self.pidfd.as_fd())) {
+            tracing::debug!(pid = self.pid.as_u32(), %error, "a server could not be reaped");
+        }
+    }
+
+    /// Whether the group can be reached through the pidfd, also after its
+    /// leader was reaped.
+    pub(crate) fn reaches_group(&self) -> bool {
+        group_flag_works()
+    }
+
+    /// Signals the whole group. `reaped`: the leader is gone from the process
+    /// table, so its number may mean somebody else's group by now.
+    pub(crate) fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
+        if !self.reaches_group() {
+            if reaped {
+                return Ok(());
+            }
+            return Ok(unix::signal_group(self.pid, signal)?);
+        }
+        let send = |number| match pidfd_signal_group(&self.pidfd, number) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(errno) => Err(io::Error::from(errno)),
+        };
+        match signal {
+            Signal::Terminate => {
+                send(libc::SIGTERM)?;
+                send(libc::SIGCONT)
+            }
+            Signal::Kill => send(libc::SIGKILL),
+        }
+    }
+
+    /// Whether nobody at all is left in the group. Asked after reaping.
+    pub(crate) fn group_is_empty(&self) -> bool {
+        if self.reaches_group() {
+            pidfd_signal_group(&self.pidfd, 0) == Err(Errno::ESRCH)
+        } else {
+            unix::group_is_empty(self.pid)
+        }
+    }
+
+    /// Calls `on_exit` on the watcher's thread when the leader has ended.
+    pub(crate) fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        watch::readable(Arc::clone(&self.pidfd), once(on_exit))
+    }
+}
+
+/// Calls `on_exit` when a process that is not our child has ended, or at once
+/// if it is not what it was: `still` is asked after the process was pinned.
+pub(crate) fn watch_process(
+    pid: Pid,
+    still: impl FnOnce() -> bool,
+    on_exit: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let pidfd = match pidfd_open(pid) {
+        Ok(pidfd) => pidfd,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+            on_exit();
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    if !still() {
+        on_exit();
+        return Ok(());
+    }
+    watch::readable(Arc::new(pidfd), once(on_exit))
+}
+
+fn once(on_exit: impl FnOnce() + Send + 'static) -> impl FnMut() -> Interest + Send + 'static {
+    let mut on_exit = Some(on_exit);
+    move || {
+        if let Some(on_exit) = on_exit.take() {
+            on_exit();
+        }
+        Interest::Done
+    }
+}
+
+/// The live members of a process group, by `/proc`; zombies do not count.
+pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
+    let mut members = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name
+            .to_str()
+            .and_then(|n| n.parse().ok())
+            .and_then(Pid::new)
+        else {
+            continue;
+        };
+        if let Some(stat) = Stat::read(pid)
+            && stat.group == i64::from(group.0)
+            && !matches!(stat.state, 'Z' | 'X')
+        {
+            members.push(Member {
+                pid,
+                name: stat.name,
+            });
+        }
+    }
+    Ok(members)
+}
+
+/// When a process started, in clock ticks since boot.
+pub(crate) fn start_time(pid: Pid) -> Option<u64> {
+    Stat::read(pid).map(|stat| stat.start_time)
+}
+
+/// The parts of `/proc/PID/stat` that are used here (proc_pid_stat(5)).
+struct Stat {
+    name: String,
+    state: char,
+    group: i64,
+    start_time: u64,
+}
+
+impl Stat {
+    fn read(pid: Pid) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{}/stat", pid.0)).ok()?;
+        Self::parse(&String::from_utf8_lossy(&stat))
+    }
+
+    /// The name is in parentheses and may contain anything, also `)`.
+    fn parse(stat: &str) -> Option<Self> {
+        let (before, after) = stat.rsplit_once(')')?;
+        let name = before.split_once('(')?.1.to_owned();
+        let mut fields = after.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let group = fields.nth(1)?.parse().ok()?;
+        // pgrp is field 5, starttime field 22.
+        let start_time = fields.nth(16)?.parse().ok()?;
+        Some(Self {
+            name,
+            state,
+            group,
+            start_time,
+        })
+    }
+}
+
+fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes two integers and touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
+    let fd = Errno::result(fd)? as i32;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // It is close-on-exec by definition (pidfd_open(2)).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn pidfd_signal_group(pidfd: &OwnedFd, signal: i32) -> Result<(), Errno> {
+    // SAFETY: the descriptor is open, and a null siginfo is allowed
+    // (pidfd_send_signal(2)): the kernel fills in what kill(2) would.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            libc::PIDFD_SIGNAL_PROCESS_GROUP,
+        )
+    };
+    Errno::result(result).map(drop)
+}
+
+/// Whether the kernel knows `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9), found out
+/// by asking it to send nothing to our own group.
+fn group_flag_works() -> bool {
+    static KNOWN: AtomicBool = AtomicBool::new(false);
+    static WORKS: AtomicBool = AtomicBool::new(false);
+    if !KNOWN.load(Ordering::Acquire) {
+        let own = Pid::new(i64::from(nix::unistd::getpid().as_raw()));
+        let works = match own.map(pidfd_open) {
+            // ESRCH: we do not lead a group, but the flag was understood.
+            Some(Ok(own)) => matches!(pidfd_signal_group(&own, 0), Ok(()) | Err(Errno::ESRCH)),
+            // As init of a PID namespace we cannot ask; the other way is right too.
+            _ => false,
+        };
+        WORKS.store(works, Ordering::Release);
+        KNOWN.store(true, Ordering::Release);
+    }
+    WORKS.load(Ordering::Acquire)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_parsed() {
+        let stat = "42 (a) b (c)) S 1 40 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
+        let stat = Stat::parse(stat).unwrap();
+        assert_eq!(stat.name, "a) b (c)");
+        assert_eq!(stat.state, 'S');
+        assert_eq!(stat.group, 40);
+        assert_eq!(stat.start_time, 98765);
+        assert!(Stat::parse("42 (x").is_none());
+    }
+
+    #[test]
+    fn dangerous_pids_do_not_exist() {
+        for pid in [-1, 0, 1, i64::MAX] {
+            assert_eq!(Pid::new(pid), None);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! All system calls of the process-group level, one file per kind of system
+//! with the same functions. Callers contain no `cfg`.
+
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod os;
+
+#[cfg(not(target_os = "linux"))]
+#[path = "other.rs"]
+mod os;
+
+mod unix;
+#[cfg(target_os = "linux")]
+pub(crate) mod watch;
+
+pub(crate) use os::{Leader, members_of_group, start_time, watch_process};
+pub(crate) use unix::may_execute;
+
+/// A process that is, or was, a member of a server's group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) pid: Pid,
+    pub(crate) name: String,
+}
+
+/// The id of a process that may be signalled: never 0, 1 or negative, which
+/// mean "my group", "init" and "everybody".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Pid(i32);
+
+impl Pid {
+    pub(crate) fn new(pid: i64) -> Option<Self> {
+        i32::try_from(pid).ok().filter(|pid| *pid > 1).map(Self)
+    }
+
+    pub(crate) fn as_u32(self) -> u32 {
+        self.0.unsigned_abs()
+    }
+
+    fn raw(self) -> nix::unistd::Pid {
+        nix::unistd::Pid::from_raw(self.0)
+    }
+}
+
+/// A signal that this crate sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Please end. Comes with SIGCONT: a stopped process acts on nothing else.
+    Terminate,
+    /// End.
+    Kill,
+}

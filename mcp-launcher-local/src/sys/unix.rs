@@ -1,0 +1,72 @@
+//! What every Unix has.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::signal::{Signal as NixSignal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::{AccessFlags, faccessat};
+
+use mcp_lifecycle_core::ExitStatus;
+
+use super::{Pid, Signal};
+
+/// Whether this process may execute the file, with its effective ids.
+pub(crate) fn may_execute(path: &Path) -> bool {
+    faccessat(
+        nix::fcntl::AT_FDCWD,
+        path,
+        AccessFlags::X_OK,
+        AtFlags::AT_EACCESS,
+    )
+    .is_ok()
+}
+
+/// The exit status of a child that has ended, leaving it a zombie.
+pub(super) fn peek(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
+    wait(
+        id,
+        WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT,
+    )
+}
+
+/// Reaps a child that has ended.
+pub(super) fn reap(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
+    wait(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG)
+}
+
+fn wait(id: Id<'_>, flags: WaitPidFlag) -> Result<Option<ExitStatus>, Errno> {
+    match waitid(id, flags) {
+        Ok(WaitStatus::Exited(_, code)) => Ok(Some(ExitStatus::Code(code))),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(ExitStatus::Signal(signal as i32))),
+        Ok(_) => Ok(None),
+        // Somebody else reaped our child: ended it has, how nobody knows.
+        Err(Errno::ECHILD) => Ok(Some(ExitStatus::Unknown)),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Signals a process group by number. Only sound while the number cannot be
+/// reissued: its leader is our child and not reaped.
+pub(super) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
+    let send = |signal| match killpg(leader.raw(), signal) {
+        // EPERM: macOS says so when only zombies are left in the group.
+        Ok(()) | Err(Errno::ESRCH) => Ok(()),
+        Err(Errno::EPERM) if cfg!(target_os = "macos") => Ok(()),
+        Err(errno) => Err(errno),
+    };
+    match signal {
+        Signal::Terminate => {
+            send(NixSignal::SIGTERM)?;
+            send(NixSignal::SIGCONT)
+        }
+        Signal::Kill => send(NixSignal::SIGKILL),
+    }
+}
+
+/// Whether nobody at all is in the group, not even a zombie. Harmless if the
+/// number was reissued meanwhile; then the answer is "somebody".
+pub(super) fn group_is_empty(leader: Pid) -> bool {
+    killpg(leader.raw(), None) == Err(Errno::ESRCH)
+}
