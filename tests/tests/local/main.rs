@@ -1,0 +1,8 @@
+//! The local launcher and the lifecycle client against real processes.
+
+mod bad_input;
+mod calls;
+mod ownership;
+mod real_servers;
+mod shutdown;
+mod support;

@@ -1,0 +1,150 @@
+//! One test: a watchdog, an observer, a census before and after, and a runtime.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_conformance::alive::{AliveConn, AliveListener};
+use mcp_lifecycle_conformance::census::Census;
+use mcp_lifecycle_conformance::deadline::Watchdog;
+use mcp_lifecycle_core::error::{CallError, StartError};
+use mcp_lifecycle_core::{
+    LifecycleClient, LifecycleClientBuilder, ServerLauncher, ServerSpec, TerminationPolicy,
+};
+use rmcp::model::{CallToolRequestParams, CallToolResult};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+/// Far more than anything here takes; reached only by a failure.
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+
+/// A census counts the whole process, so tests take turns where the runner
+/// does not give each a process of its own.
+static TURN: Mutex<()> = Mutex::new(());
+
+pub(crate) struct Rig {
+    pub(crate) alive: AliveListener,
+    before: Census,
+    _watchdog: Watchdog,
+    _turn: MutexGuard<'static, ()>,
+}
+
+pub(crate) fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+pub(crate) fn launcher() -> Arc<dyn ServerLauncher> {
+    Arc::new(LocalLauncher::new())
+}
+
+/// Runs a test on a runtime that is gone when the census is taken.
+#[track_caller]
+pub(crate) fn test(name: &str, body: impl AsyncFnOnce(&Rig)) {
+    let rig = Rig::new(name);
+    let runtime = runtime();
+    runtime.block_on(body(&rig));
+    drop(runtime);
+    rig.finish();
+}
+
+impl Rig {
+    pub(crate) fn new(name: &str) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let watchdog = Watchdog::arm(name, LIMIT * 6);
+        warm_up();
+        Self {
+            alive: AliveListener::unix().unwrap(),
+            before: Census::take().without_threads(),
+            _watchdog: watchdog,
+            _turn: turn,
+        }
+    }
+
+    /// Everybody is dead, and this process holds on to nothing.
+    #[track_caller]
+    pub(crate) fn finish(self) {
+        self.alive
+            .block_on(self.alive.expect_all_dead(LIMIT))
+            .unwrap_or_else(|error| panic!("{error}"));
+        self.before
+            .settle(LIMIT)
+            .unwrap_or_else(|difference| panic!("{difference}"));
+    }
+
+    /// The specification of a fixture that reports to this rig.
+    pub(crate) fn fixture(&self, args: &[&str]) -> ServerSpec {
+        ServerSpec::builder(args[0], env!("CARGO_BIN_EXE_mcp-fixture"))
+            .args(args)
+            .args(["--alive".to_owned(), self.alive.address()])
+            .build()
+            .unwrap()
+    }
+
+    pub(crate) fn builder(&self, args: &[&str]) -> LifecycleClientBuilder {
+        LifecycleClient::builder(launcher(), self.fixture(args)).termination(short())
+    }
+
+    pub(crate) async fn start(&self, args: &[&str]) -> LifecycleClient {
+        let started = self.builder(args).start().await;
+        started.unwrap_or_else(|error| panic!("{}", chain(&error)))
+    }
+
+    pub(crate) async fn accept(&self, role: &str) -> AliveConn {
+        let accepted = self.alive.accept(role, LIMIT).await;
+        accepted.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) async fn event(&self, conn: &AliveConn, event: &str) -> String {
+        let seen = conn.event(event, LIMIT).await;
+        seen.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts a call that blocks, and waits until the server is in it.
+    pub(crate) async fn block(
+        &self,
+        client: &LifecycleClient,
+        server: &AliveConn,
+    ) -> JoinHandle<Result<CallToolResult, CallError>> {
+        let peer = client.peer().clone();
+        let call = tokio::spawn(async move { peer.call_tool(tool("block", json!({}))).await });
+        self.event(server, "blocking").await;
+        call
+    }
+}
+
+/// Graces that are long enough for whoever cooperates and keep stubborn
+/// servers' tests short.
+pub(crate) fn short() -> TerminationPolicy {
+    TerminationPolicy::default()
+        .eof_grace(Duration::from_millis(400))
+        .term_grace(Duration::from_millis(400))
+        .kill_confirmation(Duration::from_secs(5))
+}
+
+pub(crate) fn tool(name: &'static str, arguments: Value) -> CallToolRequestParams {
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    CallToolRequestParams::new(name).with_arguments(arguments)
+}
+
+pub(crate) fn text(result: &CallToolResult) -> &str {
+    &result.content[0].as_text().unwrap().text
+}
+
+pub(crate) fn chain(error: &StartError) -> String {
+    mcp_lifecycle_core::error::Report(error).to_string()
+}
+
+/// The launcher keeps one thread and its epoll descriptor for the life of the
+/// process, from the first launch on.
+fn warm_up() {
+    let runtime = runtime();
+    runtime.block_on(async {
+        let spec = ServerSpec::builder("warm-up", "true").build().unwrap();
+        drop(launcher().launch(&spec).await.unwrap());
+    });
+}
