@@ -15,6 +15,9 @@
 
 mod command;
 mod group;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod guard;
 mod launcher;
 mod pipes;
 mod resolve;

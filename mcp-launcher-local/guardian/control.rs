@@ -1,0 +1,102 @@
+//! The control socket, and the reports that are owed on it.
+
+use crate::protocol::{CONTROL_FD, Listing, MESSAGE_MAX, Report, Request};
+use crate::sys::{self, Errno, Fd};
+
+/// Reports that can be owed at once: each kind but the listing is sent at most once.
+const OWED_MAX: usize = 4;
+
+pub(crate) struct Control {
+    /// `None` once the other end is closed.
+    socket: Option<Fd>,
+    owed: [Option<Report<'static>>; OWED_MAX],
+}
+
+/// What the host said.
+pub(crate) enum Received {
+    Request(Request),
+    /// Nothing now.
+    Nothing,
+    /// It will not say anything any more.
+    Closed,
+}
+
+impl Control {
+    /// Takes the socket over from the host.
+    pub(crate) fn inherited() -> Option<Self> {
+        sys::inherited(CONTROL_FD).map(|socket| Self {
+            socket: Some(socket),
+            owed: [const { None }; OWED_MAX],
+        })
+    }
+
+    pub(crate) fn socket(&self) -> Option<&Fd> {
+        self.socket.as_ref()
+    }
+
+    /// Hangs up: there is nobody to report to.
+    pub(crate) fn close(&mut self) {
+        self.socket = None;
+        self.owed = [const { None }; OWED_MAX];
+    }
+
+    /// Sends `report`, now or when there is room.
+    pub(crate) fn owe(&mut self, report: Report<'static>) {
+        if self.socket.is_some()
+            && let Some(free) = self.owed.iter_mut().find(|owed| owed.is_none())
+        {
+            *free = Some(report);
+            self.flush();
+        }
+    }
+
+    pub(crate) fn owes(&self) -> bool {
+        self.owed.iter().any(Option::is_some)
+    }
+
+    /// Sends what is owed, in order, as far as there is room.
+    pub(crate) fn flush(&mut self) {
+        while let Some(report) = self.owed[0] {
+            match self.send(report) {
+                Ok(()) => {
+                    self.owed.rotate_left(1);
+                    self.owed[OWED_MAX - 1] = None;
+                }
+                Err(Errno::EAGAIN) => return,
+                Err(_) => return self.close(),
+            }
+        }
+    }
+
+    /// Answers a listing. Dropped if there is no room: a host that asks again and again and reads nothing has itself to blame, and must
+    /// not keep the guardian from its work.
+    pub(crate) fn answer(&self, listing: Listing<'_>) {
+        let _ = self.send(Report::Listing(listing));
+    }
+
+    pub(crate) fn send(&self, report: Report<'_>) -> sys::Result<()> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        let mut buffer = [0; MESSAGE_MAX];
+        let len = report.encode(&mut buffer);
+        sys::send(socket, buffer.get(..len).unwrap_or_default()).map(|_| ())
+    }
+
+    pub(crate) fn receive(&self) -> Received {
+        let Some(socket) = &self.socket else {
+            return Received::Nothing;
+        };
+        let mut message = [0; 4];
+        match sys::recv(socket, &mut message) {
+            Ok(0) => Received::Closed,
+            // What is not a request is ignored: both sides are built from one source.
+            Ok(len) => message
+                .get(..len)
+                .and_then(Request::decode)
+                .map_or(Received::Nothing, Received::Request),
+            Err(Errno::EAGAIN | Errno::EINTR) => Received::Nothing,
+            Err(_) => Received::Closed,
+        }
+    }
+}

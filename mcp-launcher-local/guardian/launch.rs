@@ -1,0 +1,124 @@
+//! Starting the server: the fork, and the child's side of it up to exec.
+
+use crate::params::Params;
+use crate::protocol::Stage;
+use crate::sys::{self, Args, Errno, Fd, Fork, Nanos, Pid};
+
+/// A server whose process exists. Whether it becomes the program is what [`Server::outcome`] will say.
+pub(crate) struct Server {
+    pub(crate) pid: Pid,
+    /// Readable when the host dies; `None` where pidfds do not exist.
+    pub(crate) host: Option<Fd>,
+    /// Readable when a child changes state.
+    pub(crate) children: Fd,
+    /// Readable when the outcome of exec is known.
+    pub(crate) outcome: Fd,
+    pub(crate) cgroup_kill: Option<Fd>,
+    pub(crate) straggler_grace: Nanos,
+}
+
+pub(crate) enum Failure {
+    /// The host died first.
+    HostGone,
+    Failed(Stage, Errno),
+}
+
+/// What is known of the child's exec.
+pub(crate) enum Outcome {
+    Pending,
+    Executed,
+    Failed(Stage, Errno),
+}
+
+impl Server {
+    pub(crate) fn outcome(&self) -> Outcome {
+        let mut report = [0; REPORT_LEN];
+        match sys::read(&self.outcome, &mut report) {
+            // Closed by exec, or with the child, which was killed before. The wait status tells.
+            Ok(0) => Outcome::Executed,
+            Ok(_) => {
+                let [stage, a, b, c, d] = report;
+                Outcome::Failed(
+                    Stage::from_byte(stage).unwrap_or(Stage::Exec),
+                    Errno(i32::from_le_bytes([a, b, c, d])),
+                )
+            }
+            Err(_) => Outcome::Pending,
+        }
+    }
+}
+
+const REPORT_LEN: usize = 5;
+
+pub(crate) fn launch(args: &Args, params: Params<'_>) -> Result<Server, Failure> {
+    let setup = |errno| Failure::Failed(Stage::Setup, errno);
+    sys::become_subreaper().map_err(setup)?;
+    let host = watch(params.host)?;
+    let children = sys::signalfd_children().map_err(setup)?;
+    let (outcome, report) = sys::pipe().map_err(setup)?;
+    let guardian = sys::getpid();
+    match sys::fork().map_err(|errno| Failure::Failed(Stage::Fork, errno))? {
+        Fork::Child => {
+            let (stage, errno) = become_server(args, &params, guardian);
+            let [a, b, c, d] = errno.0.to_le_bytes();
+            let _ = sys::write(&report, &[stage.to_byte(), a, b, c, d]);
+            sys::exit(crate::EXIT_NOT_STARTED)
+        }
+        Fork::Parent(pid) => {
+            // As the child does: whoever comes first. A group to signal exists before anything can ask for it.
+            sys::lead_group(Some(pid));
+            // The server's streams: a copy here would hide the server's end of file from the host, and the host's from the server.
+            (0..3).for_each(|fd| drop(sys::inherited(fd)));
+            Ok(Server {
+                pid,
+                host,
+                children,
+                outcome,
+                cgroup_kill: params.cgroup_kill,
+                straggler_grace: params.straggler_grace,
+            })
+        }
+    }
+}
+
+/// A pidfd of the host, proven to be of the host.
+fn watch(host: u32) -> Result<Option<Fd>, Failure> {
+    // Without a pidfd the socket's end of file has to do.
+    let pidfd = sys::pidfd_open(host).ok();
+    // Our parent has not been reaped by anyone before we see it as our parent, so the number was the host's when the pidfd was opened.
+    if sys::getppid() == host {
+        Ok(pidfd)
+    } else {
+        Err(Failure::HostGone)
+    }
+}
+
+/// Between fork and exec. Returns what failed.
+///
+/// Every descriptor but the server's streams closes on exec.
+fn become_server(args: &Args, params: &Params<'_>, guardian: u32) -> (Stage, Errno) {
+    sys::lead_group(None);
+    // The guardian has a single thread, so its death is the only thing this reacts to.
+    if let Err(errno) = sys::die_with_parent() {
+        return (Stage::Setup, errno);
+    }
+    if sys::getppid() != guardian {
+        sys::exit(crate::EXIT_NOT_STARTED);
+    }
+    // Writing "0" places the writer. The opener's rights count, so this works wherever the host could open the file.
+    if let Some(procs) = &params.cgroup_procs
+        && let Err(errno) = sys::write(procs, b"0")
+    {
+        return (Stage::Cgroup, errno);
+    }
+    if let Some(cwd) = params.cwd
+        && let Err(errno) = sys::chdir(cwd)
+    {
+        return (Stage::Chdir, errno);
+    }
+    sys::unblock_all_signals();
+    (
+        Stage::Exec,
+        sys::exec(params.program, args, crate::protocol::PARAM_COUNT),
+    )
+}

@@ -1,0 +1,78 @@
+//! The guardian: parent of one server, there to end it when its host cannot.
+//!
+//! A static program without libc, built by this crate's build script. `docs/guardian.md` in the repository says why it is what it is, shows its
+//! states and its protocol, and lists what it does not guarantee.
+//!
+//! - [`params`]: what the host passed in argv and as descriptors
+//! - [`launch`]: the server's side of the fork, up to exec
+//! - [`supervise`]: the event loop
+//! - [`sweep`]: asking and forcing the tree to end, and reaping it
+//! - [`tree`], [`procfs`]: who the descendants are
+//! - [`sys`]: system calls; all `unsafe` code
+
+#![no_std]
+#![no_main]
+// See `sys::mem`.
+#![no_builtins]
+#![deny(
+    unsafe_op_in_unsafe_fn,
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block
+)]
+
+mod control;
+mod launch;
+mod params;
+mod procfs;
+#[expect(dead_code, reason = "the host's half of the protocol")]
+#[path = "../src/guard/protocol.rs"]
+mod protocol;
+mod supervise;
+mod sweep;
+mod sys;
+mod tree;
+
+use control::Control;
+use params::Params;
+use protocol::Report;
+
+/// Exit code when the guardian was started with arguments that make no sense.
+const EXIT_USAGE: i32 = 126;
+/// Exit code when no server was started, as in a shell.
+const EXIT_NOT_STARTED: i32 = 127;
+
+fn main(args: sys::Args) -> ! {
+    sys::block_all_signals();
+    sys::default_all_signals();
+    let Some((params, control)) = Params::take(&args).zip(Control::inherited()) else {
+        sys::exit(EXIT_USAGE)
+    };
+    close_inherited();
+    sys::setsid();
+    match launch::launch(&args, params) {
+        Ok(server) => sys::exit(supervise::Supervisor::new(server, control, args).run()),
+        Err(launch::Failure::HostGone) => sys::exit(EXIT_NOT_STARTED),
+        Err(launch::Failure::Failed(stage, errno)) => {
+            // A new socket has room for one message, and without a host there is nobody to tell.
+            let _ = control.send(Report::ExecFailed {
+                stage,
+                errno: errno.0,
+            });
+            sys::exit(EXIT_NOT_STARTED)
+        }
+    }
+}
+
+/// Closes everything the host did not mean to pass: descriptors of other servers and of the host, and the image itself.
+fn close_inherited() {
+    let first = protocol::FIRST_FREE_FD.cast_unsigned();
+    if sys::close_range(first, u32::MAX).is_err() {
+        procfs::close_from(first);
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // The server dies with the guardian, and the host sees the end of file.
+    sys::exit(EXIT_USAGE)
+}

@@ -1,0 +1,51 @@
+//! What the host passed: parameters in argv, descriptors by agreed numbers.
+
+use core::ffi::CStr;
+
+use crate::protocol::{
+    CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, PARAM_COUNT,
+};
+use crate::sys::{self, Args, Fd, Nanos};
+
+pub(crate) struct Params<'a> {
+    pub(crate) host: u32,
+    pub(crate) straggler_grace: Nanos,
+    /// Where the server starts; `None` for where the host is.
+    pub(crate) cwd: Option<&'a CStr>,
+    pub(crate) program: &'a CStr,
+    pub(crate) cgroup_procs: Option<Fd>,
+    pub(crate) cgroup_kill: Option<Fd>,
+}
+
+impl<'a> Params<'a> {
+    /// Reads argv and takes the descriptors over. `None` if argv is not what the host side of this crate writes.
+    pub(crate) fn take(args: &'a Args) -> Option<Self> {
+        let host = number(args.get(1)?)?;
+        let flags = number(args.get(2)?)?;
+        let grace = number(args.get(3)?)?;
+        let cwd = args.get(4)?;
+        let program = args.get(5)?;
+        args.get(PARAM_COUNT)?;
+        // Descriptors that were not passed are closed rather than kept: they are the host's.
+        let taken = |flag, fd| sys::inherited(fd).filter(|_| flags & flag != 0);
+        Some(Self {
+            host,
+            straggler_grace: Nanos::from_millis(grace),
+            cwd: (!cwd.is_empty()).then_some(cwd),
+            program,
+            cgroup_procs: taken(FLAG_CGROUP_PROCS, CGROUP_PROCS_FD),
+            cgroup_kill: taken(FLAG_CGROUP_KILL, CGROUP_KILL_FD),
+        })
+    }
+}
+
+fn number(text: &CStr) -> Option<u32> {
+    let digits = text.to_bytes();
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u32, |number, &digit| {
+        let digit = digit.is_ascii_digit().then_some(u32::from(digit & 0xf))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}

@@ -1,0 +1,125 @@
+//! Types of the system call layer: what the kernel counts in, made hard to get wrong.
+
+/// A process id that may be signalled.
+///
+/// To `kill`, 0, -1 and negative numbers are groups or everybody, and 1 is init. A value of this type is none of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pid(i32);
+
+impl Pid {
+    pub(crate) fn new(number: u32) -> Option<Self> {
+        i32::try_from(number)
+            .ok()
+            .filter(|&number| number > 1)
+            .map(Self)
+    }
+
+    pub(crate) fn get(self) -> u32 {
+        self.0.cast_unsigned()
+    }
+
+    pub(super) fn raw(self) -> i32 {
+        self.0
+    }
+}
+
+/// An error number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl Errno {
+    pub(crate) const ENOENT: Self = Self(2);
+    pub(crate) const EINTR: Self = Self(4);
+    pub(crate) const ECHILD: Self = Self(10);
+    pub(crate) const EAGAIN: Self = Self(11);
+    pub(crate) const EINVAL: Self = Self(22);
+}
+
+pub(crate) type Result<T> = core::result::Result<T, Errno>;
+
+/// An open file descriptor, closed when dropped.
+pub(crate) struct Fd(pub(super) i32);
+
+impl Fd {
+    pub(crate) fn is(&self, number: u32) -> bool {
+        self.0.cast_unsigned() == number
+    }
+}
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        super::close(self.0);
+    }
+}
+
+/// The signals that are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    Kill = 9,
+    Term = 15,
+    Cont = 18,
+}
+
+/// How [`super::fork`] returned.
+pub(crate) enum Fork {
+    Child,
+    Parent(Pid),
+}
+
+/// What [`super::reap`] found.
+pub(crate) enum Reaped {
+    /// A child with its wait status.
+    Child(u32, i32),
+    /// There are children, none of which has exited.
+    NoneYet,
+    /// There are no children at all.
+    NoChildren,
+}
+
+/// One descriptor to wait for. A closed one (`None`) is skipped by the kernel.
+#[repr(C)]
+pub(crate) struct PollFd {
+    fd: i32,
+    events: i16,
+    revents: i16,
+}
+
+impl PollFd {
+    const IN: i16 = 1;
+    const OUT: i16 = 4;
+
+    pub(crate) fn readable(fd: Option<&Fd>) -> Self {
+        Self {
+            fd: fd.map_or(-1, |fd| fd.0),
+            events: Self::IN,
+            revents: 0,
+        }
+    }
+
+    /// Also when writable, if `wanted`.
+    pub(crate) fn or_writable(mut self, wanted: bool) -> Self {
+        self.events |= if wanted { Self::OUT } else { 0 };
+        self
+    }
+
+    /// Anything happened, errors and hang-up included.
+    pub(crate) fn ready(&self) -> bool {
+        self.revents != 0
+    }
+}
+
+/// A duration, or a time on the monotonic clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Nanos(pub(crate) u64);
+
+impl Nanos {
+    pub(crate) fn from_millis(millis: u32) -> Self {
+        Self(u64::from(millis) * 1_000_000)
+    }
+}
+
+#[repr(C)]
+pub(super) struct Timespec {
+    pub(super) seconds: i64,
+    pub(super) nanos: i64,
+}

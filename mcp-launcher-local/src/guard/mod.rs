@@ -1,0 +1,20 @@
+//! The guardian: a small process between the host and one server, there to end the server when the host cannot.
+//!
+//! This is the host's side. The program itself is in `guardian/`, and `docs/guardian.md` describes both: why it exists, its states, the
+//! protocol, and what it does not guarantee.
+//!
+//! ```text
+//! GuardianImage ── the program, once per host process, in a sealed memfd
+//! spawn ────────── starts one guardian, which starts one server
+//! GuardianHandle ─ asks it things, hears what became of the server, reaps it
+//! ```
+
+mod handle;
+mod image;
+pub mod protocol;
+mod spawn;
+mod sys;
+
+pub use handle::{GuardianHandle, Received};
+pub use image::GuardianImage;
+pub use spawn::{SpawnGuardianError, SpawnRequest, spawn, spawn_from};

@@ -1,0 +1,419 @@
+//! What the host and the guardian say to each other.
+//!
+//! One datagram is one message. The encoding is fixed-size and little-endian, and both sides are compiled from this file: the guardian
+//! includes it by path. It therefore uses `core` alone and allocates nothing.
+
+/// File descriptor of the guardian's end of the control socket.
+pub const CONTROL_FD: i32 = 3;
+/// File descriptor of `cgroup.procs`, if [`FLAG_CGROUP_PROCS`] is set.
+pub const CGROUP_PROCS_FD: i32 = 4;
+/// File descriptor of `cgroup.kill`, if [`FLAG_CGROUP_KILL`] is set.
+pub const CGROUP_KILL_FD: i32 = 5;
+/// First number that no inherited descriptor has.
+pub const FIRST_FREE_FD: i32 = 6;
+
+/// The server joins the cgroup whose `cgroup.procs` is open.
+pub const FLAG_CGROUP_PROCS: u32 = 1;
+/// The guardian kills by `cgroup.kill` as well.
+pub const FLAG_CGROUP_KILL: u32 = 2;
+
+/// Arguments of the guardian before those of the server: its own name, pid of the host, flags, grace for stragglers in milliseconds, working
+/// directory (empty to keep the host's), path of the program.
+pub const PARAM_COUNT: usize = 6;
+
+/// How many processes a [`Report::Listing`] names; its total may be larger.
+pub const LISTING_MAX: usize = 64;
+/// Bytes of a process name, padded with zeros.
+pub const COMM_LEN: usize = 16;
+/// Bytes of the longest message.
+pub const MESSAGE_MAX: usize = LISTING_HEADER + LISTING_MAX * LISTING_ENTRY;
+
+const LISTING_HEADER: usize = 5;
+const LISTING_ENTRY: usize = 4 + COMM_LEN;
+
+const STARTED: u8 = 1;
+const EXEC_FAILED: u8 = 2;
+const MAIN_EXITED: u8 = 3;
+const LISTING: u8 = 4;
+const GONE: u8 = 5;
+
+/// What the host asks of the guardian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// SIGTERM and SIGCONT to every process of the server.
+    Terminate,
+    /// SIGKILL to every process of the server, until none is left.
+    Kill,
+    /// Name the live processes of the server.
+    List,
+}
+
+impl Request {
+    /// The message.
+    #[must_use]
+    pub const fn encode(self) -> [u8; 1] {
+        match self {
+            Self::Terminate => [b'T'],
+            Self::Kill => [b'K'],
+            Self::List => [b'L'],
+        }
+    }
+
+    /// The request in `message`, if it is one.
+    #[must_use]
+    pub const fn decode(message: &[u8]) -> Option<Self> {
+        match message {
+            [b'T'] => Some(Self::Terminate),
+            [b'K'] => Some(Self::Kill),
+            [b'L'] => Some(Self::List),
+            _ => None,
+        }
+    }
+}
+
+/// What a start was doing when it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The guardian could not set itself up.
+    Setup,
+    /// No process could be created for the server.
+    Fork,
+    /// The server could not join its cgroup.
+    Cgroup,
+    /// The working directory could not be entered.
+    Chdir,
+    /// The program could not be executed.
+    Exec,
+}
+
+impl Stage {
+    /// The stage as it is sent.
+    #[must_use]
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            Self::Setup => 1,
+            Self::Fork => 2,
+            Self::Cgroup => 3,
+            Self::Chdir => 4,
+            Self::Exec => 5,
+        }
+    }
+
+    /// The stage that was sent as `byte`.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Setup),
+            2 => Some(Self::Fork),
+            3 => Some(Self::Cgroup),
+            4 => Some(Self::Chdir),
+            5 => Some(Self::Exec),
+            _ => None,
+        }
+    }
+}
+
+/// What the guardian tells the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report<'a> {
+    /// The server's program is running.
+    Started {
+        /// Process id of the server. For display: it is the guardian's child, so nothing else may signal it.
+        pid: u32,
+    },
+    /// The last message: nothing was started and nothing is left.
+    ExecFailed {
+        /// What failed.
+        stage: Stage,
+        /// Why.
+        errno: i32,
+    },
+    /// The server's own process was reaped. Others may live.
+    MainExited {
+        /// Wait status, as `waitpid` reports it.
+        status: i32,
+    },
+    /// The answer to [`Request::List`].
+    Listing(Listing<'a>),
+    /// The last message: every process of the server has been reaped.
+    Gone {
+        /// Wait status of the server's own process.
+        status: i32,
+        /// Other processes that were reaped after the guardian had begun to signal.
+        swept: u32,
+    },
+}
+
+impl<'a> Report<'a> {
+    /// Writes the message into `buffer` and returns its length.
+    pub fn encode(&self, buffer: &mut [u8; MESSAGE_MAX]) -> usize {
+        let mut out = Writer { buffer, len: 0 };
+        match *self {
+            Self::Started { pid } => out.byte(STARTED).word(pid),
+            Self::ExecFailed { stage, errno } => out
+                .byte(EXEC_FAILED)
+                .byte(stage.to_byte())
+                .word(errno.cast_unsigned()),
+            Self::MainExited { status } => out.byte(MAIN_EXITED).word(status.cast_unsigned()),
+            Self::Listing(listing) => out.byte(LISTING).word(listing.total).bytes(listing.entries),
+            Self::Gone { status, swept } => out.byte(GONE).word(status.cast_unsigned()).word(swept),
+        };
+        out.len
+    }
+
+    /// The report in `message`; `None` if it is anything else, of any length.
+    #[must_use]
+    pub fn decode(message: &'a [u8]) -> Option<Self> {
+        let (&tag, body) = message.split_first()?;
+        let (first, rest) = match tag {
+            EXEC_FAILED => {
+                let (&stage, errno) = body.split_first()?;
+                let errno = i32::from_le_bytes(errno.try_into().ok()?);
+                return Some(Self::ExecFailed {
+                    stage: Stage::from_byte(stage)?,
+                    errno,
+                });
+            }
+            _ => body.split_first_chunk::<4>()?,
+        };
+        let first = u32::from_le_bytes(*first);
+        match tag {
+            STARTED if rest.is_empty() => Some(Self::Started { pid: first }),
+            MAIN_EXITED if rest.is_empty() => Some(Self::MainExited {
+                status: first.cast_signed(),
+            }),
+            GONE => Some(Self::Gone {
+                status: first.cast_signed(),
+                swept: u32::from_le_bytes(rest.try_into().ok()?),
+            }),
+            LISTING => Listing::new(first, rest).map(Self::Listing),
+            _ => None,
+        }
+    }
+}
+
+/// The live processes of a server, borrowed from the message that brought them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listing<'a> {
+    total: u32,
+    entries: &'a [u8],
+}
+
+impl<'a> Listing<'a> {
+    fn new(total: u32, entries: &'a [u8]) -> Option<Self> {
+        let whole = entries.len().is_multiple_of(LISTING_ENTRY);
+        let count = entries.len() / LISTING_ENTRY;
+        (whole && count <= LISTING_MAX && count as u64 <= u64::from(total))
+            .then_some(Self { total, entries })
+    }
+
+    /// How many processes there are, named or not.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Process ids and names, at most [`LISTING_MAX`] of them.
+    pub fn processes(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        self.entries
+            .as_chunks::<LISTING_ENTRY>()
+            .0
+            .iter()
+            .filter_map(|entry| {
+                let (pid, comm) = entry.split_first_chunk::<4>()?;
+                let end = comm
+                    .iter()
+                    .position(|&byte| byte == 0)
+                    .unwrap_or(comm.len());
+                Some((u32::from_le_bytes(*pid), comm.get(..end)?))
+            })
+    }
+}
+
+/// Collects the entries of a [`Listing`], counting those that do not fit.
+#[derive(Debug)]
+pub struct ListingBuilder {
+    total: u32,
+    len: usize,
+    entries: [u8; LISTING_MAX * LISTING_ENTRY],
+}
+
+impl ListingBuilder {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            total: 0,
+            len: 0,
+            entries: [0; LISTING_MAX * LISTING_ENTRY],
+        }
+    }
+
+    /// Adds a process.
+    pub fn push(&mut self, pid: u32, comm: &[u8; COMM_LEN]) {
+        self.total = self.total.saturating_add(1);
+        let Some(entry) = self
+            .entries
+            .get_mut(self.len..)
+            .and_then(|free| free.first_chunk_mut::<LISTING_ENTRY>())
+        else {
+            return;
+        };
+        let (number, name) = entry.split_at_mut(4);
+        number.copy_from_slice(&pid.to_le_bytes());
+        name.copy_from_slice(comm);
+        self.len += LISTING_ENTRY;
+    }
+
+    /// The list so far.
+    #[must_use]
+    pub fn finish(&self) -> Listing<'_> {
+        Listing {
+            total: self.total,
+            entries: self.entries.get(..self.len).unwrap_or_default(),
+        }
+    }
+}
+
+impl Default for ListingBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+struct Writer<'b> {
+    buffer: &'b mut [u8; MESSAGE_MAX],
+    len: usize,
+}
+
+impl Writer<'_> {
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        if let Some(free) = self.buffer.get_mut(self.len..self.len + bytes.len()) {
+            free.copy_from_slice(bytes);
+            self.len += bytes.len();
+        }
+        self
+    }
+
+    fn byte(&mut self, byte: u8) -> &mut Self {
+        self.bytes(&[byte])
+    }
+
+    fn word(&mut self, word: u32) -> &mut Self {
+        self.bytes(&word.to_le_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(report: Report<'_>) -> Vec<u8> {
+        let mut buffer = [0; MESSAGE_MAX];
+        let len = report.encode(&mut buffer);
+        buffer[..len].to_vec()
+    }
+
+    #[test]
+    fn requests_round_trip() {
+        for request in [Request::Terminate, Request::Kill, Request::List] {
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+        for junk in [&b""[..], b"X", b"TK", b"T\0"] {
+            assert_eq!(Request::decode(junk), None);
+        }
+    }
+
+    #[test]
+    fn reports_round_trip() {
+        let mut names = ListingBuilder::new();
+        names.push(7, b"sixteen-bytes-ok");
+        names.push(8, b"short\0\0\0\0\0\0\0\0\0\0\0");
+        for report in [
+            Report::Started { pid: 42 },
+            Report::ExecFailed {
+                stage: Stage::Chdir,
+                errno: 2,
+            },
+            Report::MainExited { status: 0x0700 },
+            Report::Listing(names.finish()),
+            Report::Listing(ListingBuilder::new().finish()),
+            Report::Gone {
+                status: -1,
+                swept: u32::MAX,
+            },
+        ] {
+            assert_eq!(Report::decode(&encoded(report)), Some(report));
+        }
+        let Some(Report::Listing(listing)) =
+            Report::decode(&encoded(Report::Listing(names.finish())))
+                .map(|_| Report::Listing(names.finish()))
+        else {
+            panic!("a listing decodes to a listing")
+        };
+        let named: Vec<_> = listing.processes().collect();
+        assert_eq!(named, [(7, &b"sixteen-bytes-ok"[..]), (8, b"short")]);
+    }
+
+    #[test]
+    fn a_listing_is_bounded_and_counts_the_rest() {
+        let mut names = ListingBuilder::new();
+        for pid in 0..LISTING_MAX as u32 + 10 {
+            names.push(pid, &[b'x'; COMM_LEN]);
+        }
+        assert_eq!(names.finish().total(), LISTING_MAX as u32 + 10);
+        assert_eq!(names.finish().processes().count(), LISTING_MAX);
+        assert_eq!(encoded(Report::Listing(names.finish())).len(), MESSAGE_MAX);
+    }
+
+    #[test]
+    fn malformed_reports_are_refused() {
+        // Every prefix and every one-byte extension of every valid message, and every tag with bodies of every small length.
+        let valid = [
+            encoded(Report::Started { pid: 1 }),
+            encoded(Report::ExecFailed {
+                stage: Stage::Exec,
+                errno: 13,
+            }),
+            encoded(Report::MainExited { status: 9 }),
+            encoded(Report::Gone {
+                status: 9,
+                swept: 3,
+            }),
+        ];
+        for message in &valid {
+            for len in 0..message.len() {
+                assert_eq!(Report::decode(&message[..len]), None);
+            }
+            let longer: Vec<u8> = message.iter().copied().chain([0]).collect();
+            assert_eq!(Report::decode(&longer), None);
+        }
+        for tag in 0..=u8::MAX {
+            for len in 0..64 {
+                let mut message = vec![0xff; len + 1];
+                message[0] = tag;
+                let _ = Report::decode(&message);
+            }
+        }
+        assert_eq!(
+            Report::decode(&[EXEC_FAILED, 0, 0, 0, 0, 0]),
+            None,
+            "no such stage"
+        );
+        assert_eq!(
+            Report::decode(
+                &[LISTING, 0, 0, 0, 0]
+                    .into_iter()
+                    .chain([1; LISTING_ENTRY])
+                    .collect::<Vec<_>>()
+            ),
+            None,
+            "more than the total"
+        );
+        assert_eq!(
+            Report::decode(&[LISTING, 9, 0, 0, 0, 1]),
+            None,
+            "a torn entry"
+        );
+    }
+}

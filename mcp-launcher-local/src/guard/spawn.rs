@@ -1,0 +1,236 @@
+//! Starting a guardian, and with it a server.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::SigSet;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use super::handle::GuardianHandle;
+use super::image::{self, GuardianImage, is_refusal};
+use super::protocol::{
+    CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_KILL,
+    FLAG_CGROUP_PROCS, PARAM_COUNT,
+};
+use super::sys;
+
+/// What to start, and with what.
+#[derive(Clone, Copy, Debug)]
+pub struct SpawnRequest<'a> {
+    /// The program: a path, which is not searched for, and is relative to [`cwd`](Self::cwd) unless it is absolute.
+    pub program: &'a CStr,
+    /// Its arguments, the name it is called by first. If empty, [`program`](Self::program) is that name.
+    pub argv: &'a [CString],
+    /// Its environment: these `NAME=value` and nothing else.
+    pub env: &'a [CString],
+    /// Where it starts; `None` for where the host is.
+    pub cwd: Option<&'a CStr>,
+    /// Its standard input.
+    pub stdin: BorrowedFd<'a>,
+    /// Its standard output.
+    pub stdout: BorrowedFd<'a>,
+    /// Its standard error.
+    pub stderr: BorrowedFd<'a>,
+    /// `cgroup.procs` of the cgroup it joins before its first instruction, open for writing.
+    pub cgroup_procs: Option<BorrowedFd<'a>>,
+    /// `cgroup.kill` of the same cgroup, open for writing.
+    pub cgroup_kill: Option<BorrowedFd<'a>>,
+    /// How long what outlives the server's own process may take to end before the guardian kills it unasked.
+    pub straggler_grace: Duration,
+}
+
+/// No guardian was started, and nothing is left of the attempt.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnGuardianError {
+    /// There can be no guardian: this build has none for its architecture, or the kernel lacks what it needs.
+    #[error("no guardian is available")]
+    Unavailable(#[source] io::Error),
+    /// This system refuses to execute the guardian, from memory as well as from a file.
+    #[error("this system refuses to execute the guardian")]
+    Refused(#[source] io::Error),
+    /// It could not be started this time.
+    #[error("the guardian cannot be started: {action}")]
+    Failed {
+        /// What failed.
+        action: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Starts the guardian, which starts the server.
+///
+/// Returns as soon as the guardian is running; whether the server is, it [reports](super::protocol::Report). Blocks for the time of one
+/// `posix_spawn`, which does not depend on the size of the host.
+///
+/// # Errors
+///
+/// See [`SpawnGuardianError`]. What concerns the server, such as a missing program, is a report.
+pub fn spawn(request: SpawnRequest<'_>) -> Result<GuardianHandle, SpawnGuardianError> {
+    let image = GuardianImage::get().map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported => SpawnGuardianError::Unavailable(error),
+        _ => failed("its program")(error),
+    })?;
+    spawn_from(image, request)
+}
+
+/// As [`spawn`], from a given image.
+#[doc(hidden)]
+pub fn spawn_from(
+    image: &GuardianImage,
+    request: SpawnRequest<'_>,
+) -> Result<GuardianHandle, SpawnGuardianError> {
+    let (control, theirs) = control_pair().map_err(failed("its socket"))?;
+    let pid = start(image, &request, theirs.as_fd())?;
+    // The host must not keep the guardian's end, or it would never see it close.
+    drop(theirs);
+    match sys::pidfd_open(pid.as_raw().unsigned_abs()) {
+        Ok(pidfd) => Ok(GuardianHandle::new(pid, pidfd, control)),
+        Err(error) => {
+            // Nobody could hold it. It ends everything when the socket closes, and is then reaped here.
+            drop(control);
+            let _ = waitpid(pid, None);
+            Err(failed("its pidfd")(error))
+        }
+    }
+}
+
+/// The host's end, which does not block, and the guardian's.
+fn control_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    Ok(socketpair(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        None,
+        flags,
+    )?)
+}
+
+fn start(
+    image: &GuardianImage,
+    request: &SpawnRequest<'_>,
+    control: BorrowedFd<'_>,
+) -> Result<Pid, SpawnGuardianError> {
+    let passed = [
+        (Some(request.stdin), 0, 0),
+        (Some(request.stdout), 1, 0),
+        (Some(request.stderr), 2, 0),
+        (Some(control), CONTROL_FD, 0),
+        (request.cgroup_procs, CGROUP_PROCS_FD, FLAG_CGROUP_PROCS),
+        (request.cgroup_kill, CGROUP_KILL_FD, FLAG_CGROUP_KILL),
+    ];
+    let descriptors = Descriptors::new(&passed).map_err(failed("its descriptors"))?;
+    let parameters = [
+        c"mcp-guardian".to_owned(),
+        number(process::id()),
+        number(descriptors.flags),
+        number(u32::try_from(request.straggler_grace.as_millis()).unwrap_or(u32::MAX)),
+        request.cwd.unwrap_or_default().to_owned(),
+        request.program.to_owned(),
+    ];
+    const { assert!(PARAM_COUNT == 6, "the parameters above, in their order") };
+    let name = request.argv.is_empty().then_some(request.program);
+    let argv: Vec<&CStr> = parameters
+        .iter()
+        .map(CString::as_c_str)
+        .chain(name)
+        .chain(request.argv.iter().map(CString::as_c_str))
+        .collect();
+    let attributes = blocked_signals().map_err(failed("its attributes"))?;
+    let run =
+        |fd: BorrowedFd<'_>| execute(fd, &descriptors.actions, &attributes, &argv, request.env);
+
+    let current = image.current().map_err(failed("its program"))?;
+    match run(current) {
+        Err(refusal) if is_refusal(&refusal) => match image.after_refusal(current) {
+            None => Err(SpawnGuardianError::Refused(refusal)),
+            Some(other) => other
+                .and_then(run)
+                .map_err(|error| match is_refusal(&error) {
+                    true => SpawnGuardianError::Refused(error),
+                    false => failed("its program")(error),
+                }),
+        },
+        other => other.map_err(failed("posix_spawn")),
+    }
+}
+
+/// What becomes which descriptor of the guardian.
+struct Descriptors {
+    actions: PosixSpawnFileActions,
+    flags: u32,
+    /// Copies that have to live until the spawn.
+    _moved: Vec<OwnedFd>,
+}
+
+impl Descriptors {
+    /// From descriptors with their numbers in the guardian, and the flags that say that they are there.
+    fn new(passed: &[(Option<BorrowedFd<'_>>, RawFd, u32)]) -> io::Result<Self> {
+        let mut actions = PosixSpawnFileActions::init()?;
+        let mut flags = 0;
+        let mut moved = Vec::new();
+        for &(fd, target, flag) in passed {
+            let Some(fd) = fd else { continue };
+            let mut source = fd.as_raw_fd();
+            // One action must not overwrite the source of a later one. (And what is already where it belongs would stay closed on exec.)
+            if source < FIRST_FREE_FD {
+                let copy = sys::duplicate_from(fd, FIRST_FREE_FD)?;
+                source = copy.as_raw_fd();
+                moved.push(copy);
+            }
+            actions.add_dup2(source, target)?;
+            flags |= flag;
+        }
+        Ok(Self {
+            actions,
+            flags,
+            _moved: moved,
+        })
+    }
+}
+
+/// The guardian starts with every signal blocked, so that there is no instant at which one could end it. It blocks them itself as well, and gives
+/// the server an empty mask and default actions.
+fn blocked_signals() -> io::Result<PosixSpawnAttr> {
+    let mut attributes = PosixSpawnAttr::init()?;
+    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK)?;
+    attributes.set_sigmask(&SigSet::all())?;
+    Ok(attributes)
+}
+
+fn execute(
+    program: BorrowedFd<'_>,
+    actions: &PosixSpawnFileActions,
+    attributes: &PosixSpawnAttr,
+    argv: &[&CStr],
+    env: &[CString],
+) -> io::Result<Pid> {
+    /// A file that was just written can be busy: another thread of the host may have forked while it was open, and not have executed yet.
+    const BUSY_ATTEMPTS: u32 = 100;
+    const BUSY_PAUSE: Duration = Duration::from_millis(1);
+    let path = image::exec_path(program)?;
+    for _ in 0..BUSY_ATTEMPTS {
+        match posix_spawn(path.as_c_str(), actions, attributes, argv, env) {
+            Err(Errno::ETXTBSY) => thread::sleep(BUSY_PAUSE),
+            other => return Ok(other?),
+        }
+    }
+    Err(Errno::ETXTBSY.into())
+}
+
+fn number(number: u32) -> CString {
+    CString::new(number.to_string()).unwrap_or_default()
+}
+
+fn failed(action: &'static str) -> impl FnOnce(io::Error) -> SpawnGuardianError {
+    move |source| SpawnGuardianError::Failed { action, source }
+}
