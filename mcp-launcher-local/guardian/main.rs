@@ -7,7 +7,7 @@
 //! - [`launch`]: the server's side of the fork, up to exec
 //! - [`supervise`]: the event loop
 //! - [`sweep`]: asking and forcing the tree to end, and reaping it
-//! - [`tree`], [`procfs`]: who the descendants are
+//! - [`tree`], [`procfs`], [`parse`]: who the descendants are
 //! - [`sys`]: system calls; all `unsafe` code
 
 #![no_std]
@@ -23,6 +23,7 @@
 mod control;
 mod launch;
 mod params;
+mod parse;
 mod procfs;
 #[expect(dead_code, reason = "the host's half of the protocol")]
 #[path = "../src/guard/protocol.rs"]

@@ -182,12 +182,15 @@ impl Supervisor {
                 Reaped::NoChildren => return self.finish(),
             }
         }
-        // Others live on. The host may decide what is to become of them; if it does not, this does.
+        // Others live on. The host may decide what is to become of them; if it does not, this does. Whoever was asked to end
+        // before is not asked twice.
         if self.leader.is_none() && matches!(self.phase, Phase::Waiting) {
             self.phase = Phase::Draining(Nanos(
                 sys::now().0.saturating_add(self.server.straggler_grace.0),
             ));
-            self.terminate();
+            if !self.sweeping {
+                self.terminate();
+            }
         }
     }
 

@@ -84,7 +84,8 @@ impl Sweep {
         };
         if self.blind > BLIND_ROUNDS {
             // No /proc, or not ours. The kernel still knows which numbers are children of ours.
-            reached = (2..=PID_MAX).filter(|&pid| kill_child(pid)).count();
+            let numbers = (2..=PID_MAX).filter(|&pid| Pid::new(pid).is_some_and(sys::exists));
+            reached = numbers.filter(|&pid| kill_child(pid)).count();
         }
         reached
     }

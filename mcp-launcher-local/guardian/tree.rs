@@ -1,6 +1,7 @@
 //! Who the descendants are, such that signalling one cannot hit anybody else.
 
-use crate::procfs::{self, Stat};
+use crate::parse::Stat;
+use crate::procfs;
 use crate::sys::{self, Once, Pid, Signal};
 
 /// How many descendants can be known at once. What does not fit is out of reach of SIGTERM and of listings; killing reaches it, because it

@@ -21,6 +21,7 @@ impl<T> Once<T> {
     }
 
     /// The value, the first time.
+    #[expect(clippy::mut_from_ref, reason = "at most once")]
     pub(crate) fn take(&'static self) -> Option<&'static mut T> {
         if self.taken.swap(true, Ordering::Relaxed) {
             return None;

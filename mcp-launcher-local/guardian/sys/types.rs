@@ -29,6 +29,7 @@ pub(crate) struct Errno(pub(crate) i32);
 
 impl Errno {
     pub(crate) const ENOENT: Self = Self(2);
+    pub(crate) const ESRCH: Self = Self(3);
     pub(crate) const EINTR: Self = Self(4);
     pub(crate) const ECHILD: Self = Self(10);
     pub(crate) const EAGAIN: Self = Self(11);
@@ -48,7 +49,7 @@ impl Fd {
 
 impl Drop for Fd {
     fn drop(&mut self) {
-        super::close(self.0);
+        super::file::close(self.0);
     }
 }
 

@@ -145,7 +145,7 @@ fn start(
         .chain(name)
         .chain(request.argv.iter().map(CString::as_c_str))
         .collect();
-    let attributes = blocked_signals().map_err(failed("its attributes"))?;
+    let attributes = attributes().map_err(failed("its attributes"))?;
     let run =
         |fd: BorrowedFd<'_>| execute(fd, &descriptors.actions, &attributes, &argv, request.env);
 
@@ -198,12 +198,15 @@ impl Descriptors {
     }
 }
 
-/// The guardian starts with every signal blocked, so that there is no instant at which one could end it. It blocks them itself as well, and gives
-/// the server an empty mask and default actions.
-fn blocked_signals() -> io::Result<PosixSpawnAttr> {
+/// The guardian starts with every signal blocked, so that there is no instant at which one could end it. It sees to that by itself as well, and to
+/// default actions; naming them here spares the C library from asking for each one first, while the host is suspended.
+fn attributes() -> io::Result<PosixSpawnAttr> {
     let mut attributes = PosixSpawnAttr::init()?;
-    attributes.set_flags(PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK)?;
+    attributes.set_flags(
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+    )?;
     attributes.set_sigmask(&SigSet::all())?;
+    attributes.set_sigdefault(&SigSet::all())?;
     Ok(attributes)
 }
 

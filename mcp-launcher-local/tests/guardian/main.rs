@@ -10,4 +10,6 @@ mod ending;
 mod footprint;
 mod host_death;
 mod lab;
+mod parsing;
+mod proc_missing;
 mod start;

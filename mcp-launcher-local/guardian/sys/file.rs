@@ -1,0 +1,179 @@
+//! Descriptors, files, the control socket, and waiting.
+
+use core::ffi::CStr;
+
+use super::arch::{self, nr};
+use super::types::Timespec;
+use super::{Fd, Nanos, O_CLOEXEC, O_NONBLOCK, PollFd, Result, check, scalar, word};
+
+// The same on every architecture.
+const CLOSE_RANGE: usize = 436;
+const MSG_DONTWAIT: usize = 0x40;
+const MSG_NOSIGNAL: usize = 0x4000;
+
+/// Takes over a descriptor the program was started with, which no exec shall inherit. `None` if it is not open.
+///
+/// The only way to name a descriptor by its number: every number is taken at most once.
+pub(crate) fn inherited(fd: i32) -> Option<Fd> {
+    const F_SETFD: usize = 2;
+    const FD_CLOEXEC: usize = 1;
+    scalar(nr::FCNTL, word(fd), F_SETFD, FD_CLOEXEC, 0)
+        .ok()
+        .map(|_| Fd(fd))
+}
+
+pub(super) fn close(fd: i32) {
+    let _ = scalar(nr::CLOSE, word(fd), 0, 0, 0);
+}
+
+/// Closes every descriptor in `first..=last`.
+pub(crate) fn close_range(first: u32, last: u32) -> Result<()> {
+    scalar(CLOSE_RANGE, first as usize, last as usize, 0, 0).map(|_| ())
+}
+
+/// A pipe, reading end first; both ends close on exec and do not block.
+pub(crate) fn pipe() -> Result<(Fd, Fd)> {
+    let mut ends = [0_i32; 2];
+    // SAFETY: the kernel writes two i32 to `ends`.
+    check(unsafe {
+        arch::syscall(
+            nr::PIPE2,
+            [
+                ends.as_mut_ptr() as usize,
+                O_CLOEXEC | O_NONBLOCK,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    })?;
+    Ok((Fd(ends[0]), Fd(ends[1])))
+}
+
+pub(crate) fn open(path: &CStr) -> Result<Fd> {
+    const AT_FDCWD: i32 = -100;
+    // SAFETY: `path` is terminated, and the kernel only reads it.
+    let fd = unsafe {
+        arch::syscall(
+            nr::OPENAT,
+            [word(AT_FDCWD), path.as_ptr() as usize, O_CLOEXEC, 0, 0, 0],
+        )
+    };
+    check(fd).map(|fd| Fd(fd as i32))
+}
+
+pub(crate) fn read(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the kernel writes at most `len` bytes into the buffer.
+    check(unsafe {
+        arch::syscall(
+            nr::READ,
+            [
+                word(fd.0),
+                buffer.as_mut_ptr() as usize,
+                buffer.len(),
+                0,
+                0,
+                0,
+            ],
+        )
+    })
+}
+
+pub(crate) fn write(fd: &Fd, bytes: &[u8]) -> Result<usize> {
+    // SAFETY: the kernel reads at most `len` bytes.
+    check(unsafe {
+        arch::syscall(
+            nr::WRITE,
+            [word(fd.0), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
+        )
+    })
+}
+
+/// Directory entries into `buffer`; see [`crate::procfs`] for their layout.
+pub(crate) fn getdents(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the kernel writes at most `len` bytes into the buffer.
+    check(unsafe {
+        arch::syscall(
+            nr::GETDENTS64,
+            [
+                word(fd.0),
+                buffer.as_mut_ptr() as usize,
+                buffer.len(),
+                0,
+                0,
+                0,
+            ],
+        )
+    })
+}
+
+pub(crate) fn chdir(path: &CStr) -> Result<()> {
+    // SAFETY: `path` is terminated, and the kernel only reads it.
+    check(unsafe { arch::syscall(nr::CHDIR, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) }).map(|_| ())
+}
+
+pub(crate) fn send(socket: &Fd, message: &[u8]) -> Result<usize> {
+    let (start, len) = (message.as_ptr() as usize, message.len());
+    // SAFETY: the kernel reads at most `len` bytes; there is no address.
+    check(unsafe {
+        arch::syscall(
+            nr::SENDTO,
+            [
+                word(socket.0),
+                start,
+                len,
+                MSG_DONTWAIT | MSG_NOSIGNAL,
+                0,
+                0,
+            ],
+        )
+    })
+}
+
+pub(crate) fn recv(socket: &Fd, buffer: &mut [u8]) -> Result<usize> {
+    let (start, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+    // SAFETY: the kernel writes at most `len` bytes into the buffer; no address is asked for.
+    check(unsafe {
+        arch::syscall(
+            nr::RECVFROM,
+            [word(socket.0), start, len, MSG_DONTWAIT, 0, 0],
+        )
+    })
+}
+
+/// Waits for one of `fds`, for ever without a timeout.
+pub(crate) fn poll(fds: &mut [PollFd], timeout: Option<Nanos>) {
+    let mut timeout = timeout.map(|Nanos(nanos)| Timespec {
+        seconds: (nanos / 1_000_000_000).cast_signed(),
+        nanos: (nanos % 1_000_000_000).cast_signed(),
+    });
+    let time = timeout
+        .as_mut()
+        .map_or(0, |time| core::ptr::from_mut(time) as usize);
+    // SAFETY: the kernel writes into the `revents` of `len` entries and may update the timespec, which nothing reads again. The
+    // mask is not changed.
+    let _ = unsafe {
+        arch::syscall(
+            nr::PPOLL,
+            [fds.as_mut_ptr() as usize, fds.len(), time, 0, 8, 0],
+        )
+    };
+}
+
+/// The monotonic clock.
+pub(crate) fn now() -> Nanos {
+    const CLOCK_MONOTONIC: usize = 1;
+    let mut time = Timespec {
+        seconds: 0,
+        nanos: 0,
+    };
+    // SAFETY: the kernel writes one timespec.
+    let _ = unsafe {
+        arch::syscall(
+            nr::CLOCK_GETTIME,
+            [CLOCK_MONOTONIC, &raw mut time as usize, 0, 0, 0, 0],
+        )
+    };
+    Nanos(time.seconds.cast_unsigned() * 1_000_000_000 + time.nanos.cast_unsigned())
+}

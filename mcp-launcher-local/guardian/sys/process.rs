@@ -1,0 +1,142 @@
+//! Processes: creating, becoming, ending, reaping.
+
+use core::ffi::CStr;
+
+use super::arch::{self, nr};
+use super::{Args, Errno, Fork, Pid, Reaped, Result, SIGCHLD, Signal, check, scalar, word};
+
+const WNOHANG: usize = 1;
+const WEXITED: usize = 4;
+const WNOWAIT: usize = 0x0100_0000;
+const WALL: usize = 0x4000_0000;
+
+pub(crate) fn exit(code: i32) -> ! {
+    loop {
+        let _ = scalar(nr::EXIT_GROUP, word(code), 0, 0, 0);
+    }
+}
+
+pub(crate) fn getpid() -> u32 {
+    scalar(nr::GETPID, 0, 0, 0, 0).unwrap_or(0) as u32
+}
+
+pub(crate) fn getppid() -> u32 {
+    scalar(nr::GETPPID, 0, 0, 0, 0).unwrap_or(0) as u32
+}
+
+pub(crate) fn setsid() {
+    let _ = scalar(nr::SETSID, 0, 0, 0, 0);
+}
+
+/// Makes `pid`, or the caller, the leader of a process group of its own.
+pub(crate) fn lead_group(pid: Option<Pid>) {
+    let _ = scalar(nr::SETPGID, pid.map_or(0, |pid| word(pid.raw())), 0, 0, 0);
+}
+
+/// Orphaned descendants become children of the caller.
+pub(crate) fn become_subreaper() -> Result<()> {
+    const PR_SET_CHILD_SUBREAPER: usize = 36;
+    scalar(nr::PRCTL, PR_SET_CHILD_SUBREAPER, 1, 0, 0).map(|_| ())
+}
+
+/// The caller is killed when its parent's (only) thread ends.
+pub(crate) fn die_with_parent() -> Result<()> {
+    const PR_SET_PDEATHSIG: usize = 1;
+    scalar(nr::PRCTL, PR_SET_PDEATHSIG, Signal::Kill as usize, 0, 0).map(|_| ())
+}
+
+/// The name that `ps` shows.
+pub(crate) fn set_name(name: &CStr) {
+    const PR_SET_NAME: usize = 15;
+    // SAFETY: the kernel reads at most 16 bytes and stops at the terminator.
+    let _ = unsafe { arch::syscall(nr::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// Creates a child with a copy of this address space.
+pub(crate) fn fork() -> Result<Fork> {
+    let child = scalar(nr::CLONE, SIGCHLD, 0, 0, 0)?;
+    match (child, Pid::new(child as u32)) {
+        (0, _) => Ok(Fork::Child),
+        (_, Some(pid)) => Ok(Fork::Parent(pid)),
+        (_, None) => Err(Errno::EINVAL),
+    }
+}
+
+/// Becomes the program at `path`, with the arguments from `skip` on and the environment of `args`. Returns on failure only.
+pub(crate) fn exec(path: &CStr, args: &Args, skip: usize) -> Errno {
+    let (argv, envp) = args.vectors(skip);
+    // SAFETY: `path` is terminated, and both vectors are the null-terminated ones that the kernel itself put on our stack.
+    let result = unsafe {
+        arch::syscall(
+            nr::EXECVE,
+            [
+                path.as_ptr() as usize,
+                argv as usize,
+                envp as usize,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    check(result).err().unwrap_or(Errno::EINVAL)
+}
+
+/// Takes from `pid` the right to create processes (which the privileged have regardless).
+pub(crate) fn forbid_forks(pid: Pid) {
+    const RLIMIT_NPROC: usize = 6;
+    let none = [0_u64; 2];
+    // SAFETY: the kernel reads two u64; the old limit is not asked for.
+    let _ = unsafe {
+        arch::syscall(
+            nr::PRLIMIT64,
+            [
+                word(pid.raw()),
+                RLIMIT_NPROC,
+                none.as_ptr() as usize,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+}
+
+/// Reaps one child if one has exited.
+pub(crate) fn reap() -> Reaped {
+    let mut status = 0_i32;
+    // SAFETY: the kernel writes one i32 to `status`; no resource usage is asked for.
+    let result = unsafe {
+        arch::syscall(
+            nr::WAIT4,
+            [
+                usize::MAX,
+                &raw mut status as usize,
+                WNOHANG | WALL,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    match check(result) {
+        Ok(0) => Reaped::NoneYet,
+        Ok(pid) => Reaped::Child(pid as u32, status),
+        Err(Errno::ECHILD) => Reaped::NoChildren,
+        Err(_) => Reaped::NoneYet,
+    }
+}
+
+/// Whether `pid` is a child that the caller has not reaped: as long as it is, the number cannot become another process.
+pub(crate) fn is_own_child(pid: Pid) -> bool {
+    const P_PID: usize = 1;
+    // The fourth word is the options; the third, where the details would go, may be null.
+    scalar(
+        nr::WAITID,
+        P_PID,
+        word(pid.raw()),
+        0,
+        WEXITED | WNOHANG | WNOWAIT | WALL,
+    )
+    .is_ok()
+}
