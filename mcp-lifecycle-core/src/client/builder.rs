@@ -88,6 +88,11 @@ impl LifecycleClientBuilder {
         self
     }
 
+    pub(crate) fn shared_handler(mut self, handler: Arc<dyn DynService<RoleClient>>) -> Self {
+        self.handler = handler;
+        self
+    }
+
     /// Sets who is told what happens.
     pub fn observer(mut self, observer: Arc<dyn LifecycleObserver>) -> Self {
         self.observer = observer;

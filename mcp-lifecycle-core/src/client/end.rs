@@ -101,6 +101,11 @@ impl Owner {
         }
     }
 
+    /// Asks for the end without waiting for it. The first request stands.
+    pub(super) fn begin_end(&self, reason: EndReason, policy: Option<TerminationPolicy>) {
+        self.ask(reason, policy);
+    }
+
     /// Waits for the outcome without asking for the end.
     pub(super) async fn ended(&self) -> TerminationOutcome {
         match self.watched_outcome().await {

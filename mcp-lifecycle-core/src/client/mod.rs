@@ -39,6 +39,7 @@ pub use builder::LifecycleClientBuilder;
 pub use call::CallOptions;
 pub use era::{Era, ProtocolPreference};
 pub use peer::LifecyclePeer;
+pub(crate) use start::StartAttempt;
 pub use state::ClientState;
 
 use crate::error::StartError;
@@ -150,6 +151,13 @@ impl LifecycleClient {
         policy: TerminationPolicy,
     ) -> TerminationOutcome {
         self.owner.end(reason, Some(policy)).await
+    }
+
+    /// Begins the end of the server without waiting for it; see
+    /// [`shutdown_with`](Self::shutdown_with). [`ended`](Self::ended) tells the
+    /// outcome.
+    pub fn begin_shutdown(&self, reason: EndReason, policy: TerminationPolicy) {
+        self.owner.begin_end(reason, Some(policy));
     }
 
     /// Waits until the server has ended, for whatever reason, without ending it.

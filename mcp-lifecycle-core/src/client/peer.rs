@@ -50,6 +50,11 @@ impl LifecyclePeer {
         self.rmcp().ok().and_then(Peer::peer_info)
     }
 
+    /// Whether the server is ready for calls, as far as is known here.
+    pub fn is_ready(&self) -> bool {
+        self.session.state.borrow().is_ready()
+    }
+
     /// How many requests wait for an answer.
     pub fn in_flight(&self) -> usize {
         self.session.wire.in_flight()

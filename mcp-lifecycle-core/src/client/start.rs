@@ -19,42 +19,81 @@ use crate::transport::Wire;
 use crate::{EndReason, LaunchedServer, ServerHandle};
 
 pub(super) async fn start(builder: LifecycleClientBuilder) -> Result<LifecycleClient, StartError> {
-    let begun = Instant::now();
-    let deadline = begun + builder.startup_timeout;
-    let observed = Observed::new(builder.spec.name(), Arc::clone(&builder.observer));
-    observed.event(&LifecycleEvent::Starting);
+    let attempt = StartAttempt::new(builder);
+    let client = attempt.launch().await?;
+    match attempt.complete(&client).await {
+        Ok(()) => Ok(client),
+        Err(error) => Err(error),
+    }
+}
 
-    let launch = builder.launcher.launch(&builder.spec);
-    let launched = match timeout_at(deadline, launch).await {
-        Ok(Ok(launched)) => launched,
-        Ok(Err(error)) => {
-            let kind = StartErrorKind::Launch(error);
-            return Err(failed(&builder, &observed, begun, StartPhase::Launch, kind));
-        }
-        Err(_) => {
-            let kind = StartErrorKind::Timeout(builder.startup_timeout);
-            return Err(failed(&builder, &observed, begun, StartPhase::Launch, kind));
-        }
-    };
-    let client = take_over(&builder, &observed, launched);
-    observed.event(&LifecycleEvent::Launched {
-        identity: &client.identity(),
-        took: begun.elapsed(),
-    });
+/// One start in its two steps, for an owner that must be able to end the server
+/// between them.
+#[derive(Debug)]
+pub(crate) struct StartAttempt {
+    builder: LifecycleClientBuilder,
+    observed: Observed,
+    begun: Instant,
+}
 
-    match timeout_at(deadline, shake_hands(&builder, &client)).await {
-        Ok(Ok(era)) => {
-            observed.event(&LifecycleEvent::Ready {
-                era,
-                took: begun.elapsed(),
-            });
-            Ok(client)
+impl StartAttempt {
+    /// The start-up clock begins here.
+    pub(crate) fn new(builder: LifecycleClientBuilder) -> Self {
+        let observed = Observed::new(builder.spec.name(), Arc::clone(&builder.observer));
+        Self {
+            builder,
+            observed,
+            begun: Instant::now(),
         }
-        Ok(Err(kind)) => Err(undo(&builder, &observed, begun, client, kind).await),
-        Err(_) => {
-            let kind = StartErrorKind::Timeout(builder.startup_timeout);
-            Err(undo(&builder, &observed, begun, client, kind).await)
-        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.begun + self.builder.startup_timeout
+    }
+
+    /// Launches. The client owns the server from here on and is not ready.
+    pub(crate) async fn launch(&self) -> Result<LifecycleClient, StartError> {
+        let Self {
+            builder,
+            observed,
+            begun,
+        } = self;
+        observed.event(&LifecycleEvent::Starting);
+        let launch = builder.launcher.launch(&builder.spec);
+        let kind = match timeout_at(self.deadline(), launch).await {
+            Ok(Ok(launched)) => {
+                let client = take_over(builder, observed, launched);
+                observed.event(&LifecycleEvent::Launched {
+                    identity: &client.identity(),
+                    took: begun.elapsed(),
+                });
+                return Ok(client);
+            }
+            Ok(Err(error)) => StartErrorKind::Launch(error),
+            Err(_) => StartErrorKind::Timeout(builder.startup_timeout),
+        };
+        Err(failed(builder, observed, *begun, StartPhase::Launch, kind))
+    }
+
+    /// Completes the handshake, or ends the server and says why it had to be.
+    pub(crate) async fn complete(&self, client: &LifecycleClient) -> Result<(), StartError> {
+        let Self {
+            builder,
+            observed,
+            begun,
+        } = self;
+        let kind = match timeout_at(self.deadline(), shake_hands(builder, client)).await {
+            Ok(Ok(era)) => {
+                observed.event(&LifecycleEvent::Ready {
+                    era,
+                    took: begun.elapsed(),
+                });
+                return Ok(());
+            }
+            Ok(Err(kind)) => kind,
+            Err(_) => StartErrorKind::Timeout(builder.startup_timeout),
+        };
+        Err(undo(builder, observed, *begun, client, kind).await)
     }
 }
 
@@ -136,7 +175,7 @@ async fn undo(
     builder: &LifecycleClientBuilder,
     observed: &Observed,
     begun: Instant,
-    client: LifecycleClient,
+    client: &LifecycleClient,
     kind: StartErrorKind,
 ) -> StartError {
     let elapsed = begun.elapsed();
