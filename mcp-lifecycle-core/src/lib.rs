@@ -17,7 +17,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod account;
+pub mod config;
 pub mod error;
+pub mod manager;
+pub mod pool;
 pub mod spec;
 
 mod client;
@@ -30,7 +34,9 @@ mod launcher;
 mod policy;
 mod remnant;
 mod report;
+mod restart;
 mod semantics;
+mod slot;
 mod stdin;
 mod terminator;
 mod transport;
@@ -39,15 +45,19 @@ pub use client::{
     CallOptions, ClientState, Era, LifecycleClient, LifecycleClientBuilder, LifecyclePeer,
     ProtocolPreference,
 };
+pub use config::{ServerConfig, Sharing};
 pub use events::{LifecycleEvent, LifecycleObserver};
 pub use exit::ExitStatus;
 pub use handle::{ServerHandle, TerminationOutcome};
 pub use identity::ServerIdentity;
 pub use ladder::Phase;
 pub use launcher::{BoxRead, BoxWrite, LaunchedParts, LaunchedServer, ReapReport, ServerLauncher};
+pub use manager::ServerManager;
 pub use policy::TerminationPolicy;
+pub use pool::{Lease, Scope, ServerPool};
 pub use remnant::{Gone, Remnant, RemnantKind};
 pub use report::{EndReason, PhaseRecord, TerminationReport};
+pub use restart::RestartPolicy;
 pub use semantics::{Containment, ContainmentUnavailable, Guarantee, Reach, TerminationSemantics};
 pub use spec::ServerSpec;
 pub use stdin::ServerStdin;

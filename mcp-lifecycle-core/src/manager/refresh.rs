@@ -1,0 +1,311 @@
+//! Declares a set, and waits until it is so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::declared::Server;
+use super::{
+    RefreshError, RefreshReport, Replacement, RequiredFailure, ServerManager, ServerOutcome,
+    StartOutcome, settings,
+};
+use crate::account::ServerState;
+use crate::error::TerminateError;
+use crate::slot::engine::{Card, Engine, Failure, State};
+use crate::slot::{Phase, SlotId};
+use crate::{EndReason, ServerConfig};
+
+type Name = Arc<str>;
+
+/// What is under way for one name.
+#[derive(Default)]
+struct Change {
+    kept: bool,
+    starts: Option<(SlotId, Arc<Card>)>,
+    ends: Option<(SlotId, Arc<Card>)>,
+    required: bool,
+}
+
+pub(super) async fn refresh(
+    manager: &ServerManager,
+    servers: Vec<ServerConfig>,
+) -> Result<RefreshReport, RefreshError> {
+    let begun = Instant::now();
+    let mut wanted = BTreeMap::new();
+    for config in servers {
+        let name = Name::from(config.name());
+        if let Some(twice) = wanted.insert(name, Arc::new(config)) {
+            // Found out before anything is touched.
+            let server = twice.name().to_owned();
+            return Err(RefreshError::Duplicate { server });
+        }
+    }
+    let changes = declare(manager, wanted)?;
+    let mut report = RefreshReport::default();
+    let mut required = Vec::new();
+    for (server, change) in changes {
+        let mut outcome = ServerOutcome {
+            server,
+            start: None,
+            end: None,
+        };
+        if let Some((slot, card)) = &change.ends {
+            outcome.end = Some(ended(manager, *slot, card, begun).await);
+        }
+        outcome.start = match &change.starts {
+            Some((slot, card)) => Some(started(manager, &outcome.server, *slot, card).await),
+            None => change.kept.then_some(StartOutcome::Kept),
+        };
+        if change.required {
+            required.extend(failure(&outcome));
+        }
+        report.servers.push(outcome);
+    }
+    report.took = begun.elapsed();
+    tracing::info!(owner = %manager.owner, "{report}");
+    if manager.engine.lock().table.is_closed() {
+        return Err(RefreshError::ShutDown {
+            manager: manager.owner.to_string(),
+        });
+    }
+    if !required.is_empty() {
+        return Err(RefreshError::Required {
+            failures: required,
+            report: Box::new(report),
+        });
+    }
+    Ok(report)
+}
+
+/// Changes what is declared, synchronously and at once.
+fn declare(
+    manager: &ServerManager,
+    wanted: BTreeMap<Name, Arc<ServerConfig>>,
+) -> Result<BTreeMap<Name, Change>, RefreshError> {
+    let beside = manager.replacement == Replacement::Beside;
+    let (changes, successors) = manager.engine.change(|state, now| {
+        // Always this order: the engine's lock, then this one.
+        let mut declared = manager.lock();
+        if state.table.is_closed() {
+            return Err(RefreshError::ShutDown {
+                manager: manager.owner.to_string(),
+            });
+        }
+        let mut changes = BTreeMap::new();
+        let mut successors = Vec::new();
+        let missing: Vec<_> = declared
+            .servers
+            .keys()
+            .filter(|n| !wanted.contains_key(*n))
+            .cloned()
+            .collect();
+        for name in missing {
+            let mut change = Change::default();
+            for slot in declared.slots(&name) {
+                change.ends = state.card(slot).map(|card| (slot, card));
+                state.table.retire(slot, &EndReason::ConfigChanged, now);
+            }
+            declared.servers.remove(&name);
+            changes.insert(name, change);
+        }
+        for (name, config) in wanted {
+            let mut change = Change {
+                required: config.required,
+                ..Change::default()
+            };
+            let known = declared.servers.get_mut(&name);
+            if let Some(server) = known.as_deref()
+                && server.newest().same_process(&config)
+            {
+                keep(state, &mut declared, &name, config, &mut change);
+                changes.insert(name, change);
+                continue;
+            }
+            let replaces = known.is_some();
+            let card = Card::new(Arc::clone(&manager.owner), Arc::clone(&config));
+            let slot_settings = settings::slot(&config, beside && replaces);
+            if let (Some(server), true) = (known, beside) {
+                if let Some((superseded, _)) = server.successor.take() {
+                    state
+                        .table
+                        .retire(superseded, &EndReason::ConfigChanged, now);
+                }
+                let slot = Engine::insert(
+                    state,
+                    Arc::clone(&name),
+                    slot_settings,
+                    Arc::clone(&card),
+                    now,
+                );
+                server.successor = Some((slot, config));
+                change.starts = Some((slot, card));
+                successors.push((Arc::clone(&name), slot));
+            } else {
+                if let Some((old, _)) = declared.current(&name) {
+                    change.ends = state
+                        .card(old)
+                        .filter(|_| state.is_live(old))
+                        .map(|card| (old, card));
+                    state.table.retire(old, &EndReason::ConfigChanged, now);
+                }
+                let slot = Engine::insert(
+                    state,
+                    Arc::clone(&name),
+                    slot_settings,
+                    Arc::clone(&card),
+                    now,
+                );
+                declared.servers.insert(
+                    Arc::clone(&name),
+                    Server {
+                        config,
+                        slot,
+                        successor: None,
+                    },
+                );
+                change.starts = Some((slot, card));
+            }
+            changes.insert(name, change);
+        }
+        Ok((changes, successors))
+    })?;
+    for (name, slot) in successors {
+        succeed(manager, name, slot);
+    }
+    Ok(changes)
+}
+
+/// An unchanged server keeps its process and takes over what governs it. One
+/// that has failed is not kept but tried anew.
+fn keep(
+    state: &mut State<Name>,
+    declared: &mut super::Declared,
+    name: &Name,
+    config: Arc<ServerConfig>,
+    change: &mut Change,
+) {
+    let Some(server) = declared.servers.get_mut(name) else {
+        return;
+    };
+    let slot = server
+        .successor
+        .as_ref()
+        .map_or(server.slot, |(slot, _)| *slot);
+    match &mut server.successor {
+        Some((_, newest)) => *newest = Arc::clone(&config),
+        None => server.config = Arc::clone(&config),
+    }
+    let beside = server.successor.is_some();
+    state.table.configure(slot, settings::slot(&config, beside));
+    let Some(card) = state.card(slot) else { return };
+    card.set_config(config);
+    match state.table.slot(slot).map(|slot| slot.state()) {
+        Some(ServerState::Ready) => change.kept = true,
+        _ => change.starts = Some((slot, card)),
+    }
+}
+
+/// Lets a successor take over when it is ready, and drops it when it fails.
+fn succeed(manager: &ServerManager, name: Name, slot: SlotId) {
+    let engine = Arc::clone(&manager.engine);
+    let declared = Arc::clone(&manager.declared);
+    tokio::spawn(async move {
+        let ready = engine.wait_for(|state| settled(state, slot)).await;
+        engine.change(|state, now| {
+            let mut declared = declared
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let Some(server) = declared.servers.get_mut(&name) else {
+                return;
+            };
+            // A later refresh may have put another one in its place.
+            let Some((_, config)) = server.successor.take_if(|(id, _)| *id == slot) else {
+                return;
+            };
+            let loser = if matches!(ready, Settled::Ready) {
+                server.config = config;
+                std::mem::replace(&mut server.slot, slot)
+            } else {
+                slot
+            };
+            state.table.retire(loser, &EndReason::ConfigChanged, now);
+        });
+    });
+}
+
+enum Settled {
+    Ready,
+    Failed,
+    Blocked,
+    Gone,
+}
+
+/// Whether a start has come to something.
+fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
+    let Some(slot) = state.table.slot(id) else {
+        return Some(Settled::Gone);
+    };
+    if slot.retired().is_some() {
+        return Some(Settled::Gone);
+    }
+    match slot.phase() {
+        Phase::Ready { .. } => Some(Settled::Ready),
+        Phase::Backoff { .. } | Phase::Exhausted { .. } | Phase::Uncertain { .. } => {
+            Some(Settled::Failed)
+        }
+        Phase::Vacant => {
+            let key = state.table.key(id)?;
+            let mut others = state.table.slots().filter(|(other, _)| *other == key);
+            let stuck = others.any(|(_, other)| matches!(other.phase(), Phase::Uncertain { .. }));
+            stuck.then_some(Settled::Blocked)
+        }
+        Phase::Starting | Phase::Ending => None,
+    }
+}
+
+async fn started(manager: &ServerManager, name: &str, slot: SlotId, card: &Card) -> StartOutcome {
+    let settled = manager.engine.wait_for(|state| settled(state, slot)).await;
+    match (settled, card.failure()) {
+        (Settled::Ready, _) => StartOutcome::Ready,
+        (Settled::Blocked, _) => StartOutcome::Blocked,
+        (_, Some(Failure::Start(error))) if !is_cancelled(&error) => StartOutcome::Failed(error),
+        (Settled::Gone, _) => StartOutcome::Cancelled,
+        (Settled::Failed, Some(failure)) => StartOutcome::Died(failure.to_string()),
+        (Settled::Failed, None) => StartOutcome::Died(format!("server `{name}` ended")),
+    }
+}
+
+fn is_cancelled(error: &crate::error::StartError) -> bool {
+    matches!(error.kind, crate::error::StartErrorKind::Cancelled)
+}
+
+/// Waits for the end of a process, or for the first failure to prove it.
+async fn ended(
+    manager: &ServerManager,
+    slot: SlotId,
+    card: &Card,
+    begun: Instant,
+) -> Result<crate::account::EndResult, TerminateError> {
+    let over = |state: &mut State<Name>| match state.table.slot(slot) {
+        None => Some(()),
+        Some(slot) => matches!(slot.phase(), Phase::Uncertain { .. }).then_some(()),
+    };
+    manager.engine.wait_for(over).await;
+    manager.engine.end_of(slot, card, begun)
+}
+
+fn failure(outcome: &ServerOutcome) -> Option<RequiredFailure> {
+    let (error, why) = match outcome.start.as_ref()? {
+        StartOutcome::Kept | StartOutcome::Ready => return None,
+        StartOutcome::Failed(error) => (Some(Arc::clone(error)), "its start failed".to_owned()),
+        StartOutcome::Blocked => (None, "its predecessor is not proven gone".to_owned()),
+        StartOutcome::Cancelled => (None, "its start was cancelled".to_owned()),
+        StartOutcome::Died(why) => (None, why.clone()),
+    };
+    Some(RequiredFailure {
+        server: outcome.server.to_string(),
+        error,
+        why,
+    })
+}

@@ -1,0 +1,56 @@
+//! How a lease is asked for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a lease is asked for. `Debug` does not show the identity.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct AcquireOptions {
+    /// How long to wait for a lease: for room, for a start, for a restart that
+    /// is due, for the holder of an exclusive server. 1 minute by default.
+    pub patience: Duration,
+    /// On whose behalf. Callers with different identities share nothing, also
+    /// where the server's specification is the same.
+    pub(super) identity: Option<Arc<str>>,
+}
+
+impl Default for AcquireOptions {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(60),
+            identity: None,
+        }
+    }
+}
+
+impl AcquireOptions {
+    /// The default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how long to wait.
+    #[must_use]
+    pub fn patience(mut self, wait: Duration) -> Self {
+        self.patience = wait;
+        self
+    }
+
+    /// Sets on whose behalf the server is used.
+    #[must_use]
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(Arc::from(identity.into()));
+        self
+    }
+}
+
+impl fmt::Debug for AcquireOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquireOptions")
+            .field("patience", &self.patience)
+            .field("identity", &self.identity.as_ref().map(|_| "***"))
+            .finish()
+    }
+}

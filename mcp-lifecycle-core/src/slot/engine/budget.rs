@@ -1,0 +1,50 @@
+//! Fits the graces of a termination into the time there is.
+
+use std::time::Duration;
+
+use crate::TerminationPolicy;
+
+/// The policy with every wait shortened alike, so that the longest termination
+/// takes no longer than `limit`. A policy that fits is left as it is.
+pub(super) fn fit(policy: TerminationPolicy, limit: Duration) -> TerminationPolicy {
+    let longest = policy.longest();
+    if longest <= limit {
+        return policy;
+    }
+    // The proof is what the rest is for: it keeps up to a third.
+    let confirmation = policy.kill_confirmation.min(limit / 3);
+    let graces = longest - policy.kill_confirmation;
+    let scale =
+        |wait: Duration| wait.mul_f64((limit - confirmation).as_secs_f64() / graces.as_secs_f64());
+    let mut fitted = policy;
+    if !graces.is_zero() {
+        fitted.drain = scale(fitted.drain);
+        fitted.flush = scale(fitted.flush);
+        fitted.eof_grace = scale(fitted.eof_grace);
+        fitted.straggler_grace = scale(fitted.straggler_grace);
+        fitted.term_grace = scale(fitted.term_grace);
+    }
+    fitted.kill_confirmation = confirmation;
+    fitted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_shortened_only_as_far_as_needed() {
+        let policy = TerminationPolicy::new().drain(Duration::from_secs(10));
+        assert_eq!(fit(policy.clone(), Duration::from_secs(60)), policy);
+        let limit = Duration::from_secs(3);
+        let fitted = fit(policy, limit);
+        assert!(
+            fitted.longest() <= limit + Duration::from_micros(1),
+            "{fitted:?}"
+        );
+        assert_eq!(fitted.kill_confirmation, Duration::from_secs(1));
+        assert!(fitted.drain > fitted.eof_grace);
+        let none = fit(TerminationPolicy::immediate(), Duration::ZERO);
+        assert_eq!(none.longest(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,75 @@
+//! The engine's account of what runs.
+
+use tokio::time::Instant;
+
+use super::{Engine, Entry, Key};
+use crate::account::{KeptBy, ServerRecord};
+use crate::restart::Time;
+use crate::slot::{Demand, Phase, Slot};
+
+impl<K: Key> Engine<K> {
+    /// Every server there is, oldest use first.
+    pub(crate) fn list(&self) -> Vec<ServerRecord> {
+        let now = self.now();
+        let state = self.lock();
+        let mut records: Vec<_> = state
+            .table
+            .slots()
+            .filter_map(|(_, slot)| Some(record(slot, state.entries.get(&slot.id())?, now)))
+            .collect();
+        records.sort_by(|a, b| (&a.owner, &a.server).cmp(&(&b.owner, &b.server)));
+        records
+    }
+}
+
+fn record(
+    slot: &Slot<std::sync::Arc<crate::LifecycleClient>>,
+    entry: &Entry,
+    now: Time,
+) -> ServerRecord {
+    let Entry { card, run } = entry;
+    let config = card.config();
+    let client = run.as_ref().and_then(super::life::Run::client);
+    let in_flight = client.map_or(0, |client| client.in_flight());
+    let next = match *slot.phase() {
+        Phase::Backoff { until: at } | Phase::Uncertain { retry_at: at } => Some(at),
+        Phase::Exhausted { until } => until,
+        _ => None,
+    };
+    ServerRecord {
+        server: std::sync::Arc::clone(&card.server),
+        owner: std::sync::Arc::clone(&card.owner),
+        launcher: config.launcher.name().to_owned(),
+        command: config.spec.display_command().to_string(),
+        state: slot.state(),
+        kept_by: kept_by(slot, in_flight),
+        identity: client.map(|client| client.identity()),
+        generation: slot.generation(),
+        leases: slot.leases(),
+        waiting: slot.waiting(),
+        in_flight,
+        age: run
+            .as_ref()
+            .map(|run| Instant::now().saturating_duration_since(run.begun)),
+        last_use: now.saturating_sub(slot.last_used()),
+        failures: slot.failures(),
+        next_attempt: next.map(|at| at.saturating_sub(now)),
+        last_error: card.failure().map(|failure| failure.to_string()),
+    }
+}
+
+fn kept_by<G: crate::slot::Gauge>(slot: &Slot<G>, in_flight: usize) -> KeptBy {
+    if let Some(reason) = slot.retired() {
+        return KeptBy::Ending(reason.clone());
+    }
+    match slot.phase() {
+        Phase::Ending | Phase::Uncertain { .. } => KeptBy::Ending(crate::EndReason::ServerExited),
+        _ if slot.demand() == Demand::Declared => KeptBy::Declared,
+        _ if slot.leases() > 0 => KeptBy::Leases,
+        _ if slot.waiting() > 0 => KeptBy::Waiters,
+        _ if in_flight > 0 => KeptBy::Calls,
+        Phase::Ready { .. } => KeptBy::IdleTime,
+        Phase::Starting => KeptBy::Waiters,
+        Phase::Vacant | Phase::Backoff { .. } | Phase::Exhausted { .. } => KeptBy::Memory,
+    }
+}
