@@ -1,0 +1,197 @@
+//! The one task that reads an attached stream, from before the start of the
+//! container until its end.
+//!
+//! It passes frames on in order and waits for a slow reader, as a pipe would,
+//! so that a server that writes faster than it is read is held back. From the
+//! beginning of a forced end it waits for nobody: what does not fit is dropped.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+
+use bollard::container::LogOutput;
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use mcp_lifecycle_core::BoxWrite;
+use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::engine::Attached;
+
+/// How many frames wait for a reader. The daemon's are at most 32 KiB.
+const FRAMES: usize = 8;
+
+/// The streams of a container as the host sees them.
+pub(super) struct Streams {
+    pub(super) stdin: HalfClose,
+    pub(super) stdout: Frames,
+    pub(super) stderr: Frames,
+}
+
+/// What the drain task obeys.
+#[derive(Debug, Clone)]
+pub(super) struct Signals {
+    pub(super) discard: CancellationToken,
+    pub(super) detach: CancellationToken,
+}
+
+/// The streams, and the task that has to be run for them.
+pub(super) fn split(
+    attached: Attached,
+    signals: Signals,
+) -> (Streams, impl Future<Output = ()> + Send + use<>) {
+    let Attached { input, output } = attached;
+    let (out, stdout) = mpsc::channel(FRAMES);
+    let (err, stderr) = mpsc::channel(FRAMES);
+    let detach = signals.detach.clone();
+    let task = async move {
+        tokio::select! {
+            () = drain(output, out, err, &signals.discard) => {}
+            () = detach.cancelled() => {}
+        }
+    };
+    let streams = Streams {
+        stdin: HalfClose(input),
+        stdout: Frames::new(stdout),
+        stderr: Frames::new(stderr),
+    };
+    (streams, task)
+}
+
+async fn drain(
+    mut output: impl futures_util::Stream<Item = Result<LogOutput, bollard::errors::Error>> + Unpin,
+    stdout: mpsc::Sender<Bytes>,
+    stderr: mpsc::Sender<Bytes>,
+    discard: &CancellationToken,
+) {
+    while let Some(frame) = output.next().await {
+        match frame {
+            Ok(LogOutput::StdOut { message }) => deliver(&stdout, message, discard).await,
+            Ok(LogOutput::StdErr { message }) => deliver(&stderr, message, discard).await,
+            Ok(LogOutput::StdIn { .. }) => {}
+            Ok(LogOutput::Console { .. }) => {
+                // What is no frame would be taken for the protocol.
+                warn!("the engine sent something that is not an attached stream");
+                return;
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+async fn deliver(to: &mpsc::Sender<Bytes>, frame: Bytes, discard: &CancellationToken) {
+    // Whoever dropped the reader does not want it: as with a closed pipe,
+    // except that the server is not told.
+    if let Err(mpsc::error::TrySendError::Full(frame)) = to.try_send(frame) {
+        tokio::select! {
+            biased;
+            _ = to.send(frame) => {}
+            () = discard.cancelled() => {}
+        }
+    }
+}
+
+/// Frames as a stream of bytes.
+pub(super) struct Frames {
+    frames: mpsc::Receiver<Bytes>,
+    current: Bytes,
+}
+
+impl Frames {
+    fn new(frames: mpsc::Receiver<Bytes>) -> Self {
+        Self {
+            frames,
+            current: Bytes::new(),
+        }
+    }
+}
+
+impl AsyncRead for Frames {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.current.is_empty() {
+            match ready!(self.frames.poll_recv(cx)) {
+                Some(frame) => self.current = frame,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let n = buf.remaining().min(self.current.len());
+        buf.put_slice(&self.current[..n]);
+        self.current.advance(n);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The container's standard input.
+///
+/// # Drop
+///
+/// Closes it. Dropping bollard's half alone would not: the connection is one
+/// socket whose other half the drain task holds.
+pub(super) struct HalfClose(BoxWrite);
+
+impl AsyncWrite for HalfClose {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+impl Drop for HalfClose {
+    fn drop(&mut self) {
+        // A socket's shutdown is one system call and never pending.
+        let mut cx = Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut self.0).poll_shutdown(&mut cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+    use tokio::runtime::Builder;
+
+    fn frames(n: usize) -> Vec<Result<LogOutput, bollard::errors::Error>> {
+        let frame = |i: usize| LogOutput::StdOut {
+            message: Bytes::from(format!("{i}\n")),
+        };
+        (0..n).map(|i| Ok(frame(i))).collect()
+    }
+
+    #[test]
+    fn a_reader_that_stopped_holds_back_until_the_end_begins() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (out, stdout) = mpsc::channel(FRAMES);
+            let (err, _stderr) = mpsc::channel(FRAMES);
+            let discard = CancellationToken::new();
+            let signal = discard.clone();
+            let output = futures_util::stream::iter(frames(FRAMES * 4));
+            let task = tokio::spawn(async move { drain(output, out, err, &signal).await });
+            tokio::task::yield_now().await;
+            assert!(!task.is_finished());
+            discard.cancel();
+            task.await.unwrap();
+            let mut text = String::new();
+            let mut stdout = Frames::new(stdout);
+            stdout.read_to_string(&mut text).await.unwrap();
+            assert!(text.starts_with("0\n1\n"), "{text}");
+            assert_eq!(text.lines().count(), FRAMES);
+        });
+    }
+}

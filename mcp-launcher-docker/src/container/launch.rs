@@ -1,0 +1,197 @@
+//! From a plan to a running container, in a task that nobody can abandon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join, poll_immediate};
+use mcp_lifecycle_core::LaunchedServer;
+use tokio::sync::{oneshot, watch as channel};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{debug, warn};
+
+use super::drain::{self, Signals, Streams};
+use super::watch::{Waits, watch};
+use super::{Container, DockerTerminator, Known, remove_until_absent};
+use crate::control;
+use crate::engine::{Condition, Engine, EngineError, PullEvent};
+use crate::lease::Lease;
+use crate::options::{Plan, PullPolicy};
+
+/// How long a failed launch waits for the proof that nothing is left, before
+/// it reports the failure and leaves the rest to its task.
+const UNDO_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a create whose answer was lost may still come true. 43 of 100
+/// creates whose client had gone were visible only after an immediate look.
+const LATE_CREATE: Duration = Duration::from_secs(3);
+
+/// All that one launch needs.
+pub(crate) struct Job {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) plan: Plan,
+    pub(crate) name: String,
+    pub(crate) pull: PullPolicy,
+    pub(crate) pull_limit: Duration,
+    pub(crate) progress: Arc<dyn Fn(&str, PullEvent) + Send + Sync>,
+}
+
+/// Cancels a launch when its caller goes away.
+pub(crate) struct Cancel {
+    _guard: DropGuard,
+}
+
+type Outcome = Result<LaunchedServer, Arc<EngineError>>;
+
+/// Starts the launch on the control thread. When the receiver is dropped, or
+/// the guard is, it is undone, at whatever point it is.
+pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Outcome>)> {
+    let cancelled = CancellationToken::new();
+    let guard = cancelled.clone().drop_guard();
+    let (sender, receiver) = oneshot::channel();
+    control::spawn(async move {
+        let outcome = run(job, &cancelled).await;
+        // A server that nobody takes any more is killed by its own drop.
+        drop(sender.send(outcome));
+    })?;
+    Ok((Cancel { _guard: guard }, receiver))
+}
+
+async fn run(job: Job, cancelled: &CancellationToken) -> Outcome {
+    let cancellation = || Err(Arc::new(EngineError::Cancelled));
+    tokio::select! {
+        biased;
+        () = cancelled.cancelled() => return cancellation(),
+        image = prepare(&job) => image?,
+    }
+    // From here to the answer nothing may interrupt: the daemon creates the
+    // container in any case, and only its answer has the id.
+    let id = create(&job).await?;
+    let result = tokio::select! {
+        biased;
+        () = cancelled.cancelled() => cancellation(),
+        started = start(&job, &id) => started.map_err(Arc::new),
+    };
+    if let Err(error) = &result {
+        debug!(container = id, %error, "launch undone");
+        undo(&job.engine, &id).await;
+    }
+    result
+}
+
+/// The image is there, as far as the policy says that it must be.
+pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
+    let image = &job.plan.image;
+    let present = match job.pull {
+        PullPolicy::Always => false,
+        PullPolicy::Missing | PullPolicy::Never => job.engine.has_image(image).await?,
+    };
+    if present {
+        return Ok(());
+    }
+    if job.pull == PullPolicy::Never {
+        let image = image.clone();
+        return Err(Arc::new(EngineError::ImageMissing { image }));
+    }
+    let progress = Arc::clone(&job.progress);
+    job.engine
+        .pull(
+            image,
+            job.plan.platform.as_deref(),
+            job.pull_limit,
+            progress,
+        )
+        .await
+}
+
+async fn create(job: &Job) -> Result<String, Arc<EngineError>> {
+    let platform = job.plan.platform.as_deref();
+    let created = job
+        .engine
+        .create(&job.name, platform, job.plan.body.clone());
+    match created.await {
+        Ok(id) => Ok(id),
+        Err(error) => {
+            if matches!(
+                error,
+                EngineError::Unreachable { .. } | EngineError::Silent { .. }
+            ) {
+                // It may or may not have been created, now or in a moment.
+                let (engine, name) = (Arc::clone(&job.engine), job.name.clone());
+                let lease = Arc::clone(&job.lease);
+                drop(tokio::spawn(async move {
+                    let late = tokio::time::Instant::now() + LATE_CREATE;
+                    loop {
+                        remove_until_absent(&engine, &name, |_| {}).await;
+                        if tokio::time::Instant::now() >= late {
+                            drop(lease);
+                            return;
+                        }
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }));
+            }
+            Err(Arc::new(error))
+        }
+    }
+}
+
+async fn start(job: &Job, id: &str) -> Result<LaunchedServer, EngineError> {
+    let engine = &job.engine;
+    // Registered before the start, or a server that exits at once takes its
+    // exit code with it. Polled once, so that the requests are on their way;
+    // the answers to attach and inspect come behind them.
+    let mut exit = engine.wait(id, Condition::NextExit).await?;
+    let mut removed = engine.wait(id, Condition::Removed).await?;
+    let mut exit_code = Box::pin(exit.code());
+    let mut removed_code = Box::pin(removed.code());
+    let _ = poll_immediate(&mut exit_code).await;
+    let _ = poll_immediate(&mut removed_code).await;
+    // Attached before the start, or the first line is lost.
+    let (attached, signal) = join(engine.attach(id), engine.stop_signal(id)).await;
+    drop((exit_code, removed_code));
+    let container = Arc::new(Container {
+        id: id.to_owned(),
+        name: job.name.clone(),
+        engine: Arc::clone(engine),
+        stop_signal: signal?.unwrap_or_else(|| "SIGTERM".to_owned()),
+        known: channel::Sender::new(Known::default()),
+        force: CancellationToken::new(),
+        discard: CancellationToken::new(),
+        detach: CancellationToken::new(),
+        _lease: Arc::clone(&job.lease),
+    });
+    let signals = Signals {
+        discard: container.discard.clone(),
+        detach: container.detach.clone(),
+    };
+    let (streams, drain) = drain::split(attached?, signals);
+    tokio::spawn(drain);
+    engine.start(id).await?;
+    tokio::spawn(watch(Arc::clone(&container), Waits { exit, removed }));
+    let Streams {
+        stdin,
+        stdout,
+        stderr,
+    } = streams;
+    let terminator = Arc::new(DockerTerminator::new(container));
+    Ok(LaunchedServer::new(
+        stdin,
+        stdout,
+        Some(Box::new(stderr)),
+        terminator,
+    ))
+}
+
+/// Removes what was created. The proof belongs to the failure; a daemon that
+/// cannot give it in time is asked by a task of its own.
+async fn undo(engine: &Arc<Engine>, id: &str) {
+    let (engine, container) = (Arc::clone(engine), id.to_owned());
+    let removal = tokio::spawn(async move {
+        remove_until_absent(&engine, &container, |_| {}).await;
+    });
+    if timeout(UNDO_LIMIT, removal).await.is_err() {
+        warn!(container = id, "a failed launch is still being undone");
+    }
+}

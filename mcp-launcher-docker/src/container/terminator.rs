@@ -1,0 +1,110 @@
+//! The primitives that end a container, for the ladder in the core.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::error::{BoxError, StepError};
+use mcp_lifecycle_core::{
+    Containment, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, ServerIdentity,
+    TerminationSemantics,
+};
+
+use super::{Container, Known};
+use crate::control;
+
+/// Ends one container.
+#[derive(Debug)]
+pub(crate) struct DockerTerminator {
+    container: Arc<Container>,
+}
+
+/// A container has an end of its own, whatever runs in it. Nothing outside of
+/// the host ends a stubborn one when the host dies: see the crate's table.
+pub(crate) fn semantics() -> TerminationSemantics {
+    TerminationSemantics::full(Containment::new("container", Reach::Container))
+}
+
+impl DockerTerminator {
+    pub(super) fn new(container: Arc<Container>) -> Self {
+        Self { container }
+    }
+
+    async fn until(&self, done: impl FnMut(&Known) -> bool) -> Known {
+        let mut known = self.container.known();
+        // The sender lives in the container, and so in `self`.
+        match known.wait_for(done).await {
+            Ok(known) => known.clone(),
+            Err(_) => unreachable!("the container holds the sender"),
+        }
+    }
+}
+
+#[async_trait]
+impl ProcessTerminator for DockerTerminator {
+    fn identity(&self) -> ServerIdentity {
+        ServerIdentity::Container {
+            id: self.container.id.clone(),
+            name: self.container.name.clone(),
+        }
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        semantics()
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        let known = self.until(|known| known.exit.is_some()).await;
+        known.exit.unwrap_or(ExitStatus::Unknown)
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        self.container.discard_output();
+        let container = Arc::clone(&self.container);
+        let request = control::spawn(async move {
+            let signal = &container.stop_signal;
+            container.engine.kill(&container.id, signal).await
+        });
+        let failed = |error: BoxError| StepError::new("ask the container to end", error);
+        let request = request.map_err(|error| failed(error.into()))?;
+        match request.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(error.into())),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        self.container.force();
+        Ok(())
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        // A daemon that does not answer may do so later: until then there is
+        // neither proof nor an end to asking.
+        self.until(|known| known.gone).await;
+        Ok(Gone::clean())
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        let known = self.container.known().borrow().clone();
+        match known {
+            Known { gone: true, .. } => Ok(Vec::new()),
+            Known {
+                lost: Some(problem),
+                ..
+            } => Err(StepError::new("look for the container", problem)),
+            Known { .. } => Ok(vec![Remnant::container(
+                &self.container.id,
+                &self.container.name,
+            )]),
+        }
+    }
+
+    fn kill_now(&self) {
+        if self.container.known().borrow().gone {
+            return;
+        }
+        self.container.force();
+        self.container.engine.order_removal_now(&self.container.id);
+    }
+}

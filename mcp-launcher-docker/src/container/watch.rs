@@ -1,0 +1,147 @@
+//! What becomes of a running container.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::error::Report;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::{Container, remove_until_absent};
+use crate::engine::{Condition, State, WaitStream};
+
+/// How long the engine has to remove an ended container by itself before we do.
+const AUTO_REMOVE: Duration = Duration::from_millis(500);
+
+/// How long the exit code may take to arrive after the removal was proven.
+const LATE_CODE: Duration = Duration::from_millis(100);
+
+/// A removal that takes longer than this has a stream in its way.
+const WEDGED: Duration = Duration::from_secs(3);
+
+/// The longest pause between two questions to a daemon that does not answer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The waits that were registered before the container was started.
+#[derive(Debug)]
+pub(super) struct Waits {
+    pub(super) exit: WaitStream,
+    pub(super) removed: WaitStream,
+}
+
+/// Watches until the container is proven gone.
+pub(super) async fn watch(container: Arc<Container>, waits: Waits) {
+    let Waits {
+        mut exit,
+        mut removed,
+    } = waits;
+    let ended = {
+        let container = Arc::clone(&container);
+        async move { exit_status(&container, &mut exit).await }
+    };
+    let mut ended = std::pin::pin!(ended);
+    let mut exit = tokio::select! {
+        status = &mut ended => Some(status),
+        () = container.force.cancelled() => None,
+    };
+    if let Some(status) = exit {
+        debug!(container = container.id, exit = %status, "container ended");
+        tokio::select! {
+            _ = removed.code() => {}
+            () = sleep(AUTO_REMOVE) => {}
+            () = container.force.cancelled() => {}
+        }
+        // With the proof, if it comes at once: an end of which only the
+        // engine's bookkeeping is left is not one that left something behind.
+        let removal = remove(&container);
+        let mut removal = std::pin::pin!(removal);
+        if timeout(AUTO_REMOVE, &mut removal).await.is_err() {
+            container.learn(|known| known.exit = Some(status));
+            removal.await;
+        }
+    } else {
+        remove(&container).await;
+        // The code of the kill is on its way on another connection.
+        exit = timeout(LATE_CODE, ended).await.ok();
+    }
+    container.learn(|known| {
+        known
+            .exit
+            .get_or_insert(exit.unwrap_or(ExitStatus::Unknown));
+        known.lost = None;
+        known.gone = true;
+    });
+}
+
+async fn remove(container: &Container) {
+    let removal = remove_until_absent(&container.engine, &container.id, |failure| {
+        let failure = failure.map(|error| Report(error).to_string());
+        container.learn(|known| known.lost = failure);
+    });
+    let mut removal = std::pin::pin!(removal);
+    if timeout(WEDGED, &mut removal).await.is_err() {
+        // Output that is not read blocks the daemon. It is read, or thrown
+        // away; but nothing of us is needed here any more.
+        container.discard.cancel();
+        container.detach.cancel();
+        removal.await;
+    }
+}
+
+/// How the main process ended. Asks for as long as it takes: a daemon that does
+/// not answer says nothing about the process.
+async fn exit_status(container: &Container, exit: &mut WaitStream) -> ExitStatus {
+    match exit.code().await {
+        Ok(code) => status(container, code).await,
+        Err(_) => ask(container).await,
+    }
+}
+
+/// 137 is SIGKILL, of the kernel for lack of memory or of somebody else. The
+/// container exists for some milliseconds yet, to be asked.
+async fn status(container: &Container, code: i64) -> ExitStatus {
+    if code == 137 && !container.force.is_cancelled() {
+        if let Ok(State::Ended(status)) = container.engine.state(&container.id).await {
+            return status;
+        }
+    }
+    ExitStatus::from_shell_code(code)
+}
+
+async fn ask(container: &Container) -> ExitStatus {
+    let mut pause = Duration::from_millis(20);
+    loop {
+        match container.engine.state(&container.id).await {
+            Ok(State::Absent) => return ExitStatus::Unknown,
+            Ok(State::Ended(status)) => return status,
+            Ok(State::Running | State::Created) => {
+                container.learn(|known| known.lost = None);
+                if let Some(code) = wait_again(container).await {
+                    return status(container, code).await;
+                }
+            }
+            Err(error) => {
+                let lost = Report(&error).to_string();
+                if container.known.borrow().lost.is_none() {
+                    warn!(
+                        container = container.id,
+                        error = lost,
+                        "container engine lost"
+                    );
+                }
+                container.learn(|known| known.lost = Some(lost));
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+async fn wait_again(container: &Container) -> Option<i64> {
+    let wait = container
+        .engine
+        .wait(&container.id, Condition::NotRunning)
+        .await;
+    wait.ok()?.code().await.ok()
+}

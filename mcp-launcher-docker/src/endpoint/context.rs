@@ -1,0 +1,96 @@
+//! The docker CLI's configuration, as far as it says where the engine is.
+//!
+//! `config.json` names the current context; each context is a directory
+//! `contexts/meta/<digest of its name>` with a `meta.json`, and its TLS files
+//! are in `contexts/tls/<the same digest>/docker`. We look for the name inside
+//! the files instead of computing the digest.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{Endpoint, EndpointError};
+
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default, rename = "currentContext")]
+    current_context: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Meta {
+    name: String,
+    #[serde(default)]
+    endpoints: Endpoints,
+}
+
+#[derive(Deserialize, Default)]
+struct Endpoints {
+    docker: Option<DockerEndpoint>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct DockerEndpoint {
+    host: String,
+}
+
+/// The current context of the configuration in `directory`, if it names one.
+pub(super) fn current(directory: &Path) -> Result<Option<String>, EndpointError> {
+    let path = directory.join("config.json");
+    let Some(text) = read(&path)? else {
+        return Ok(None);
+    };
+    let config: Config = parse(&path, &text)?;
+    Ok(config.current_context.filter(|name| !name.is_empty()))
+}
+
+/// Where the context `name` says that the engine is.
+pub(super) fn endpoint(directory: &Path, name: &str) -> Result<Endpoint, EndpointError> {
+    let missing = || EndpointError::NoContext(name.to_owned());
+    let metas = fs::read_dir(directory.join("contexts").join("meta")).map_err(|_| missing())?;
+    for entry in metas.flatten() {
+        let path = entry.path().join("meta.json");
+        let Some(text) = read(&path)? else { continue };
+        let meta: Meta = parse(&path, &text)?;
+        if meta.name != name {
+            continue;
+        }
+        let host = meta.endpoints.docker.ok_or_else(missing)?.host;
+        let certificates = directory
+            .join("contexts")
+            .join("tls")
+            .join(entry.file_name())
+            .join("docker");
+        return Ok(match Endpoint::from_url(&host)? {
+            Endpoint::Tcp(address) if certificates.is_dir() => Endpoint::Tls {
+                address,
+                certificates,
+            },
+            other => other,
+        });
+    }
+    Err(missing())
+}
+
+fn read(path: &PathBuf) -> Result<Option<String>, EndpointError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(path, &error)),
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(path: &Path, text: &'a str) -> Result<T, EndpointError> {
+    serde_json::from_str(text).map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> EndpointError {
+    EndpointError::Configuration {
+        path: path.to_owned(),
+        problem: problem.to_string(),
+    }
+}

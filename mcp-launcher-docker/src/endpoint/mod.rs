@@ -1,0 +1,128 @@
+//! Where the daemon listens, and how that is found out.
+
+mod context;
+mod resolve;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+pub(crate) use resolve::Surroundings;
+
+/// Where a container engine listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Endpoint {
+    /// A Unix socket on this machine.
+    Unix(PathBuf),
+    /// A Windows named pipe.
+    NamedPipe(String),
+    /// Plain TCP, `host:port`. Needs the feature `tcp`.
+    Tcp(String),
+    /// TCP with TLS, `host:port`. Needs the feature `tls`.
+    Tls {
+        /// `host:port`.
+        address: String,
+        /// The directory with `ca.pem`, `cert.pem` and `key.pem`.
+        certificates: PathBuf,
+    },
+    /// `ssh://…`, through the system's ssh. Needs the feature `ssh`.
+    Ssh(String),
+}
+
+/// No endpoint could be made out.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EndpointError {
+    /// A URL with a scheme that no engine is reached by.
+    #[error("`{0}` is not an engine's address; give unix://, npipe://, tcp:// or ssh://")]
+    Scheme(
+        /// The URL.
+        String,
+    ),
+    /// The context is named in the environment or the CLI's configuration, and
+    /// there is none of that name.
+    #[error("there is no docker context `{0}`; `docker context ls` shows what there is")]
+    NoContext(
+        /// Its name.
+        String,
+    ),
+    /// A file of the docker CLI's configuration cannot be used.
+    #[error("{} cannot be used: {problem}", path.display())]
+    Configuration {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Nothing says where the engine is, and no known socket exists.
+    #[error(
+        "no container engine found: DOCKER_HOST is not set, there is no docker context, and none of {} exists",
+        list(.0)
+    )]
+    NotFound(
+        /// The sockets that were looked for.
+        Vec<PathBuf>,
+    ),
+}
+
+impl Endpoint {
+    /// Finds the engine as the docker CLI does, and then Podman's.
+    ///
+    /// In this order: `DOCKER_HOST` (with `DOCKER_TLS_VERIFY` and
+    /// `DOCKER_CERT_PATH`), the context in `DOCKER_CONTEXT`, the current
+    /// context of the CLI's configuration, the default socket, the socket of a
+    /// rootless engine of this user, the sockets of Podman.
+    ///
+    /// # Errors
+    ///
+    /// [`EndpointError`] says what is wrong. Nothing is connected to.
+    pub fn resolve() -> Result<Self, EndpointError> {
+        Surroundings::of_this_process().resolve()
+    }
+
+    /// Reads an address as in `DOCKER_HOST`: `unix:///path`, `npipe://…`,
+    /// `tcp://host:port`, `http://host:port`, `ssh://user@host`.
+    ///
+    /// # Errors
+    ///
+    /// [`EndpointError::Scheme`].
+    pub fn from_url(url: &str) -> Result<Self, EndpointError> {
+        let (scheme, rest) = url
+            .split_once("://")
+            .ok_or_else(|| EndpointError::Scheme(url.to_owned()))?;
+        Ok(match scheme {
+            "unix" => Self::Unix(rest.into()),
+            "npipe" => Self::NamedPipe(url.to_owned()),
+            "tcp" | "http" => Self::Tcp(rest.trim_end_matches('/').to_owned()),
+            "ssh" => Self::Ssh(url.to_owned()),
+            _ => return Err(EndpointError::Scheme(url.to_owned())),
+        })
+    }
+
+    /// The socket, if it is one on this machine.
+    pub fn local_socket(&self) -> Option<&Path> {
+        match self {
+            Self::Unix(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+/// The address as a URL.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix://{}", path.display()),
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Tls { address, .. } => write!(f, "https://{address}"),
+            Self::NamedPipe(url) | Self::Ssh(url) => f.write_str(url),
+        }
+    }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
+    paths.join(", ")
+}

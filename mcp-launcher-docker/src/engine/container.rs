@@ -1,0 +1,234 @@
+//! Requests about one container, and lists of containers by label.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+
+use bollard::container::LogOutput;
+use bollard::errors::Error;
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummary};
+use bollard::query_parameters::{
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, InspectContainerOptions,
+    KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+    StartContainerOptions, WaitContainerOptionsBuilder,
+};
+use futures_util::{Stream, StreamExt};
+use mcp_lifecycle_core::{BoxWrite, ExitStatus};
+
+use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT};
+
+/// What a container is doing, as far as the daemon tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    /// 404: there is none.
+    Absent,
+    /// Created, never started.
+    Created,
+    /// Its main process lives.
+    Running,
+    /// Its main process has ended.
+    Ended(ExitStatus),
+}
+
+/// What to wait for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Condition {
+    /// The next end of the main process; asked for before the start.
+    NextExit,
+    /// The main process does not run.
+    NotRunning,
+    /// The container is removed.
+    Removed,
+}
+
+/// A container that was found by its labels.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) labels: HashMap<String, String>,
+}
+
+/// An attachment: bytes in, frames out.
+pub(crate) struct Attached {
+    pub(crate) input: BoxWrite,
+    pub(crate) output: Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>,
+}
+
+/// The answer to a wait: the exit code, once.
+pub(crate) struct WaitStream(Pin<Box<dyn Stream<Item = Result<i64, Error>> + Send>>);
+
+impl WaitStream {
+    /// The code; `Err(Meaning::Unknown)` when the connection ended without one.
+    pub(crate) async fn code(&mut self) -> Result<i64, Meaning> {
+        match self.0.next().await {
+            Some(Ok(code)) => Ok(code),
+            Some(Err(error)) => Err(Meaning::of(&error)),
+            None => Err(Meaning::Unknown),
+        }
+    }
+}
+
+impl fmt::Debug for WaitStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitStream").finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Creates a container and returns its id. The daemon does not cancel a
+    /// create whose client has gone: whoever calls this must see it through.
+    pub(crate) async fn create(
+        &self,
+        name: &str,
+        platform: Option<&str>,
+        body: ContainerCreateBody,
+    ) -> Result<String, EngineError> {
+        let mut options = CreateContainerOptionsBuilder::default().name(name);
+        if let Some(platform) = platform {
+            options = options.platform(platform);
+        }
+        let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
+        let created = docker.create_container(Some(options.build()), body).await;
+        Ok(created.map_err(|error| self.error(error))?.id)
+    }
+
+    pub(crate) async fn attach(&self, id: &str) -> Result<Attached, EngineError> {
+        let options = AttachContainerOptionsBuilder::default()
+            .stdin(true)
+            .stdout(true)
+            .stderr(true)
+            .stream(true)
+            .build();
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        let attached = docker.attach_container(id, Some(options)).await;
+        let attached = attached.map_err(|error| self.error(error))?;
+        Ok(Attached {
+            input: Box::new(attached.input),
+            output: attached.output,
+        })
+    }
+
+    pub(crate) async fn start(&self, id: &str) -> Result<(), EngineError> {
+        let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
+        let started = docker
+            .start_container(id, None::<StartContainerOptions>)
+            .await;
+        started.map_err(|error| self.error(error))
+    }
+
+    /// Nothing is sent until the stream is polled.
+    pub(crate) async fn wait(&self, id: &str, until: Condition) -> Result<WaitStream, EngineError> {
+        let condition = match until {
+            Condition::NextExit => "next-exit",
+            Condition::NotRunning => "not-running",
+            Condition::Removed => "removed",
+        };
+        let options = WaitContainerOptionsBuilder::default()
+            .condition(condition)
+            .build();
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        let answers = docker.wait_container(id, Some(options));
+        // bollard makes an error of every code that is not 0.
+        let codes = answers.map(|answer| match answer {
+            Ok(response) => Ok(response.status_code),
+            Err(Error::DockerContainerWaitError { code, .. }) => Ok(code),
+            Err(error) => Err(error),
+        });
+        Ok(WaitStream(Box::pin(codes)))
+    }
+
+    /// Sends a signal. A container that does not run or does not exist is fine.
+    pub(crate) async fn kill(&self, id: &str, signal: &str) -> Result<(), EngineError> {
+        let options = KillContainerOptionsBuilder::default()
+            .signal(signal)
+            .build();
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        self.unless_gone(docker.kill_container(id, Some(options)).await)
+    }
+
+    /// Orders the removal, running or not, with its anonymous volumes. `Ok`
+    /// is no proof: [`state`](Self::state) gives that.
+    pub(crate) async fn remove(&self, id: &str) -> Result<(), EngineError> {
+        let options = RemoveContainerOptionsBuilder::default()
+            .force(true)
+            .v(true)
+            .build();
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        self.unless_gone(docker.remove_container(id, Some(options)).await)
+    }
+
+    pub(crate) async fn state(&self, id: &str) -> Result<State, EngineError> {
+        match self.inspect(id).await {
+            Ok(answer) => Ok(state_of(answer)),
+            Err(EngineError::Absent(_)) => Ok(State::Absent),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The signal that asks this container to end: its image may name another
+    /// than SIGTERM.
+    pub(crate) async fn stop_signal(&self, id: &str) -> Result<Option<String>, EngineError> {
+        let answer = self.inspect(id).await?;
+        let signal = answer.config.and_then(|config| config.stop_signal);
+        Ok(signal.filter(|signal| !signal.is_empty()))
+    }
+
+    /// All containers, running or not, that have all of these labels
+    /// (`key` or `key=value`).
+    pub(crate) async fn list(&self, labels: &[String]) -> Result<Vec<Found>, EngineError> {
+        let filters = HashMap::from([("label".to_owned(), labels.to_vec())]);
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filters)
+            .build();
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        let list = docker.list_containers(Some(options)).await;
+        let list = list.map_err(|error| self.error(error))?;
+        Ok(list.into_iter().filter_map(found).collect())
+    }
+
+    async fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, EngineError> {
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        let answer = docker
+            .inspect_container(id, None::<InspectContainerOptions>)
+            .await;
+        answer.map_err(|error| self.error(error))
+    }
+
+    fn unless_gone(&self, answer: Result<(), Error>) -> Result<(), EngineError> {
+        match answer {
+            Err(error) => match Meaning::of(&error) {
+                Meaning::Absent | Meaning::AsAsked => Ok(()),
+                Meaning::Refused | Meaning::Unknown => Err(self.error(error)),
+            },
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+fn state_of(answer: ContainerInspectResponse) -> State {
+    use bollard::models::ContainerStateStatusEnum as Status;
+    let state = answer.state.unwrap_or_default();
+    match state.status {
+        Some(Status::CREATED) => State::Created,
+        Some(Status::EXITED | Status::DEAD | Status::REMOVING) => {
+            let code = state.exit_code.unwrap_or(i64::MAX);
+            State::Ended(match state.oom_killed {
+                Some(true) if code == 137 => ExitStatus::OutOfMemory,
+                _ => ExitStatus::from_shell_code(code),
+            })
+        }
+        _ => State::Running,
+    }
+}
+
+fn found(summary: ContainerSummary) -> Option<Found> {
+    let names = summary.names.unwrap_or_default();
+    let name = names.first().map(|name| name.trim_start_matches('/'));
+    Some(Found {
+        id: summary.id?,
+        name: name.unwrap_or_default().to_owned(),
+        labels: summary.labels.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,125 @@
+//! What the daemon answers, and what it means.
+
+use bollard::errors::Error;
+use thiserror::Error;
+
+use crate::endpoint::Endpoint;
+
+/// A request to the daemon failed.
+#[derive(Debug, Error)]
+pub(crate) enum EngineError {
+    #[error("the endpoint {0} needs this crate's feature `{1}`")]
+    Feature(Endpoint, &'static str),
+    #[error("no container engine answers at {endpoint}; is it running?")]
+    Unreachable {
+        endpoint: Endpoint,
+        #[source]
+        source: Error,
+    },
+    #[error("the container engine at {endpoint} does not answer")]
+    Silent { endpoint: Endpoint },
+    #[error("the container engine refused ({status}): {message}")]
+    Refused { status: u16, message: String },
+    #[error("no such object: {0}")]
+    Absent(String),
+    #[error("image `{image}` is not present, and the pull policy is `never`; pull it first")]
+    ImageMissing { image: String },
+    #[error("pulling image `{image}` failed: {message}")]
+    Pull { image: String, message: String },
+    #[error("pulling image `{image}` took longer than {limit:?}")]
+    PullTimeout {
+        image: String,
+        limit: std::time::Duration,
+    },
+    #[error("the launch was cancelled")]
+    Cancelled,
+    #[error("the control thread cannot be started")]
+    Thread(#[from] std::io::Error),
+    #[error("the owner's lease cannot be taken")]
+    Lease(#[source] std::io::Error),
+}
+
+/// What an answer means for a container that is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// 404: there is no such container. The only proof.
+    Absent,
+    /// It is in the state that was asked for already, or on its way there:
+    /// 304, and 409 for a removal in progress or a container that does not run.
+    AsAsked,
+    /// The daemon says no, for another reason.
+    Refused,
+    /// Nobody knows: the daemon did not answer.
+    Unknown,
+}
+
+impl Meaning {
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::DockerResponseServerError {
+                status_code,
+                message,
+            } => Self::of_status(*status_code, message),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The texts are those of moby `daemon/delete.go` and `daemon/kill.go`,
+    /// and of Podman's compatible API.
+    fn of_status(status: u16, message: &str) -> Self {
+        match status {
+            404 => Self::Absent,
+            304 => Self::AsAsked,
+            409 if message.contains("already in progress")
+                || message.contains("is not running")
+                || message.contains("can only kill running containers") =>
+            {
+                Self::AsAsked
+            }
+            _ => Self::Refused,
+        }
+    }
+}
+
+impl EngineError {
+    pub(crate) fn new(endpoint: &Endpoint, error: Error) -> Self {
+        match error {
+            Error::DockerResponseServerError {
+                status_code: 404,
+                message,
+            } => Self::Absent(message),
+            Error::DockerResponseServerError {
+                status_code: status,
+                message,
+            } => Self::Refused { status, message },
+            Error::RequestTimeoutError => Self::Silent {
+                endpoint: endpoint.clone(),
+            },
+            source => Self::Unreachable {
+                endpoint: endpoint.clone(),
+                source,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_404_is_proof() {
+        let of = |status, message| Meaning::of_status(status, message);
+        assert_eq!(of(404, "No such container: x"), Meaning::Absent);
+        let removing = "removal of container x is already in progress";
+        assert_eq!(of(409, removing), Meaning::AsAsked);
+        assert_eq!(
+            of(409, "Cannot kill container: x: Container x is not running"),
+            Meaning::AsAsked
+        );
+        assert_eq!(of(409, "Conflict. The name is in use"), Meaning::Refused);
+        assert_eq!(of(500, "device is busy"), Meaning::Refused);
+        let timeout = Meaning::of(&Error::RequestTimeoutError);
+        assert_eq!(timeout, Meaning::Unknown);
+    }
+}

@@ -1,0 +1,169 @@
+//! Pulls: one per image at a time, with a deadline of their own.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bollard::models::CreateImageInfo;
+use bollard::query_parameters::CreateImageOptionsBuilder;
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT};
+use crate::control;
+
+/// One step of a pull.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PullEvent {
+    pub(crate) layer: Option<String>,
+    pub(crate) status: String,
+    pub(crate) current: Option<u64>,
+    pub(crate) total: Option<u64>,
+}
+
+type Outcome = Result<(), Arc<EngineError>>;
+
+/// The pulls that are under way, by image.
+#[derive(Default)]
+pub(crate) struct Pulls {
+    running: Mutex<HashMap<String, watch::Receiver<Option<Outcome>>>>,
+}
+
+impl fmt::Debug for Pulls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pulls").finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub(crate) async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        match docker.inspect_image(image).await.map_err(|e| self.error(e)) {
+            Ok(_) => Ok(true),
+            Err(EngineError::Absent(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Pulls, or joins the pull of the same image that is under way. It goes
+    /// on when the caller is cancelled: the next one finds it further along.
+    pub(crate) async fn pull(
+        self: &Arc<Self>,
+        image: &str,
+        platform: Option<&str>,
+        limit: Duration,
+        progress: Arc<dyn Fn(&str, PullEvent) + Send + Sync>,
+    ) -> Result<(), Arc<EngineError>> {
+        let key = format!("{image} {}", platform.unwrap_or_default());
+        let mut outcome = self.join_or_start(&key, image, platform, limit, progress)?;
+        let done = outcome.wait_for(Option::is_some).await;
+        match done.map(|outcome| outcome.clone()) {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) | Err(_) => Err(Arc::new(EngineError::Cancelled)),
+        }
+    }
+
+    fn join_or_start(
+        self: &Arc<Self>,
+        key: &str,
+        image: &str,
+        platform: Option<&str>,
+        limit: Duration,
+        progress: Arc<dyn Fn(&str, PullEvent) + Send + Sync>,
+    ) -> Result<watch::Receiver<Option<Outcome>>, Arc<EngineError>> {
+        let running = &self.pulls.running;
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outcome) = running.get(key) {
+            return Ok(outcome.clone());
+        }
+        let (sender, receiver) = watch::channel(None);
+        running.insert(key.to_owned(), receiver.clone());
+        let (engine, key) = (Arc::clone(self), key.to_owned());
+        let (image, platform) = (image.to_owned(), platform.map(str::to_owned));
+        let task = async move {
+            let pull = engine.pull_once(&image, platform.as_deref(), &*progress);
+            let outcome = match timeout(limit, pull).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(EngineError::PullTimeout { image, limit }),
+            };
+            let running = &engine.pulls.running;
+            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.remove(&key);
+            sender.send_replace(Some(outcome.map_err(Arc::new)));
+        };
+        match control::spawn(task) {
+            Ok(_) => Ok(receiver),
+            Err(error) => Err(Arc::new(error.into())),
+        }
+    }
+
+    async fn pull_once(
+        &self,
+        image: &str,
+        platform: Option<&str>,
+        progress: &(dyn Fn(&str, PullEvent) + Send + Sync),
+    ) -> Result<(), EngineError> {
+        // Without a tag the daemon would pull every tag there is.
+        let (name, tag) = split_tag(image);
+        let mut options = CreateImageOptionsBuilder::default()
+            .from_image(name)
+            .tag(tag);
+        if let Some(platform) = platform {
+            options = options.platform(platform);
+        }
+        let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
+        let mut steps = docker.create_image(Some(options.build()), None, None);
+        while let Some(step) = steps.next().await {
+            let step = step.map_err(|error| failed(image, error.to_string()))?;
+            if let Some(error) = step.error_detail {
+                return Err(failed(image, error.message.unwrap_or_default()));
+            }
+            progress(image, event(step));
+        }
+        Ok(())
+    }
+}
+
+fn failed(image: &str, message: String) -> EngineError {
+    EngineError::Pull {
+        image: image.to_owned(),
+        message,
+    }
+}
+
+fn event(step: CreateImageInfo) -> PullEvent {
+    let number = |n: i64| u64::try_from(n).ok();
+    let detail = step.progress_detail.unwrap_or_default();
+    PullEvent {
+        layer: step.id,
+        status: step.status.unwrap_or_default(),
+        current: detail.current.and_then(number),
+        total: detail.total.and_then(number),
+    }
+}
+
+/// `registry:5000/name:tag` into name and tag; a digest is part of the name.
+fn split_tag(image: &str) -> (&str, &str) {
+    if image.contains('@') {
+        return (image, "");
+    }
+    match image.rsplit_once(':') {
+        Some((name, tag)) if !tag.contains('/') => (name, tag),
+        _ => (image, "latest"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_tag;
+
+    #[test]
+    fn an_image_without_a_tag_is_the_latest() {
+        assert_eq!(split_tag("a"), ("a", "latest"));
+        assert_eq!(split_tag("h:5000/a"), ("h:5000/a", "latest"));
+        assert_eq!(split_tag("h:5000/a:1"), ("h:5000/a", "1"));
+        assert_eq!(split_tag("a@sha256:00"), ("a@sha256:00", ""));
+    }
+}

@@ -1,0 +1,23 @@
+//! Which machine this is, and which boot of it.
+
+use std::fs;
+
+/// The machine's own id, or empty where there is none. Clones of a machine and
+/// containers may share one, so that it alone proves nothing.
+pub(crate) fn id() -> String {
+    read(&["/etc/machine-id", "/var/lib/dbus/machine-id"])
+}
+
+/// The id of this boot of the kernel, which no other machine has.
+pub(crate) fn boot() -> String {
+    read(&["/proc/sys/kernel/random/boot_id"])
+}
+
+fn read(candidates: &[&str]) -> String {
+    let text = candidates.iter().find_map(|path| {
+        let text = fs::read_to_string(path).ok()?;
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    });
+    text.unwrap_or_default()
+}

@@ -1,0 +1,280 @@
+//! From a specification to the body of the create request. Pure.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as EngineMount, MountTmpfsOptions,
+    MountType, RestartPolicy, RestartPolicyNameEnum,
+};
+use mcp_lifecycle_core::ServerSpec;
+use mcp_lifecycle_core::spec::SpecError;
+
+use super::{ContainerOptions, Init, Mount, PullPolicy};
+use crate::labels;
+
+/// All that is needed to launch one server.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) image: String,
+    pub(crate) platform: Option<String>,
+    pub(crate) pull: Option<PullPolicy>,
+    pub(crate) body: ContainerCreateBody,
+}
+
+/// Plans the launch of `spec`. `host_env` is where variables that are passed
+/// by name come from. The labels are those of the owner and win.
+pub(crate) fn plan(
+    spec: &ServerSpec,
+    options: ContainerOptions,
+    default_image: Option<&str>,
+    owner: HashMap<String, String>,
+    host_env: impl Fn(&OsStr) -> Option<OsString>,
+) -> Result<Plan, SpecError> {
+    let image = match options.image.as_deref().or(default_image) {
+        Some(image) if !image.is_empty() => image.to_owned(),
+        _ => return Err(invalid("image", "is required: the image to run")),
+    };
+    let (entrypoint, cmd) = command(spec)?;
+    let stop_signal = options.stop_signal.clone();
+    let body = ContainerCreateBody {
+        image: Some(image.clone()),
+        entrypoint,
+        cmd,
+        env: Some(environment(spec, host_env)?),
+        working_dir: spec.cwd().map(|dir| path("cwd", dir)).transpose()?,
+        user: options.user.clone(),
+        labels: Some(all_labels(&options, owner)?),
+        stop_signal,
+        tty: Some(false),
+        // All three: end of file reaches the server only with `stdin_once`,
+        // and then also when the connection of a dead host ends.
+        open_stdin: Some(true),
+        stdin_once: Some(true),
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        host_config: Some(host_config(&options)?),
+        ..ContainerCreateBody::default()
+    };
+    Ok(Plan {
+        image,
+        platform: options.platform,
+        pull: options.pull,
+        body,
+    })
+}
+
+/// A program stands for the image's entry point and its default arguments;
+/// arguments alone stand for the default arguments.
+#[expect(clippy::type_complexity, reason = "two fields of the same request")]
+fn command(spec: &ServerSpec) -> Result<(Option<Vec<String>>, Option<Vec<String>>), SpecError> {
+    let args: Result<Vec<_>, _> = spec.args().iter().map(|a| text("args", a)).collect();
+    let args = args?;
+    match spec.program() {
+        Some(program) => Ok((Some(vec![text("command", program)?]), Some(args))),
+        None if args.is_empty() => Ok((None, None)),
+        None => Ok((None, Some(args))),
+    }
+}
+
+/// What is set and what is passed by name. Nothing is inherited: the host's
+/// PATH and HOME mean nothing in the container, whose image has its own.
+fn environment(
+    spec: &ServerSpec,
+    host_env: impl Fn(&OsStr) -> Option<OsString>,
+) -> Result<Vec<String>, SpecError> {
+    let passed = spec
+        .env()
+        .passed()
+        .filter_map(|name| Some((name.to_owned(), host_env(name)?)));
+    let set = spec
+        .env()
+        .literals()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let mut env = std::collections::BTreeMap::new();
+    env.extend(passed);
+    env.extend(set);
+    env.iter()
+        .map(|(name, value)| Ok(format!("{}={}", text("env", name)?, text("env", value)?)))
+        .collect()
+}
+
+fn all_labels(
+    options: &ContainerOptions,
+    owner: HashMap<String, String>,
+) -> Result<HashMap<String, String>, SpecError> {
+    if let Some(key) = options
+        .labels
+        .keys()
+        .find(|key| key.starts_with(labels::PREFIX))
+    {
+        let problem = format!(
+            "`{key}`: labels that begin with {} are set by the launcher",
+            labels::PREFIX
+        );
+        return Err(invalid("labels", problem));
+    }
+    let mut all: HashMap<_, _> = options.labels.clone().into_iter().collect();
+    all.extend(owner);
+    Ok(all)
+}
+
+fn host_config(options: &ContainerOptions) -> Result<HostConfig, SpecError> {
+    let mut security = options.security_opt.clone();
+    if !options.allow_new_privileges {
+        security.push("no-new-privileges".to_owned());
+    }
+    let memory = options.memory.map(super::ByteSize::for_engine);
+    let mounts: Result<Vec<_>, _> = options.mounts.iter().map(mount).collect();
+    Ok(HostConfig {
+        auto_remove: Some(true),
+        init: Some(options.init == Init::Engine),
+        restart_policy: Some(RestartPolicy {
+            name: Some(RestartPolicyNameEnum::NO),
+            maximum_retry_count: None,
+        }),
+        log_config: Some(HostConfigLogConfig {
+            typ: Some(options.log_driver.clone()),
+            config: None,
+        }),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        cap_add: (!options.cap_add.is_empty()).then(|| options.cap_add.clone()),
+        security_opt: (!security.is_empty()).then_some(security),
+        pids_limit: (options.pids_limit > 0).then_some(i64::from(options.pids_limit)),
+        memory,
+        memory_swap: memory,
+        nano_cpus: options.cpus.map(nano_cpus).transpose()?,
+        network_mode: options.network.clone(),
+        readonly_rootfs: Some(options.read_only_root),
+        mounts: Some(mounts?),
+        ..HostConfig::default()
+    })
+}
+
+fn nano_cpus(cpus: f64) -> Result<i64, SpecError> {
+    if !(cpus.is_finite() && cpus > 0.0 && cpus < 1e6) {
+        return Err(invalid("cpus", "must be greater than 0, such as 1.5"));
+    }
+    Ok((cpus * 1e9) as i64)
+}
+
+fn mount(mount: &Mount) -> Result<EngineMount, SpecError> {
+    let target_of = |target: &Path| {
+        if !target.starts_with("/") {
+            return Err(invalid("mounts", "`target` must be an absolute path"));
+        }
+        path("mounts", target)
+    };
+    Ok(match mount {
+        Mount::Bind {
+            source,
+            target,
+            writable,
+        } => EngineMount {
+            typ: Some(MountType::BIND),
+            source: Some(path("mounts", source)?),
+            target: Some(target_of(target)?),
+            read_only: Some(!writable),
+            ..EngineMount::default()
+        },
+        Mount::Volume {
+            source,
+            target,
+            writable,
+        } => EngineMount {
+            typ: Some(MountType::VOLUME),
+            source: Some(source.clone()),
+            target: Some(target_of(target)?),
+            read_only: Some(!writable),
+            ..EngineMount::default()
+        },
+        Mount::Tmpfs { target, size } => EngineMount {
+            typ: Some(MountType::TMPFS),
+            target: Some(target_of(target)?),
+            tmpfs_options: size.map(|size| MountTmpfsOptions {
+                size_bytes: Some(size.for_engine()),
+                ..MountTmpfsOptions::default()
+            }),
+            ..EngineMount::default()
+        },
+    })
+}
+
+fn path(option: &str, path: &Path) -> Result<String, SpecError> {
+    text(option, path.as_os_str())
+}
+
+/// The engine's API is JSON, which has no other text than UTF-8.
+fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
+    match value.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(invalid(option, "is not valid UTF-8")),
+    }
+}
+
+fn invalid(name: &str, problem: impl Into<String>) -> SpecError {
+    SpecError::InvalidOption {
+        name: name.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(spec: &ServerSpec) -> Result<Plan, SpecError> {
+        let owner = HashMap::from([(labels::INSTANCE.to_owned(), "me".to_owned())]);
+        let host = |name: &OsStr| (name == "TOKEN").then(|| "t".into());
+        plan(spec, ContainerOptions::of(spec)?, None, owner, host)
+    }
+
+    #[test]
+    fn the_defaults_are_safe() {
+        let options = ContainerOptions::new("img");
+        let spec = options.apply(ServerSpec::builder_without_command("s"));
+        let body = planned(&spec.build().unwrap()).unwrap().body;
+        let host = body.host_config.unwrap();
+        assert_eq!(host.cap_drop.unwrap(), ["ALL"]);
+        assert_eq!(host.security_opt.unwrap(), ["no-new-privileges"]);
+        assert_eq!(host.pids_limit, Some(512));
+        assert_eq!(host.init, Some(true));
+        assert_eq!(host.auto_remove, Some(true));
+        assert_eq!(host.log_config.unwrap().typ.unwrap(), "none");
+        assert_eq!(
+            host.restart_policy.unwrap().name,
+            Some(RestartPolicyNameEnum::NO)
+        );
+        assert_eq!(body.stdin_once, Some(true));
+        assert_eq!((body.entrypoint, body.cmd), (None, None));
+        assert_eq!(body.labels.unwrap()[labels::INSTANCE], "me");
+    }
+
+    #[test]
+    fn the_host_passes_only_what_is_named() {
+        let spec = ServerSpec::builder("s", "srv")
+            .arg("x")
+            .env("A", "1")
+            .pass_env("TOKEN")
+            .pass_env("UNSET");
+        let spec = ContainerOptions::new("img").apply(spec).build().unwrap();
+        let body = planned(&spec).unwrap().body;
+        assert_eq!(body.env.unwrap(), ["A=1", "TOKEN=t"]);
+        assert_eq!(body.entrypoint.unwrap(), ["srv"]);
+        assert_eq!(body.cmd.unwrap(), ["x"]);
+    }
+
+    #[test]
+    fn nobody_can_claim_our_labels() {
+        let mut options = ContainerOptions::new("img");
+        let key = labels::INSTANCE.to_owned();
+        options.labels.insert(key, "other".into());
+        let spec = options.apply(ServerSpec::builder_without_command("s"));
+        assert!(planned(&spec.build().unwrap()).is_err());
+        let none = ServerSpec::builder_without_command("s").build().unwrap();
+        let text = planned(&none).unwrap_err().to_string();
+        assert!(text.contains("image"), "{text}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Numbers of bytes, as people write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A number of bytes: `1048576`, `"512m"`, `"2g"`. Units are powers of 1024,
+/// as with `docker run --memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteSize(u64);
+
+impl ByteSize {
+    /// This many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number of bytes.
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// As the engine's API takes it.
+    pub(crate) fn for_engine(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lower = text.trim().to_ascii_lowercase();
+        let number = lower.trim_end_matches(['b', 'i', 'k', 'm', 'g']);
+        let shift = match lower[number.len()..].trim_end_matches(['i', 'b']) {
+            "" => 0,
+            "k" => 10,
+            "m" => 20,
+            "g" => 30,
+            _ => return Err(wrong(text)),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong(text))?;
+        let bytes = number.checked_mul(1 << shift).ok_or_else(|| wrong(text))?;
+        Ok(Self(bytes))
+    }
+}
+
+fn wrong(text: &str) -> String {
+    format!("`{text}` is not a number of bytes; write 1048576, \"512m\" or \"2g\"")
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(bytes) => Ok(Self(bytes)),
+            Written::Text(text) => text.parse().map_err(de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_powers_of_1024() {
+        let of = |text: &str| text.parse::<ByteSize>().map(ByteSize::bytes);
+        assert_eq!(of("10"), Ok(10));
+        assert_eq!(of("512m"), Ok(512 << 20));
+        assert_eq!(of("2GiB"), Ok(2 << 30));
+        assert!(of("m").is_err());
+        assert!(of("1x").is_err());
+        assert!(of("99999999999g").is_err());
+    }
+}

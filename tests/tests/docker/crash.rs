@@ -1,0 +1,169 @@
+//! The host dies; the daemon dies.
+
+use std::time::{Duration, Instant};
+
+use mcp_lifecycle_core::{ExitStatus, ServerLauncher, ServerSpec, TerminationPolicy};
+use nix::sys::signal::Signal;
+
+use crate::support::{Host, PrivateEngine, Rig, eventually, is_host, own};
+
+const ME: &str = "crash::a_dead_hosts_containers_are_ended_and_a_living_ones_are_not";
+
+/// Launches what it is told, says so, and waits to be killed.
+async fn host(rig: &Rig, job: &str) {
+    let [server, fixture, leases] = job.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{job}");
+    };
+    let launcher = mcp_launcher_docker::DockerLauncher::builder()
+        .endpoint(rig.launcher().endpoint().clone())
+        .lease_directory(leases)
+        .build()
+        .unwrap();
+    let spec = ServerSpec::builder(server, "/mcp-fixture").arg(fixture);
+    let spec = rig.options().apply(spec).build().unwrap();
+    let _server = launcher.launch(&spec).await.unwrap();
+    println!("launched");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_dead_hosts_containers_are_ended_and_a_living_ones_are_not() {
+    let Some(rig) = Rig::new("orphans") else {
+        return;
+    };
+    if let Some(job) = is_host() {
+        return host(&rig, &job).await;
+    }
+    let start = |fixture: &str| {
+        let leases = rig.leases.path().display();
+        let mut host = Host::start(ME, &format!("{}|{fixture}|{leases}", rig.server));
+        host.wait_for("launched");
+        host
+    };
+    // A polite server needs nobody.
+    let mut host = start("plain");
+    host.kill();
+    let died = Instant::now();
+    eventually("a polite server leaves", || rig.containers().is_empty()).await;
+    println!("polite server gone {:.0?} after its host", died.elapsed());
+
+    // A stubborn one needs the next start; a living host's is spared.
+    let mut dead = start("ignore-eof-term");
+    let stubborn = rig.containers();
+    dead.kill();
+    let _living = start("ignore-eof-term");
+    let mut before = rig.containers();
+    assert_eq!(before.len(), 2);
+    let report = rig.launcher().reap_orphans().await.unwrap();
+    assert_eq!(report.ended.len(), 1, "{report:?}");
+    assert_eq!(report.ended[0].id, stubborn[0]);
+    assert!(report.failed.is_empty(), "{report:?}");
+    before.retain(|id| *id != stubborn[0]);
+    assert_eq!(rig.containers(), before);
+
+    drop(_living);
+    let report = rig.launcher().reap_orphans().await.unwrap();
+    assert_eq!(report.ended.len(), 1, "{report:?}");
+    rig.assert_clean().await;
+    let leases = std::fs::read_dir(rig.leases.path()).unwrap();
+    assert_eq!(leases.count(), 1, "only the domain is left");
+}
+
+#[tokio::test]
+async fn corpses_are_removed_and_strangers_are_not_touched() {
+    let Some(rig) = Rig::new("corpses") else {
+        return;
+    };
+    let launcher = rig.launcher();
+    let server = launcher.launch(&rig.spec(&["plain"])).await.unwrap();
+    let id = rig.containers().remove(0);
+    let format = "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}";
+    let labels = rig.engine.docker(&["inspect", "--format", format, &id]);
+    drop(server);
+    rig.assert_clean().await;
+    // The labels of this launch, with one of them changed.
+    let create = |key: &str, value: &str| {
+        let mut args = vec!["create".to_owned(), "--network=none".to_owned()];
+        for label in labels.lines().filter(|line| !line.is_empty()) {
+            let (found, old) = label.split_once('=').unwrap();
+            let value = if found.ends_with(key) { value } else { old };
+            args.extend(["--label".to_owned(), format!("{found}={value}")]);
+        }
+        args.extend(["mcp-fixture:test", "/mcp-fixture", "plain"].map(str::to_owned));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        rig.engine.docker(&args)
+    };
+    let corpse = create(".instance", "0123");
+    let machine = create(".machine", "another");
+    let domain = create(".domain", "another");
+    let boot = create(".boot", "an-earlier-one");
+    let living = create(".boot", "an-earlier-one-of-a-living-host");
+    let unlabelled = rig.engine.docker(&[
+        "create",
+        "--network=none",
+        "--name",
+        &format!("mcp-{}", rig.server),
+        "mcp-fixture:test",
+        "/mcp-fixture",
+        "plain",
+    ]);
+    let report = launcher.reap_orphans().await.unwrap();
+    let ended: Vec<_> = report.ended.iter().map(|r| r.id.clone()).collect();
+    assert_eq!(ended, [corpse], "{report:?}");
+    let left = rig.containers();
+    for spared in [&machine, &domain, &boot, &living] {
+        assert!(left.contains(spared));
+    }
+    // Its lease is given back: now the instance is dead, in this domain.
+    drop(launcher);
+    let report = rig.launcher().reap_orphans().await.unwrap();
+    let mut ended: Vec<_> = report.ended.iter().map(|r| r.id.clone()).collect();
+    ended.sort();
+    let mut expected = [boot, living];
+    expected.sort();
+    assert_eq!(ended, expected, "{report:?}");
+    for id in [&machine, &domain, &unlabelled] {
+        rig.engine.docker(&["rm", "-f", id]);
+    }
+}
+
+fn policy() -> TerminationPolicy {
+    TerminationPolicy::default()
+        .eof_grace(Duration::from_millis(200))
+        .term_grace(Duration::from_millis(200))
+        .kill_confirmation(Duration::from_millis(500))
+}
+
+/// SIGKILL and SIGTERM of the daemon, with and without live-restore.
+#[tokio::test]
+async fn a_lost_daemon_is_unknown_and_then_clean() {
+    if Rig::new("lost").is_none() {
+        return;
+    }
+    for flags in [&[][..], &["--live-restore"][..]] {
+        for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+            let mut private = PrivateEngine::start(flags);
+            let rig = Rig::on(private.engine.clone(), "lost");
+            let server = own(rig.launch(&["ignore-eof-term"]).await);
+            private.signal(signal);
+            let graceful = signal == Signal::SIGTERM && flags.is_empty();
+            let error = server.end(&policy()).await;
+            if !graceful {
+                assert_eq!(rig.alive.alive().len(), 1, "the server lives on");
+            }
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("look for the container"), "{text}");
+            assert!(!server.handle.is_gone());
+
+            private.start_again();
+            let limit = policy().kill_confirmation(Duration::from_secs(15));
+            let report = server.end(&limit).await.unwrap();
+            println!("{signal} {flags:?}: {}", report.exit);
+            assert!(matches!(
+                report.exit,
+                ExitStatus::Unknown | ExitStatus::Signal(9) | ExitStatus::Code(_)
+            ));
+            rig.assert_clean().await;
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Launching: the streams, and nothing left of a launch that did not happen.
+
+use std::time::Duration;
+
+use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::{ExitStatus, ServerLauncher, TerminationPolicy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{Rig, eventually, in_time, own, pause};
+
+const INITIALIZE: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}
+"#;
+
+#[tokio::test]
+async fn the_first_output_and_the_exit_code_of_a_short_life_are_not_lost() {
+    let Some(rig) = Rig::new("short-life") else {
+        return;
+    };
+    let args = ["crash-loop", "--code", "7", "--stderr", "the reason"];
+    for _ in 0..5 {
+        let mut server = own(rig.launch(&args).await);
+        let mut text = String::new();
+        let stderr = server.stderr.as_mut().unwrap();
+        in_time("stderr ends", stderr.read_to_string(&mut text))
+            .await
+            .unwrap();
+        assert!(text.contains("the reason"), "{text:?}");
+        let exit = in_time("it exits", server.handle.exited()).await;
+        assert_eq!(exit, ExitStatus::Code(7));
+        let report = server.end(&TerminationPolicy::default()).await;
+        assert_eq!(report.unwrap().exit, ExitStatus::Code(7));
+    }
+    rig.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_half_close_ends_the_server_and_what_it_still_says_arrives() {
+    let Some(rig) = Rig::new("half-close") else {
+        return;
+    };
+    let mut server = own(rig.launch(&["plain"]).await);
+    server.stdin.write_all(INITIALIZE).await.unwrap();
+    server.stdin.shutdown().await.unwrap();
+    let mut text = String::new();
+    in_time("stdout ends", server.stdout.read_to_string(&mut text))
+        .await
+        .unwrap();
+    assert!(text.contains("serverInfo"), "{text:?}");
+    let exit = in_time("it exits", server.handle.exited()).await;
+    assert_eq!(exit, ExitStatus::Code(0));
+    rig.assert_clean().await;
+}
+
+#[tokio::test]
+async fn dropping_stdin_closes_it() {
+    let Some(rig) = Rig::new("drop-stdin") else {
+        return;
+    };
+    let server = own(rig.launch(&["plain"]).await);
+    drop(server.stdin);
+    let exit = in_time("it exits", server.handle.exited()).await;
+    assert_eq!(exit, ExitStatus::Code(0));
+    rig.assert_clean().await;
+}
+
+/// At every instant of a launch: before the create, within it, before and
+/// within the start, and after it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_launch_leaves_no_container() {
+    let Some(rig) = Rig::new("cancelled") else {
+        return;
+    };
+    let launcher = rig.launcher();
+    let spec = rig.spec(&["ignore-eof-term"]);
+    let begun = std::time::Instant::now();
+    drop(launcher.launch(&spec).await.unwrap());
+    let whole = begun.elapsed();
+    // Densely where the create and the attach are.
+    let instants = (0..30).map(|ms| Duration::from_millis(ms));
+    for instant in instants.chain((1..30).map(|n| whole * n / 24)) {
+        let launch = launcher.launch(&spec);
+        drop(tokio::time::timeout(instant, launch).await);
+    }
+    rig.assert_clean().await;
+    // Nothing that was under way shows up late.
+    pause(Duration::from_secs(1)).await;
+    assert_eq!(rig.containers(), [String::new(); 0]);
+}
+
+#[tokio::test]
+async fn a_failed_launch_says_why_and_leaves_nothing() {
+    let Some(rig) = Rig::new("failed") else {
+        return;
+    };
+    let launch = |options: mcp_launcher_docker::ContainerOptions| {
+        let (launcher, spec) = (rig.launcher(), rig.spec_with(&options, &["plain"]));
+        async move { Report(&launcher.launch(&spec).await.unwrap_err()).to_string() }
+    };
+    let mut options = rig.options();
+    options.image = Some("no-such-image:1".into());
+    options.pull = Some(mcp_launcher_docker::PullPolicy::Never);
+    let text = launch(options).await;
+    assert!(text.contains("`no-such-image:1` is not present"), "{text}");
+
+    let mut options = rig.options();
+    options.user = Some("nobody-of-that-name".into());
+    let text = launch(options).await;
+    assert!(text.contains("nobody-of-that-name"), "{text}");
+
+    // The engine's init would be started well, and fail by itself.
+    let mut options = rig.options();
+    options.init = mcp_launcher_docker::Init::None;
+    let spec = mcp_lifecycle_core::ServerSpec::builder(&rig.server, "/no-such-program");
+    let spec = options.apply(spec);
+    let error = rig.launcher().launch(&spec.build().unwrap()).await;
+    let text = Report(&error.unwrap_err()).to_string();
+    assert!(text.contains("/no-such-program"), "{text}");
+    rig.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_pull_has_its_own_deadline() {
+    let Some(rig) = Rig::new("pull") else {
+        return;
+    };
+    // A registry that takes the connection and never answers.
+    let registry = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut options = rig.options();
+    options.image = Some(format!("{}/none:1", registry.local_addr().unwrap()));
+    let launcher = mcp_launcher_docker::DockerLauncher::builder()
+        .endpoint(rig.launcher().endpoint().clone())
+        .lease_directory(rig.leases.path())
+        .pull_timeout(Duration::from_millis(300))
+        .build()
+        .unwrap();
+    let spec = rig.spec_with(&options, &["plain"]);
+    let error = in_time("the pull gives up", launcher.prepare(&spec)).await;
+    let text = Report(&error.unwrap_err()).to_string();
+    assert!(text.contains("longer than 300ms"), "{text}");
+}
+
+#[tokio::test]
+async fn no_engine_is_an_error_that_names_the_endpoint() {
+    let leases = tempfile::tempdir().unwrap();
+    let launcher = mcp_launcher_docker::DockerLauncher::builder()
+        .endpoint(mcp_launcher_docker::Endpoint::Unix("/no/such.sock".into()))
+        .lease_directory(leases.path())
+        .image("img")
+        .build()
+        .unwrap();
+    let spec = mcp_lifecycle_core::ServerSpec::builder("s", "p").build();
+    let error = launcher.launch(&spec.unwrap()).await.unwrap_err();
+    let text = Report(&error).to_string();
+    assert!(text.contains("unix:///no/such.sock"), "{text}");
+}
+
+#[tokio::test]
+async fn the_lease_file_goes_with_the_last_container() {
+    let Some(rig) = Rig::new("lease-file") else {
+        return;
+    };
+    let files = || {
+        let entries = std::fs::read_dir(rig.leases.path()).unwrap();
+        entries
+            .filter(|e| e.as_ref().unwrap().path().extension().is_some())
+            .count()
+    };
+    let server = rig.launch(&["plain"]).await;
+    assert_eq!(files(), 1);
+    drop(server);
+    rig.assert_clean().await;
+    eventually("the lease is given back", || files() == 0).await;
+}

@@ -1,0 +1,11 @@
+//! The Docker launcher, and the tracking of wrapped containers, against a real
+//! engine: the one of `DOCKER_HOST`, as `.ci/dockerd run` sets it.
+//!
+//! Without an engine these tests fail, unless `MCP_DOCKER_TESTS=skip` is set.
+
+mod support;
+
+mod crash;
+mod ends;
+mod launches;
+mod options;

@@ -1,0 +1,82 @@
+//! The container is as its options say, and safe where they say nothing.
+
+use std::sync::Arc;
+
+use mcp_lifecycle_core::{ExitStatus, LifecycleClient, ServerLauncher};
+use rmcp::model::CallToolRequestParams;
+use serde_json::{Value, json};
+
+use crate::support::{Rig, in_time};
+
+#[tokio::test]
+async fn the_engine_confirms_the_safe_defaults() {
+    let Some(rig) = Rig::new("defaults") else {
+        return;
+    };
+    let server = rig.launch(&["plain"]).await;
+    let inspected = rig.engine.docker(&["inspect", &rig.containers()[0]]);
+    let inspected: Value = serde_json::from_str(&inspected).unwrap();
+    let (host, config) = (&inspected[0]["HostConfig"], &inspected[0]["Config"]);
+    assert_eq!(host["CapDrop"], json!(["ALL"]));
+    assert_eq!(host["SecurityOpt"], json!(["no-new-privileges"]));
+    assert_eq!(host["Init"], true);
+    assert_eq!(host["AutoRemove"], true);
+    assert_eq!(host["PidsLimit"], 512);
+    assert_eq!(host["RestartPolicy"]["Name"], "no");
+    assert_eq!(host["LogConfig"]["Type"], "none");
+    assert_eq!(config["StdinOnce"], true);
+    assert!(inspected[0]["Name"].as_str().unwrap().starts_with("/mcp-"));
+    drop(server);
+    rig.assert_clean().await;
+}
+
+#[tokio::test]
+async fn too_much_memory_is_told_apart_from_a_kill() {
+    let Some(rig) = Rig::new("memory") else {
+        return;
+    };
+    let mut options = rig.options();
+    options.memory = Some("24m".parse().unwrap());
+    let spec = rig.spec_with(&options, &["plain"]);
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
+    let client = LifecycleClient::builder(launcher, spec)
+        .start()
+        .await
+        .unwrap();
+    let arguments = json!({"bytes": 200 << 20});
+    let call =
+        CallToolRequestParams::new("blob").with_arguments(arguments.as_object().unwrap().clone());
+    let error = in_time("the call fails", client.peer().call_tool(call)).await;
+    error.unwrap_err();
+    let report = client.shutdown().await.unwrap();
+    assert_eq!(report.exit, ExitStatus::OutOfMemory);
+    rig.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_line_of_a_mebibyte_and_stderr_beside_it_arrive_whole() {
+    let Some(rig) = Rig::new("big-line") else {
+        return;
+    };
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
+    let client = LifecycleClient::builder(launcher, rig.spec(&["plain"]))
+        .start()
+        .await
+        .unwrap();
+    let call = |tool: &'static str, arguments: Value| {
+        let arguments = arguments.as_object().unwrap().clone();
+        client
+            .peer()
+            .call_tool(CallToolRequestParams::new(tool).with_arguments(arguments))
+    };
+    let blob = call("blob", json!({"bytes": 1 << 20}));
+    let stderr = call("stderr", json!({"lines": 2000}));
+    let (blob, stderr) = in_time("both answer", async { tokio::join!(blob, stderr) }).await;
+    stderr.unwrap();
+    let answer = serde_json::to_value(blob.unwrap()).unwrap();
+    let text = answer["content"][0]["text"].as_str().unwrap();
+    assert_eq!(text.len(), 1 << 20);
+    let report = client.shutdown().await.unwrap();
+    assert!(report.was_graceful(), "{report}");
+    rig.assert_clean().await;
+}

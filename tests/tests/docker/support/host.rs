@@ -1,0 +1,53 @@
+//! A host in a process of its own, started only to be killed.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+const ROLE: &str = "MCP_DOCKER_TEST_HOST";
+
+/// Whether this process was started as the host of this test.
+pub(crate) fn is_host() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// A running host.
+pub(crate) struct Host(Child);
+
+impl Host {
+    /// Runs the test `name` of this binary as a host that is told `what` to do.
+    pub(crate) fn start(name: &str, what: &str) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture", "--include-ignored"])
+            .env(ROLE, what)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    /// Waits until it has printed a line that ends so.
+    pub(crate) fn wait_for(&mut self, line: &str) {
+        let stdout = self.0.stdout.take().unwrap();
+        let mut lines = BufReader::new(stdout).lines();
+        let found = lines.any(|found| found.is_ok_and(|found| found.ends_with(line)));
+        assert!(found, "the host ended without {line:?}");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn wait(&mut self) {
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

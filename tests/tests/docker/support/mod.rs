@@ -1,0 +1,153 @@
+//! What the tests with an engine share.
+
+mod engine;
+mod host;
+mod image;
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint};
+use mcp_lifecycle_conformance::alive::AliveListener;
+use mcp_lifecycle_core::{
+    EndReason, LaunchedServer, ServerHandle, ServerLauncher, ServerSpec, TerminationOutcome,
+    TerminationPolicy,
+};
+
+pub(crate) use engine::{Engine, PrivateEngine};
+pub(crate) use host::{Host, is_host};
+pub(crate) use image::image;
+
+/// Far more than anything here takes.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// One test: an engine, an observer, a lease directory, and a name that only
+/// this test's servers have.
+pub(crate) struct Rig {
+    pub(crate) engine: Engine,
+    pub(crate) alive: AliveListener,
+    pub(crate) leases: tempfile::TempDir,
+    pub(crate) server: String,
+}
+
+impl Rig {
+    /// `None` when told to skip.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        Engine::of_environment().map(|engine| Self::on(engine, test))
+    }
+
+    pub(crate) fn on(engine: Engine, test: &str) -> Self {
+        image(&engine);
+        Self {
+            engine,
+            // In a thread: the observer starts a runtime of its own.
+            alive: std::thread::spawn(AliveListener::unix)
+                .join()
+                .unwrap()
+                .unwrap(),
+            leases: tempfile::tempdir().unwrap(),
+            server: format!("{test}-{}", std::process::id()),
+        }
+    }
+
+    pub(crate) fn launcher(&self) -> DockerLauncher {
+        DockerLauncher::builder()
+            .endpoint(Endpoint::from_url(&self.engine.host).unwrap())
+            .lease_directory(self.leases.path())
+            .build()
+            .unwrap()
+    }
+
+    pub(crate) fn options(&self) -> ContainerOptions {
+        let mut options = ContainerOptions::new(image::NAME);
+        options.network = Some("none".to_owned());
+        let socket = self.alive.address();
+        let directory = socket.trim_start_matches("unix:").trim_end_matches("/s");
+        options.mounts.push(
+            serde_json::from_value(serde_json::json!({
+                "type": "bind", "source": directory, "target": directory, "writable": true,
+            }))
+            .unwrap(),
+        );
+        options
+    }
+
+    /// The fixture, reporting to our observer.
+    pub(crate) fn spec(&self, args: &[&str]) -> ServerSpec {
+        self.spec_with(&self.options(), args)
+    }
+
+    pub(crate) fn spec_with(&self, options: &ContainerOptions, args: &[&str]) -> ServerSpec {
+        let spec = ServerSpec::builder(&self.server, "/mcp-fixture")
+            .args(args.iter().copied())
+            .args(["--alive".to_owned(), self.alive.address()]);
+        options.apply(spec).build().unwrap()
+    }
+
+    pub(crate) async fn launch(&self, args: &[&str]) -> LaunchedServer {
+        self.launcher().launch(&self.spec(args)).await.unwrap()
+    }
+
+    /// The containers of this test's servers, in any state.
+    pub(crate) fn containers(&self) -> Vec<String> {
+        let label = format!("dev.mcp-lifecycle.server={}", self.server);
+        self.engine.by_label(&label)
+    }
+
+    /// Nothing of this test's servers is left, in the engine or alive.
+    pub(crate) async fn assert_clean(&self) {
+        eventually("no container is left", || self.containers().is_empty()).await;
+        self.alive.expect_all_dead(LIMIT).await.unwrap();
+    }
+}
+
+/// Takes a launched server apart into its owner and what is read and written.
+pub(crate) fn own(server: LaunchedServer) -> Owned {
+    let parts = server.into_parts();
+    let (handle, stdin) = ServerHandle::new("server", parts.stdin, parts.terminator);
+    Owned {
+        handle,
+        stdin,
+        stdout: parts.stdout,
+        stderr: parts.stderr,
+    }
+}
+
+pub(crate) struct Owned {
+    pub(crate) handle: ServerHandle,
+    pub(crate) stdin: mcp_lifecycle_core::ServerStdin,
+    pub(crate) stdout: mcp_lifecycle_core::BoxRead,
+    pub(crate) stderr: Option<mcp_lifecycle_core::BoxRead>,
+}
+
+impl Owned {
+    pub(crate) async fn end(&self, policy: &TerminationPolicy) -> TerminationOutcome {
+        in_time(
+            "it ends",
+            self.handle.terminate(policy, EndReason::Shutdown),
+        )
+        .await
+    }
+}
+
+/// Looks until it is so.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within {LIMIT:?}: {what}");
+        pause(Duration::from_millis(20)).await;
+    }
+}
+
+/// Between two looks at something that has no event to wait for.
+pub(crate) async fn pause(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// Fails instead of hanging.
+pub(crate) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(LIMIT, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("not within {LIMIT:?}: {what}"),
+    }
+}
