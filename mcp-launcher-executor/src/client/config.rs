@@ -1,0 +1,154 @@
+//! [`ExecServerConfig`]: where the executor is, and the client's limits.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Where an executor is and how patient its client is.
+///
+/// `Debug` shows neither the token nor the arguments of a command.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ExecServerConfig {
+    pub(crate) target: Target,
+    /// How to write working directories.
+    pub cwd_dialect: CwdDialect,
+    /// The deadline of connecting and of the handshake. 10 s by default.
+    pub connect_timeout: Duration,
+    /// The deadline of every request. 10 s by default.
+    pub call_timeout: Duration,
+    /// How long a lost connection may take to come back, bounded by the
+    /// peer's own patience: 25 s by default, codex forgets after 30 s. Zero
+    /// means never. A command's stdio is never resumed.
+    pub resume_window: Duration,
+    /// Silence after which the peer is asked for a sign of life. 10 s by default.
+    pub keep_alive: Duration,
+    /// Silence after which the connection counts as lost. 25 s by default.
+    pub dead_after: Duration,
+    /// The largest frame that is accepted, in bytes. 16 MiB by default.
+    pub max_frame: usize,
+    /// Bytes per output stream that may wait for their reader. 256 KiB by
+    /// default. A daemon of ours holds back, so it bounds the memory exactly; a
+    /// plain peer cannot, so there it is multiplied by [`Self::PLAIN_SLACK`],
+    /// and what is beyond is read again later.
+    pub window: usize,
+    /// The lease to ask a daemon of ours for; its own default if `None`.
+    pub lease: Option<Duration>,
+    /// Whether a helper script may be started on a peer that can neither
+    /// signal politely nor reach the whole tree. `true` by default.
+    pub helper: bool,
+}
+
+#[derive(Clone)]
+pub(crate) enum Target {
+    #[cfg(feature = "websocket")]
+    WebSocket { url: String, token: Option<String>, ca_file: Option<std::path::PathBuf> },
+    Command {
+        program: std::ffi::OsString,
+        args: Vec<std::ffi::OsString>,
+    },
+}
+
+/// How working directories are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum CwdDialect {
+    /// As `file:` URIs, and as plain paths if the peer refuses the first one.
+    #[default]
+    Detect,
+    /// As `file:` URIs: codex since 2026.
+    FileUri,
+    /// As plain paths: before.
+    Path,
+}
+
+impl ExecServerConfig {
+    /// See [`window`](Self::window).
+    pub const PLAIN_SLACK: usize = 32;
+
+    /// An executor that listens at a `ws://` or `wss://` URL.
+    #[cfg(feature = "websocket")]
+    pub fn websocket(url: impl Into<String>) -> Self {
+        Self::new(Target::WebSocket {
+            url: url.into(),
+            token: None,
+            ca_file: None,
+        })
+    }
+
+    /// An executor that speaks on the standard streams of a command:
+    /// `ssh host mcp-executor --stdio`, `kubectl exec -i pod -- …`.
+    pub fn command<A: Into<std::ffi::OsString>>(
+        program: impl Into<std::ffi::OsString>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Self {
+        let mut config = Self::new(Target::Command {
+            program: program.into(),
+            args: args.into_iter().map(Into::into).collect(),
+        });
+        config.resume_window = Duration::ZERO;
+        config
+    }
+
+    fn new(target: Target) -> Self {
+        Self {
+            target,
+            cwd_dialect: CwdDialect::default(),
+            connect_timeout: Duration::from_secs(10),
+            call_timeout: Duration::from_secs(10),
+            resume_window: Duration::from_secs(25),
+            keep_alive: Duration::from_secs(10),
+            dead_after: Duration::from_secs(25),
+            max_frame: 16 << 20,
+            window: 256 << 10,
+            lease: None,
+            helper: true,
+        }
+    }
+
+    /// Sets the bearer token. Not used by a command.
+    #[must_use]
+    pub fn token(mut self, secret: impl Into<String>) -> Self {
+        match &mut self.target {
+            #[cfg(feature = "websocket")]
+            Target::WebSocket { token, .. } => *token = Some(secret.into()),
+            Target::Command { .. } => drop(secret.into()),
+        }
+        self
+    }
+
+    /// Trusts the certificates of this PEM file instead of the public ones.
+    #[cfg(feature = "wss")]
+    #[must_use]
+    pub fn trust(mut self, pem: impl Into<std::path::PathBuf>) -> Self {
+        if let Target::WebSocket { ca_file, .. } = &mut self.target {
+            *ca_file = Some(pem.into());
+        }
+        self
+    }
+
+    /// Where it is, without secrets.
+    pub(crate) fn peer(&self) -> String {
+        match &self.target {
+            #[cfg(feature = "websocket")]
+            Target::WebSocket { url, .. } => match url.split_once('@') {
+                // User and password of a URL.
+                Some((before, after)) => {
+                    let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
+                    format!("{scheme}://{after}")
+                }
+                None => url.split('?').next().unwrap_or(url).to_owned(),
+            },
+            Target::Command { program, .. } => program.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+impl fmt::Debug for ExecServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecServerConfig")
+            .field("peer", &self.peer())
+            .field("cwd_dialect", &self.cwd_dialect)
+            .field("resume_window", &self.resume_window)
+            .finish_non_exhaustive()
+    }
+}

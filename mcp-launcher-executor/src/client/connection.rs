@@ -1,0 +1,266 @@
+//! One connection: a thread that drives it, and the handle to that thread.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use mcp_lifecycle_core::spec::InheritEnv;
+use tokio::sync::{mpsc, oneshot};
+
+use super::config::{CwdDialect, ExecServerConfig};
+use super::driver::{Command, Driver};
+use super::process::{Remote, Wiring};
+use super::session::{Session, Timing};
+use crate::error::SharedError;
+use crate::protocol::extension::{Lifecycle, VERSION};
+use crate::protocol::process::{EnvPolicy, Inherit, StartParams};
+use crate::protocol::{InitializeResult, path_from_wire, path_to_uri};
+use crate::{ExecutorError, RemoteCommand};
+
+/// An open session with a peer.
+///
+/// It is driven by a thread of its own with a runtime of its own: a server can
+/// be ended, and a lost link resumed, when the host's runtime is stuck or gone.
+#[derive(Clone)]
+pub(super) struct Connection {
+    commands: mpsc::UnboundedSender<Command>,
+    peer: Arc<Peer>,
+    dead: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("prefix", &self.peer.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is known about the peer.
+pub(super) struct Peer {
+    pub(super) hello: InitializeResult,
+    pub(super) window: usize,
+    dialect: CwdDialect,
+    /// Makes the names of processes unique over all clients of all sessions.
+    pub(super) prefix: String,
+    count: AtomicU64,
+}
+
+impl Connection {
+    /// Connects and shakes hands.
+    pub(super) async fn open(config: &ExecServerConfig) -> Result<Self, ExecutorError> {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let (ready, opened) = oneshot::channel();
+        let now = Instant::now();
+        let wish = Lifecycle {
+            version: VERSION,
+            window: Some(config.window as u64),
+            lease_ms: config.lease.map(|lease| lease.as_millis() as u64),
+            max_processes: None,
+            containment: None,
+        };
+        let session = Session::new(timing(config), "mcp-lifecycle".to_owned(), wish, now);
+        let driven = config.clone();
+        let dead = Arc::new(AtomicBool::new(false));
+        std::thread::Builder::new()
+            .name("mcp-executor".to_owned())
+            .spawn({
+                let dead = Arc::clone(&dead);
+                move || drive(driven, session, receiver, ready, dead)
+            })
+            .map_err(|error| broken(config, error))?;
+        let hello = opened
+            .await
+            .map_err(|_| broken(config, "the connection's thread ended"))??;
+        let lifecycle = hello.extensions.as_ref().and_then(|e| e.mcp_lifecycle.as_ref());
+        let window = lifecycle.and_then(|l| l.window).map_or(config.window, |w| w as usize);
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|error| broken(config, error.to_string()))?;
+        Ok(Self {
+            commands,
+            dead,
+            peer: Arc::new(Peer {
+                hello,
+                window,
+                dialect: config.cwd_dialect,
+                prefix: format!("mcp-{:016x}", u64::from_ne_bytes(random)),
+                count: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// What the peer agreed to beyond the base protocol.
+    pub(super) fn lifecycle(&self) -> Option<&Lifecycle> {
+        let extensions = self.peer.hello.extensions.as_ref()?;
+        extensions.mcp_lifecycle.as_ref()
+    }
+
+    /// A name for the next process.
+    pub(super) fn next_id(&self) -> String {
+        let count = self.peer.count.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{count}", self.peer.prefix)
+    }
+
+    /// Starts a process. Cancel safe: a start under way is undone.
+    pub(super) async fn start(&self, command: &RemoteCommand) -> Result<Wiring, ExecutorError> {
+        self.start_as(self.next_id(), command).await
+    }
+
+    /// As [`start`](Self::start), under this name.
+    pub(super) async fn start_as(
+        &self,
+        id: String,
+        command: &RemoteCommand,
+    ) -> Result<Wiring, ExecutorError> {
+        let uri = self.peer.dialect != CwdDialect::Path;
+        match self.start_once(id.clone(), command, uri).await {
+            Err(ExecutorError::Refused { kind: None, .. })
+                if self.peer.dialect == CwdDialect::Detect && self.speaks_old_dialect() =>
+            {
+                self.start_once(format!("{id}p"), command, false).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Servers that want plain paths are older than those that say what their
+    /// machine is like; a refusal by a newer one has other reasons.
+    fn speaks_old_dialect(&self) -> bool {
+        self.peer.hello.environment_info.is_none() && self.lifecycle().is_none()
+    }
+
+    async fn start_once(
+        &self,
+        id: String,
+        command: &RemoteCommand,
+        uri: bool,
+    ) -> Result<Wiring, ExecutorError> {
+        let params = self.params(id.clone(), command, uri);
+        let remote = Remote::new(id, self.commands.clone(), self.peer.window);
+        // Dropped at any await: `Remote` is abandoned, which undoes the start.
+        let wiring = remote.wire();
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Start(params, Arc::downgrade(&remote), reply))?;
+        if let Err(error) = self.answer(answer).await {
+            // Refused or undone already: there is nothing to end.
+            remote.on_failure(error.clone());
+            return Err(error);
+        }
+        Ok(wiring)
+    }
+
+    fn params(&self, id: String, command: &RemoteCommand, uri: bool) -> StartParams {
+        let home = self.peer.hello.environment_info.as_ref();
+        let home = home.and_then(|info| info.cwd.as_deref()).and_then(path_from_wire);
+        let cwd = command.cwd.clone().or(home).unwrap_or_else(|| "/".to_owned());
+        let inherit = match command.inherit {
+            InheritEnv::All => Some(Inherit::All),
+            InheritEnv::Nothing => None,
+            _ => Some(Inherit::Core),
+        };
+        StartParams {
+            process_id: id,
+            argv: command.argv.clone(),
+            cwd: if uri { path_to_uri(&cwd) } else { cwd },
+            env: command.env.clone(),
+            env_policy: inherit.map(|inherit| EnvPolicy {
+                inherit,
+                ignore_default_excludes: true,
+                ..EnvPolicy::default()
+            }),
+            tty: false,
+            pipe_stdin: true,
+            arg0: None,
+        }
+    }
+
+    /// Makes a request of any kind; the answer is its result as JSON.
+    pub(super) async fn call(
+        &self,
+        method: &'static str,
+        params: serde_json::Value,
+    ) -> Result<String, ExecutorError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Call(method, params, reply))?;
+        self.answer(answer).await
+    }
+
+    /// The last resort, in any context.
+    pub(super) fn terminate_now(&self, id: &str) {
+        let _ = self.send(Command::Terminate(id.to_owned()));
+    }
+
+    /// Starts a process that nobody follows, in any context.
+    pub(super) fn start_now(&self, command: &RemoteCommand) {
+        let uri = self.peer.dialect != CwdDialect::Path && !self.speaks_old_dialect();
+        let params = self.params(self.next_id(), command, uri);
+        let _ = self.send(Command::StartBlindly(params));
+    }
+
+    /// Whether the session is over for good.
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    fn send(&self, command: Command) -> Result<(), ExecutorError> {
+        self.commands.send(command).map_err(|_| over())
+    }
+
+    async fn answer(
+        &self,
+        answer: oneshot::Receiver<Result<String, ExecutorError>>,
+    ) -> Result<String, ExecutorError> {
+        answer.await.unwrap_or_else(|_| Err(over()))
+    }
+}
+
+fn over() -> ExecutorError {
+    ExecutorError::Lost {
+        reason: "the session is over".to_owned(),
+    }
+}
+
+fn broken(
+    config: &ExecServerConfig,
+    error: impl Into<mcp_lifecycle_core::error::BoxError>,
+) -> ExecutorError {
+    ExecutorError::Connect {
+        peer: config.peer(),
+        source: SharedError::new(error),
+    }
+}
+
+fn timing(config: &ExecServerConfig) -> Timing {
+    Timing {
+        call: config.call_timeout,
+        hello: config.connect_timeout,
+        resume: config.resume_window,
+        retry: std::time::Duration::from_millis(100),
+        keep_alive: config.keep_alive,
+        dead_after: config.dead_after,
+        hole: std::time::Duration::from_millis(200),
+    }
+}
+
+fn drive(
+    config: ExecServerConfig,
+    session: Session,
+    commands: mpsc::UnboundedReceiver<Command>,
+    ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
+    dead: Arc<AtomicBool>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(async {
+            Driver::new(config, session, commands, ready, dead).run().await;
+        }),
+        Err(error) => drop(ready.send(Err(broken(&config, error)))),
+    }
+}

@@ -1,0 +1,346 @@
+//! The task that owns the link and carries out what the session decides.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::config::ExecServerConfig;
+use super::connect::{Connected, connect};
+use super::process::Remote;
+use super::session::{Effect, Purpose, Session, Token};
+use crate::ExecutorError;
+use crate::link::{HIGH_WATER, Incoming, LinkError};
+use crate::protocol::process::{ProcessParams, StartParams, WriteParams};
+use crate::protocol::{InitializeResult, method};
+
+/// What the rest of the client wants of the driver.
+pub(super) enum Command {
+    Start(StartParams, Weak<Remote>, Reply),
+    Abandon(String),
+    Write(WriteParams),
+    CloseStdin(String),
+    Consumed(String, u64, u64),
+    Lag(String, bool),
+    Forget(String),
+    Call(&'static str, serde_json::Value, Reply),
+    /// Nobody follows it.
+    StartBlindly(StartParams),
+    /// Without an answer: the last resort.
+    Terminate(String),
+}
+
+pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
+
+/// How long the good-bye may take once nobody needs the connection any more.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Commands taken in one go, before frames have their turn.
+const TURN: usize = 64;
+
+enum Event {
+    Connected(Result<Connected, ExecutorError>),
+    Frame(Incoming),
+    LinkLost(Option<LinkError>),
+    Command(Command),
+    Abandoned,
+    Tick,
+}
+
+pub(super) struct Driver {
+    config: ExecServerConfig,
+    session: Session,
+    commands: mpsc::UnboundedReceiver<Command>,
+    link: Option<Connected>,
+    connecting: Option<Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> + Send>>>,
+    dirty: bool,
+    replies: HashMap<Token, Reply>,
+    next_token: Token,
+    processes: HashMap<String, Weak<Remote>>,
+    ready: Option<oneshot::Sender<Result<InitializeResult, ExecutorError>>>,
+    dead: Arc<AtomicBool>,
+    timer: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl Driver {
+    /// To be made inside the runtime that runs it.
+    pub(super) fn new(
+        config: ExecServerConfig,
+        session: Session,
+        commands: mpsc::UnboundedReceiver<Command>,
+        ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
+        dead: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            config,
+            session,
+            commands,
+            link: None,
+            connecting: None,
+            dirty: false,
+            replies: HashMap::new(),
+            next_token: 0,
+            processes: HashMap::new(),
+            ready: Some(ready),
+            dead,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        }
+    }
+
+    /// Runs until nobody needs the connection any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            self.carry_out();
+            let deadline = self.session.next_deadline().into();
+            if self.timer.deadline() != deadline {
+                self.timer.as_mut().reset(deadline);
+            }
+            let event = poll_fn(|cx| self.poll_event(cx)).await;
+            let now = Instant::now();
+            match event {
+                Event::Frame(incoming) => self.incoming(now, incoming),
+                Event::Command(command) => self.command(now, command),
+                Event::Connected(Ok(connected)) => {
+                    self.link = Some(connected);
+                    self.session.link_up(now);
+                }
+                Event::Connected(Err(error)) => self.session.link_down(now, error),
+                Event::LinkLost(error) => {
+                    self.close_link();
+                    let reason = match error {
+                        Some(error) => mcp_lifecycle_core::error::Report(&error).to_string(),
+                        None => "the executor closed it".to_owned(),
+                    };
+                    self.session.link_down(now, ExecutorError::Lost { reason });
+                }
+                Event::Tick => self.session.tick(now),
+                Event::Abandoned => break,
+            }
+        }
+        self.farewell().await;
+    }
+
+    /// The next event. Frames first, so that no deadline expires over an
+    /// answer that is there already; commands are not starved, because a turn
+    /// of frames ends when the link has none.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        if let Some(connecting) = &mut self.connecting
+            && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
+        {
+            self.connecting = None;
+            return Poll::Ready(Event::Connected(outcome));
+        }
+        let mut full = false;
+        if let Some(connected) = &mut self.link {
+            match connected.link.poll_recv(cx) {
+                Poll::Ready(Some(Ok(incoming))) => return Poll::Ready(Event::Frame(incoming)),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::LinkLost(Some(error))),
+                Poll::Ready(None) => return Poll::Ready(Event::LinkLost(None)),
+                Poll::Pending => {}
+            }
+            full = connected.link.buffered() > HIGH_WATER;
+        }
+        if !full {
+            match self.commands.poll_recv(cx) {
+                Poll::Ready(Some(command)) => return Poll::Ready(Event::Command(command)),
+                Poll::Ready(None) => return Poll::Ready(Event::Abandoned),
+                Poll::Pending => {}
+            }
+        }
+        // Flushed when there is nothing else to do: one write for many frames.
+        if let Some(connected) = &mut self.link
+            && self.dirty
+        {
+            match connected.link.poll_flush(cx) {
+                Poll::Ready(Ok(())) => {
+                    self.dirty = false;
+                    if full {
+                        cx.waker().wake_by_ref();
+                    }
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::LinkLost(Some(error))),
+                Poll::Pending => {}
+            }
+        }
+        self.timer.as_mut().poll(cx).map(|()| Event::Tick)
+    }
+
+    fn incoming(&mut self, now: Instant, incoming: Incoming) {
+        match incoming {
+            Incoming::Frame(frame) => self.session.frame(now, &frame),
+            Incoming::Alive => self.session.alive(now),
+            Incoming::TooLarge(size) => {
+                self.close_link();
+                let reason = format!("a frame of {size} bytes is over the limit");
+                self.session.link_down(now, ExecutorError::Lost { reason });
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: Command) {
+        self.one_command(now, command);
+        for _ in 1..TURN {
+            match self.commands.try_recv() {
+                Ok(command) => self.one_command(now, command),
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn one_command(&mut self, now: Instant, command: Command) {
+        let session = &mut self.session;
+        let named = |process_id: String| ProcessParams { process_id };
+        match command {
+            Command::Start(params, remote, reply) => {
+                self.processes.insert(params.process_id.clone(), remote);
+                self.next_token += 1;
+                self.replies.insert(self.next_token, reply);
+                session.start(now, &params, self.next_token);
+            }
+            Command::StartBlindly(params) => {
+                session.call(now, method::START, &params, Purpose::Fire);
+            }
+            Command::Abandon(id) => {
+                self.processes.remove(&id);
+                session.abandon(now, &id);
+            }
+            Command::Write(params) => session.write(now, &params),
+            Command::CloseStdin(id) => {
+                if session.is_extended() {
+                    session.call(now, method::CLOSE_STDIN, &named(id), Purpose::Fire);
+                }
+            }
+            Command::Consumed(id, stdout, stderr) => session.consumed(&id, stdout, stderr),
+            Command::Lag(id, lagging) => session.lag(now, &id, lagging),
+            Command::Forget(id) => {
+                self.processes.remove(&id);
+                session.forget(&id);
+            }
+            Command::Call(method, params, reply) => {
+                self.next_token += 1;
+                self.replies.insert(self.next_token, reply);
+                session.call(now, method, &params, Purpose::Answer(self.next_token));
+            }
+            Command::Terminate(id) => {
+                let purpose = Purpose::Undo(id.clone());
+                session.call(now, method::TERMINATE, &named(id), purpose);
+            }
+        }
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.session.next_effect() {
+            match effect {
+                Effect::Connect => {
+                    self.connecting = Some(Box::pin(connect(self.config.clone())));
+                }
+                Effect::Disconnect => self.close_link(),
+                Effect::Send(frame) => {
+                    self.dirty = true;
+                    // A link that fails here fails in the next poll as well.
+                    if let Some(connected) = &mut self.link {
+                        let _ = connected.link.send(frame);
+                    }
+                }
+                Effect::Ping => {
+                    self.dirty = true;
+                    let pinged = self.link.as_mut().is_some_and(|c| c.link.ping());
+                    if !pinged {
+                        self.session.no_ping(Instant::now());
+                    }
+                }
+                Effect::Ready(result) => {
+                    if let Some(ready) = self.ready.take() {
+                        let _ = ready.send(Ok(*result));
+                    }
+                }
+                Effect::Answered(token, outcome) => {
+                    if let Some(reply) = self.replies.remove(&token) {
+                        let _ = reply.send(outcome);
+                    }
+                }
+                Effect::Written(id, outcome) => {
+                    if let Some(remote) = self.process(&id) {
+                        remote.on_written(outcome);
+                    }
+                }
+                Effect::Event(id, event) => {
+                    if let Some(remote) = self.process(&id) {
+                        remote.on_event(event);
+                    }
+                }
+                Effect::Failed(id, error) => {
+                    if let Some(remote) = self.process(&id) {
+                        remote.on_failure(error);
+                    }
+                }
+                Effect::Dead(error) => {
+                    self.dead.store(true, Ordering::Release);
+                    if let Some(ready) = self.ready.take() {
+                        let _ = ready.send(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn process(&self, id: &str) -> Option<Arc<Remote>> {
+        self.processes.get(id).and_then(Weak::upgrade)
+    }
+
+    fn close_link(&mut self) {
+        if let Some(connected) = self.link.take() {
+            tokio::spawn(connected.close());
+        }
+        self.dirty = false;
+    }
+
+    /// Nobody holds a process or the client any more: what was abandoned is
+    /// ended, the peer is told, and the link closed.
+    async fn farewell(mut self) {
+        let until = Instant::now() + FAREWELL;
+        self.session.end();
+        // No more commands; only ends that want an answer.
+        while self.session.has_calls() && self.link.is_some() && Instant::now() < until {
+            self.carry_out();
+            self.timer.as_mut().reset(until.into());
+            let event = poll_fn(|cx| match self.poll_event(cx) {
+                Poll::Ready(Event::Abandoned) => self.poll_link(cx),
+                other => other,
+            });
+            match event.await {
+                Event::Frame(incoming) => self.incoming(Instant::now(), incoming),
+                _ => break,
+            }
+        }
+        self.carry_out();
+        if let Some(mut connected) = self.link.take() {
+            let flush = poll_fn(|cx| connected.link.poll_flush(cx));
+            let _ = tokio::time::timeout_at(until.into(), flush).await;
+            connected.close().await;
+        }
+    }
+
+    /// As `poll_event`, when there can be no commands.
+    fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        let Some(connected) = &mut self.link else {
+            return Poll::Ready(Event::LinkLost(None));
+        };
+        match connected.link.poll_flush(cx) {
+            Poll::Ready(Err(error)) => return Poll::Ready(Event::LinkLost(Some(error))),
+            Poll::Ready(Ok(())) => self.dirty = false,
+            Poll::Pending => {}
+        }
+        match connected.link.poll_recv(cx) {
+            Poll::Ready(Some(Ok(incoming))) => Poll::Ready(Event::Frame(incoming)),
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Event::LinkLost(Some(error))),
+            Poll::Ready(None) => Poll::Ready(Event::LinkLost(None)),
+            Poll::Pending => self.timer.as_mut().poll(cx).map(|()| Event::Tick),
+        }
+    }
+}

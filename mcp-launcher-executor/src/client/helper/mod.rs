@@ -1,0 +1,132 @@
+//! Grace and the whole tree on a peer that has neither: a shell script, started
+//! through the peer itself, that signals and sweeps by identity.
+//!
+//! A server is marked by a random cookie in its environment, which everything
+//! that it starts inherits; the script finds the marked processes and their
+//! descendants in `/proc`, and compares the start time right before it signals.
+//!
+//! Not reached: a descendant that wiped its environment *and* was orphaned.
+
+use std::collections::BTreeMap;
+
+use mcp_lifecycle_core::Remnant;
+use mcp_lifecycle_core::spec::InheritEnv;
+use tokio::io::AsyncReadExt;
+
+use super::connection::Connection;
+use super::process::Wiring;
+use crate::{ExecutorError, RemoteCommand};
+
+const SCRIPT: &str = include_str!("sweep.sh");
+
+/// The variable that carries the cookie.
+pub(super) const COOKIE: &str = "MCP_EXECUTOR_COOKIE";
+
+/// What the script may write; a fork bomb's list is cut here.
+const ANSWER: u64 = 64 * 1024;
+
+/// What the script can do on this peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// It can be detached from the session that it watches.
+    pub(super) detach: bool,
+}
+
+/// Whether the script works over there.
+pub(super) async fn probe(connection: &Connection) -> Option<Abilities> {
+    let answer = match run(connection, "probe", "-").await {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::debug!(%error, "no helper on this executor");
+            return None;
+        }
+    };
+    let mut words = answer.split_whitespace();
+    (words.next() == Some("ok")).then(|| Abilities {
+        detach: words.next() == Some("setsid"),
+    })
+}
+
+/// Asks whoever carries the cookie to end.
+pub(super) async fn term(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
+    run(connection, "term", cookie).await.map(drop)
+}
+
+/// Kills until nobody carries the cookie; returns who had to be killed.
+pub(super) async fn kill(
+    connection: &Connection,
+    cookie: &str,
+) -> Result<Vec<Remnant>, ExecutorError> {
+    proven(&run(connection, "kill", cookie).await?)
+}
+
+/// Completes when nobody carries the cookie.
+pub(super) async fn wait(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
+    proven(&run(connection, "wait", cookie).await?).map(drop)
+}
+
+/// Who carries the cookie.
+pub(super) async fn list(
+    connection: &Connection,
+    cookie: &str,
+) -> Result<Vec<Remnant>, ExecutorError> {
+    Ok(remnants(&run(connection, "list", cookie).await?))
+}
+
+/// Starts what sweeps the whole session when the peer drops it or dies. It
+/// lives outside of what the peer kills, and the end of its input tells it.
+pub(super) async fn watch(connection: &Connection, cookie: &str) -> Result<Wiring, ExecutorError> {
+    // The outer shell keeps the pipe's place at the peer; in a background
+    // command standard input would be /dev/null without the detour over 3.
+    let outer = r#"exec 3<&0; setsid /bin/sh -c "$1" sh watch "$2" <&3 >/dev/null 2>&1 & exec 3<&-; wait"#;
+    let argv = ["/bin/sh", "-c", outer, "sh", SCRIPT, cookie];
+    connection.start(&command(&argv)).await
+}
+
+/// As [`kill`], without waiting for it and in any context.
+pub(super) fn kill_now(connection: &Connection, cookie: &str) {
+    let argv = ["/bin/sh", "-c", SCRIPT, "sh", "kill", cookie];
+    connection.start_now(&command(&argv));
+}
+
+async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String, ExecutorError> {
+    let argv = ["/bin/sh", "-c", SCRIPT, "sh", mode, cookie];
+    let wiring = connection.start(&command(&argv)).await?;
+    let mut text = String::new();
+    let stdout = wiring.stdout;
+    let read = stdout.take(ANSWER).read_to_string(&mut text).await;
+    read.map_err(|error| ExecutorError::Lost {
+        reason: error.to_string(),
+    })?;
+    Ok(text)
+}
+
+fn command(argv: &[&str]) -> RemoteCommand {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    RemoteCommand {
+        name: "helper".to_owned(),
+        argv: argv.iter().map(ToString::to_string).collect(),
+        cwd: Some("/".to_owned()),
+        inherit: InheritEnv::Nothing,
+        env: BTreeMap::from([("PATH".to_owned(), path.to_owned())]),
+    }
+}
+
+/// The last word of a sweep is `gone`.
+fn proven(answer: &str) -> Result<Vec<Remnant>, ExecutorError> {
+    if answer.lines().next_back() == Some("gone") {
+        return Ok(remnants(answer));
+    }
+    Err(ExecutorError::Unproven {
+        what: "the helper on the executor's machine ended early".to_owned(),
+    })
+}
+
+fn remnants(answer: &str) -> Vec<Remnant> {
+    let parse = |line: &str| {
+        let (pid, rest) = line.split_once(':')?;
+        let (_start, name) = rest.split_once(':')?;
+        Some(Remnant::remote_process(pid, name))
+    };
+    answer.lines().filter_map(parse).collect()
+}

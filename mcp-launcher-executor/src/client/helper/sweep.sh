@@ -1,0 +1,85 @@
+# Runs on the executor's machine: finds processes by a cookie in their
+# environment, and their descendants, and signals them. Arguments: mode, cookie.
+# Needs a POSIX shell, grep, sleep and a Linux /proc.
+set -u
+mode=$1 cookie=$2
+
+# Sets name, parent and start of process $1; fails when there is none.
+look() {
+    { IFS= read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+    name=${stat#*\(}
+    name=${name%\)*}
+    set -- ${stat##*\) }
+    [ "$1" != Z ] && [ "$1" != X ] || return 1
+    parent=$2
+    shift 19
+    start=$1
+}
+
+# All who carry the cookie and all below them, as "pid:start:name".
+members() {
+    found=" "
+    for pid in $(grep -l -s -F -e "$cookie" /proc/[0-9]*/environ 2>/dev/null); do
+        pid=${pid#/proc/}
+        found="$found${pid%/environ} "
+    done
+    [ "$found" != " " ] || return 0
+    grown=1
+    while [ $grown = 1 ]; do
+        grown=0
+        for dir in /proc/[0-9]*; do
+            pid=${dir#/proc/}
+            case $found in *" $pid "*) continue ;; esac
+            look "$pid" || continue
+            case $found in *" $parent "*)
+                [ "$parent" != 1 ] && found="$found$pid " && grown=1 ;;
+            esac
+        done
+    done
+    for pid in $found; do
+        [ "$pid" != $$ ] && look "$pid" && echo "$pid:$start:$name" | tr ' ' '_'
+    done
+}
+
+# Signals $2 to the process $1, "pid:start:name", if it is still the same one.
+signal() {
+    pid=${1%%:*}
+    rest=${1#*:}
+    look "$pid" && [ "$start" = "${rest%%:*}" ] && kill -s "$2" "$pid" 2>/dev/null
+}
+
+pause() { sleep 0.02 2>/dev/null || sleep 1; }
+
+case $mode in
+probe)
+    pause
+    look $$ && [ -r "/proc/$$/environ" ] && grep -q -s -F -e PATH /proc/$$/environ || exit 1
+    command -v setsid >/dev/null 2>&1 && echo "ok setsid" || echo ok
+    ;;
+list) members ;;
+term)
+    all=$(members)
+    for one in $all; do signal "$one" TERM; done
+    for one in $all; do signal "$one" CONT; done
+    ;;
+wait)
+    while [ -n "$(members)" ]; do pause; done
+    echo gone
+    ;;
+kill)
+    while all=$(members) && [ -n "$all" ]; do
+        for one in $all; do signal "$one" KILL && echo "$one"; done
+        pause
+    done
+    echo gone
+    ;;
+watch)
+    # The executor holds the other end of standard input: end of file means
+    # that the session, or the executor, has ended.
+    cat >/dev/null
+    while all=$(members) && [ -n "$all" ]; do
+        for one in $all; do signal "$one" KILL; done
+        pause
+    done
+    ;;
+esac

@@ -1,0 +1,162 @@
+//! [`ExecServer`]: the client of the exec-server protocol.
+
+mod config;
+mod connect;
+mod connection;
+#[cfg(feature = "websocket")]
+mod dial;
+mod driver;
+mod helper;
+mod plain;
+mod process;
+mod session;
+mod supervised;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::{Containment, Reach, ReapReport, TerminationSemantics};
+use tokio::sync::Mutex;
+
+pub use config::{CwdDialect, ExecServerConfig};
+
+use self::connection::Connection;
+use self::helper::Abilities;
+use crate::{Executor, ExecutorError, RemoteCommand, StartedProcess};
+
+/// An executor that speaks the exec-server protocol: codex's, or our daemon.
+///
+/// One connection carries all its processes. A connection that is lost is
+/// resumed without losing or repeating a byte, as long as the peer keeps the
+/// session; one that is lost for good is replaced by the next start.
+///
+/// # Drop
+///
+/// The processes live on until they are dropped as well; the last one closes
+/// the connection.
+pub struct ExecServer {
+    config: ExecServerConfig,
+    semantics: TerminationSemantics,
+    current: Mutex<Arc<Established>>,
+}
+
+/// A connection and what can be done with this peer.
+struct Established {
+    connection: Connection,
+    semantics: TerminationSemantics,
+    /// The helper script, on a plain peer.
+    helper: Option<Abilities>,
+    /// Sweeps the session when the peer drops it; it lives as long as this.
+    _watch: Option<process::Wiring>,
+}
+
+impl ExecServer {
+    /// Connects, shakes hands, and finds out what the peer can do.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecutorError::Connect`] when there is nobody, `Refused` when the peer
+    /// does not want us.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the connection is closed.
+    pub async fn connect(config: ExecServerConfig) -> Result<Self, ExecutorError> {
+        let established = establish(&config).await?;
+        Ok(Self {
+            semantics: established.semantics.clone(),
+            current: Mutex::new(Arc::new(established)),
+            config,
+        })
+    }
+
+    /// What the session has running at the peer, in lines for people.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecutorError::Unsupported`] on a plain peer, which cannot tell.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn list(&self) -> Result<Vec<String>, ExecutorError> {
+        let established = self.established().await?;
+        supervised::list(&established.connection).await
+    }
+
+    async fn established(&self) -> Result<Arc<Established>, ExecutorError> {
+        let mut current = self.current.lock().await;
+        if current.connection.is_dead() {
+            *current = Arc::new(establish(&self.config).await?);
+        }
+        Ok(Arc::clone(&current))
+    }
+}
+
+async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorError> {
+    let connection = Connection::open(config).await?;
+    if let Some(lifecycle) = connection.lifecycle() {
+        let containment = match &lifecycle.containment {
+            Some(wire) => crate::wire::containment(wire),
+            None => Containment::new("executor", Reach::Group),
+        };
+        return Ok(Established {
+            semantics: TerminationSemantics::full(containment),
+            connection,
+            helper: None,
+            _watch: None,
+        });
+    }
+    let helper = match config.helper {
+        true => helper::probe(&connection).await,
+        false => None,
+    };
+    let watch = match helper {
+        Some(Abilities { detach: true }) => {
+            let cookie = plain::session_cookie(&connection);
+            helper::watch(&connection, &cookie).await.ok()
+        }
+        _ => None,
+    };
+    Ok(Established {
+        semantics: plain::semantics(helper, watch.is_some()),
+        connection,
+        helper,
+        _watch: watch,
+    })
+}
+
+#[async_trait]
+impl Executor for ExecServer {
+    fn name(&self) -> String {
+        self.config.peer()
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        self.semantics.clone()
+    }
+
+    async fn start(&self, command: &RemoteCommand) -> Result<StartedProcess, ExecutorError> {
+        let established = self.established().await?;
+        let peer = self.config.peer();
+        if established.connection.lifecycle().is_some() {
+            return supervised::start(&established, peer, command).await;
+        }
+        plain::start(&established, peer, command).await
+    }
+
+    /// Nothing: an executor ends what its dead clients leave by its own lease.
+    async fn reap_orphans(&self) -> Result<ReapReport, ExecutorError> {
+        Ok(ReapReport::new())
+    }
+}
+
+impl fmt::Debug for ExecServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecServer")
+            .field("peer", &self.config.peer())
+            .field("semantics", &self.semantics)
+            .finish_non_exhaustive()
+    }
+}

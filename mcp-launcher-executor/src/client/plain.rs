@@ -1,0 +1,185 @@
+//! Processes on a plain peer: no end of file, no SIGTERM, and a forced end that
+//! reaches one process group. A helper script makes up for it where it can.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::{
+    Containment, ExitStatus, Gone, Reach, Remnant, ServerIdentity, TerminationSemantics,
+};
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::Established;
+use super::connection::Connection;
+use super::helper::{self, Abilities, COOKIE};
+use super::process::Remote;
+use super::supervised::exit_of;
+use crate::protocol::method;
+use crate::{ExecutorError, RemoteCommand, RemoteProcess, StartedProcess};
+
+/// What can be done on this peer: stated, never implied.
+pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> TerminationSemantics {
+    let (mechanism, reach) = match (helper, watched) {
+        (Some(_), true) => (
+            "plain exec-server: its process group, a helper script that signals and sweeps by \
+             cookie, and a watcher that sweeps when the session ends",
+            Reach::Tree,
+        ),
+        (Some(_), false) => (
+            "plain exec-server: its process group, and a helper script that signals and sweeps \
+             by cookie",
+            Reach::Tree,
+        ),
+        (None, _) => ("plain exec-server: its process group", Reach::Group),
+    };
+    let on_host_death = if watched { Reach::Tree } else { Reach::Group };
+    let mut containment = Containment::new(mechanism, reach).on_host_death(on_host_death);
+    if helper.is_none() {
+        containment =
+            containment.fell_back("no /bin/sh with grep and /proc over there, or it is not wanted");
+    }
+    let semantics = TerminationSemantics::full(containment).without_stdin_eof();
+    match helper {
+        Some(_) => semantics,
+        None => semantics.without_polite_signal(),
+    }
+}
+
+/// What every cookie of this session begins with.
+pub(super) fn session_cookie(connection: &Connection) -> String {
+    format!("{COOKIE}={}-", connection.peer().prefix)
+}
+
+pub(super) async fn start(
+    established: &Established,
+    peer: String,
+    command: &RemoteCommand,
+) -> Result<StartedProcess, ExecutorError> {
+    let connection = &established.connection;
+    let id = connection.next_id();
+    // Ends with a letter, so that no cookie is the beginning of another.
+    let value = format!("{id}z");
+    let cookie = format!("{COOKIE}={value}");
+    let mut command = command.clone();
+    command.env.insert(COOKIE.to_owned(), value);
+    let wiring = connection.start_as(id, &command).await?;
+    let process = Plain {
+        remote: wiring.process,
+        connection: connection.clone(),
+        semantics: established.semantics.clone(),
+        helper: established.helper.is_some(),
+        cookie,
+        peer,
+        swept: Mutex::default(),
+    };
+    Ok(StartedProcess {
+        stdin: Box::new(wiring.stdin),
+        stdout: Box::new(wiring.stdout),
+        stderr: Some(Box::new(wiring.stderr)),
+        process: Arc::new(process),
+    })
+}
+
+#[derive(Debug)]
+struct Plain {
+    remote: Arc<Remote>,
+    connection: Connection,
+    semantics: TerminationSemantics,
+    helper: bool,
+    cookie: String,
+    peer: String,
+    /// Who had to be killed; locked while a sweep is under way.
+    swept: Mutex<Vec<Remnant>>,
+}
+
+impl Plain {
+    async fn kill(&self) -> Result<(), ExecutorError> {
+        let params = json!({"processId": self.remote.id()});
+        self.connection.call(method::TERMINATE, params).await.map(drop)
+    }
+
+    /// Completes when the session cannot be followed any more.
+    async fn failure(&self) -> ExecutorError {
+        let mut status = self.remote.status();
+        let failed = status.wait_for(|status| status.failed.is_some()).await;
+        match failed.ok().and_then(|status| status.failed.clone()) {
+            Some(error) => error,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn emptied(&self) -> Result<Gone, ExecutorError> {
+        let mut status = self.remote.status();
+        if !self.helper {
+            // All there is: the peer's word that the process has closed.
+            let _ = status.wait_for(|status| status.closed).await;
+            return Ok(Gone::clean());
+        }
+        let _ = status.wait_for(|status| status.exit.is_some()).await;
+        helper::wait(&self.connection, &self.cookie).await?;
+        Ok(Gone::swept(self.swept.lock().await.clone()))
+    }
+}
+
+#[async_trait]
+impl RemoteProcess for Plain {
+    fn identity(&self) -> ServerIdentity {
+        ServerIdentity::Remote {
+            executor: self.peer.clone(),
+            process_id: self.remote.id().to_owned(),
+        }
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        self.semantics.clone()
+    }
+
+    async fn wait(&self) -> ExitStatus {
+        exit_of(&self.remote).await
+    }
+
+    async fn signal(&self) -> Result<(), ExecutorError> {
+        if !self.helper {
+            return Err(ExecutorError::Unsupported {
+                what: "signal politely",
+            });
+        }
+        helper::term(&self.connection, &self.cookie).await
+    }
+
+    async fn terminate(&self) -> Result<(), ExecutorError> {
+        self.kill().await?;
+        if !self.helper {
+            return Ok(());
+        }
+        let mut swept = self.swept.lock().await;
+        let found = helper::kill(&self.connection, &self.cookie).await?;
+        swept.extend(found);
+        Ok(())
+    }
+
+    async fn gone(&self) -> Result<Gone, ExecutorError> {
+        tokio::select! {
+            gone = self.emptied() => gone,
+            error = self.failure() => Err(error),
+        }
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
+        if self.helper {
+            return helper::list(&self.connection, &self.cookie).await;
+        }
+        let status = self.remote.status();
+        let over = status.borrow().exit.is_some();
+        let this = Remnant::remote_process(self.remote.id(), "main process");
+        Ok(if over { Vec::new() } else { vec![this] })
+    }
+
+    fn terminate_now(&self) {
+        self.connection.terminate_now(self.remote.id());
+        if self.helper {
+            helper::kill_now(&self.connection, &self.cookie);
+        }
+    }
+}

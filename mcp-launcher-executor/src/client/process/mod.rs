@@ -1,0 +1,177 @@
+//! One process as the client knows it: its streams and its state.
+
+mod input;
+mod output;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use mcp_lifecycle_core::ExitStatus;
+use tokio::sync::{mpsc, watch};
+
+pub(super) use input::Input;
+pub(super) use output::Output;
+
+use self::output::Buffer;
+use super::driver::Command;
+use super::session::{GoneProof, ProcessEvent};
+use crate::ExecutorError;
+use crate::protocol::process::{Stream, WriteStatus};
+
+/// A process that was started over a connection.
+pub(super) struct Wiring {
+    pub(super) stdin: Input,
+    pub(super) stdout: Output,
+    pub(super) stderr: Output,
+    pub(super) process: Arc<Remote>,
+}
+
+/// What is known of a process, as a state that can be waited for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Status {
+    pub(super) exit: Option<ExitStatus>,
+    pub(super) closed: bool,
+    pub(super) gone: Option<GoneProof>,
+    pub(super) failed: Option<ExecutorError>,
+}
+
+/// The client's end of one process.
+///
+/// # Drop
+///
+/// The process is ended, unless it has ended.
+pub(super) struct Remote {
+    id: String,
+    commands: mpsc::UnboundedSender<Command>,
+    status: watch::Sender<Status>,
+    streams: Mutex<Streams>,
+    window: usize,
+}
+
+#[derive(Default)]
+struct Streams {
+    stdout: Buffer,
+    stderr: Buffer,
+    writing: Writing,
+    /// Told to the peer, of each stream.
+    told: (u64, u64),
+    lagging: bool,
+}
+
+/// The state of standard input: one write at a time is under way, what comes
+/// meanwhile goes together into the next.
+#[derive(Default)]
+struct Writing {
+    queued: Vec<u8>,
+    under_way: bool,
+    count: u64,
+    /// No more will come; the peer is told when the queue is empty.
+    closing: bool,
+    broken: Option<std::io::ErrorKind>,
+    waker: Option<Waker>,
+}
+
+impl Remote {
+    pub(super) fn new(
+        id: String,
+        commands: mpsc::UnboundedSender<Command>,
+        window: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            commands,
+            status: watch::Sender::new(Status::default()),
+            streams: Mutex::default(),
+            window,
+        })
+    }
+
+    pub(super) fn wire(self: &Arc<Self>) -> Wiring {
+        Wiring {
+            stdin: Input::new(Arc::clone(self)),
+            stdout: Output::new(Arc::clone(self), Stream::Stdout),
+            stderr: Output::new(Arc::clone(self), Stream::Stderr),
+            process: Arc::clone(self),
+        }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    fn send(&self, command: Command) {
+        // The driver outlives every sender.
+        let _ = self.commands.send(command);
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The driver: something happened.
+    pub(super) fn on_event(&self, event: ProcessEvent) {
+        match event {
+            ProcessEvent::Output(stream, bytes) => self.output(stream, bytes),
+            ProcessEvent::Exited(code) => {
+                let exit = match code {
+                    Some(code) if code >= 0 => ExitStatus::from_shell_code(code),
+                    _ => ExitStatus::Unknown,
+                };
+                self.status.send_modify(|status| status.exit = Some(exit));
+            }
+            ProcessEvent::Closed => {
+                self.status.send_modify(|status| status.closed = true);
+                self.end_of_output(None);
+            }
+            ProcessEvent::Gone(proof) => {
+                self.status.send_modify(|status| status.gone = Some(proof));
+            }
+        }
+    }
+
+    /// The driver: it cannot be followed any more.
+    pub(super) fn on_failure(&self, error: ExecutorError) {
+        self.end_of_output(Some(std::io::ErrorKind::ConnectionAborted));
+        self.break_input(std::io::ErrorKind::BrokenPipe);
+        self.status.send_modify(|status| {
+            status.failed.get_or_insert(error);
+        });
+    }
+
+    /// The driver: the write under way has an outcome.
+    pub(super) fn on_written(&self, outcome: Result<WriteStatus, ExecutorError>) {
+        match outcome {
+            Ok(WriteStatus::Accepted) => self.next_write(),
+            Ok(_) => self.break_input(std::io::ErrorKind::BrokenPipe),
+            Err(ExecutorError::Timeout { .. }) => self.break_input(std::io::ErrorKind::TimedOut),
+            Err(_) => self.break_input(std::io::ErrorKind::BrokenPipe),
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let status = self.status.borrow();
+        let over = status.gone.is_some() || status.failed.is_some();
+        // `closed` says nothing about the tree, but a plain peer does nothing
+        // for a process that has closed.
+        let command = if over || status.closed {
+            Command::Forget(self.id.clone())
+        } else {
+            Command::Abandon(self.id.clone())
+        };
+        self.send(command);
+    }
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,276 @@
+//! Requests and their deadlines.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{Effect, LinkState, Session};
+use crate::ExecutorError;
+use crate::protocol::extension::AckParams;
+use crate::protocol::process::{ProcessParams, ReadParams, StartParams, WriteParams};
+use crate::protocol::{RequestId, encode_notification, encode_request, method};
+
+/// Names a caller that waits for an answer.
+pub(crate) type Token = u64;
+
+/// Who wants the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A caller.
+    Answer(Token),
+    /// The starter of this process.
+    Start(String, Token),
+    /// The pump of this process's standard input.
+    Write(String),
+    /// The session: missing output of this process.
+    Recover(String),
+    /// The session: this process may have been started and must not live.
+    Undo(String),
+    /// Nobody.
+    Fire,
+}
+
+/// A request without an answer yet.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(super) method: &'static str,
+    pub(super) params: Box<RawValue>,
+    pub(super) purpose: Purpose,
+    pub(super) deadline: Option<Instant>,
+    /// It was sent at least once.
+    pub(super) sent: bool,
+    /// It was sent again after a resume, so it may have been carried out twice.
+    pub(super) repeated: bool,
+}
+
+impl Session {
+    /// Makes a request.
+    pub(crate) fn call(
+        &mut self,
+        now: Instant,
+        method: &'static str,
+        params: &impl Serialize,
+        purpose: Purpose,
+    ) {
+        let params = match to_raw_value(params) {
+            Ok(params) => params,
+            Err(error) => unreachable!("parameters serialize: {error}"),
+        };
+        // A daemon of ours answers a write when there is room for more, which
+        // is the server's business; the keep-alive watches over the daemon.
+        let unbounded = method == method::WRITE && self.is_extended();
+        let call = Call {
+            method,
+            params,
+            purpose,
+            deadline: (!unbounded).then(|| now + self.timing.call),
+            sent: false,
+            repeated: false,
+        };
+        if let Some(error) = &self.dead {
+            let error = error.clone();
+            self.conclude(call, Err(error));
+            return;
+        }
+        if let Some(deadline) = call.deadline {
+            self.due(deadline);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.calls.insert(id, call);
+        if self.link == LinkState::Up {
+            self.transmit(id);
+        }
+    }
+
+    /// Starts a process and begins to follow it.
+    pub(crate) fn start(&mut self, now: Instant, params: &StartParams, token: Token) {
+        self.track(params.process_id.clone());
+        let purpose = Purpose::Start(params.process_id.clone(), token);
+        self.call(now, method::START, params, purpose);
+    }
+
+    /// Writes to a process. One write per process at a time keeps them in order
+    /// on peers that work on requests concurrently.
+    pub(crate) fn write(&mut self, now: Instant, params: &WriteParams) {
+        let purpose = Purpose::Write(params.process_id.clone());
+        self.call(now, method::WRITE, params, purpose);
+    }
+
+    /// A start whose caller has gone: whatever it comes to must not live.
+    pub(crate) fn abandon(&mut self, now: Instant, process_id: &str) {
+        self.tracks.remove(process_id);
+        let unsent = self.calls.iter().find_map(|(id, call)| match &call.purpose {
+            Purpose::Start(started, _) if started == process_id && !call.sent => Some(*id),
+            _ => None,
+        });
+        if let Some(id) = unsent {
+            self.calls.remove(&id);
+            return;
+        }
+        let params = ProcessParams {
+            process_id: process_id.to_owned(),
+        };
+        self.call(now, method::TERMINATE, &params, Purpose::Undo(process_id.to_owned()));
+    }
+
+    /// Tells what was consumed of a process's output.
+    pub(crate) fn consumed(&mut self, process_id: &str, stdout: u64, stderr: u64) {
+        if let Some(track) = self.tracks.get_mut(process_id) {
+            track.consumed = (stdout, stderr);
+        }
+        if self.link == LinkState::Up && self.is_extended() {
+            self.acknowledge(process_id);
+        }
+    }
+
+    /// The reader of this process is too slow, or has caught up.
+    pub(crate) fn lag(&mut self, now: Instant, process_id: &str, lagging: bool) {
+        let Some(track) = self.tracks.get_mut(process_id) else {
+            return;
+        };
+        let caught_up = track.lagging && !lagging;
+        track.lagging = lagging;
+        if caught_up {
+            self.recover(now, process_id);
+        }
+    }
+
+    /// Whether a request waits for its answer.
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// Says good-bye: the peer need not wait for the lease.
+    pub(crate) fn end(&mut self) {
+        if self.link == LinkState::Up && self.is_extended() {
+            let frame = encode_notification(method::END, &serde_json::Map::new());
+            self.effects.push_back(Effect::Send(frame));
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, process_id: &str) {
+        let Some(track) = self.tracks.get(process_id) else {
+            return;
+        };
+        let params = AckParams {
+            process_id: process_id.to_owned(),
+            seq: track.order.last(),
+            stdout: track.consumed.0,
+            stderr: track.consumed.1,
+        };
+        let frame = encode_notification(method::ACK, &params);
+        self.effects.push_back(Effect::Send(frame));
+    }
+
+    /// Asks for what is missing of a process.
+    pub(super) fn recover(&mut self, now: Instant, process_id: &str) {
+        /// One answer stays far below any frame limit.
+        const AT_ONCE: u64 = 512 * 1024;
+        let Some(track) = self.tracks.get_mut(process_id) else {
+            return;
+        };
+        if track.recovering || track.lagging || track.order.is_closed() {
+            return;
+        }
+        track.recovering = true;
+        let params = ReadParams {
+            process_id: process_id.to_owned(),
+            after_seq: Some(track.order.last()),
+            max_bytes: Some(AT_ONCE),
+            // Old servers work on one request at a time: never make them wait.
+            wait_ms: Some(0),
+        };
+        let purpose = Purpose::Recover(process_id.to_owned());
+        self.call(now, method::READ, &params, purpose);
+    }
+
+    /// Sends a request, for the first time or again.
+    pub(super) fn transmit(&mut self, id: i64) {
+        let Some(call) = self.calls.get_mut(&id) else {
+            return;
+        };
+        call.repeated = call.sent;
+        call.sent = true;
+        let frame = encode_request(&RequestId::Number(id), call.method, &call.params);
+        self.effects.push_back(Effect::Send(frame));
+    }
+
+    /// Fails what is overdue. `true` when an answer was overdue on a link that
+    /// looks alive: the peer is stuck on something, and a new link gets past it.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        let overdue: Vec<i64> = self
+            .calls
+            .iter()
+            .filter(|(_, call)| call.deadline.is_some_and(|deadline| deadline <= now))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &overdue {
+            let Some(mut call) = self.calls.remove(id) else {
+                continue;
+            };
+            match &call.purpose {
+                // Nobody else would try again.
+                Purpose::Undo(_) => {
+                    call.deadline = Some(now + self.timing.call);
+                    self.calls.insert(*id, call);
+                }
+                Purpose::Start(process_id, _) => {
+                    let process_id = process_id.clone();
+                    self.time_out(call);
+                    self.abandon(now, &process_id);
+                }
+                _ => self.time_out(call),
+            }
+        }
+        !overdue.is_empty()
+    }
+
+    fn time_out(&mut self, call: Call) {
+        let error = ExecutorError::Timeout {
+            method: call.method,
+            after: self.timing.call,
+        };
+        self.conclude(call, Err(error));
+    }
+
+    /// Hands the outcome to whoever wants it.
+    pub(super) fn conclude(&mut self, call: Call, outcome: Result<String, ExecutorError>) {
+        match call.purpose {
+            Purpose::Answer(token) | Purpose::Start(_, token) => {
+                self.effects.push_back(Effect::Answered(token, outcome));
+            }
+            Purpose::Write(process_id) => {
+                let outcome = outcome.and_then(|result| parse(call.method, &result));
+                let status = outcome.map(|r: crate::protocol::process::WriteResult| r.status);
+                self.effects.push_back(Effect::Written(process_id, status));
+            }
+            Purpose::Recover(process_id) => {
+                if let Err(error) = outcome {
+                    self.fail_process(&process_id, error);
+                }
+            }
+            Purpose::Undo(_) | Purpose::Fire => {}
+        }
+    }
+
+    /// Gives a process up: it cannot be followed any more.
+    pub(super) fn fail_process(&mut self, process_id: &str, error: ExecutorError) {
+        if self.tracks.remove(process_id).is_some() {
+            let failed = Effect::Failed(process_id.to_owned(), error);
+            self.effects.push_back(failed);
+        }
+    }
+}
+
+/// A result as the type it should be.
+pub(crate) fn parse<T: serde::de::DeserializeOwned>(
+    method: &'static str,
+    result: &str,
+) -> Result<T, ExecutorError> {
+    serde_json::from_str(result).map_err(|error| ExecutorError::Malformed {
+        method,
+        problem: error.to_string(),
+    })
+}

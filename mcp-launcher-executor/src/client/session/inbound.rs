@@ -1,0 +1,209 @@
+//! What the peer sends.
+
+use std::time::Instant;
+
+use super::link::refused;
+use super::{Effect, GoneProof, LinkState, ProcessEvent, Purpose, Recovery, Session};
+use crate::ExecutorError;
+use crate::protocol::extension::GoneNotification;
+use crate::protocol::process::{
+    ClosedNotification, ExitedNotification, OutputNotification, ProcessParams, ReadResult,
+};
+use crate::protocol::{
+    MalformedMessage, Message, Params, RequestId, RpcError, code, encode_error, method,
+};
+use crate::wire::remnant;
+
+impl Session {
+    /// A frame has arrived. What makes no sense is passed over and traced: a
+    /// newer peer may say more than we understand.
+    pub(crate) fn frame(&mut self, now: Instant, frame: &[u8]) {
+        self.heard = now;
+        let outcome = Message::parse(frame).and_then(|message| self.message(now, message));
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "passed over a message of the executor");
+        }
+    }
+
+    fn message(&mut self, now: Instant, message: Message<'_>) -> Result<(), MalformedMessage> {
+        match message {
+            Message::Notification { method, params } => self.notification(now, &method, params),
+            Message::Response { id, result } => {
+                self.answer(now, &id, Ok(result));
+                Ok(())
+            }
+            Message::Error {
+                id: Some(id),
+                error,
+            } => {
+                self.answer(now, &id, Err(error));
+                Ok(())
+            }
+            Message::Error { id: None, error } => Err(MalformedMessage(error.to_string())),
+            Message::Request { id, method, .. } => {
+                let error = format!("this client does not serve `{method}`");
+                let error = RpcError::new(code::METHOD_NOT_FOUND, error);
+                let frame = encode_error(Some(&id), &error);
+                self.effects.push_back(Effect::Send(frame));
+                Ok(())
+            }
+        }
+    }
+
+    fn notification(
+        &mut self,
+        now: Instant,
+        method: &str,
+        params: Params<'_>,
+    ) -> Result<(), MalformedMessage> {
+        match method {
+            method::OUTPUT => {
+                let it: OutputNotification = params.parse()?;
+                let event = ProcessEvent::Output(it.stream, it.chunk.0);
+                self.event(now, &it.process_id, Some(it.seq), event);
+            }
+            method::EXITED => {
+                let it: ExitedNotification = params.parse()?;
+                let event = ProcessEvent::Exited(it.exit_code);
+                self.event(now, &it.process_id, Some(it.seq), event);
+            }
+            method::CLOSED => {
+                let it: ClosedNotification = params.parse()?;
+                self.event(now, &it.process_id, it.seq, ProcessEvent::Closed);
+            }
+            method::GONE => {
+                let it: GoneNotification = params.parse()?;
+                let proof = GoneProof {
+                    swept: it.swept.into_iter().map(remnant).collect(),
+                    swept_count: it.swept_count,
+                    failure: it.failure,
+                };
+                self.event(now, &it.process_id, Some(it.seq), ProcessEvent::Gone(proof));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, now: Instant, process_id: &str, seq: Option<u64>, event: ProcessEvent) {
+        let Some(track) = self.tracks.get_mut(process_id) else {
+            return;
+        };
+        if track.lagging {
+            return;
+        }
+        let effects = &mut self.effects;
+        let in_reason = track.order.accept(seq, event, &mut |event| {
+            effects.push_back(Effect::Event(process_id.to_owned(), event));
+        });
+        if !in_reason {
+            let lost = ExecutorError::Lost {
+                reason: "too many events arrived out of order".to_owned(),
+            };
+            self.give_up(now, process_id, lost);
+            return;
+        }
+        if !track.order.has_hole() {
+            track.hole_since = None;
+        } else if track.hole_since.is_none() {
+            track.hole_since = Some(now);
+            let when = now + self.timing.hole;
+            self.due(when);
+        }
+    }
+
+    fn answer(&mut self, now: Instant, id: &RequestId, answer: Result<Params<'_>, RpcError>) {
+        let RequestId::Number(id) = *id else {
+            return;
+        };
+        if let LinkState::Hello { id: hello, .. } = self.link
+            && hello == id
+        {
+            self.hello_answered(now, answer);
+            return;
+        }
+        // An answer that comes too late, or twice.
+        let Some(call) = self.calls.remove(&id) else {
+            return;
+        };
+        let outcome: Result<String, ExecutorError> = match answer {
+            Ok(result) => Ok(result.text().to_owned()),
+            Err(error) if call.repeated && is_duplicate_start(call.method, &error) => {
+                Ok("{}".to_owned())
+            }
+            // The peer is shutting the link down: the resume repeats the call.
+            Err(error) if error.code == code::TRANSPORT_CLOSED && self.session_id.is_some() => {
+                self.calls.insert(id, call);
+                return;
+            }
+            Err(error) => Err(refused(call.method, error)),
+        };
+        match (&call.purpose, &outcome) {
+            (Purpose::Recover(process_id), Ok(result)) => {
+                let process_id = process_id.clone();
+                self.read(now, &process_id, result);
+                return;
+            }
+            // Nothing was started, so there is nothing to follow.
+            (Purpose::Start(process_id, _), Err(_)) => {
+                self.tracks.remove(process_id);
+            }
+            _ => {}
+        }
+        self.conclude(call, outcome);
+    }
+
+    /// The answer to a recovery.
+    fn read(&mut self, now: Instant, process_id: &str, result: &str) {
+        let Some(track) = self.tracks.get_mut(process_id) else {
+            return;
+        };
+        track.recovering = false;
+        let read: ReadResult = match super::calls::parse(method::READ, result) {
+            Ok(read) => read,
+            Err(error) => return self.give_up(now, process_id, error),
+        };
+        if let Some(failure) = read.failure.clone() {
+            let lost = ExecutorError::Lost { reason: failure };
+            return self.give_up(now, process_id, lost);
+        }
+        let effects = &mut self.effects;
+        let recovery = track.order.recovered(read, &mut |event| {
+            effects.push_back(Effect::Event(process_id.to_owned(), event));
+        });
+        match recovery {
+            Recovery::More => self.recover(now, process_id),
+            Recovery::Complete => track.gap = None,
+            // An event may have its number before a read sees its state.
+            Recovery::Lost { from, to } if track.gap.replace((from, to)) != Some((from, to)) => {
+                track.hole_since = Some(now);
+                let when = now + self.timing.hole;
+                self.due(when);
+            }
+            Recovery::Lost { from, to } => {
+                let lost = ExecutorError::Lost {
+                    reason: format!("the executor has dropped output {from} to {to}"),
+                };
+                self.give_up(now, process_id, lost);
+            }
+        }
+    }
+
+    /// A process whose output has a hole is of no use to anybody: it ends.
+    fn give_up(&mut self, now: Instant, process_id: &str, error: ExecutorError) {
+        self.fail_process(process_id, error);
+        let params = ProcessParams {
+            process_id: process_id.to_owned(),
+        };
+        let purpose = Purpose::Undo(process_id.to_owned());
+        self.call(now, method::TERMINATE, &params, purpose);
+    }
+}
+
+/// Whether a repeated start failed because the first one was carried out. Ids
+/// are unique, so nobody else's process can be meant.
+fn is_duplicate_start(called: &str, error: &RpcError) -> bool {
+    called == method::START
+        && error.code == code::INVALID_REQUEST
+        && error.message.contains("already exists")
+}

@@ -1,0 +1,270 @@
+//! The link: coming up, going down, coming back.
+
+use std::time::Instant;
+
+use super::{Effect, Purpose, Session};
+use crate::ExecutorError;
+use crate::protocol::extension::Extensions;
+use crate::protocol::{
+    InitializeParams, InitializeResult, Params, RequestId, RpcError, code, encode_notification,
+    encode_request, method,
+};
+
+/// Where the link is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// The driver is connecting.
+    Connecting,
+    /// `initialize` was sent under this id.
+    Hello {
+        /// The request.
+        id: i64,
+        /// Its deadline.
+        until: Instant,
+    },
+    /// Open.
+    Up,
+    /// The next attempt is at this time.
+    Waiting(Instant),
+    /// Over.
+    Dead,
+}
+
+impl Session {
+    /// The driver is connected.
+    pub(crate) fn link_up(&mut self, now: Instant) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let until = now + self.timing.hello;
+        self.link = LinkState::Hello { id, until };
+        self.heard = now;
+        self.pinged = now;
+        self.due(until);
+        let params = InitializeParams {
+            client_name: self.client_name.clone(),
+            resume_session_id: self.session_id.clone(),
+            extensions: Some(Extensions {
+                mcp_lifecycle: Some(self.wish.clone()),
+            }),
+        };
+        let frame = encode_request(&RequestId::Number(id), method::INITIALIZE, &params);
+        self.effects.push_back(Effect::Send(frame));
+    }
+
+    /// The link is lost, or could not be had.
+    pub(crate) fn link_down(&mut self, now: Instant, reason: ExecutorError) {
+        if self.link == LinkState::Dead {
+            return;
+        }
+        let lost_at = *self.lost_at.get_or_insert(now);
+        let retry = now + self.timing.retry;
+        if self.session_id.is_none() || retry > lost_at + self.timing.resume {
+            self.die(reason);
+            return;
+        }
+        tracing::debug!(error = %reason, "link to the executor lost, resuming");
+        self.link = LinkState::Waiting(retry);
+        self.due(retry);
+    }
+
+    /// A sign of life below the protocol.
+    pub(crate) fn alive(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
+    /// The link has no means to ask for a sign of life.
+    pub(crate) fn no_ping(&mut self, now: Instant) {
+        if self.is_extended() {
+            self.call(now, method::PING, &serde_json::Map::new(), Purpose::Fire);
+        } else {
+            // A plain peer over a pipe: its end of file is the only sign.
+            self.heard = now;
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        if now < self.earliest {
+            return;
+        }
+        match self.link {
+            LinkState::Waiting(retry) if retry <= now => {
+                self.link = LinkState::Connecting;
+                self.effects.push_back(Effect::Connect);
+            }
+            LinkState::Hello { until, .. } if until <= now => {
+                self.drop_link(now, "no answer to `initialize`");
+            }
+            LinkState::Up => self.keep_alive(now),
+            _ => {}
+        }
+        if self.expire(now) && self.link == LinkState::Up && self.session_id.is_some() {
+            self.drop_link(now, "it does not answer");
+        }
+        self.ask_for_what_is_missing(now);
+        self.reschedule(now);
+    }
+
+    fn keep_alive(&mut self, now: Instant) {
+        if now >= self.heard + self.timing.dead_after {
+            self.drop_link(now, "it has been silent for too long");
+        } else if now >= self.heard.max(self.pinged) + self.timing.keep_alive {
+            self.pinged = now;
+            self.effects.push_back(Effect::Ping);
+        }
+    }
+
+    fn drop_link(&mut self, now: Instant, why: &str) {
+        self.effects.push_back(Effect::Disconnect);
+        self.link_down(
+            now,
+            ExecutorError::Lost {
+                reason: why.to_owned(),
+            },
+        );
+    }
+
+    fn ask_for_what_is_missing(&mut self, now: Instant) {
+        if self.link != LinkState::Up || self.is_extended() {
+            return;
+        }
+        let hole = self.timing.hole;
+        let missing: Vec<String> = self
+            .tracks
+            .iter()
+            .filter(|(_, track)| track.hole_since.is_some_and(|since| since + hole <= now))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in missing {
+            if let Some(track) = self.tracks.get_mut(&id) {
+                track.hole_since = None;
+            }
+            self.recover(now, &id);
+        }
+    }
+
+    fn reschedule(&mut self, now: Instant) {
+        let mut next = match self.link {
+            LinkState::Waiting(when) | LinkState::Hello { until: when, .. } => when,
+            LinkState::Up => (self.heard.max(self.pinged) + self.timing.keep_alive)
+                .min(self.heard + self.timing.dead_after),
+            LinkState::Connecting | LinkState::Dead => now + self.timing.keep_alive,
+        };
+        let deadlines = self.calls.values().filter_map(|call| call.deadline);
+        let holes = self.tracks.values().filter_map(|track| track.hole_since);
+        let holes = holes.map(|since| since + self.timing.hole);
+        for when in deadlines.chain(holes) {
+            next = next.min(when);
+        }
+        self.earliest = next;
+    }
+
+    /// The answer to `initialize`.
+    pub(super) fn hello_answered(
+        &mut self,
+        now: Instant,
+        answer: Result<Params<'_>, RpcError>,
+    ) {
+        let resuming = self.session_id.is_some();
+        let refused = match answer {
+            Ok(result) => match result.parse::<InitializeResult>() {
+                Ok(result) => {
+                    self.opened(now, result, resuming);
+                    return;
+                }
+                Err(error) => ExecutorError::Malformed {
+                    method: method::INITIALIZE,
+                    problem: error.to_string(),
+                },
+            },
+            Err(error) if resuming && error.code == code::SESSION_ATTACHED => {
+                self.drop_link(now, "the session is still attached to the lost link");
+                return;
+            }
+            Err(error) if resuming => ExecutorError::Lost {
+                reason: format!("the executor does not know the session any more ({error})"),
+            },
+            Err(error) => refused(method::INITIALIZE, error),
+        };
+        self.effects.push_back(Effect::Disconnect);
+        self.die(refused);
+    }
+
+    fn opened(&mut self, now: Instant, result: InitializeResult, resuming: bool) {
+        self.link = LinkState::Up;
+        self.lost_at = None;
+        self.heard = now;
+        if !resuming {
+            self.session_id = result.session_id.clone();
+            let ours = result.extensions.as_ref();
+            self.lifecycle = ours.and_then(|e| e.mcp_lifecycle.clone());
+        }
+        // What was received is told before the peer begins to repeat.
+        if resuming && self.is_extended() {
+            let ids: Vec<String> = self.tracks.keys().cloned().collect();
+            ids.iter().for_each(|id| self.acknowledge(id));
+        }
+        let ready = encode_notification(method::INITIALIZED, &serde_json::Map::new());
+        self.effects.push_back(Effect::Send(ready));
+        if resuming {
+            self.resumed(now);
+        } else {
+            self.effects.push_back(Effect::Ready(Box::new(result)));
+            let ids: Vec<i64> = self.calls.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.transmit(id));
+        }
+        self.reschedule(now);
+    }
+
+    fn resumed(&mut self, now: Instant) {
+        // Ends first: what blocked the peer may be among the rest.
+        let mut ids: Vec<(bool, i64)> = self
+            .calls
+            .iter()
+            .map(|(id, call)| (call.method != method::TERMINATE, *id))
+            .collect();
+        ids.sort_unstable();
+        ids.into_iter().for_each(|(_, id)| self.transmit(id));
+        if self.is_extended() {
+            return;
+        }
+        let tracked: Vec<String> = self.tracks.keys().cloned().collect();
+        for id in tracked {
+            let starting = self.calls.values().any(
+                |call| matches!(&call.purpose, Purpose::Start(started, _) if *started == id),
+            );
+            if !starting {
+                self.recover(now, &id);
+            }
+        }
+    }
+
+    /// The end of the session.
+    fn die(&mut self, reason: ExecutorError) {
+        self.link = LinkState::Dead;
+        self.dead = Some(reason.clone());
+        for (_, call) in std::mem::take(&mut self.calls) {
+            self.conclude(call, Err(reason.clone()));
+        }
+        let tracked: Vec<String> = self.tracks.keys().cloned().collect();
+        for id in tracked {
+            self.fail_process(&id, reason.clone());
+        }
+        self.effects.push_back(Effect::Dead(reason));
+    }
+}
+
+/// An error answer as an error.
+pub(super) fn refused(method: &'static str, error: RpcError) -> ExecutorError {
+    let kind = error.data.as_ref().and_then(|data| data.get("kind"));
+    let mut kind = kind.and_then(|kind| kind.as_str()).map(str::to_owned);
+    if error.code == code::LIMIT {
+        kind = Some("limit".to_owned());
+    }
+    ExecutorError::Refused {
+        method,
+        code: error.code,
+        message: error.message,
+        kind,
+    }
+}

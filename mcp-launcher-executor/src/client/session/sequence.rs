@@ -1,0 +1,251 @@
+//! Puts the events of one process in order, once each.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::protocol::process::{ReadResult, Stream};
+
+/// Something that happened to a process, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ProcessEvent {
+    Output(Stream, Bytes),
+    Exited(Option<i64>),
+    Closed,
+    /// Extension: nothing of it is left.
+    Gone(GoneProof),
+}
+
+/// What `process/gone` said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GoneProof {
+    pub(crate) swept: Vec<mcp_lifecycle_core::Remnant>,
+    pub(crate) swept_count: u64,
+    pub(crate) failure: Option<String>,
+}
+
+/// Events that arrived ahead of an earlier one, at most.
+const EARLY_LIMIT: usize = 65_536;
+
+/// The order of one process's events.
+///
+/// Numbers start at 1 and are shared by output, exit and closing; peers emit
+/// them from different tasks, so they arrive out of order.
+#[derive(Debug)]
+pub(crate) struct Sequencer {
+    next: u64,
+    early: BTreeMap<u64, ProcessEvent>,
+    exit_seen: bool,
+    closed_seen: bool,
+    /// An old server's `closed` has no number: it is the last of all.
+    closes_after: Option<u64>,
+}
+
+/// What a recovery by read has come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// There may be more: read again.
+    More,
+    /// Everything up to now is here.
+    Complete,
+    /// The peer has dropped output that was not received.
+    Lost { from: u64, to: u64 },
+}
+
+impl Sequencer {
+    pub(crate) fn new() -> Self {
+        Self {
+            next: 1,
+            early: BTreeMap::new(),
+            exit_seen: false,
+            closed_seen: false,
+            closes_after: None,
+        }
+    }
+
+    /// The last number that was delivered.
+    pub(crate) fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// Whether something has arrived whose predecessor has not.
+    pub(crate) fn has_hole(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Whether the process is at its end and everything was delivered.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed_seen
+    }
+
+    /// An event has arrived; delivers what is in order now. `false` when too
+    /// much is out of order to be an accident.
+    pub(crate) fn accept(
+        &mut self,
+        seq: Option<u64>,
+        event: ProcessEvent,
+        deliver: &mut impl FnMut(ProcessEvent),
+    ) -> bool {
+        match seq {
+            Some(seq) if seq < self.next => {}
+            Some(seq) => {
+                self.early.entry(seq).or_insert(event);
+            }
+            None => {
+                let last = self.early.keys().next_back().copied();
+                self.closes_after = Some(last.unwrap_or(0).max(self.last()));
+            }
+        }
+        self.drain(deliver);
+        self.early.len() <= EARLY_LIMIT
+    }
+
+    /// The answer to a read after [`last`](Self::last) has arrived.
+    pub(crate) fn recovered(
+        &mut self,
+        read: ReadResult,
+        deliver: &mut impl FnMut(ProcessEvent),
+    ) -> Recovery {
+        let more = !read.chunks.is_empty();
+        for chunk in read.chunks {
+            let event = ProcessEvent::Output(chunk.stream, chunk.chunk.0);
+            self.accept(Some(chunk.seq), event, deliver);
+        }
+        if more {
+            return Recovery::More;
+        }
+        // No chunk after `last`: whatever number is missing below the next one
+        // there will be is an event that a read reports as state.
+        while self.next < read.next_seq {
+            let exit_missing = read.exited && !self.exit_seen && !self.exit_is_early();
+            let event = if exit_missing {
+                ProcessEvent::Exited(read.exit_code)
+            } else if read.closed && !self.closed_seen && self.next + 1 == read.next_seq {
+                ProcessEvent::Closed
+            } else {
+                let to = self.early.keys().next().copied().unwrap_or(read.next_seq) - 1;
+                return Recovery::Lost { from: self.next, to };
+            };
+            self.accept(Some(self.next), event, deliver);
+        }
+        Recovery::Complete
+    }
+
+    fn exit_is_early(&self) -> bool {
+        self.early
+            .values()
+            .any(|event| matches!(event, ProcessEvent::Exited(_)))
+    }
+
+    fn drain(&mut self, deliver: &mut impl FnMut(ProcessEvent)) {
+        while let Some(event) = self.early.remove(&self.next) {
+            self.next += 1;
+            match event {
+                ProcessEvent::Exited(_) => self.exit_seen = true,
+                ProcessEvent::Closed => self.closed_seen = true,
+                ProcessEvent::Output(..) | ProcessEvent::Gone(_) => {}
+            }
+            deliver(event);
+        }
+        let closes = self.closes_after.is_some_and(|last| last <= self.last());
+        if closes && !self.closed_seen {
+            self.closed_seen = true;
+            deliver(ProcessEvent::Closed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Chunk;
+    use crate::protocol::process::ReadChunk;
+
+    fn output(text: &str) -> ProcessEvent {
+        ProcessEvent::Output(Stream::Stdout, Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn chunk(seq: u64, text: &str) -> ReadChunk {
+        ReadChunk {
+            seq,
+            stream: Stream::Stdout,
+            chunk: Chunk(Bytes::copy_from_slice(text.as_bytes())),
+        }
+    }
+
+    #[test]
+    fn any_order_and_repetition_gives_one_order() {
+        let events = [
+            (1, output("a")),
+            (2, output("b")),
+            (3, ProcessEvent::Exited(Some(0))),
+            (4, output("c")),
+            (5, ProcessEvent::Closed),
+        ];
+        // Every rotation, each event twice.
+        for turn in 0..events.len() {
+            let mut sequencer = Sequencer::new();
+            let mut seen = Vec::new();
+            for step in 0..events.len() * 2 {
+                let (seq, event) = &events[(turn + step) % events.len()];
+                assert!(sequencer.accept(Some(*seq), event.clone(), &mut |e| seen.push(e)));
+            }
+            let expected: Vec<_> = events.iter().map(|(_, event)| event.clone()).collect();
+            assert_eq!(seen, expected);
+            assert!(sequencer.is_closed() && !sequencer.has_hole());
+        }
+    }
+
+    #[test]
+    fn a_closing_without_a_number_is_the_last() {
+        let mut sequencer = Sequencer::new();
+        let mut seen = Vec::new();
+        sequencer.accept(Some(2), output("b"), &mut |e| seen.push(e));
+        sequencer.accept(None, ProcessEvent::Closed, &mut |e| seen.push(e));
+        assert!(seen.is_empty());
+        sequencer.accept(Some(1), output("a"), &mut |e| seen.push(e));
+        assert_eq!(seen, [output("a"), output("b"), ProcessEvent::Closed]);
+    }
+
+    #[test]
+    fn a_read_explains_the_exit_and_the_closing_and_nothing_else() {
+        let mut sequencer = Sequencer::new();
+        let mut seen = Vec::new();
+        let mut deliver = |e| seen.push(e);
+        let first = ReadResult {
+            chunks: vec![chunk(1, "a"), chunk(3, "b")],
+            next_seq: 4,
+            ..ReadResult::default()
+        };
+        assert_eq!(sequencer.recovered(first, &mut deliver), Recovery::More);
+        let end = ReadResult {
+            next_seq: 5,
+            exited: true,
+            exit_code: Some(3),
+            closed: true,
+            ..ReadResult::default()
+        };
+        assert_eq!(sequencer.recovered(end, &mut deliver), Recovery::Complete);
+        assert_eq!(
+            seen,
+            [output("a"), ProcessEvent::Exited(Some(3)), output("b"), ProcessEvent::Closed]
+        );
+    }
+
+    #[test]
+    fn output_that_the_peer_has_dropped_is_not_passed_over() {
+        let mut sequencer = Sequencer::new();
+        let read = ReadResult {
+            chunks: vec![chunk(7, "g")],
+            next_seq: 8,
+            ..ReadResult::default()
+        };
+        assert_eq!(sequencer.recovered(read, &mut |_| {}), Recovery::More);
+        let end = ReadResult {
+            next_seq: 8,
+            ..ReadResult::default()
+        };
+        let lost = Recovery::Lost { from: 1, to: 6 };
+        assert_eq!(sequencer.recovered(end, &mut |_| {}), lost);
+    }
+}

@@ -1,0 +1,136 @@
+//! Processes on a daemon that knows our extensions: it does the work.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::{ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics};
+use serde_json::json;
+
+use super::Established;
+use super::connection::Connection;
+use super::process::{Remote, Status};
+use crate::protocol::extension::{ListResult, SurvivorsResult};
+use crate::protocol::method;
+use crate::wire::remnant;
+use crate::{ExecutorError, RemoteCommand, RemoteProcess, StartedProcess};
+
+pub(super) async fn start(
+    established: &Established,
+    peer: String,
+    command: &RemoteCommand,
+) -> Result<StartedProcess, ExecutorError> {
+    let wiring = established.connection.start(command).await?;
+    let process = Supervised {
+        remote: wiring.process,
+        connection: established.connection.clone(),
+        semantics: established.semantics.clone(),
+        peer,
+    };
+    Ok(StartedProcess {
+        stdin: Box::new(wiring.stdin),
+        stdout: Box::new(wiring.stdout),
+        stderr: Some(Box::new(wiring.stderr)),
+        process: Arc::new(process),
+    })
+}
+
+pub(super) async fn list(connection: &Connection) -> Result<Vec<String>, ExecutorError> {
+    if connection.lifecycle().is_none() {
+        return Err(ExecutorError::Unsupported {
+            what: "list its processes",
+        });
+    }
+    let result = connection.call(method::LIST, json!({})).await?;
+    let result: ListResult = super::session::parse(method::LIST, &result)?;
+    let line = |p: crate::protocol::extension::ListedProcess| {
+        let state = if p.exited { "exited" } else { "running" };
+        let age = p.age_ms / 1000;
+        format!("{} {} {} {state} {age}s", p.process_id, p.identity, p.program)
+    };
+    Ok(result.processes.into_iter().map(line).collect())
+}
+
+#[derive(Debug)]
+struct Supervised {
+    remote: Arc<Remote>,
+    connection: Connection,
+    semantics: TerminationSemantics,
+    peer: String,
+}
+
+#[async_trait]
+impl RemoteProcess for Supervised {
+    fn identity(&self) -> ServerIdentity {
+        ServerIdentity::Remote {
+            executor: self.peer.clone(),
+            process_id: self.remote.id().to_owned(),
+        }
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        self.semantics.clone()
+    }
+
+    async fn wait(&self) -> ExitStatus {
+        exit_of(&self.remote).await
+    }
+
+    async fn signal(&self) -> Result<(), ExecutorError> {
+        let params = json!({"processId": self.remote.id(), "signal": "terminate"});
+        self.connection.call(method::SIGNAL, params).await.map(drop)
+    }
+
+    async fn terminate(&self) -> Result<(), ExecutorError> {
+        let params = json!({"processId": self.remote.id()});
+        self.connection.call(method::TERMINATE, params).await.map(drop)
+    }
+
+    async fn gone(&self) -> Result<Gone, ExecutorError> {
+        let mut status = self.remote.status();
+        let over = |status: &Status| status.gone.is_some() || status.failed.is_some();
+        let status = match status.wait_for(over).await {
+            Ok(status) => status.clone(),
+            Err(_) => Status::default(),
+        };
+        match status {
+            Status {
+                gone: Some(proof), ..
+            } => match proof.failure {
+                Some(what) => Err(ExecutorError::Unproven { what }),
+                None => {
+                    let mut gone = Gone::swept(proof.swept);
+                    gone.swept_count = gone.swept_count.max(proof.swept_count as usize);
+                    Ok(gone)
+                }
+            },
+            Status { failed, .. } => Err(failed.unwrap_or(ExecutorError::Lost {
+                reason: "the session is over".to_owned(),
+            })),
+        }
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
+        let params = json!({"processId": self.remote.id()});
+        let result = self.connection.call(method::SURVIVORS, params).await?;
+        let result: SurvivorsResult = super::session::parse(method::SURVIVORS, &result)?;
+        Ok(result.alive.into_iter().map(remnant).collect())
+    }
+
+    fn terminate_now(&self) {
+        let over = self.remote.status().borrow().gone.is_some();
+        if !over {
+            self.connection.terminate_now(self.remote.id());
+        }
+    }
+}
+
+/// How the main process ended. A process that cannot be followed any more has
+/// not ended as far as anybody knows, and this waits for ever.
+pub(super) async fn exit_of(remote: &Remote) -> ExitStatus {
+    let mut status = remote.status();
+    let exited = status.wait_for(|status| status.exit.is_some()).await;
+    match exited.ok().and_then(|status| status.exit) {
+        Some(exit) => exit,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,79 @@
+//! What can go wrong with an executor.
+
+use std::time::Duration;
+
+use mcp_lifecycle_core::error::BoxError;
+use thiserror::Error;
+
+/// An operation of an executor failed.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum ExecutorError {
+    /// The executor could not be reached, or refused the connection.
+    #[error("the executor at {peer} cannot be reached")]
+    Connect {
+        /// Where it was looked for, without secrets.
+        peer: String,
+        /// Why.
+        #[source]
+        source: SharedError,
+    },
+    /// The connection was lost and could not be resumed in time. The executor
+    /// ends the session's processes when its own lease runs out.
+    #[error("the connection to the executor was lost: {reason}")]
+    Lost {
+        /// How.
+        reason: String,
+    },
+    /// No answer in time.
+    #[error("no answer to `{method}` within {after:?}")]
+    Timeout {
+        /// The request.
+        method: &'static str,
+        /// The deadline that ran out.
+        after: Duration,
+    },
+    /// The executor answered with an error.
+    #[error("the executor refused `{method}`: {message} (code {code})")]
+    Refused {
+        /// The request.
+        method: &'static str,
+        /// The protocol's code.
+        code: i64,
+        /// The executor's words.
+        message: String,
+        /// A word for programs, where the peer gave one: `notFound`, `limit`.
+        kind: Option<String>,
+    },
+    /// The executor broke its protocol.
+    #[error("the executor's answer to `{method}` is not valid: {problem}")]
+    Malformed {
+        /// The request.
+        method: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The executor has no means for this.
+    #[error("the executor cannot {what}")]
+    Unsupported {
+        /// Completes the sentence "cannot …".
+        what: &'static str,
+    },
+    /// The order was given and something lives on.
+    #[error("{what}")]
+    Unproven {
+        /// What is known.
+        what: String,
+    },
+}
+
+/// An error that several callers share.
+#[derive(Debug, Clone, Error)]
+#[error(transparent)]
+pub struct SharedError(std::sync::Arc<dyn std::error::Error + Send + Sync + 'static>);
+
+impl SharedError {
+    pub(crate) fn new(error: impl Into<BoxError>) -> Self {
+        Self(std::sync::Arc::from(error.into()))
+    }
+}

@@ -1,0 +1,149 @@
+//! [`ExecutorLauncher`]: any [`Executor`] as a [`ServerLauncher`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
+use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::{
+    ExitStatus, Gone, LaunchedServer, ProcessTerminator, ReapReport, Remnant, ServerIdentity,
+    ServerLauncher, ServerSpec, TerminationSemantics,
+};
+
+use crate::{Executor, ExecutorError, RemoteCommand, RemoteProcess};
+
+const NAME: &str = "executor";
+
+/// Launches servers through an [`Executor`].
+///
+/// It understands no options of its own in a [`ServerSpec`] and refuses any.
+#[derive(Debug, Clone)]
+pub struct ExecutorLauncher {
+    executor: Arc<dyn Executor>,
+}
+
+impl ExecutorLauncher {
+    /// Launches through this executor.
+    pub fn new(executor: impl Executor) -> Self {
+        Self::from_arc(Arc::new(executor))
+    }
+
+    /// Launches through an executor that others use as well.
+    pub fn from_arc(executor: Arc<dyn Executor>) -> Self {
+        Self { executor }
+    }
+}
+
+#[async_trait]
+impl ServerLauncher for ExecutorLauncher {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        self.executor.semantics()
+    }
+
+    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+        let failed = |kind| LaunchError::new(NAME, spec, kind);
+        if let Some(name) = spec.options().keys().next() {
+            return Err(failed(LaunchErrorKind::InvalidSpec(
+                SpecError::InvalidOption {
+                    name: name.clone(),
+                    problem: "the executor launcher has no options per server".to_owned(),
+                },
+            )));
+        }
+        let command = RemoteCommand::from_spec(spec)
+            .map_err(|error| failed(LaunchErrorKind::InvalidSpec(error)))?;
+        let started = self
+            .executor
+            .start(&command)
+            .await
+            .map_err(|error| failed(launch_kind(&command, error)))?;
+        Ok(LaunchedServer::new(
+            started.stdin,
+            started.stdout,
+            started.stderr,
+            Arc::new(RemoteTerminator(started.process)),
+        ))
+    }
+
+    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
+        self.executor
+            .reap_orphans()
+            .await
+            .map_err(|error| ReapError::new(NAME, error))
+    }
+}
+
+/// What the caller can do about it.
+fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind {
+    let program = command.argv.first().cloned().unwrap_or_default();
+    let path = || PathBuf::from(&program);
+    match &error {
+        ExecutorError::Refused { kind: Some(kind), message, .. } => match kind.as_str() {
+            "notFound" => LaunchErrorKind::NotFound {
+                program,
+                searched: Vec::new(),
+            },
+            "noSuchFile" => LaunchErrorKind::NoSuchFile(path()),
+            "notExecutable" => LaunchErrorKind::NotExecutable(path()),
+            "isDirectory" => LaunchErrorKind::IsDirectory(path()),
+            "workingDirectory" => LaunchErrorKind::WorkingDirectory {
+                path: command.cwd.clone().unwrap_or_default().into(),
+                source: std::io::Error::other(message.clone()),
+            },
+            "limit" => LaunchErrorKind::Limit {
+                what: message.clone(),
+                source: None,
+            },
+            _ => LaunchErrorKind::backend("the executor could not start it", error),
+        },
+        _ => LaunchErrorKind::backend("the executor could not start it", error),
+    }
+}
+
+/// A [`RemoteProcess`] as the ladder wants it.
+#[derive(Debug)]
+struct RemoteTerminator(Arc<dyn RemoteProcess>);
+
+#[async_trait]
+impl ProcessTerminator for RemoteTerminator {
+    fn identity(&self) -> ServerIdentity {
+        self.0.identity()
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        self.0.semantics()
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        self.0.wait().await
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        let step = |error| StepError::new("ask the remote server to end", error);
+        self.0.signal().await.map_err(step)
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        let step = |error| StepError::new("end the remote server by force", error);
+        self.0.terminate().await.map_err(step)
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        let step = |error| StepError::new("prove that the remote server is gone", error);
+        self.0.gone().await.map_err(step)
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        let step = |error| StepError::new("name what is left of the remote server", error);
+        self.0.survivors().await.map_err(step)
+    }
+
+    fn kill_now(&self) {
+        self.0.terminate_now();
+    }
+}

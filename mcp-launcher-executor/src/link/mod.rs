@@ -1,0 +1,62 @@
+//! Links: where frames come from and go to. One message per frame.
+//!
+//! A link is polled by the one task that owns it, in both directions, so that
+//! neither direction ever waits for the other.
+
+mod lines;
+#[cfg(feature = "websocket")]
+mod websocket;
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use thiserror::Error;
+
+pub(crate) use lines::LineLink;
+#[cfg(feature = "websocket")]
+pub(crate) use websocket::WebSocketLink;
+#[cfg(feature = "websocket")]
+pub(crate) use websocket::config as websocket_config;
+
+/// Bytes that may wait in a link before its owner stops feeding it.
+pub(crate) const HIGH_WATER: usize = 256 * 1024;
+
+/// What arrives.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// One message.
+    Frame(Bytes),
+    /// A sign of life below the protocol.
+    Alive,
+    /// A frame over the limit; it was discarded and the link goes on.
+    TooLarge(usize),
+}
+
+/// Frames in both directions.
+pub(crate) trait Link: Send {
+    /// The next frame; `None` at the end.
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Incoming, LinkError>>>;
+
+    /// Queues a frame. Look at [`buffered`](Self::buffered) first.
+    fn send(&mut self, frame: String) -> Result<(), LinkError>;
+
+    /// Asks the other end for a sign of life. `false` where the link has no
+    /// means of its own.
+    fn ping(&mut self) -> bool;
+
+    /// Bytes that are queued, at most.
+    fn buffered(&self) -> usize;
+
+    /// Writes out what is queued.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>>;
+}
+
+/// Why a link ended.
+#[derive(Debug, Error)]
+pub(crate) enum LinkError {
+    #[error("the transport failed")]
+    Io(#[from] std::io::Error),
+    #[cfg(feature = "websocket")]
+    #[error("the WebSocket failed")]
+    WebSocket(#[source] Box<tokio_tungstenite::tungstenite::Error>),
+}

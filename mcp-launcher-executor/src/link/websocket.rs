@@ -1,0 +1,86 @@
+//! A message per WebSocket frame.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::{Sink, Stream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::{Incoming, Link, LinkError};
+
+/// Text frames out, text or binary frames in.
+pub(crate) struct WebSocketLink<S> {
+    socket: WebSocketStream<S>,
+    buffered: usize,
+}
+
+/// The WebSocket settings for frames of up to `limit` bytes.
+pub(crate) fn config(limit: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(limit))
+        .max_frame_size(Some(limit))
+        .read_buffer_size(64 * 1024)
+        // The owner flushes, and looks at `buffered` before it sends.
+        .write_buffer_size(64 * 1024)
+}
+
+impl<S> WebSocketLink<S> {
+    pub(crate) fn new(socket: WebSocketStream<S>) -> Self {
+        Self {
+            socket,
+            buffered: 0,
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Incoming, LinkError>>> {
+        let message = match ready!(Pin::new(&mut self.socket).poll_next(cx)) {
+            Some(Ok(message)) => message,
+            None | Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => {
+                return Poll::Ready(None);
+            }
+            Some(Err(error)) => return Poll::Ready(Some(Err(failure(error)))),
+        };
+        Poll::Ready(Some(Ok(match message {
+            Message::Text(text) => Incoming::Frame(Bytes::from(text)),
+            Message::Binary(bytes) => Incoming::Frame(bytes),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Incoming::Alive,
+            Message::Close(_) => return Poll::Ready(None),
+        })))
+    }
+
+    fn send(&mut self, frame: String) -> Result<(), LinkError> {
+        self.buffered += frame.len();
+        Pin::new(&mut self.socket)
+            .start_send(Message::Text(frame.into()))
+            .map_err(failure)
+    }
+
+    fn ping(&mut self) -> bool {
+        // A link that fails here fails in the next poll as well.
+        let _ = Pin::new(&mut self.socket).start_send(Message::Ping(Bytes::new()));
+        true
+    }
+
+    fn buffered(&self) -> usize {
+        self.buffered
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        ready!(Pin::new(&mut self.socket).poll_flush(cx)).map_err(failure)?;
+        self.buffered = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn failure(error: Error) -> LinkError {
+    match error {
+        Error::Io(error) => LinkError::Io(error),
+        other => LinkError::WebSocket(Box::new(other)),
+    }
+}

@@ -1,0 +1,56 @@
+//! Error answers.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The codes that the protocol uses.
+pub mod code {
+    /// Not a valid request in this state; also malformed JSON, with id -1.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// No such method.
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The parameters do not fit the method.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// The server failed: a program that cannot be started, a broken pipe.
+    pub const INTERNAL: i64 = -32603;
+    /// No such thing.
+    pub const NOT_FOUND: i64 = -32004;
+    /// The session is still attached to another connection; try again.
+    pub const SESSION_ATTACHED: i64 = -32010;
+    /// The peer is shutting its side down.
+    pub const TRANSPORT_CLOSED: i64 = -32000;
+    /// Extension: a limit of the daemon was reached.
+    pub const LIMIT: i64 = -32020;
+}
+
+/// An error answer to a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Error)]
+#[error("{message} (code {code})")]
+pub struct RpcError {
+    /// One of [`code`], or the peer's own.
+    pub code: i64,
+    /// For people.
+    #[serde(default)]
+    pub message: String,
+    /// For programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<serde_json::Value>,
+}
+
+impl RpcError {
+    /// An error without data.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+        }
+    }
+
+    /// Adds something for programs.
+    #[must_use]
+    pub fn with_data(mut self, data: serde_json::Value) -> Self {
+        self.data = Some(data);
+        self
+    }
+}

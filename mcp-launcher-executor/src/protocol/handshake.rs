@@ -1,0 +1,50 @@
+//! `initialize`.
+
+use serde::{Deserialize, Serialize};
+
+use super::extension::Extensions;
+
+/// Parameters of `initialize`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeParams {
+    /// Who the client is, for logs.
+    #[serde(default)]
+    pub client_name: String,
+    /// The session to resume.
+    #[serde(default)]
+    pub resume_session_id: Option<String>,
+    /// What the client knows beyond the base protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<Extensions>,
+}
+
+/// Result of `initialize`. Early servers answer `{}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeResult {
+    /// The session's name, which is needed to resume it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// What the machine is like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment_info: Option<EnvironmentInfo>,
+    /// What was agreed on; absent from a plain peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<Extensions>,
+}
+
+/// What the machine is like.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentInfo {
+    /// The version of the executor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor_version: Option<String>,
+    /// Its working directory, as a `file:` URI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The operating system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform_os: Option<String>,
+}

@@ -1,0 +1,157 @@
+//! One message: its envelope.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use super::RpcError;
+
+/// The id of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// The usual kind.
+    Number(i64),
+    /// Allowed as well.
+    Text(String),
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(id) => write!(f, "{id}"),
+            Self::Text(id) => f.write_str(id),
+        }
+    }
+}
+
+/// A message whose parameters are not looked at yet; it borrows from the frame.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Message<'a> {
+    /// Wants an answer.
+    Request {
+        /// To be repeated in the answer.
+        id: RequestId,
+        /// Which method.
+        method: Cow<'a, str>,
+        /// Its parameters.
+        params: Params<'a>,
+    },
+    /// Wants none.
+    Notification {
+        /// Which method.
+        method: Cow<'a, str>,
+        /// Its parameters.
+        params: Params<'a>,
+    },
+    /// A request of ours succeeded.
+    Response {
+        /// Which request.
+        id: RequestId,
+        /// Its result.
+        result: Params<'a>,
+    },
+    /// A request of ours failed.
+    Error {
+        /// Which request; `None` when the peer could not tell.
+        id: Option<RequestId>,
+        /// How.
+        error: RpcError,
+    },
+}
+
+/// Parameters or a result, not parsed yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Params<'a>(Option<&'a RawValue>);
+
+impl<'a> Params<'a> {
+    /// Parses them. Absent ones are an empty object.
+    ///
+    /// # Errors
+    ///
+    /// [`MalformedMessage`] when they do not fit the type.
+    pub fn parse<T: Deserialize<'a>>(self) -> Result<T, MalformedMessage> {
+        let text = match self.0 {
+            Some(raw) if raw.get() != "null" => raw.get(),
+            _ => "{}",
+        };
+        serde_json::from_str(text).map_err(|error| MalformedMessage(error.to_string()))
+    }
+
+    /// The JSON text.
+    pub fn text(self) -> &'a str {
+        self.0.map_or("null", RawValue::get)
+    }
+}
+
+/// A frame that is not a message of the protocol.
+///
+/// The text says where and what kind, and quotes nothing of the frame.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("malformed message: {0}")]
+pub struct MalformedMessage(pub(crate) String);
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(default)]
+    id: Option<RequestId>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<RpcError>,
+}
+
+impl<'a> Message<'a> {
+    /// Parses one frame. Unknown fields are ignored, as every peer does.
+    ///
+    /// # Errors
+    ///
+    /// [`MalformedMessage`] for anything that is not a message.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, MalformedMessage> {
+        let envelope: Envelope<'a> =
+            serde_json::from_slice(frame).map_err(|error| MalformedMessage(error.to_string()))?;
+        match envelope {
+            Envelope {
+                method: Some(method),
+                id,
+                params,
+                ..
+            } => Ok(match id {
+                Some(id) => Self::Request {
+                    id,
+                    method,
+                    params: Params(params),
+                },
+                None => Self::Notification {
+                    method,
+                    params: Params(params),
+                },
+            }),
+            Envelope {
+                error: Some(error),
+                id,
+                ..
+            } => Ok(Self::Error { id, error }),
+            // A result of `null` and no result at all look the same.
+            Envelope {
+                id: Some(id),
+                result,
+                ..
+            } => Ok(Self::Response {
+                id,
+                result: Params(result),
+            }),
+            Envelope { .. } => Err(MalformedMessage(
+                "neither a method nor an answer".to_owned(),
+            )),
+        }
+    }
+}

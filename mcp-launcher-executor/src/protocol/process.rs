@@ -1,0 +1,269 @@
+//! The `process/*` methods of the base protocol.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Chunk;
+
+/// Parameters of `process/start`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartParams {
+    /// The client's name for it, unique in the session.
+    pub process_id: String,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// The working directory: a `file:` URI, or a path in the old dialect.
+    pub cwd: String,
+    /// Variables that are set, whatever the policy says.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// What is inherited besides; exactly `env` without it.
+    #[serde(default)]
+    pub env_policy: Option<EnvPolicy>,
+    /// A terminal instead of pipes.
+    #[serde(default)]
+    pub tty: bool,
+    /// Whether standard input is a pipe; it is `/dev/null` otherwise.
+    #[serde(default)]
+    pub pipe_stdin: bool,
+    /// What the program sees as its own name.
+    #[serde(default)]
+    pub arg0: Option<String>,
+}
+
+/// Shows neither arguments nor values of the environment.
+impl fmt::Debug for StartParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartParams")
+            .field("process_id", &self.process_id)
+            .field("program", &self.argv.first())
+            .field("cwd", &self.cwd)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What of the executor's own environment a process sees.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EnvPolicy {
+    /// Where to begin.
+    pub inherit: Inherit,
+    /// Keep variables that look like secrets.
+    pub ignore_default_excludes: bool,
+    /// Patterns that are left out.
+    pub exclude: Vec<String>,
+    /// Variables that are set.
+    pub set: BTreeMap<String, String>,
+    /// If not empty, only names that match one of these stay.
+    pub include_only: Vec<String>,
+}
+
+impl fmt::Debug for EnvPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvPolicy")
+            .field("inherit", &self.inherit)
+            .field("set", &self.set.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where an [`EnvPolicy`] begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Inherit {
+    /// What programs need to run at all.
+    Core,
+    /// Everything.
+    #[default]
+    All,
+    /// Nothing.
+    None,
+}
+
+/// Names one process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessParams {
+    /// Which.
+    pub process_id: String,
+}
+
+/// Parameters of `process/read`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadParams {
+    /// Which process.
+    pub process_id: String,
+    /// Only what comes after this; from the start if absent.
+    #[serde(default)]
+    pub after_seq: Option<u64>,
+    /// Stop after this many bytes, but return at least one chunk.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
+    /// Wait this long for something to return, in milliseconds.
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
+}
+
+/// Result of `process/read`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadResult {
+    /// Output, in order.
+    #[serde(default)]
+    pub chunks: Vec<ReadChunk>,
+    /// One after the last chunk, or the next number there will be.
+    #[serde(default)]
+    pub next_seq: u64,
+    /// The main process has exited.
+    #[serde(default)]
+    pub exited: bool,
+    /// Its exit code.
+    #[serde(default)]
+    pub exit_code: Option<i64>,
+    /// Exited, and both streams are at their end.
+    #[serde(default)]
+    pub closed: bool,
+    /// The executor lost it.
+    #[serde(default)]
+    pub failure: Option<String>,
+}
+
+/// One piece of output in a [`ReadResult`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadChunk {
+    /// Its place in the order of events.
+    pub seq: u64,
+    /// Which stream.
+    pub stream: Stream,
+    /// The bytes.
+    pub chunk: Chunk,
+}
+
+/// Which output stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// Both, through a terminal.
+    Pty,
+}
+
+impl Stream {
+    /// Its name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Pty => "pty",
+        }
+    }
+}
+
+/// Parameters of `process/write`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteParams {
+    /// Which process.
+    pub process_id: String,
+    /// What to write.
+    pub chunk: Chunk,
+    /// Makes a repetition harmless. Older clients send none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_id: Option<String>,
+}
+
+/// Result of `process/write` and `process/closeStdin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteResult {
+    /// What became of it.
+    pub status: WriteStatus,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WriteStatus {
+    /// Queued.
+    Accepted,
+    /// No such process.
+    UnknownProcess,
+    /// Its standard input is closed.
+    StdinClosed,
+    /// It is not started yet.
+    Starting,
+}
+
+/// Parameters of `process/signal`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalParams {
+    /// Which process.
+    pub process_id: String,
+    /// Which signal.
+    pub signal: Signal,
+}
+
+/// The signals there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    /// SIGINT: the only one of the base protocol.
+    Interrupt,
+    /// Extension: SIGTERM, to the whole tree.
+    Terminate,
+}
+
+/// Result of `process/terminate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminateResult {
+    /// It was running and is being killed.
+    #[serde(default)]
+    pub running: bool,
+}
+
+/// `process/output`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputNotification {
+    /// Which process.
+    pub process_id: String,
+    /// Its place in the order of events.
+    pub seq: u64,
+    /// Which stream.
+    pub stream: Stream,
+    /// The bytes.
+    pub chunk: Chunk,
+}
+
+/// `process/exited`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitedNotification {
+    /// Which process.
+    pub process_id: String,
+    /// Its place in the order of events.
+    pub seq: u64,
+    /// 128 + n for signal n; -1 when it is not known.
+    #[serde(default)]
+    pub exit_code: Option<i64>,
+}
+
+/// `process/closed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClosedNotification {
+    /// Which process.
+    pub process_id: String,
+    /// Its place in the order of events. Old servers leave it out; it is then
+    /// the last of all.
+    #[serde(default)]
+    pub seq: Option<u64>,
+}

@@ -1,0 +1,79 @@
+//! Between the types of the core and those of the wire.
+
+#[cfg(feature = "daemon")]
+use mcp_lifecycle_core::RemnantKind;
+use mcp_lifecycle_core::{Containment, Reach, Remnant};
+
+use crate::protocol::extension::{WireContainment, WireReach, WireRemnant};
+
+/// A remnant on the other machine, as this side names it.
+pub(crate) fn remnant(wire: WireRemnant) -> Remnant {
+    match wire.kind.as_str() {
+        "container" => Remnant::container(wire.id, wire.name),
+        _ => Remnant::remote_process(wire.id, wire.name),
+    }
+}
+
+/// A remnant for the wire.
+#[cfg(feature = "daemon")]
+pub(crate) fn wire_remnant(remnant: &Remnant) -> WireRemnant {
+    WireRemnant {
+        kind: match remnant.kind {
+            RemnantKind::Container => "container",
+            _ => "process",
+        }
+        .to_owned(),
+        id: remnant.id.clone(),
+        name: remnant.name.clone(),
+    }
+}
+
+/// Containment over there.
+pub(crate) fn containment(wire: &WireContainment) -> Containment {
+    let mut containment = Containment::new(
+        format!("executor: {}", wire.mechanism),
+        reach(wire.on_terminate),
+    )
+    // The lease ends what a vanished client leaves, and it ends the whole tree.
+    .on_host_death(reach(wire.on_terminate));
+    if wire.atomic {
+        containment = containment.placed_atomically();
+    }
+    match &wire.fallback {
+        Some(why) => containment.fell_back(why.clone()),
+        None => containment,
+    }
+}
+
+/// Containment for the wire.
+#[cfg(feature = "daemon")]
+pub(crate) fn wire_containment(containment: &Containment) -> WireContainment {
+    WireContainment {
+        mechanism: containment.mechanism.to_string(),
+        on_terminate: wire_reach(containment.on_terminate),
+        on_host_death: wire_reach(containment.on_host_death),
+        atomic: containment.placement_is_atomic,
+        fallback: containment.fallback.as_ref().map(ToString::to_string),
+    }
+}
+
+fn reach(wire: WireReach) -> Reach {
+    match wire {
+        WireReach::Nothing => Reach::Nothing,
+        WireReach::Process => Reach::Process,
+        WireReach::Group => Reach::Group,
+        WireReach::Tree => Reach::Tree,
+        WireReach::Container => Reach::Container,
+    }
+}
+
+#[cfg(feature = "daemon")]
+fn wire_reach(reach: Reach) -> WireReach {
+    match reach {
+        Reach::Process => WireReach::Process,
+        Reach::Group => WireReach::Group,
+        Reach::Tree => WireReach::Tree,
+        Reach::Container => WireReach::Container,
+        _ => WireReach::Nothing,
+    }
+}

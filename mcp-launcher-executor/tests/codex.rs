@@ -1,0 +1,131 @@
+//! Our client with the real `codex exec-server`, in both transports.
+//!
+//! `MCP_TEST_CODEX` names the codex binary; without it nothing is tested, and
+//! the output says so.
+
+mod support;
+
+use std::time::Duration;
+
+use mcp_launcher_executor::ExecServerConfig;
+use mcp_lifecycle_core::error::LaunchErrorKind;
+use mcp_lifecycle_core::{ExitStatus, Phase, Reach, ServerLauncher, TerminationPolicy};
+use support::{Server, alive, codex, launch, launcher, listen, marker, sh, vanished, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Runs `test` over WebSocket and over the command's standard streams.
+async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {
+    let Some(codex) = codex() else { return };
+    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    test(ExecServerConfig::websocket(&peer.url)).await;
+    let args = ["exec-server", "--listen", "stdio"];
+    test(ExecServerConfig::command(&codex, args)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_go_both_ways_in_order_and_once() {
+    both(async |config| {
+        let launcher = launcher(config).await;
+        let mut server = launch(&launcher, sh("exec cat")).await;
+        let data: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        let expected = data.clone();
+        let Server { stdin, stdout, .. } = &mut server;
+        let write = async { stdin.write_all(&data).await.unwrap() };
+        let read = async {
+            let mut back = vec![0; expected.len()];
+            stdout.read_exact(&mut back).await.unwrap();
+            assert!(back == expected, "the bytes came back changed");
+        };
+        within(async { tokio::join!(write, read) }).await;
+        let report = server.end(&TerminationPolicy::default()).await.unwrap();
+        assert_eq!(report.exit, ExitStatus::Signal(15));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_polite_server_gets_its_grace_and_a_setsid_helper_is_swept() {
+    both(async |config| {
+        let launcher = launcher(config).await;
+        assert_eq!(launcher.semantics().containment.on_terminate, Reach::Tree);
+        assert_eq!(launcher.semantics().containment.on_host_death, Reach::Tree);
+        let mark = marker("tree");
+        let script = format!(
+            "setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' {mark} & \
+             trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.1; done; : {mark}"
+        );
+        let mut server = launch(&launcher, sh(&script)).await;
+        assert_eq!(server.line().await, "up");
+        let policy = TerminationPolicy::default().term_grace(Duration::from_millis(500));
+        let report = server.end(&policy).await.unwrap();
+        assert_eq!(server.line().await, "bye");
+        assert_eq!(report.exit, ExitStatus::Code(7), "{report}");
+        let phases: Vec<_> = report.phases.iter().map(|record| record.phase).collect();
+        assert_eq!(phases, [Phase::RequestEnd, Phase::ForceEnd]);
+        assert!(report.gone.swept_count >= 1, "{report}");
+        assert!(report.to_string().contains("helper script"), "{report}");
+        assert_eq!(alive(&mark), Vec::<String>::new());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_server_is_killed_with_its_tree() {
+    both(async |config| {
+        let launcher = launcher(config).await;
+        let mark = marker("drop");
+        let script = format!("setsid sleep 1000 {mark} & setsid sh -c 'sleep 1000; : {mark}' & echo up; exec sh -c 'sleep 1000; : {mark}'");
+        let script = script.replace(&format!("sleep 1000 {mark}"), &format!("sh -c 'sleep 999; : {mark}'"));
+        let mut server = launch(&launcher, sh(&script)).await;
+        assert_eq!(server.line().await, "up");
+        drop(server);
+        vanished(&mark, Duration::from_secs(10)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_program_is_an_error_of_the_launch() {
+    both(async |config| {
+        let launcher = launcher(config).await;
+        let spec = mcp_lifecycle_core::ServerSpec::builder("s", "/no/such/program").build();
+        let error = launcher.launch(&spec.unwrap()).await.unwrap_err();
+        assert!(matches!(error.kind(), LaunchErrorKind::Backend { .. }), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
+    let Some(codex) = codex() else { return };
+    let mut peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let mark = marker("orphan");
+    let script = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; wait");
+    let mut server = launch(&launcher, sh(&script)).await;
+    assert_eq!(server.line().await, "up");
+    // The executor itself is killed: only the watcher is left to act.
+    peer.child.kill().await.unwrap();
+    vanished(&mark, Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
+    let Some(codex) = codex() else { return };
+    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    let mut config = ExecServerConfig::websocket(&peer.url);
+    config.call_timeout = Duration::from_secs(2);
+    let launcher = launcher(config).await;
+    let mut stuck = launch(&launcher, sh("exec sleep 1000")).await;
+    let mut other = launch(&launcher, sh("exec cat")).await;
+    let chunk = vec![b'x'; 64 * 1024];
+    let flood = async {
+        while stuck.stdin.write_all(&chunk).await.is_ok() {}
+    };
+    // The peer stops answering altogether; a fresh link gets past it.
+    let _ = tokio::time::timeout(Duration::from_secs(6), flood).await;
+    other.stdin.write_all(b"still here\n").await.unwrap();
+    assert_eq!(other.line().await, "still here");
+    other.end(&TerminationPolicy::immediate()).await.unwrap();
+    stuck.end(&TerminationPolicy::immediate()).await.unwrap();
+}

@@ -1,0 +1,146 @@
+//! What the suites share: real peers, and a look at `/proc`.
+#![expect(clippy::allow_attributes, reason = "each suite uses its part of this module")]
+#![allow(dead_code, reason = "each suite uses its part of this module")]
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_lifecycle_core::spec::ServerSpecBuilder;
+use mcp_lifecycle_core::{
+    EndReason, LaunchedParts, ServerHandle, ServerLauncher, ServerSpec, TerminationPolicy,
+};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// A peer that listens at a URL; killed with its value.
+pub(crate) struct Peer {
+    pub(crate) child: Child,
+    pub(crate) url: String,
+}
+
+/// The real `codex exec-server`, if `MCP_TEST_CODEX` names its binary.
+///
+/// Silence would look like success, so the absence is said out loud.
+pub(crate) fn codex() -> Option<String> {
+    let path = std::env::var("MCP_TEST_CODEX").ok();
+    if path.is_none() {
+        eprintln!("SKIPPED: MCP_TEST_CODEX does not name a codex binary; nothing was tested");
+    }
+    path
+}
+
+/// Starts a peer whose first line of output is its URL.
+pub(crate) async fn listen(program: &str, args: &[&str]) -> Peer {
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let url = loop {
+        let line = lines.next_line().await.unwrap().expect("the peer says its URL");
+        if line.starts_with("ws") {
+            break line;
+        }
+    };
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    Peer { child, url }
+}
+
+pub(crate) async fn launcher(config: ExecServerConfig) -> ExecutorLauncher {
+    ExecutorLauncher::new(ExecServer::connect(config).await.unwrap())
+}
+
+pub(crate) fn sh(script: &str) -> ServerSpecBuilder {
+    ServerSpec::builder("test", "/bin/sh").args(["-c", script]).cwd("/")
+}
+
+/// A launched server with a handle around it.
+pub(crate) struct Server {
+    pub(crate) handle: ServerHandle,
+    pub(crate) stdin: mcp_lifecycle_core::ServerStdin,
+    pub(crate) stdout: BufReader<mcp_lifecycle_core::BoxRead>,
+}
+
+pub(crate) async fn launch(launcher: &dyn ServerLauncher, spec: ServerSpecBuilder) -> Server {
+    let launched = launcher.launch(&spec.build().unwrap()).await.unwrap();
+    let LaunchedParts {
+        stdin,
+        stdout,
+        stderr,
+        terminator,
+        ..
+    } = launched.into_parts();
+    if let Some(mut stderr) = stderr {
+        tokio::spawn(async move {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text).await;
+            eprint!("{}", String::from_utf8_lossy(&text));
+        });
+    }
+    let (handle, stdin) = ServerHandle::new("test", stdin, terminator);
+    Server {
+        handle,
+        stdin,
+        stdout: BufReader::new(stdout),
+    }
+}
+
+impl Server {
+    pub(crate) async fn line(&mut self) -> String {
+        let mut line = String::new();
+        within(self.stdout.read_line(&mut line)).await.unwrap();
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) async fn end(&self, policy: &TerminationPolicy) -> mcp_lifecycle_core::TerminationOutcome {
+        within(self.handle.terminate(policy, EndReason::Shutdown)).await
+    }
+}
+
+/// A hard limit on every wait.
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(40), future)
+        .await
+        .expect("done within 40 s")
+}
+
+/// A word that no other process has in its arguments.
+pub(crate) fn marker(name: &str) -> String {
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let n = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    format!("mark-{name}-{}-{n}-", std::process::id())
+}
+
+/// Processes on this machine with `marker` in their arguments.
+pub(crate) fn alive(marker: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(cmdline) = std::fs::read(entry.path().join("cmdline")) else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&cmdline).replace('\0', " ");
+        let own = entry.file_name().to_string_lossy() == std::process::id().to_string();
+        if text.contains(marker) && !own {
+            found.push(format!("{} {text}", entry.file_name().to_string_lossy()));
+        }
+    }
+    found
+}
+
+/// Waits until no process has `marker` in its arguments; how long it took.
+pub(crate) async fn vanished(marker: &str, limit: Duration) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let left = alive(marker);
+        if left.is_empty() {
+            return begun.elapsed();
+        }
+        assert!(begun.elapsed() < limit, "after {limit:?} alive: {left:#?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
