@@ -7,7 +7,8 @@ use crate::sweep::Sweep;
 use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Reaped};
 use crate::tree::Tree;
 
-const FIRST_PAUSE: Nanos = Nanos(200_000);
+/// For the first signals to take effect.
+const FIRST_PAUSE: Nanos = Nanos(500_000);
 /// Between rounds that get somewhere: a colony that re-creates its members must not have the time to.
 const BUSY_PAUSE: Nanos = Nanos(1_000_000);
 /// Between rounds that get nowhere: what is left cannot be killed by us, now or ever, and that shall not cost a core.

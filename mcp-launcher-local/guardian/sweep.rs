@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 /// From this round on everything below our children is killed as well. Before, that would be wasted work: a killed parent's
 /// children become ours, and killing a child of ours takes one call instead of six.
-const DEEP_ROUND: u32 = 3;
+const DEEP_ROUND: u32 = 8;
 
 /// Rounds that found nobody, although there are children, before /proc is no longer believed.
 const BLIND_ROUNDS: u32 = 2;
