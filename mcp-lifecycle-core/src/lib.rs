@@ -32,6 +32,7 @@ mod identity;
 mod ladder;
 mod launcher;
 mod policy;
+mod registry;
 mod remnant;
 mod report;
 mod restart;

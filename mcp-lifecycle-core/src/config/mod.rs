@@ -1,5 +1,42 @@
-//! What servers there are: [`ServerConfig`], and reading it from files.
+//! What servers there are: [`ServerConfig`], and [`ConfigReader`], which reads it
+//! from the files that users of MCP hosts already have.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use mcp_lifecycle_core::config::{ConfigReader, Format, LauncherRegistry};
+//! # fn example(local: Arc<dyn mcp_lifecycle_core::ServerLauncher>)
+//! # -> Result<(), mcp_lifecycle_core::config::ConfigError> {
+//! let launchers = LauncherRegistry::new(local);
+//! let text = r#"{ "mcpServers": {
+//!     "time": { "command": "uvx", "args": ["mcp-server-time"], "required": true },
+//!     "docs": { "url": "https://example.com/mcp" }
+//! } }"#;
+//! let set = ConfigReader::new(&launchers).read_str(text, Format::Json)?;
+//! assert_eq!(set.servers.len(), 1);
+//! assert_eq!(set.skipped[0].to_string(), "`docs` is reached by URL and has nothing to launch");
+//! # Ok(()) }
+//! ```
+//!
+//! All keys are described in `docs/configuration.md`. Keys that are not known are
+//! other hosts' keys and are left alone; a known key with a wrong value is an
+//! error with file, line and column. No error shows the value of an environment
+//! variable.
 
+mod comments;
+mod entry;
+mod error;
+mod expand;
+mod json;
+mod reader;
 mod server;
+#[cfg(feature = "toml")]
+mod toml;
+mod values;
 
+#[cfg(test)]
+mod tests;
+
+pub use crate::registry::LauncherRegistry;
+pub use error::{ConfigError, ConfigErrorKind};
+pub use reader::{ConfigReader, Format, ServerSet, Skipped};
 pub use server::{ServerConfig, Sharing};

@@ -1,0 +1,116 @@
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::spec::SpecError;
+
+/// A configuration cannot be read.
+///
+/// `Display` begins with the place, as compilers do: `file:line:column: `.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// The file, if it was one.
+    pub file: Option<PathBuf>,
+    /// The line, from 1; 0 when it is the file as a whole.
+    pub line: usize,
+    /// The column in characters, from 1; 0 when it is the file as a whole.
+    pub column: usize,
+    /// What is wrong.
+    pub kind: ConfigErrorKind,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigErrorKind {
+    /// The file cannot be read.
+    #[error("the file cannot be read")]
+    Io(#[source] std::io::Error),
+    /// It is not well-formed, or a known key has a value that is not for it.
+    #[error("{0}")]
+    Syntax(
+        /// What is wrong.
+        String,
+    ),
+    /// None of the tables that hold servers is there.
+    #[error("no servers: expected `mcpServers`, `servers`, `mcp.servers` or `mcp_servers`")]
+    NoServers,
+    /// A reference to a variable cannot be resolved.
+    #[error("server `{server}`: {problem}")]
+    Variable {
+        /// The server's name.
+        server: String,
+        /// Which variable, and what is wrong.
+        problem: String,
+    },
+    /// No launcher of that name is registered.
+    #[error("server `{server}`: no launcher `{launcher}`; there are: {}", known.join(", "))]
+    UnknownLauncher {
+        /// The server's name.
+        server: String,
+        /// The name that was asked for.
+        launcher: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// The specification that results is not valid.
+    #[error("server `{server}` is not valid")]
+    Spec {
+        /// The server's name.
+        server: String,
+        /// Why not.
+        #[source]
+        source: SpecError,
+    },
+    /// The format is not compiled in.
+    #[error("TOML is not compiled in; enable the feature `toml`")]
+    NoToml,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{}:", file.display())?,
+            None => f.write_str("configuration:")?,
+        }
+        if self.line > 0 {
+            write!(f, "{}:{}:", self.line, self.column)?;
+        }
+        write!(f, " {}", self.kind)
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The kind is part of this level's message; the chain goes on below it.
+        std::error::Error::source(&self.kind)
+    }
+}
+
+impl ConfigErrorKind {
+    /// At this byte of the text.
+    pub(super) fn at(self, text: &str, offset: usize) -> ConfigError {
+        let before = text.get(..offset).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        ConfigError {
+            file: None,
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            kind: self,
+        }
+    }
+
+    /// Of the file as a whole.
+    pub(super) fn nowhere(self) -> ConfigError {
+        ConfigError {
+            file: None,
+            line: 0,
+            column: 0,
+            kind: self,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The JSON of Claude Desktop, Cursor, VS Code and OpenClaw.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::comments::blank;
+use super::reader::Found;
+use super::values::Entries;
+use super::{ConfigError, ConfigErrorKind};
+
+#[derive(Deserialize)]
+struct File<'a> {
+    /// Claude Desktop, Cursor, and most others.
+    #[serde(borrow, rename = "mcpServers")]
+    mcp_servers: Option<Entries<&'a RawValue>>,
+    /// VS Code's own file.
+    #[serde(borrow)]
+    servers: Option<Entries<&'a RawValue>>,
+    /// OpenClaw, and VS Code's settings.
+    #[serde(borrow)]
+    mcp: Option<Mcp<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Mcp<'a> {
+    #[serde(borrow)]
+    servers: Option<Entries<&'a RawValue>>,
+}
+
+pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
+    let blanked = blank(text);
+    let wrong = |error: &serde_json::Error, within: &str, start: usize| {
+        let offset = start + offset(within, error.line(), error.column());
+        ConfigErrorKind::Syntax(message(error)).at(text, offset)
+    };
+    let file: File<'_> = serde_json::from_str(&blanked).map_err(|e| wrong(&e, &blanked, 0))?;
+    let tables = [
+        file.mcp_servers,
+        file.servers,
+        file.mcp.and_then(|mcp| mcp.servers),
+    ];
+    if tables.iter().all(Option::is_none) {
+        return Err(ConfigErrorKind::NoServers.nowhere());
+    }
+    let entries = tables
+        .into_iter()
+        .flatten()
+        .flat_map(|Entries(entries)| entries);
+    let mut found: Vec<Found> = Vec::new();
+    for (name, raw) in entries {
+        let raw = raw.get();
+        // It borrows from `blanked`, where every byte has its place in the file.
+        let start = raw.as_ptr().addr() - blanked.as_ptr().addr();
+        if found.iter().any(|known| known.name == name) {
+            let twice = format!("server `{name}` occurs twice");
+            return Err(ConfigErrorKind::Syntax(twice).at(text, start));
+        }
+        let entry = serde_json::from_str(raw).map_err(|error| wrong(&error, raw, start))?;
+        found.push(Found {
+            name,
+            entry,
+            start,
+            end: start + raw.len(),
+        });
+    }
+    Ok(found)
+}
+
+/// serde_json's message without its own idea of the place.
+fn message(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+/// The byte at a line and column, which serde_json counts from 1 and in bytes.
+fn offset(text: &str, line: usize, column: usize) -> usize {
+    let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
+    let start: usize = lines.map(str::len).sum();
+    (start + column.saturating_sub(1)).min(text.len())
+}

@@ -1,0 +1,161 @@
+//! [`ConfigReader`]: from a file or a string to servers.
+
+use std::fmt;
+use std::path::Path;
+
+use super::entry::{Entry, Wrong};
+use super::expand::Lookup;
+use super::{ConfigError, ConfigErrorKind, LauncherRegistry, ServerConfig};
+
+/// How a configuration is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// JSON with `mcpServers`, `servers` or `mcp.servers`. Comments and trailing
+    /// commas are accepted.
+    Json,
+    /// TOML with `[mcp_servers.NAME]`. Needs the feature `toml`.
+    Toml,
+}
+
+/// Reads configurations.
+pub struct ConfigReader<'a> {
+    launchers: &'a LauncherRegistry,
+    lookup: Box<Lookup<'a>>,
+}
+
+/// What a configuration says.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ServerSet {
+    /// The servers that can be launched, in the order of the file.
+    pub servers: Vec<ServerConfig>,
+    /// The entries that are not launched, and why.
+    pub skipped: Vec<Skipped>,
+}
+
+/// An entry that is not launched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Skipped {
+    /// It is reached by URL: nothing to launch.
+    Remote {
+        /// Its name.
+        server: String,
+    },
+    /// It is switched off.
+    Disabled {
+        /// Its name.
+        server: String,
+    },
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remote { server } => {
+                write!(f, "`{server}` is reached by URL and has nothing to launch")
+            }
+            Self::Disabled { server } => write!(f, "`{server}` is disabled"),
+        }
+    }
+}
+
+impl<'a> ConfigReader<'a> {
+    /// A reader that resolves `${VAR}` in the host's environment.
+    pub fn new(launchers: &'a LauncherRegistry) -> Self {
+        Self {
+            launchers,
+            lookup: Box::new(|name| std::env::var(name).ok()),
+        }
+    }
+
+    /// Sets where the values of `${VAR}` come from.
+    #[must_use]
+    pub fn variables(mut self, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
+        self.lookup = Box::new(lookup);
+        self
+    }
+
+    /// Reads a file; one whose name ends in `.toml` is TOML, others are JSON.
+    ///
+    /// Blocks while it reads.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] says where in the file what is wrong.
+    pub fn read_file(&self, path: impl AsRef<Path>) -> Result<ServerSet, ConfigError> {
+        let path = path.as_ref();
+        let format = match path.extension() {
+            Some(extension) if extension == "toml" => Format::Toml,
+            _ => Format::Json,
+        };
+        let read = std::fs::read_to_string(path);
+        let read = read.map_err(|error| ConfigErrorKind::Io(error).nowhere());
+        read.and_then(|text| self.read_str(&text, format))
+            .map_err(|error| ConfigError {
+                file: Some(path.to_owned()),
+                ..error
+            })
+    }
+
+    /// Reads a string.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] says where in the string what is wrong.
+    pub fn read_str(&self, text: &str, format: Format) -> Result<ServerSet, ConfigError> {
+        let entries = match format {
+            Format::Json => super::json::entries(text)?,
+            #[cfg(feature = "toml")]
+            Format::Toml => super::toml::entries(text)?,
+            #[cfg(not(feature = "toml"))]
+            Format::Toml => return Err(ConfigErrorKind::NoToml.nowhere()),
+        };
+        let mut set = ServerSet::default();
+        for found in entries {
+            let server = found.name;
+            if found.entry.is_disabled() {
+                set.skipped.push(Skipped::Disabled { server });
+            } else if found.entry.is_launchable() {
+                let config = found
+                    .entry
+                    .into_config(&server, self.launchers, &self.lookup);
+                set.servers
+                    .push(config.map_err(|wrong| place(text, found.start..found.end, wrong))?);
+            } else if found.entry.url.is_some() {
+                set.skipped.push(Skipped::Remote { server });
+            } else {
+                let problem = format!("server `{server}` has neither `command` nor `url`");
+                return Err(ConfigErrorKind::Syntax(problem).at(text, found.start));
+            }
+        }
+        Ok(set)
+    }
+}
+
+/// An entry, and where it is in the text.
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) entry: Entry,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+fn place(text: &str, range: std::ops::Range<usize>, wrong: Wrong) -> ConfigError {
+    let within = text.get(range.clone()).unwrap_or_default();
+    let offset = wrong
+        .at
+        .as_deref()
+        .and_then(|piece| within.find(piece))
+        .unwrap_or(0);
+    wrong.kind.at(text, range.start + offset)
+}
+
+impl fmt::Debug for ConfigReader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigReader")
+            .field("launchers", self.launchers)
+            .finish_non_exhaustive()
+    }
+}

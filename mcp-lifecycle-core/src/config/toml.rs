@@ -1,0 +1,39 @@
+//! Codex's TOML: `[mcp_servers.NAME]`.
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::entry::Entry;
+use super::reader::Found;
+use super::values::Entries;
+use super::{ConfigError, ConfigErrorKind};
+
+#[derive(Deserialize)]
+struct File {
+    mcp_servers: Option<Entries<Spanned<Entry>>>,
+}
+
+pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
+    let file: File = toml::from_str(text).map_err(|error| {
+        let problem = ConfigErrorKind::Syntax(error.message().to_owned());
+        match error.span() {
+            Some(span) => problem.at(text, span.start),
+            None => problem.nowhere(),
+        }
+    })?;
+    let Some(Entries(entries)) = file.mcp_servers else {
+        return Err(ConfigErrorKind::NoServers.nowhere());
+    };
+    let found = entries.into_iter().map(|(name, entry)| {
+        let start = entry.span().start;
+        // The span of a table is its header; its keys follow it.
+        let end = text.len();
+        Found {
+            name,
+            entry: entry.into_inner(),
+            start,
+            end,
+        }
+    });
+    Ok(found.collect())
+}

@@ -1,0 +1,162 @@
+//! Values of keys that are more than JSON's own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+
+/// A time: a number of seconds, or text with a unit (`"500ms"`, `"2m"`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span(pub(super) Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Spans;
+
+        impl Visitor<'_> for Spans {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a time: a number of seconds, or text such as \"500ms\", \"30s\", \"2m\"",
+                )
+            }
+
+            fn visit_u64<E: Error>(self, seconds: u64) -> Result<Span, E> {
+                Ok(Span(Duration::from_secs(seconds)))
+            }
+
+            fn visit_i64<E: Error>(self, seconds: i64) -> Result<Span, E> {
+                self.visit_f64(seconds as f64)
+            }
+
+            fn visit_f64<E: Error>(self, seconds: f64) -> Result<Span, E> {
+                let time = Duration::try_from_secs_f64(seconds);
+                time.map(Span)
+                    .map_err(|_| E::custom("a time cannot be negative or endless"))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+                parse(text)
+                    .map(Span)
+                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Spans)
+    }
+}
+
+fn parse(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let number: f64 = text[..unit_at].parse().ok()?;
+    let scale = match text[unit_at..].trim() {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number * scale).ok()
+}
+
+/// A time, or `false` for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MaybeSpan(pub(super) Option<Duration>);
+
+impl<'de> Deserialize<'de> for MaybeSpan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged, expecting = "expected a time, or false for none")]
+        enum Either {
+            Time(Span),
+            Off(bool),
+        }
+        match Either::deserialize(deserializer)? {
+            Either::Time(Span(time)) => Ok(Self(Some(time))),
+            Either::Off(false) => Ok(Self(None)),
+            Either::Off(true) => Err(D::Error::custom("expected a time, or false for none")),
+        }
+    }
+}
+
+/// A table whose order is kept and whose keys are unique.
+#[derive(Debug)]
+pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tables<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Tables<T> {
+            type Value = Entries<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of servers by name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
+                let mut entries: Vec<(String, T)> = Vec::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    if entries.iter().any(|(known, _)| *known == name) {
+                        return Err(A::Error::custom(format_args!(
+                            "server `{name}` occurs twice"
+                        )));
+                    }
+                    entries.push((name, map.next_value()?));
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Tables(PhantomData))
+    }
+}
+
+/// The environment of a server. Its errors do not show what is there instead.
+#[derive(Default)]
+pub(super) struct Env(pub(super) BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Env {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Envs;
+
+        impl<'de> Visitor<'de> for Envs {
+            type Value = Env;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of environment variables")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Env, A::Error> {
+                let mut env = BTreeMap::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    match map.next_value::<serde_json::Value>()? {
+                        serde_json::Value::String(value) => drop(env.insert(name, value)),
+                        _ => {
+                            return Err(A::Error::custom(format_args!(
+                                "the value of environment variable `{name}` must be a string"
+                            )));
+                        }
+                    }
+                }
+                Ok(Env(env))
+            }
+
+            fn visit_str<E: Error>(self, _: &str) -> Result<Env, E> {
+                Err(E::custom("`env` must be a table of environment variables"))
+            }
+        }
+
+        deserializer.deserialize_any(Envs)
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

@@ -1,0 +1,370 @@
+//! A launcher whose servers are tasks of this process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::account::{ServerEvent, ServerEventKind};
+use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
+use mcp_lifecycle_core::{
+    Containment, ExitStatus, Gone, LaunchedServer, ProcessTerminator, ProtocolPreference, Reach,
+    ReapReport, Remnant, ServerConfig, ServerIdentity, ServerLauncher, ServerSpec,
+    TerminationSemantics,
+};
+use rmcp::model::CallToolRequestParams;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How a fake server behaves, from its arguments.
+#[derive(Debug, Clone, Default)]
+struct Habits {
+    /// `--slow MS`: how long the launch takes.
+    slow: u64,
+    /// `--fail`: the launch fails.
+    fail: bool,
+    /// `--silent`: never answers the handshake.
+    silent: bool,
+    /// `--die MS`: dies so long after the handshake.
+    die: Option<u64>,
+    /// `--stubborn`: only force ends it.
+    stubborn: bool,
+    /// `--immortal`: nothing ends it, until the launcher says so.
+    immortal: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    live: BTreeMap<String, usize>,
+    pub(crate) most: BTreeMap<String, usize>,
+    pub(crate) starts: usize,
+    pub(crate) launching: usize,
+    pub(crate) most_launching: usize,
+    processes: Vec<(String, watch::Sender<Option<ExitStatus>>)>,
+}
+
+/// Starts servers inside this process and keeps the books.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fake {
+    pub(crate) world: Arc<Mutex<World>>,
+    mortal: Arc<watch::Sender<bool>>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self::default())
+    }
+
+    pub(crate) fn config(self: &Arc<Self>, name: &str, args: &[&str]) -> ServerConfig {
+        self.config_env(name, args, "")
+    }
+
+    pub(crate) fn config_env(
+        self: &Arc<Self>,
+        name: &str,
+        args: &[&str],
+        token: &str,
+    ) -> ServerConfig {
+        let spec = ServerSpec::builder(name, "fake")
+            .args(args)
+            .env("TOKEN", token);
+        // `Arc<dyn>` of the same value: launchers are told apart by identity.
+        let launcher: Arc<dyn ServerLauncher> = self.clone();
+        ServerConfig::new(launcher, spec.build().unwrap()).protocol(ProtocolPreference::Legacy)
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.world.lock().unwrap().live.values().sum()
+    }
+
+    pub(crate) fn starts(&self) -> usize {
+        self.world.lock().unwrap().starts
+    }
+
+    /// The most processes of one name that ever lived at a time.
+    pub(crate) fn most(&self, name: &str) -> usize {
+        self.world
+            .lock()
+            .unwrap()
+            .most
+            .get(name)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// Kills every server of this name from outside.
+    pub(crate) fn crash(&self, name: &str) {
+        for (of, process) in &self.world.lock().unwrap().processes {
+            if of == name {
+                process.send_if_modified(|exit| exit.replace(ExitStatus::Signal(9)).is_none());
+            }
+        }
+    }
+
+    /// From now on immortal servers can be ended.
+    pub(crate) fn make_mortal(&self) {
+        self.mortal.send_replace(true);
+    }
+}
+
+fn habits(spec: &ServerSpec) -> Habits {
+    let mut habits = Habits::default();
+    let mut args = spec.args().iter().filter_map(|arg| arg.to_str());
+    while let Some(arg) = args.next() {
+        let mut number = || args.next().and_then(|n| n.parse().ok()).unwrap_or_default();
+        match arg {
+            "--slow" => habits.slow = number(),
+            "--die" => habits.die = Some(number()),
+            "--fail" => habits.fail = true,
+            "--silent" => habits.silent = true,
+            "--stubborn" => habits.stubborn = true,
+            "--immortal" => habits.immortal = true,
+            _ => {}
+        }
+    }
+    habits
+}
+
+struct Launching(Arc<Mutex<World>>);
+
+impl Drop for Launching {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().launching -= 1;
+    }
+}
+
+#[async_trait]
+impl ServerLauncher for Fake {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        TerminationSemantics::full(Containment::new("task", Reach::Tree))
+    }
+
+    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+        let habits = habits(spec);
+        {
+            let mut world = self.world.lock().unwrap();
+            world.starts += 1;
+            world.launching += 1;
+            world.most_launching = world.most_launching.max(world.launching);
+        }
+        let _launching = Launching(Arc::clone(&self.world));
+        sleep(Duration::from_millis(habits.slow)).await;
+        if habits.fail {
+            let kind = LaunchErrorKind::NotFound {
+                program: "fake".to_owned(),
+                searched: Vec::new(),
+            };
+            return Err(LaunchError::new("fake", spec, kind));
+        }
+        let name = spec.name().to_owned();
+        let (exit, exited) = watch::channel(None);
+        {
+            let mut world = self.world.lock().unwrap();
+            let live = world.live.entry(name.clone()).or_default();
+            *live += 1;
+            let live = *live;
+            let most = world.most.entry(name.clone()).or_default();
+            *most = live.max(*most);
+            world.processes.push((name.clone(), exit.clone()));
+        }
+        let (stdin, theirs) = tokio::io::duplex(4096);
+        let (ours, stdout) = tokio::io::duplex(4096);
+        let process = Process {
+            exit: exit.clone(),
+            exited,
+            habits: habits.clone(),
+            mortal: self.mortal.subscribe(),
+        };
+        tokio::spawn(serve(theirs, ours, habits, exit.clone()));
+        let world = Arc::clone(&self.world);
+        let mut ended = exit.subscribe();
+        tokio::spawn(async move {
+            let _ = ended.wait_for(Option::is_some).await;
+            if let Some(live) = world.lock().unwrap().live.get_mut(&name) {
+                *live -= 1;
+            }
+        });
+        Ok(LaunchedServer::new(stdin, stdout, None, Arc::new(process)))
+    }
+
+    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
+        Ok(ReapReport::new())
+    }
+}
+
+async fn serve(
+    stdin: DuplexStream,
+    mut stdout: DuplexStream,
+    habits: Habits,
+    exit: watch::Sender<Option<ExitStatus>>,
+) {
+    let mut exited = exit.subscribe();
+    let life = async {
+        let mut lines = BufReader::new(stdin).lines();
+        let (answers, mut answered) = tokio::sync::mpsc::unbounded_channel::<Value>();
+        loop {
+            let line = tokio::select! {
+                line = lines.next_line() => line,
+                Some(answer) = answered.recv() => {
+                    let _ = stdout.write_all(format!("{answer}\n").as_bytes()).await;
+                    continue;
+                }
+            };
+            let Ok(Some(line)) = line else { break };
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let id = message["id"].clone();
+            let result = match message["method"].as_str() {
+                Some("initialize") if !habits.silent => json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "fake", "version": "0"},
+                }),
+                Some("notifications/initialized") => {
+                    if let Some(after) = habits.die {
+                        let exit = exit.clone();
+                        tokio::spawn(async move {
+                            sleep(Duration::from_millis(after)).await;
+                            exit.send_replace(Some(ExitStatus::Code(1)));
+                        });
+                    }
+                    continue;
+                }
+                Some("tools/call") => json!({"content": []}),
+                _ => continue,
+            };
+            let after = message["params"]["arguments"]["ms"].as_u64().unwrap_or(0);
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(after)).await;
+                let _ = answers.send(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+            });
+        }
+        if habits.stubborn || habits.immortal {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = life => drop(exit.send_if_modified(|exit| exit.replace(ExitStatus::Code(0)).is_none())),
+        _ = exited.wait_for(Option::is_some) => {}
+    }
+}
+
+#[derive(Debug)]
+struct Process {
+    exit: watch::Sender<Option<ExitStatus>>,
+    exited: watch::Receiver<Option<ExitStatus>>,
+    habits: Habits,
+    mortal: watch::Receiver<bool>,
+}
+
+impl Process {
+    fn end(&self, signal: i32) {
+        self.exit.send_if_modified(|exit| {
+            let first = exit.is_none();
+            if first {
+                *exit = Some(ExitStatus::Signal(signal));
+            }
+            first
+        });
+    }
+}
+
+#[async_trait]
+impl ProcessTerminator for Process {
+    fn identity(&self) -> ServerIdentity {
+        ServerIdentity::Other("a task".to_owned())
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        TerminationSemantics::full(Containment::new("task", Reach::Tree))
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        let mut exited = self.exited.clone();
+        let exit = exited
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|exit| *exit);
+        exit.unwrap_or(ExitStatus::Unknown)
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        if !self.habits.stubborn && !self.habits.immortal {
+            self.end(15);
+        }
+        Ok(())
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        self.kill_now();
+        Ok(())
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        self.exited().await;
+        Ok(Gone::clean())
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        Ok(vec![Remnant::process(1, "immortal")])
+    }
+
+    fn kill_now(&self) {
+        if !self.habits.immortal || *self.mortal.borrow() {
+            self.end(9);
+        }
+    }
+}
+
+/// A call that takes so many milliseconds.
+pub(crate) fn call(ms: u64) -> CallToolRequestParams {
+    let arguments = json!({"ms": ms}).as_object().cloned().unwrap();
+    CallToolRequestParams::new("wait").with_arguments(arguments)
+}
+
+/// An observer that writes everything down.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<ServerEvent>>>);
+
+impl Log {
+    pub(crate) fn observer(&self) -> impl Fn(&ServerEvent) + Send + Sync + 'static {
+        let log = Arc::clone(&self.0);
+        move |event| log.lock().unwrap().push(event.clone())
+    }
+
+    /// `server kind` of every event, in order.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let log = self.0.lock().unwrap();
+        log.iter()
+            .map(|event| format!("{} {}", event.server, event.kind.as_str()))
+            .collect()
+    }
+
+    /// Every start has its one end.
+    pub(crate) fn assert_balanced(&self) {
+        let mut open = Vec::new();
+        for event in &*self.0.lock().unwrap() {
+            let id = (event.server.clone(), event.owner.clone(), event.generation);
+            match event.kind {
+                ServerEventKind::Starting { .. } => open.push(id),
+                ServerEventKind::Ended { .. } => {
+                    let at = open.iter().position(|started| *started == id);
+                    open.swap_remove(at.expect("ended without a start"));
+                }
+                _ => {}
+            }
+        }
+        assert!(open.is_empty(), "started and never ended: {open:?}");
+    }
+}
+
+pub(crate) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

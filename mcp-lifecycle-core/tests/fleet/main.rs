@@ -1,0 +1,11 @@
+//! The manager and the pool in virtual time, with servers inside this process.
+//!
+//! Real processes are the business of the conformance package; here it is the
+//! policy that is looked at, to the millisecond and without waiting for it.
+
+mod fake;
+mod manager;
+mod manager_end;
+mod pool;
+mod pool_limits;
+mod restart;
