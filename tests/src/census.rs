@@ -74,14 +74,22 @@ impl Census {
     /// What there is more or less of in `after`; `None` when it is the same.
     ///
     /// Descriptors and threads are compared by kind and number, not by their
-    /// own numbers: a pool that replaced a thread has not leaked one. Children
-    /// are compared one by one.
+    /// own numbers: a pool that replaced a thread has not leaked one. Threads of
+    /// Tokio's own pools, which come and go by their own clock, and threads that
+    /// have ended are not a difference. Children are compared one by one.
     pub fn difference(&self, after: &Self) -> Option<Difference> {
         let mut text = String::new();
         compare(&mut text, "fd", &kinds(&self.fds), &kinds(&after.fds));
         if !self.ignores_threads {
-            let (before, after) = (kinds(&self.threads), kinds(&after.threads));
-            compare(&mut text, "thread", &before, &after);
+            let before = kinds(&self.threads);
+            let mut more = kinds(&after.threads);
+            more.retain(|name, count| {
+                !name.starts_with("tokio-") && before.get(name).is_none_or(|before| before < count)
+            });
+            let before = before
+                .into_iter()
+                .filter(|(name, _)| more.contains_key(name));
+            compare(&mut text, "thread", &before.collect(), &more);
         }
         for (pid, child) in &after.children {
             if self.children.get(pid) != Some(child) {

@@ -32,16 +32,22 @@ impl Watchdog {
     pub fn arm(what: &str, limit: Duration) -> Self {
         let what = what.to_owned();
         let (disarm, disarmed) = mpsc::channel::<()>();
+        let (started, has_started) = mpsc::channel();
         let watch = move || {
+            let _ = started.send(());
             if disarmed.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
                 eprintln!("{what} has not finished within {limit:?}: aborting");
                 std::process::abort();
             }
         };
         let thread = thread::Builder::new().name("watchdog".to_owned());
+        let thread = thread.spawn(watch).expect("start the watchdog");
+        // A thread takes its name when it runs: before that, a census would
+        // take it for another one of ours.
+        let _ = has_started.recv();
         Self {
             disarm: Some(disarm),
-            thread: Some(thread.spawn(watch).expect("start the watchdog")),
+            thread: Some(thread),
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fs::Permissions;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{self, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl AliveListener {
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in("/tmp")?;
         let path = directory.path().join("s");
-        Self::start(Some(directory), async move {
+        Self::start(Some(directory), move || {
             Ok(Listener::Unix(UnixListener::bind(&path)?, path))
         })
     }
@@ -84,22 +84,27 @@ impl AliveListener {
     ///
     /// When the operating system refuses.
     pub fn tcp_on(address: SocketAddr) -> io::Result<Self> {
-        Self::start(None, async move {
-            let listener = TcpListener::bind(address).await?;
+        Self::start(None, move || {
+            // Not tokio's own `bind`, which would have to be awaited.
+            let listener = net::TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
-            Ok(Listener::Tcp(listener, address))
+            Ok(Listener::Tcp(TcpListener::from_std(listener)?, address))
         })
     }
 
     fn start(
         directory: Option<TempDir>,
-        bind: impl Future<Output = io::Result<Listener>>,
+        bind: impl FnOnce() -> io::Result<Listener>,
     ) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let listener = Arc::new(runtime.block_on(bind)?);
         let observer = Arc::new(runtime.handle().clone());
+        let listener = {
+            let _observer = observer.enter();
+            Arc::new(bind()?)
+        };
         let book = Arc::new(Book::default());
         let (stop, stopped) = oneshot::channel();
         observer.spawn(accept_all(
@@ -107,11 +112,15 @@ impl AliveListener {
             book.clone(),
             Arc::downgrade(&observer),
         ));
+        let (started, has_started) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("alive-observer".to_owned())
             .spawn(move || {
+                let _ = started.send(());
                 let _ = runtime.block_on(stopped);
             })?;
+        // A thread takes its name when it runs: a census goes by names.
+        let _ = has_started.recv();
         Ok(Self {
             book,
             listener,
@@ -190,6 +199,20 @@ impl AliveListener {
                 return Ok(());
             }
         }
+    }
+
+    /// Who is alive, judged at the moment of the call and not a little later:
+    /// everything that had happened to a Unix socket by then is taken in.
+    ///
+    /// # Errors
+    ///
+    /// [`AliveError`] when the observer itself does not answer.
+    pub async fn alive_at_this_moment(&self, limit: Duration) -> Result<Vec<Holder>, AliveError> {
+        // The first barrier is seen in the same turn of the observer as the
+        // ends before it, or a later one; the second one in a later one.
+        self.barrier(limit).await?;
+        self.barrier(limit).await?;
+        Ok(self.alive())
     }
 
     /// Returns when everybody who has connected before the call is in the book.

@@ -106,6 +106,11 @@ extern "C" fn on_sigterm(signal: i32) {
         let _ = unsafe { nix::libc::write(fd, LINE.as_ptr().cast(), LINE.len()) };
     }
     if !IGNORE_SIGTERM.load(Ordering::SeqCst) {
+        if process::id() == 1 {
+            // The kernel shields an init from its own signals.
+            // SAFETY: _exit(2) is async-signal-safe.
+            unsafe { nix::libc::_exit(128 + signal) };
+        }
         // SAFETY: signal(2) is async-signal-safe; the disposition is valid.
         let _ = unsafe { nix::libc::signal(signal, nix::libc::SIG_DFL) };
         // SAFETY: raise(3) is async-signal-safe; it takes effect on return.

@@ -1,0 +1,62 @@
+//! Futures that are dropped half way.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// When a half-polled future is let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LetGo {
+    /// As soon as its last poll has returned.
+    AtOnce,
+    /// When it would be polled again: whatever it waits for has happened.
+    WhenWoken,
+}
+
+/// Polls a future a number of times, and then no more.
+///
+/// Completes with `None` when it is time to drop it. Every await point at
+/// which a future can be dropped is reached by some number of polls.
+pub(crate) struct PollTimes<F> {
+    pub(crate) future: Pin<Box<F>>,
+    pub(crate) left: u32,
+    pub(crate) let_go: LetGo,
+}
+
+impl<F: Future> Future for PollTimes<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        match self.future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if self.left == 0 && self.let_go == LetGo::AtOnce => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_stops_at_every_await() {
+        for (left, done) in [(0, false), (1, false), (2, false), (3, true), (9, true)] {
+            for let_go in [LetGo::AtOnce, LetGo::WhenWoken] {
+                let future = Box::pin(async {
+                    tokio::task::yield_now().await;
+                    tokio::task::yield_now().await;
+                });
+                let polled = PollTimes {
+                    future,
+                    left,
+                    let_go,
+                };
+                assert_eq!(polled.await.is_some(), done, "{left} {let_go:?}");
+            }
+        }
+    }
+}
