@@ -49,8 +49,21 @@ enum Run {
     /// Not asked for yet, or the last attempt failed.
     Idle,
     /// Under way; its outcome will be here.
-    Running(watch::Receiver<Option<TerminationOutcome>>),
+    Running(Outcome),
     /// Proven gone.
+    Gone(Arc<TerminationReport>),
+}
+
+/// Where the outcome of a run will be.
+type Outcome = watch::Receiver<Option<TerminationOutcome>>;
+
+/// Who runs a termination that somebody asks for.
+enum Claim<R> {
+    /// The one who asks.
+    Mine(R, Outcome),
+    /// Somebody else already.
+    Joined(Outcome),
+    /// Nobody any more.
     Gone(Arc<TerminationReport>),
 }
 
@@ -148,6 +161,20 @@ impl ServerHandle {
         let _ = self.start(policy, &reason);
     }
 
+    /// Like [`terminate`](Self::terminate), but runs in the caller's own task
+    /// unless somebody else's run is joined: for a task that only exists to own
+    /// the server, and whose loss must kill it.
+    pub(crate) async fn terminate_here(
+        &self,
+        policy: &TerminationPolicy,
+        reason: EndReason,
+    ) -> TerminationOutcome {
+        match self.claim(policy, &reason) {
+            Claim::Mine(run, _) => run.await,
+            Claim::Joined(_) | Claim::Gone(_) => self.terminate(policy, reason).await,
+        }
+    }
+
     /// The last resort: kills the server synchronously.
     ///
     /// A termination that is under way notices and completes with its proof.
@@ -164,28 +191,42 @@ impl ServerHandle {
         &self,
         policy: &TerminationPolicy,
         reason: &EndReason,
-    ) -> Result<watch::Receiver<Option<TerminationOutcome>>, Arc<TerminationReport>> {
+    ) -> Result<Outcome, Arc<TerminationReport>> {
+        match self.claim(policy, reason) {
+            Claim::Gone(report) => Err(report),
+            Claim::Joined(outcome) => Ok(outcome),
+            Claim::Mine(run, outcome) => {
+                match Handle::try_current().ok().or(self.shared.runtime.clone()) {
+                    Some(runtime) => drop(runtime.spawn(run)),
+                    // No runtime at all: dropping the run kills, synchronously.
+                    None => drop(run),
+                }
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// The one run, for the first who asks for it.
+    fn claim(
+        &self,
+        policy: &TerminationPolicy,
+        reason: &EndReason,
+    ) -> Claim<impl Future<Output = TerminationOutcome> + Send + use<>> {
         let mut run = self.shared.lock();
         match &*run {
-            Run::Gone(report) => return Err(Arc::clone(report)),
-            Run::Running(outcome) if outcome.has_changed().is_ok() => return Ok(outcome.clone()),
+            Run::Gone(report) => return Claim::Gone(Arc::clone(report)),
+            Run::Running(outcome) if outcome.has_changed().is_ok() => {
+                return Claim::Joined(outcome.clone());
+            }
+            // The run was lost together with its runtime, or there was none.
             Run::Running(_) | Run::Idle => {}
         }
         let (sender, receiver) = watch::channel(None);
         *run = Run::Running(receiver.clone());
         drop(run);
-        let task = drive::run(
-            Arc::clone(&self.shared),
-            policy.clone(),
-            reason.clone(),
-            sender,
-        );
-        match Handle::try_current().ok().or(self.shared.runtime.clone()) {
-            Some(runtime) => drop(runtime.spawn(task)),
-            // No runtime at all: dropping the task kills, synchronously.
-            None => drop(task),
-        }
-        Ok(receiver)
+        let shared = Arc::clone(&self.shared);
+        let run = drive::run(shared, policy.clone(), reason.clone(), sender);
+        Claim::Mine(run, receiver)
     }
 }
 

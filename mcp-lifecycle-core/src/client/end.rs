@@ -251,24 +251,28 @@ impl Watcher {
             let _ = timeout(policy.drain, session.calls.wait()).await;
         }
         session.wire.cancel_all_and_close(reason.as_str());
+        // Whoever is told of a failure wants the server's last words with it.
+        let explain = !alive || reason == EndReason::StartFailed;
         if let EndCause::Died(_) = cause {
             // Its last words belong into the errors of its calls.
             wait_for(&mut pumps.stderr).await;
         }
         session.close(cause);
-        if alive {
+        if alive && !session.wire.outbox.is_empty() {
             let _ = timeout(policy.flush, pumps.writer).await;
         }
         service.cancel();
         let outcome = {
             let mut drain = std::pin::pin!(session.wire.drain_output());
-            let mut end = std::pin::pin!(handle.terminate(&policy, reason));
+            let mut end = std::pin::pin!(handle.terminate_here(&policy, reason));
             tokio::select! {
                 outcome = &mut end => outcome,
                 () = &mut drain => end.await,
             }
         };
-        wait_for(&mut pumps.stderr).await;
+        if explain {
+            wait_for(&mut pumps.stderr).await;
+        }
         self.owner.publish(&outcome);
         outcome
     }

@@ -26,7 +26,7 @@ pub(super) fn run(
     policy: TerminationPolicy,
     reason: EndReason,
     outcome: watch::Sender<Option<TerminationOutcome>>,
-) -> impl Future<Output = ()> + Send {
+) -> impl Future<Output = TerminationOutcome> + Send + use<> {
     let mut guard = KillUnlessDone {
         shared,
         done: false,
@@ -39,7 +39,8 @@ pub(super) fn run(
             Ok(report) => Run::Gone(Arc::clone(report)),
             Err(_) => Run::Idle,
         };
-        outcome.send_replace(Some(result));
+        outcome.send_replace(Some(result.clone()));
+        result
     }
 }
 

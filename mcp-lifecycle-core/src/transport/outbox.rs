@@ -101,6 +101,11 @@ impl Outbox {
         }
     }
 
+    /// Whether everything that was accepted has been written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().queue.is_empty()
+    }
+
     /// Writes whatever is queued, until the outbox is closed and empty or the
     /// server's input is gone. The one task that waits for room in the pipe.
     pub(crate) async fn write_all(self: Arc<Self>) {
