@@ -14,13 +14,18 @@
 //! ```
 
 mod command;
+mod ending;
 mod group;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod guard;
+#[cfg_attr(not(target_os = "linux"), path = "guarded/absent.rs")]
+mod guarded;
 mod launcher;
+mod level;
 mod pipes;
 mod resolve;
 mod sys;
 
 pub use launcher::LocalLauncher;
+pub use level::Isolation;

@@ -9,8 +9,8 @@ use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{
     ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
 };
-use tokio::sync::watch;
 
+use crate::ending::{Ending, Proof};
 use crate::sys::{self, Leader, Member, Pid, Signal};
 
 /// The terminator of a server in a process group.
@@ -25,8 +25,7 @@ struct Group {
     leader: Leader,
     start_time: Option<u64>,
     state: Mutex<State>,
-    exit: watch::Sender<Option<ExitStatus>>,
-    gone: watch::Sender<Option<Gone>>,
+    ending: Ending,
 }
 
 #[derive(Debug, Default)]
@@ -43,8 +42,7 @@ impl GroupServer {
             start_time: sys::start_time(leader.pid()),
             leader,
             state: Mutex::default(),
-            exit: watch::Sender::new(None),
-            gone: watch::Sender::new(None),
+            ending: Ending::new(),
         });
         let watched = Arc::clone(&group);
         group.leader.watch(move || watched.leader_exited())?;
@@ -65,14 +63,25 @@ impl Group {
         if self.leader.reaches_group() {
             self.reap();
         }
-        self.exit.send_replace(Some(status));
-        self.look();
+        let gone = self.look();
+        self.ending.update(|known| {
+            known.exit = Some(status);
+            known.proof = gone.map(Proof::Gone);
+        });
     }
 
-    /// Declares the group gone, or waits for the exit of whoever is in it.
-    fn look(self: &Arc<Self>) {
+    /// On the watcher's thread: somebody who was in the group has ended.
+    fn look_again(self: &Arc<Self>) {
+        if let Some(gone) = self.look() {
+            self.ending
+                .update(|known| known.proof = Some(Proof::Gone(gone)));
+        }
+    }
+
+    /// The proof that the group is empty, or else a wait for somebody in it.
+    fn look(self: &Arc<Self>) -> Option<Gone> {
         if self.lock().reaped && self.leader.group_is_empty() {
-            return self.declare_gone();
+            return Some(self.account());
         }
         let members = match sys::members_of_group(self.leader.pid()) {
             Ok(members) => members,
@@ -82,26 +91,27 @@ impl Group {
             }
         };
         let Some(first) = members.first().cloned() else {
-            return self.declare_gone();
+            return Some(self.account());
         };
         // One at a time: whoever it is, its exit is when to look again.
+        let pid = first.pid;
         let group = self.leader.pid();
         let again = Arc::clone(self);
         let still = move || sys::members_of_group(group).is_ok_and(|m| m.contains(&first));
-        let pid = members[0].pid;
-        if let Err(error) = sys::watch_process(pid, still, move || again.look()) {
+        if let Err(error) = sys::watch_process(pid, still, move || again.look_again()) {
             tracing::warn!(pid = pid.as_u32(), %error, "a member of a group cannot be watched");
         }
+        None
     }
 
-    fn declare_gone(&self) {
+    fn account(&self) -> Gone {
         self.reap();
         let swept = std::mem::take(&mut self.lock().swept);
         let swept = swept
             .into_iter()
             .map(|(pid, name)| Remnant::process(pid.as_u32(), name))
             .collect();
-        self.gone.send_replace(Some(Gone::swept(swept)));
+        Gone::swept(swept)
     }
 
     fn reap(&self) {
@@ -113,10 +123,10 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        if self.gone.borrow().is_some() {
+        if self.ending.is_over() {
             return Ok(());
         }
-        if self.exit.borrow().is_some() || signal == Signal::Kill {
+        if self.ending.has_exited() || signal == Signal::Kill {
             // Whoever is there besides the leader needs this signal to go.
             let others = sys::members_of_group(self.leader.pid()).unwrap_or_default();
             let leader = self.leader.pid();
@@ -144,12 +154,7 @@ impl ProcessTerminator for GroupServer {
     }
 
     async fn exited(&self) -> ExitStatus {
-        let mut exit = self.group.exit.subscribe();
-        match exit.wait_for(Option::is_some).await.map(|exit| *exit) {
-            Ok(Some(status)) => status,
-            // The sender is ours, so it cannot be closed.
-            Ok(None) | Err(_) => ExitStatus::Unknown,
-        }
+        self.group.ending.exited().await
     }
 
     async fn request_end(&self) -> Result<(), StepError> {
@@ -163,16 +168,11 @@ impl ProcessTerminator for GroupServer {
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
-        let mut gone = self.group.gone.subscribe();
-        let gone = gone.wait_for(Option::is_some).await;
-        match gone.map(|gone| gone.clone()) {
-            Ok(gone) => Ok(gone.unwrap_or_default()),
-            Err(closed) => Err(StepError::new("hear from the watcher of servers", closed)),
-        }
+        self.group.ending.gone().await
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
-        if self.group.gone.borrow().is_some() {
+        if self.group.ending.is_over() {
             return Ok(Vec::new());
         }
         let members: Vec<Member> = sys::members_of_group(self.group.leader.pid())

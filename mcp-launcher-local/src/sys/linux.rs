@@ -86,7 +86,8 @@ impl Leader {
 
     /// Calls `on_exit` on the watcher's thread when the leader has ended.
     pub(crate) fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        watch::readable(Arc::clone(&self.pidfd), once(on_exit))
+        let pidfd: Arc<OwnedFd> = Arc::clone(&self.pidfd);
+        watch::readable(pidfd, once(on_exit))
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -19,7 +19,6 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// To be called again when there is more.
-    #[expect(dead_code, reason = "the guardian's socket is the first that is read more than once")]
     More,
     /// Nothing any more.
     Done,
@@ -29,7 +28,7 @@ type Callback = Box<dyn FnMut() -> Interest + Send>;
 
 struct Source {
     /// Shared, so that it stays open for as long as it is registered.
-    fd: Arc<OwnedFd>,
+    fd: Arc<dyn AsFd + Send + Sync>,
     callback: Mutex<Callback>,
 }
 
@@ -44,7 +43,7 @@ struct Watcher {
 /// Calls `callback` on the watcher's thread whenever `fd` is readable, until it
 /// is done. It must not block and must not panic.
 pub(crate) fn readable(
-    fd: Arc<OwnedFd>,
+    fd: Arc<dyn AsFd + Send + Sync>,
     callback: impl FnMut() -> Interest + Send + 'static,
 ) -> io::Result<()> {
     Watcher::get()?.add(fd, Box::new(callback))
@@ -73,7 +72,7 @@ impl Watcher {
         Ok(watcher)
     }
 
-    fn add(&self, fd: Arc<OwnedFd>, callback: Callback) -> io::Result<()> {
+    fn add(&self, fd: Arc<dyn AsFd + Send + Sync>, callback: Callback) -> io::Result<()> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let source = Arc::new(Source {
             fd,

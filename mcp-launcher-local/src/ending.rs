@@ -1,0 +1,82 @@
+//! What the watcher's thread finds out about a server, for whoever waits.
+
+use mcp_lifecycle_core::error::StepError;
+use mcp_lifecycle_core::{ExitStatus, Gone};
+use tokio::sync::watch;
+
+/// The end of one server, as far as it has come.
+///
+/// Exit and proof are one value, so that whoever waits for both wakes up once.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    state: watch::Sender<State>,
+}
+
+/// What is known.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    /// How the main process ended, if it has.
+    pub(crate) exit: Option<ExitStatus>,
+    /// Whether nothing is left.
+    pub(crate) proof: Option<Proof>,
+}
+
+/// The last word on a server.
+#[derive(Debug, Clone)]
+pub(crate) enum Proof {
+    /// Nothing is left.
+    Gone(Gone),
+    /// It cannot be known any more.
+    Lost(&'static str),
+}
+
+impl Ending {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: watch::Sender::default(),
+        }
+    }
+
+    /// Changes what is known, and wakes those who wait for it.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut State)) {
+        self.state.send_modify(change);
+    }
+
+    /// Whether the main process has ended.
+    pub(crate) fn has_exited(&self) -> bool {
+        self.state.borrow().exit.is_some()
+    }
+
+    /// Whether the last word is spoken.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.borrow().proof.is_some()
+    }
+
+    /// Waits for the end of the main process.
+    pub(crate) async fn exited(&self) -> ExitStatus {
+        let mut state = self.state.subscribe();
+        let exit = state.wait_for(|state| state.exit.is_some()).await;
+        // The sender is ours, so it cannot be closed while we wait.
+        exit.map_or(ExitStatus::Unknown, |state| {
+            state.exit.unwrap_or(ExitStatus::Unknown)
+        })
+    }
+
+    /// Waits for the last word.
+    pub(crate) async fn gone(&self) -> Result<Gone, StepError> {
+        let mut state = self.state.subscribe();
+        let state = state.wait_for(|state| state.proof.is_some()).await;
+        match state.map(|state| state.proof.clone()) {
+            Ok(Some(Proof::Gone(gone))) => Ok(gone),
+            Ok(Some(Proof::Lost(why))) => Err(StepError::new("prove that nothing is left", why)),
+            Ok(None) => Err(StepError::new("prove that nothing is left", "no word")),
+            Err(closed) => Err(StepError::new("hear from the watcher of servers", closed)),
+        }
+    }
+
+    /// Waits until the last word is spoken, whatever it is.
+    pub(crate) async fn over(&self) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| state.proof.is_some()).await;
+    }
+}

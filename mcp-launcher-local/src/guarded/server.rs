@@ -1,0 +1,298 @@
+//! One server behind its guardian: the primitives that end it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::error::StepError;
+use mcp_lifecycle_core::{
+    ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+};
+use tokio::sync::watch;
+
+use crate::ending::{Ending, Proof, State};
+use crate::guard::protocol::{Listing, MESSAGE_MAX, Report, Request, Stage};
+use crate::guard::{GuardianHandle, Received};
+use crate::sys::watch::Interest;
+use crate::sys::{self, Pid};
+
+/// The terminator of a server behind a guardian.
+#[derive(Debug)]
+pub(super) struct GuardedServer {
+    server: Arc<Server>,
+}
+
+/// How the start went: the server's pid, or what failed and its `errno`.
+pub(super) type Started = Result<u32, (Stage, i32)>;
+
+/// Shared with the watcher, so that the guardian is heard and reaped whoever is
+/// dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    guardian: GuardianHandle,
+    start_time: OnceLock<Option<u64>>,
+    started: watch::Sender<Option<Started>>,
+    ending: Ending,
+    /// The live descendants, as of the last answer, and how often it came.
+    listing: watch::Sender<Listed>,
+    /// Who was alive besides the server's own process when the tree was signalled.
+    signalled: Mutex<BTreeMap<u32, String>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Listed {
+    answers: u64,
+    processes: Vec<(u32, String)>,
+}
+
+/// The socket of a server's guardian, for the watcher.
+struct Socket(Arc<Server>);
+
+/// The process of a server's guardian, for the watcher.
+struct Process(Arc<Server>);
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.guardian.control()
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.guardian.pidfd()
+    }
+}
+
+/// Why there is no proof.
+const LOST: &str = "the guardian was killed; the server ended with it, but what had left its \
+                    process group may live";
+
+impl Server {
+    /// Takes a guardian over and hears it, on the watcher's thread.
+    pub(super) fn watch(guardian: GuardianHandle) -> io::Result<Arc<Self>> {
+        let server = Arc::new(Self {
+            guardian,
+            start_time: OnceLock::new(),
+            started: watch::Sender::new(None),
+            ending: Ending::new(),
+            listing: watch::Sender::default(),
+            signalled: Mutex::default(),
+        });
+        let (socket, process) = (Arc::clone(&server), Arc::clone(&server));
+        // The process first: if the second cannot be watched, the guardian is
+        // reaped all the same once its socket closes.
+        sys::watch::readable(Arc::new(Process(Arc::clone(&server))), move || {
+            process.guardian_exited()
+        })?;
+        sys::watch::readable(Arc::new(Socket(Arc::clone(&server))), move || socket.hear())?;
+        Ok(server)
+    }
+
+    /// Waits until the server's program runs, or could not be executed.
+    pub(super) async fn started(&self) -> Option<Started> {
+        let mut started = self.started.subscribe();
+        tokio::select! {
+            biased;
+            started = started.wait_for(Option::is_some) => started.ok().and_then(|s| *s),
+            () = self.ending.over() => None,
+        }
+    }
+
+    /// On the watcher's thread: the socket has something to read.
+    fn hear(&self) -> Interest {
+        let mut buffer = [0; MESSAGE_MAX];
+        let mut heard = State::default();
+        let interest = loop {
+            match self.guardian.receive(&mut buffer) {
+                Ok(Received::Report(report)) => self.take(report, &mut heard),
+                Ok(Received::Nothing) => break Interest::More,
+                // The exit of the guardian says the rest.
+                Ok(Received::Closed) => break Interest::Done,
+                Err(error) => {
+                    tracing::warn!(guardian = self.guardian.pid(), %error, "unusable report");
+                    break Interest::Done;
+                }
+            }
+        };
+        if heard.exit.is_some() || heard.proof.is_some() {
+            self.ending.update(|known| {
+                known.exit = known.exit.or(heard.exit);
+                known.proof = known.proof.take().or(heard.proof);
+            });
+        }
+        interest
+    }
+
+    fn take(&self, report: Report<'_>, heard: &mut State) {
+        match report {
+            Report::Started { pid } => {
+                let start_time = Pid::new(pid.into()).and_then(sys::start_time);
+                let _ = self.start_time.set(start_time);
+                self.started.send_replace(Some(Ok(pid)));
+            }
+            Report::ExecFailed { stage, errno } => {
+                self.started.send_replace(Some(Err((stage, errno))));
+                heard.proof = Some(Proof::Gone(Gone::clean()));
+            }
+            Report::MainExited { status } => heard.exit = Some(exit_status(status)),
+            Report::Listing(listing) => self.take_listing(&listing),
+            Report::Gone { status, swept } => {
+                heard.exit = Some(exit_status(status));
+                heard.proof = Some(Proof::Gone(self.account(swept as usize)));
+            }
+        }
+    }
+
+    fn take_listing(&self, listing: &Listing<'_>) {
+        let processes = listing
+            .processes()
+            .map(|(pid, name)| (pid, String::from_utf8_lossy(name).into_owned()))
+            .collect();
+        self.listing.send_modify(|listed| {
+            listed.answers += 1;
+            listed.processes = processes;
+        });
+    }
+
+    /// Who was swept: of those that were alive when the tree was signalled, all
+    /// but the server's own process.
+    fn account(&self, count: usize) -> Gone {
+        let main = self.main_pid();
+        let mut signalled = std::mem::take(&mut *self.lock_signalled());
+        signalled.retain(|pid, _| Some(*pid) != main);
+        let mut gone = Gone::swept(
+            signalled
+                .into_iter()
+                .take(count)
+                .map(|(pid, name)| Remnant::process(pid, name))
+                .collect(),
+        );
+        gone.swept_count = count;
+        gone
+    }
+
+    /// On the watcher's thread: the guardian is a zombie.
+    fn guardian_exited(&self) -> Interest {
+        match self.guardian.try_reap() {
+            Ok(None) => return Interest::More,
+            Ok(Some(_)) => {}
+            Err(error) => tracing::debug!(%error, "the guardian was reaped by somebody else"),
+        }
+        // Its last words may still be in the socket.
+        self.hear();
+        self.ending.update(|known| {
+            if known.proof.is_none() {
+                tracing::error!(guardian = self.guardian.pid(), "a guardian was killed");
+                known.exit = known.exit.or(Some(ExitStatus::Unknown));
+                known.proof = Some(Proof::Lost(LOST));
+            }
+        });
+        Interest::Done
+    }
+
+    fn send(&self, request: Request) -> io::Result<()> {
+        match self.guardian.send(request) {
+            // It has ended, and everything with it or not at all: `gone` tells.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Asks who lives; `None` when the guardian has gone.
+    async fn list(&self) -> io::Result<Option<Vec<(u32, String)>>> {
+        let mut listing = self.listing.subscribe();
+        let before = listing.borrow_and_update().answers;
+        self.send(Request::List)?;
+        tokio::select! {
+            biased;
+            () = self.ending.over() => Ok(None),
+            listed = listing.wait_for(|listed| listed.answers > before) => {
+                Ok(listed.ok().map(|listed| listed.processes.clone()))
+            }
+        }
+    }
+
+    /// Remembers who lives before the tree is signalled, then signals it.
+    async fn signal(&self, request: Request) -> io::Result<()> {
+        if self.ending.has_exited() || request == Request::Kill {
+            let alive = self.list().await?.unwrap_or_default();
+            self.lock_signalled().extend(alive);
+        }
+        self.send(request)
+    }
+
+    fn main_pid(&self) -> Option<u32> {
+        self.started.borrow().and_then(Result::ok)
+    }
+
+    fn lock_signalled(&self) -> MutexGuard<'_, BTreeMap<u32, String>> {
+        self.signalled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl GuardedServer {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Self { server }
+    }
+}
+
+#[async_trait]
+impl ProcessTerminator for GuardedServer {
+    fn identity(&self) -> ServerIdentity {
+        let start_time = self.server.start_time.get().copied().flatten();
+        ServerIdentity::process(self.server.main_pid().unwrap_or_default(), start_time)
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        TerminationSemantics::full(super::containment())
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        self.server.ending.exited().await
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        let sent = self.server.signal(Request::Terminate).await;
+        sent.map_err(|error| StepError::new("tell the guardian to send SIGTERM", error))
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        let sent = self.server.signal(Request::Kill).await;
+        sent.map_err(|error| StepError::new("tell the guardian to send SIGKILL", error))
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        self.server.ending.gone().await
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        let listed = self.server.list().await;
+        let listed = listed.map_err(|error| StepError::new("ask the guardian", error))?;
+        Ok(listed
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(pid, name)| Remnant::process(pid, name))
+            .collect())
+    }
+
+    fn kill_now(&self) {
+        if let Err(error) = self.server.send(Request::Kill) {
+            tracing::warn!(server = %self.identity(), %error, "the guardian cannot be told");
+        }
+    }
+}
+
+/// From a wait status as `waitpid` reports it.
+fn exit_status(status: i32) -> ExitStatus {
+    let status = std::process::ExitStatus::from_raw(status);
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ExitStatus::Code(code),
+        (None, Some(signal)) => ExitStatus::Signal(signal),
+        (None, None) => ExitStatus::Unknown,
+    }
+}
