@@ -140,11 +140,17 @@ pub(crate) fn chain(error: &StartError) -> String {
 }
 
 /// The launcher keeps one thread and its epoll descriptor for the life of the
-/// process, from the first launch on.
+/// process, from the first launch on. Returns when nothing else is left of it.
 fn warm_up() {
     let runtime = runtime();
     runtime.block_on(async {
         let spec = ServerSpec::builder("warm-up", "true").build().unwrap();
         drop(launcher().launch(&spec).await.unwrap());
     });
+    drop(runtime);
+    let deadline = std::time::Instant::now() + LIMIT;
+    while Census::take().child_count() > 0 {
+        assert!(std::time::Instant::now() < deadline, "the warm-up is stuck");
+        std::thread::yield_now();
+    }
 }
