@@ -177,7 +177,8 @@ fn declare(
 }
 
 /// An unchanged server keeps its process and takes over what governs it. One
-/// that has failed is not kept but tried anew.
+/// that is down is waited for, within its budget: a refresh does not renew it,
+/// or a host that refreshes often would start a broken server for ever.
 fn keep(
     state: &mut State<Name>,
     declared: &mut super::Declared,

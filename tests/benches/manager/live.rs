@@ -1,0 +1,52 @@
+//! What 1,000 idle servers cost the host.
+
+use std::time::Duration;
+
+use mcp_lifecycle_conformance::census::Census;
+use mcp_lifecycle_core::ServerPool;
+
+use crate::common::{Options, echo, launcher, resident, verdict};
+
+pub(crate) async fn run(options: &Options) {
+    let count = options.scaled(1000);
+    let launcher = launcher();
+    let pool = ServerPool::builder("bench").max_live(count + 1).build();
+    // Threads and buffers that everybody shares are there before we count.
+    drop(
+        pool.acquire(&echo(&launcher, "first", 0))
+            .await
+            .expect("a lease"),
+    );
+    let (memory, census) = (resident(), Census::take());
+    for n in 0..count {
+        drop(
+            pool.acquire(&echo(&launcher, "echo", n))
+                .await
+                .expect("a lease"),
+        );
+    }
+    let (memory, after) = (resident().saturating_sub(memory), Census::take());
+    let per = |total: usize| total as f64 / count as f64;
+    let kib = per(memory) / 1024.0;
+    let fds = per(after.fd_count().saturating_sub(census.fd_count()));
+    let threads = after.thread_count().saturating_sub(census.thread_count());
+    let what = |what: &str| format!("{count} idle servers, {what} each");
+    verdict(
+        &what("at most 64 KiB of host memory"),
+        kib <= 64.0,
+        format_args!("{kib:.1} KiB"),
+    );
+    verdict(
+        &what("at most 5 descriptors"),
+        fds <= 5.0,
+        format_args!("{fds:.2}"),
+    );
+    verdict(
+        &what("no thread"),
+        threads == 0,
+        format_args!("{threads} altogether"),
+    );
+    pool.shutdown(Duration::from_secs(120))
+        .await
+        .expect("a proof");
+}
