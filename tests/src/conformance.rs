@@ -1,5 +1,6 @@
 //! The kit: what to test, and the run of it.
 
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +16,9 @@ use crate::{FixtureCommand, declared};
 
 /// Sets the seed of the random instants.
 const SEED: &str = "MCP_CONFORMANCE_SEED";
+
+/// Sets how often hosts are killed at random instants: more, for a soak.
+const ROUNDS: &str = "MCP_CONFORMANCE_ROUNDS";
 
 /// Prints each verdict as it comes.
 const PROGRESS: &str = "MCP_CONFORMANCE_PROGRESS";
@@ -43,8 +47,8 @@ impl Conformance {
             fixture,
             host: None,
             limit: Duration::from_secs(10),
-            rounds: 20,
-            seed: seed(),
+            rounds: number_in(ROUNDS).unwrap_or(20),
+            seed: number_in(SEED).unwrap_or_else(seed),
             fixtures: Fixture::all().to_vec(),
             ways: Way::ALL.to_vec(),
         }
@@ -67,7 +71,7 @@ impl Conformance {
     }
 
     /// Sets how often a host is killed at a random instant, per fixture. 20 by
-    /// default.
+    /// default, or what the environment variable `MCP_CONFORMANCE_ROUNDS` says.
     #[must_use]
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
@@ -187,8 +191,12 @@ async fn watched(
     verdict
 }
 
+fn number_in<T: FromStr>(variable: &str) -> Option<T> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Another one in each run; it is printed with the matrix.
 fn seed() -> u64 {
-    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH);
-    given.unwrap_or_else(|| now().map_or(1, |now| u64::from(now.subsec_nanos())))
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |now| u64::from(now.subsec_nanos()))
 }

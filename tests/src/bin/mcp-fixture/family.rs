@@ -1,11 +1,12 @@
 //! How the fixture starts descendants that outlive what they should not.
 
 use std::convert::Infallible;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use nix::unistd::{Pid, setsid};
+use nix::unistd::setsid;
 
 use crate::alive::Alive;
 use crate::{Context, exit, sys};
@@ -22,18 +23,36 @@ pub(crate) struct Descendant {
 }
 
 impl Descendant {
-    /// Forks a process that stays until it is killed or nobody watches.
-    pub(crate) fn start(self, context: &Context, role: &str) -> Pid {
+    /// Forks a process that stays until it is killed or nobody watches, and
+    /// returns when it has said hello: a leader that leaves at once may take its
+    /// descendants with it, and the observer wants to have seen them.
+    pub(crate) fn start(self, context: &Context, role: &str) {
+        let (mut reader, writer) = match std::io::pipe() {
+            Ok(pipe) => pipe,
+            Err(error) => exit::refused("pipe", error),
+        };
+        // Both processes have the writer; ours is dropped with the closure.
+        self.start_then(context, role, move || drop(writer));
+        let _ = reader.read(&mut [0]);
+    }
+
+    /// Like [`start`](Self::start) without the wait: many at once.
+    pub(crate) fn start_and_go_on(self, context: &Context, role: &str) {
+        self.start_then(context, role, || {});
+    }
+
+    fn start_then(self, context: &Context, role: &str, connected: impl FnOnce()) {
         let mut context = context.clone();
         sys::fork_into(context.args.lifetime, move || {
             context.connect(role);
+            connected();
             if self.own_session && setsid().is_err() {
                 exit::refused("setsid", "refused");
             }
             sys::report_sigterm(self.ignore_term);
             sys::detach_stdio(self.keep_stdout);
             linger(context.alive.as_ref())
-        })
+        });
     }
 }
 

@@ -8,19 +8,19 @@ use std::{fs, num::NonZeroUsize, process};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
-use nix::unistd::{self, ForkResult, Pid, alarm, fork};
+use nix::unistd::{self, ForkResult, alarm, fork};
 
 use crate::exit;
 
 /// Runs `child` in a new process, which exits when `child` returns.
 ///
 /// To be called before any thread is started: see the safety comment.
-pub(crate) fn fork_into(lifetime: Duration, child: impl FnOnce()) -> Pid {
+pub(crate) fn fork_into(lifetime: Duration, child: impl FnOnce()) {
     // SAFETY: the fixture forks only while it has a single thread (threads are
     // started by `Alive::answer_in_background`, after all forks), so the child
     // may allocate and run any code.
     match unsafe { fork() } {
-        Ok(ForkResult::Parent { child }) => child,
+        Ok(ForkResult::Parent { .. }) => {}
         Ok(ForkResult::Child) => {
             // Alarms are not inherited by fork.
             limit_lifetime(lifetime);

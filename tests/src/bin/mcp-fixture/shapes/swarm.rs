@@ -17,7 +17,7 @@ pub(super) fn burst(context: Context) -> ! {
         ..Descendant::default()
     };
     for number in 1..=context.args.count {
-        child.start(&context, &format!("burst-{number}"));
+        child.start_and_go_on(&context, &format!("burst-{number}"));
     }
     serve(context, &mut Plain)
 }
