@@ -186,7 +186,7 @@ impl ServerLauncher for DockerLauncher {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let engine = Arc::clone(&self.shared.engine);
         let directory = self.shared.settings.lease_directory.clone();
-        let reap = control::spawn(async move { orphans::reap(&engine, &directory).await });
+        let reap = control::spawn(async move { orphans::reap(Some(&engine), &directory).await });
         let failed = |error: BoxError| ReapError::new(NAME, error);
         let reap = reap.map_err(|error| failed(error.into()))?;
         match reap.await {

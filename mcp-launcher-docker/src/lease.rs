@@ -95,6 +95,12 @@ impl Lease {
         &self.owner
     }
 
+    /// Where a socket of this owner goes, so that whoever cleans up after it
+    /// finds it.
+    pub(crate) fn socket(&self, directory: &Path, launch: &str) -> PathBuf {
+        directory.join(format!("{}.{launch}.sock", self.instance))
+    }
+
     /// Notes that containers are about to be created there. Before the first
     /// create, so that a host that dies within it is cleaned up after.
     pub(crate) fn note(&self, endpoint: &str) -> io::Result<()> {
@@ -116,8 +122,18 @@ impl Drop for Lease {
 }
 
 impl Other {
-    /// Forgets it, once nothing of its owner is left.
+    /// Forgets it, once nothing of its owner is left, with its sockets.
     pub(crate) fn forget(self) {
+        let directory = self.path.parent().map(fs::read_dir);
+        let files = directory.into_iter().flatten().flatten().flatten();
+        for file in files {
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            let is_socket = name.ends_with(".sock");
+            if is_socket && name.starts_with(&self.instance) {
+                let _ = fs::remove_file(file.path());
+            }
+        }
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -224,13 +240,13 @@ fn create_private(directory: &Path) -> io::Result<()> {
 /// The effective user. There is no call for it in `std`; a file that this
 /// process owns tells.
 #[cfg(target_os = "linux")]
-fn user() -> String {
+pub(crate) fn user() -> String {
     use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |m| m.uid().to_string())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn user() -> String {
+pub(crate) fn user() -> String {
     use std::env::var;
     var("USER")
         .or_else(|_| var("USERNAME"))

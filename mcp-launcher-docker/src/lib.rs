@@ -14,8 +14,12 @@ mod options;
 mod orphans;
 mod progress;
 mod random;
+#[cfg(unix)]
+mod wrapper;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use launcher::{DockerLauncher, DockerLauncherBuilder};
 pub use options::{ByteSize, ContainerOptions, Init, Mount, PullPolicy};
 pub use progress::{PullObserver, PullProgress};
+#[cfg(unix)]
+pub use wrapper::{ContainerTracker, ProxyMode, ReapPolicy};

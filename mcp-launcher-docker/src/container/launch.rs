@@ -14,7 +14,7 @@ use super::drain::{self, Signals, Streams};
 use super::watch::{Waits, watch};
 use super::{Container, DockerTerminator, Known, remove_until_absent};
 use crate::control;
-use crate::engine::{Condition, Engine, EngineError, PullEvent};
+use crate::engine::{Condition, Engine, EngineError, Progress, Pull};
 use crate::lease::Lease;
 use crate::options::{Plan, PullPolicy};
 
@@ -34,7 +34,7 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,
-    pub(crate) progress: Arc<dyn Fn(&str, PullEvent) + Send + Sync>,
+    pub(crate) progress: Progress,
 }
 
 /// Cancels a launch when its caller goes away.
@@ -94,15 +94,13 @@ pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
         let image = image.clone();
         return Err(Arc::new(EngineError::ImageMissing { image }));
     }
-    let progress = Arc::clone(&job.progress);
-    job.engine
-        .pull(
-            image,
-            job.plan.platform.as_deref(),
-            job.pull_limit,
-            progress,
-        )
-        .await
+    let pull = Pull {
+        image: image.clone(),
+        platform: job.plan.platform.clone(),
+        limit: job.pull_limit,
+        progress: Arc::clone(&job.progress),
+    };
+    job.engine.pull(pull).await
 }
 
 async fn create(job: &Job) -> Result<String, Arc<EngineError>> {

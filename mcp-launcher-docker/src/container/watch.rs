@@ -101,10 +101,11 @@ async fn exit_status(container: &Container, exit: &mut WaitStream) -> ExitStatus
 /// 137 is SIGKILL, of the kernel for lack of memory or of somebody else. The
 /// container exists for some milliseconds yet, to be asked.
 async fn status(container: &Container, code: i64) -> ExitStatus {
-    if code == 137 && !container.force.is_cancelled() {
-        if let Ok(State::Ended(status)) = container.engine.state(&container.id).await {
-            return status;
-        }
+    if code == 137
+        && !container.force.is_cancelled()
+        && let Ok(State::Ended(status)) = container.engine.state(&container.id).await
+    {
+        return status;
     }
     ExitStatus::from_shell_code(code)
 }

@@ -23,6 +23,28 @@ pub(crate) struct PullEvent {
     pub(crate) total: Option<u64>,
 }
 
+/// Is told the image and the step.
+pub(crate) type Progress = Arc<dyn Fn(&str, PullEvent) + Send + Sync>;
+
+/// One pull.
+#[derive(Clone)]
+pub(crate) struct Pull {
+    pub(crate) image: String,
+    pub(crate) platform: Option<String>,
+    pub(crate) limit: Duration,
+    pub(crate) progress: Progress,
+}
+
+impl Pull {
+    fn key(&self) -> String {
+        format!(
+            "{} {}",
+            self.image,
+            self.platform.as_deref().unwrap_or_default()
+        )
+    }
+}
+
 type Outcome = Result<(), Arc<EngineError>>;
 
 /// The pulls that are under way, by image.
@@ -49,15 +71,8 @@ impl Engine {
 
     /// Pulls, or joins the pull of the same image that is under way. It goes
     /// on when the caller is cancelled: the next one finds it further along.
-    pub(crate) async fn pull(
-        self: &Arc<Self>,
-        image: &str,
-        platform: Option<&str>,
-        limit: Duration,
-        progress: Arc<dyn Fn(&str, PullEvent) + Send + Sync>,
-    ) -> Result<(), Arc<EngineError>> {
-        let key = format!("{image} {}", platform.unwrap_or_default());
-        let mut outcome = self.join_or_start(&key, image, platform, limit, progress)?;
+    pub(crate) async fn pull(self: &Arc<Self>, pull: Pull) -> Outcome {
+        let mut outcome = self.join_or_start(pull)?;
         let done = outcome.wait_for(Option::is_some).await;
         match done.map(|outcome| outcome.clone()) {
             Ok(Some(outcome)) => outcome,
@@ -67,50 +82,46 @@ impl Engine {
 
     fn join_or_start(
         self: &Arc<Self>,
-        key: &str,
-        image: &str,
-        platform: Option<&str>,
-        limit: Duration,
-        progress: Arc<dyn Fn(&str, PullEvent) + Send + Sync>,
+        pull: Pull,
     ) -> Result<watch::Receiver<Option<Outcome>>, Arc<EngineError>> {
+        let key = pull.key();
         let running = &self.pulls.running;
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(outcome) = running.get(key) {
+        if let Some(outcome) = running.get(&key) {
             return Ok(outcome.clone());
         }
         let (sender, receiver) = watch::channel(None);
-        running.insert(key.to_owned(), receiver.clone());
-        let (engine, key) = (Arc::clone(self), key.to_owned());
-        let (image, platform) = (image.to_owned(), platform.map(str::to_owned));
-        let task = async move {
-            let pull = engine.pull_once(&image, platform.as_deref(), &*progress);
-            let outcome = match timeout(limit, pull).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(EngineError::PullTimeout { image, limit }),
-            };
-            let running = &engine.pulls.running;
-            let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            running.remove(&key);
-            sender.send_replace(Some(outcome.map_err(Arc::new)));
-        };
-        match control::spawn(task) {
-            Ok(_) => Ok(receiver),
-            Err(error) => Err(Arc::new(error.into())),
-        }
+        let engine = Arc::clone(self);
+        let task = control::spawn({
+            let key = key.clone();
+            async move {
+                let outcome = match timeout(pull.limit, engine.pull_once(&pull)).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => Err(EngineError::PullTimeout {
+                        image: pull.image,
+                        limit: pull.limit,
+                    }),
+                };
+                let running = &engine.pulls.running;
+                let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+                running.remove(&key);
+                sender.send_replace(Some(outcome.map_err(Arc::new)));
+            }
+        });
+        // The task removes it, and has to wait for the lock to do so.
+        task.map_err(|error| Arc::new(EngineError::from(error)))?;
+        running.insert(key, receiver.clone());
+        Ok(receiver)
     }
 
-    async fn pull_once(
-        &self,
-        image: &str,
-        platform: Option<&str>,
-        progress: &(dyn Fn(&str, PullEvent) + Send + Sync),
-    ) -> Result<(), EngineError> {
+    async fn pull_once(&self, pull: &Pull) -> Result<(), EngineError> {
+        let image = &pull.image;
         // Without a tag the daemon would pull every tag there is.
         let (name, tag) = split_tag(image);
         let mut options = CreateImageOptionsBuilder::default()
             .from_image(name)
             .tag(tag);
-        if let Some(platform) = platform {
+        if let Some(platform) = &pull.platform {
             options = options.platform(platform);
         }
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
@@ -120,7 +131,7 @@ impl Engine {
             if let Some(error) = step.error_detail {
                 return Err(failed(image, error.message.unwrap_or_default()));
             }
-            progress(image, event(step));
+            (pull.progress)(image, event(step));
         }
         Ok(())
     }

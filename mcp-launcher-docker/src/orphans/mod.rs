@@ -5,7 +5,6 @@ mod verdict;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -51,7 +50,7 @@ pub(crate) enum OrphansError {
 /// cleaned; its leases stay, so that a later call comes back to it. Only when
 /// it is `engine` itself is it an error.
 pub(crate) async fn reap(
-    engine: &Arc<Engine>,
+    engine: Option<&Engine>,
     directory: &Path,
 ) -> Result<ReapReport, OrphansError> {
     let unreadable = |source| OrphansError::Leases {
@@ -75,15 +74,20 @@ pub(crate) async fn reap(
 
     let mut report = ReapReport::new();
     let mut unclean: BTreeSet<String> = BTreeSet::new();
-    sweep(engine, &leases, &mut report, &mut unclean)
-        .await
-        .map_err(|source| OrphansError::List {
-            endpoint: engine.endpoint().clone(),
-            source,
-        })?;
-    let here = engine.endpoint().to_string();
+    if let Some(engine) = engine {
+        sweep(engine, &leases, &mut report, &mut unclean)
+            .await
+            .map_err(|source| OrphansError::List {
+                endpoint: engine.endpoint().clone(),
+                source,
+            })?;
+    }
+    let here = engine.map(|engine| engine.endpoint().to_string());
     let elsewhere: BTreeSet<&String> = others.iter().flat_map(|other| &other.endpoints).collect();
-    for url in elsewhere.into_iter().filter(|url| **url != here) {
+    for url in elsewhere
+        .into_iter()
+        .filter(|url| Some(*url) != here.as_ref())
+    {
         let there = match Endpoint::from_url(url) {
             Ok(endpoint) => Engine::new(endpoint),
             Err(_) => continue,

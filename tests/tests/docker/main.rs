@@ -9,3 +9,4 @@ mod crash;
 mod ends;
 mod launches;
 mod options;
+mod wrapped;

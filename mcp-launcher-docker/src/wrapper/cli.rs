@@ -1,0 +1,76 @@
+//! Cleaning up by the very command that started a container: for engines that
+//! only it knows how to reach, and for Podman, which needs no daemon.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mcp_lifecycle_core::Remnant;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::labels;
+
+/// How long one run of the command may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// How to ask the engine of a server.
+#[derive(Debug, Clone)]
+pub(super) struct Cli {
+    pub(super) program: OsString,
+    /// The flags that say which engine.
+    pub(super) globals: Vec<OsString>,
+    /// The server's environment, which may say so too.
+    pub(super) env: Vec<(OsString, OsString)>,
+}
+
+impl Cli {
+    /// The containers of this launch: id and name.
+    pub(super) async fn list(&self, launch: &str) -> io::Result<Vec<Remnant>> {
+        let filter = format!("label={}={launch}", labels::LAUNCH);
+        let format = "{{.ID}} {{.Names}}";
+        let args = [
+            "ps",
+            "--all",
+            "--no-trunc",
+            "--filter",
+            &filter,
+            "--format",
+            format,
+        ];
+        let text = self.run(args.map(OsStr::new)).await?;
+        let remnant = |line: &str| {
+            let (id, name) = line.split_once(' ').unwrap_or((line, ""));
+            Remnant::container(id, name)
+        };
+        let lines = text.lines().map(str::trim);
+        Ok(lines.filter(|line| !line.is_empty()).map(remnant).collect())
+    }
+
+    pub(super) async fn remove(&self, containers: &[Remnant]) -> io::Result<()> {
+        let ids = containers.iter().map(|container| OsStr::new(&container.id));
+        let args = ["rm", "--force", "--volumes"].map(OsStr::new);
+        self.run(args.into_iter().chain(ids)).await.map(drop)
+    }
+
+    async fn run<'a>(&self, args: impl IntoIterator<Item = &'a OsStr>) -> io::Result<String> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.globals)
+            .args(args)
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = match timeout(LIMIT, command.output()).await {
+            Ok(output) => output?,
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        };
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(stderr.trim().to_owned()))
+    }
+}

@@ -1,0 +1,154 @@
+//! Commands that are themselves `docker run` or the like: where labels go. Pure.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// A command that creates a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Creates {
+    /// Where among the arguments the labels go: right after `run`.
+    at: usize,
+    /// The flags before the command: which engine, for `ps` and `rm` later.
+    pub(super) globals: Vec<OsString>,
+    /// Whether they name the engine, so that the environment does not.
+    pub(super) names_engine: bool,
+    pub(super) is_docker: bool,
+}
+
+/// Global flags of docker, podman and nerdctl that take a value, and whether
+/// it says which engine.
+const WITH_VALUE: &[(&str, bool)] = &[
+    ("-H", true),
+    ("--host", true),
+    ("-c", true),
+    ("--context", true),
+    ("--connection", true),
+    ("--url", true),
+    ("-n", true),
+    ("--namespace", true),
+    ("-a", true),
+    ("--address", true),
+    ("--config", false),
+    ("-l", false),
+    ("--log-level", false),
+    ("--root", false),
+    ("--runroot", false),
+    ("--runtime", false),
+    ("--tlscacert", false),
+    ("--tlscert", false),
+    ("--tlskey", false),
+];
+
+/// Whether this command creates a container, and how to have it labelled.
+pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
+    let program = Path::new(program).file_stem()?.to_str()?;
+    if !matches!(program, "docker" | "podman" | "nerdctl") {
+        return None;
+    }
+    let mut at = 0;
+    let mut names_engine = false;
+    while let Some(arg) = args.get(at) {
+        let arg = arg.to_str()?;
+        if !arg.starts_with('-') {
+            break;
+        }
+        let name = arg.split('=').next().unwrap_or(arg);
+        let known = WITH_VALUE.iter().find(|(flag, _)| *flag == name);
+        // `-Hunix://...`
+        let short = arg.starts_with("-H") && arg.len() > 2;
+        names_engine |= short || known.is_some_and(|(_, engine)| *engine);
+        let value_follows = known.is_some() && !arg.contains('=');
+        at += 1 + usize::from(value_follows);
+    }
+    let globals = args.get(..at)?.to_vec();
+    if args.get(at).is_some_and(|arg| arg == "container") {
+        at += 1;
+    }
+    let command = args.get(at)?;
+    (command == "run" || command == "create").then(|| Creates {
+        at: at + 1,
+        globals,
+        names_engine,
+        is_docker: program == "docker",
+    })
+}
+
+impl Creates {
+    /// The arguments with these labels.
+    pub(super) fn labelled<'a>(
+        &self,
+        args: &[OsString],
+        labels: impl IntoIterator<Item = (&'a String, &'a String)>,
+    ) -> Vec<OsString> {
+        let mut all = args.to_vec();
+        let flags = labels
+            .into_iter()
+            .flat_map(|(key, value)| ["--label".into(), format!("{key}={value}").into()]);
+        all.splice(self.at..self.at, flags);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find_in(command: &str) -> Option<(Creates, Vec<OsString>)> {
+        let mut words = command.split(' ').map(OsString::from);
+        let program = words.next().unwrap();
+        let args: Vec<_> = words.collect();
+        find(&program, &args).map(|creates| (creates, args))
+    }
+
+    fn labelled(command: &str) -> Option<String> {
+        let (creates, args) = find_in(command)?;
+        let (key, value) = ("k".to_owned(), "v".to_owned());
+        let args = creates.labelled(&args, [(&key, &value)]);
+        let args: Vec<_> = args.iter().filter_map(|arg| arg.to_str()).collect();
+        Some(args.join(" "))
+    }
+
+    #[test]
+    fn labels_go_right_after_the_command() {
+        let cases = [
+            ("docker run -i img", "run --label k=v -i img"),
+            ("/usr/bin/podman create img", "create --label k=v img"),
+            (
+                "docker -H unix:///x --debug container run img",
+                "-H unix:///x --debug container run --label k=v img",
+            ),
+            (
+                "docker --context=lab run img run",
+                "--context=lab run --label k=v img run",
+            ),
+        ];
+        for (command, expected) in cases {
+            assert_eq!(labelled(command).as_deref(), Some(expected), "{command}");
+        }
+    }
+
+    #[test]
+    fn other_commands_are_left_alone() {
+        for command in [
+            "docker exec -i c sh",
+            "docker",
+            "docker -H",
+            "docker compose run x",
+            "npx docker run",
+            "docker-compose run x",
+            "sh run",
+        ] {
+            assert_eq!(labelled(command), None, "{command}");
+        }
+    }
+
+    #[test]
+    fn flags_that_name_the_engine_are_told() {
+        let names = |command| find_in(command).unwrap().0.names_engine;
+        assert!(names("docker -H unix:///x run img"));
+        assert!(names("docker -Hunix:///x run img"));
+        assert!(names("docker --context lab run img"));
+        assert!(!names("docker --log-level debug run img"));
+        assert!(!names("docker run -H x img"));
+    }
+}

@@ -1,0 +1,179 @@
+//! Containers that hide behind a wrapper: [`ContainerTracker`].
+
+mod cli;
+mod inject;
+mod mounts;
+mod nested;
+mod policy;
+mod proxy;
+mod respec;
+mod terminator;
+mod track;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::error::{LaunchError, ReapError};
+use mcp_lifecycle_core::{
+    LaunchedServer, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
+};
+
+pub use policy::ReapPolicy;
+
+use crate::endpoint::Endpoint;
+use crate::engine::Engine;
+use crate::lease::{self, Lease};
+use crate::{control, orphans};
+use terminator::TrackedTerminator;
+
+/// When a server gets a way of its own to the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ProxyMode {
+    /// When the engine that the server would use is behind a Unix socket of
+    /// this machine. A server that never uses it pays for one socket file.
+    #[default]
+    Auto,
+    /// Always: a launch fails where that is not possible.
+    Always,
+    /// Never. Only commands that are themselves `docker run` or the like are
+    /// tracked, by the labels put into them.
+    Never,
+}
+
+/// Makes any launcher of processes on this machine end the containers that its
+/// servers start: `npm exec` that runs `docker run`, compose, docker-py.
+///
+/// Killing the docker CLI does not end its container. So every container that
+/// a server creates is labelled on its way to the engine, and when the server
+/// is proven gone, those that are tied to it are removed and proven gone as
+/// well. Results are in [`Gone::swept`](mcp_lifecycle_core::Gone) and
+/// [`Gone::reported`](mcp_lifecycle_core::Gone).
+///
+/// What is caught by which means, and what is not, is in
+/// `docs/docker-wrappers.md`.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use mcp_lifecycle_core::ServerLauncher;
+/// use mcp_launcher_docker::{ContainerTracker, ReapPolicy};
+///
+/// # fn example(local: Arc<dyn ServerLauncher>) {
+/// let launcher = ContainerTracker::new(local).reap(ReapPolicy::Tied);
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ContainerTracker<L> {
+    launcher: L,
+    settings: Settings,
+    lease: Mutex<Option<Arc<Lease>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Settings {
+    reap: ReapPolicy,
+    proxy: ProxyMode,
+    private_mounts: bool,
+    lease_directory: PathBuf,
+}
+
+impl<L> ContainerTracker<L> {
+    /// Tracks the containers of the servers that `launcher` launches.
+    pub fn new(launcher: L) -> Self {
+        Self {
+            launcher,
+            settings: Settings {
+                reap: ReapPolicy::default(),
+                proxy: ProxyMode::default(),
+                private_mounts: false,
+                lease_directory: lease::default_directory(),
+            },
+            lease: Mutex::new(None),
+        }
+    }
+
+    /// Sets which containers end with their server. The tied ones, by default.
+    #[must_use]
+    pub fn reap(mut self, policy: ReapPolicy) -> Self {
+        self.settings.reap = policy;
+        self
+    }
+
+    /// Sets when a server gets a way of its own to the engine.
+    #[must_use]
+    pub fn proxy(mut self, mode: ProxyMode) -> Self {
+        self.settings.proxy = mode;
+        self
+    }
+
+    /// Gives servers a mount namespace of their own in which the engine's
+    /// socket is the proxy's: catches those that ignore `DOCKER_HOST` or open
+    /// the socket themselves. Off by default; Linux only, needs `unshare` and
+    /// `mount`, and root or user namespaces. Set-uid programs and some
+    /// sandboxes do not work in a user namespace.
+    #[must_use]
+    pub fn private_mounts(mut self, on: bool) -> Self {
+        self.settings.private_mounts = on;
+        self
+    }
+
+    /// Sets where leases and sockets are kept, as
+    /// [`lease_directory`](crate::DockerLauncherBuilder::lease_directory) does.
+    #[must_use]
+    pub fn lease_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.settings.lease_directory = directory.into();
+        self
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
+    fn name(&self) -> &str {
+        self.launcher.name()
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        self.launcher.semantics()
+    }
+
+    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+        let failed = |kind| LaunchError::new(self.launcher.name(), spec, kind);
+        let Some(tracked) = track::prepare(&self.settings, &self.lease, spec).map_err(failed)?
+        else {
+            return self.launcher.launch(spec).await;
+        };
+        // From here on a launch that fails or is dropped closes the proxy and
+        // ends what came through it.
+        let server = self.launcher.launch(&tracked.spec).await?;
+        let terminator = Arc::clone(server.terminator());
+        // The other end is a task that waits for nothing else.
+        let _ = tracked.server.send(terminator);
+        let nested = tracked.nested;
+        Ok(server.map_terminator(|inner| Arc::new(TrackedTerminator::new(inner, nested))))
+    }
+
+    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
+        let mut report = self.launcher.reap_orphans().await?;
+        let directory = self.settings.lease_directory.clone();
+        let failed = |error: mcp_lifecycle_core::error::BoxError| {
+            ReapError::new(self.launcher.name(), error)
+        };
+        let reap = control::spawn(async move {
+            let engine = Endpoint::resolve().ok().map(Engine::new);
+            orphans::reap(engine.as_ref(), &directory).await
+        });
+        let reap = reap.map_err(|error| failed(error.into()))?;
+        match reap.await {
+            Ok(Ok(containers)) => {
+                report.ended.extend(containers.ended);
+                report.failed.extend(containers.failed);
+                report.spared.extend(containers.spared);
+                Ok(report)
+            }
+            Ok(Err(error)) => Err(failed(error.into())),
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What becomes of the containers that a server started.
+
+/// Which of the containers that a server started end with it.
+///
+/// Only containers that *this* server created, through what tracks it, are
+/// meant: never one of the user's or of another program, whatever its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReapPolicy {
+    /// Those that were meant to end with their client: created with `--rm`, or
+    /// with the client's standard input attached. The others stay, and are
+    /// reported: making lasting containers is the very job of some servers.
+    #[default]
+    Tied,
+    /// All of them.
+    All,
+    /// None; all are reported.
+    Report,
+}
+
+/// What becomes of one container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    End,
+    Keep,
+}
+
+impl ReapPolicy {
+    pub(crate) fn fate(self, tied: bool) -> Fate {
+        match (self, tied) {
+            (Self::All, _) | (Self::Tied, true) => Fate::End,
+            (Self::Report, _) | (Self::Tied, false) => Fate::Keep,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A specification with some of it replaced. Pure.
+
+use std::ffi::{OsStr, OsString};
+
+use mcp_lifecycle_core::ServerSpec;
+use mcp_lifecycle_core::spec::SpecError;
+
+/// What is to be different.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Another program and its arguments.
+    pub(super) command: Option<(OsString, Vec<OsString>)>,
+    /// The address of the engine.
+    pub(super) docker_host: Option<String>,
+}
+
+pub(super) fn with(spec: &ServerSpec, changes: Changes) -> Result<ServerSpec, SpecError> {
+    let (program, args) = match changes.command {
+        Some((program, args)) => (Some(program), args),
+        None => (spec.program().map(OsStr::to_owned), spec.args().to_vec()),
+    };
+    let mut new = match program {
+        Some(program) => ServerSpec::builder(spec.name(), program),
+        None => ServerSpec::builder_without_command(spec.name()),
+    };
+    new = new.args(args).inherit_env(spec.env().inherited());
+    for name in spec.env().passed() {
+        new = new.pass_env(name);
+    }
+    for (name, value) in spec.env().literals() {
+        new = new.env(name, value);
+    }
+    if let Some(host) = changes.docker_host {
+        // It beats DOCKER_CONTEXT and the current context of the CLI.
+        new = new.env("DOCKER_HOST", host);
+    }
+    if let Some(dir) = spec.cwd() {
+        new = new.cwd(dir);
+    }
+    for (name, value) in spec.options() {
+        new = new.option(name, value.clone());
+    }
+    new.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_else_stays() {
+        let spec = ServerSpec::builder("s", "p")
+            .args(["a", "b"])
+            .env("A", "1")
+            .pass_env("B")
+            .inherit_env(mcp_lifecycle_core::spec::InheritEnv::Nothing)
+            .cwd("/tmp")
+            .option("o", 1.into())
+            .build()
+            .unwrap();
+        assert_eq!(with(&spec, Changes::default()).unwrap(), spec);
+        let changes = Changes {
+            docker_host: Some("unix:///x".into()),
+            ..Changes::default()
+        };
+        let host = with(&spec, changes).unwrap();
+        let found = host.env().literals().find(|(n, _)| *n == "DOCKER_HOST");
+        assert_eq!(found.unwrap().1, "unix:///x");
+    }
+}

@@ -1,0 +1,230 @@
+//! How one server is tracked: decided before it is launched.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mcp_lifecycle_core::error::LaunchErrorKind;
+use mcp_lifecycle_core::{ProcessTerminator, ServerSpec};
+use tokio::sync::oneshot;
+use tracing::{debug, warn};
+
+use super::cli::Cli;
+use super::inject::{self, Creates};
+use super::nested::{Means, Nested};
+use super::policy::{Fate, ReapPolicy};
+use super::proxy::{Marks, Proxy};
+use super::respec::{self, Changes};
+use super::{ProxyMode, Settings, mounts};
+use crate::endpoint::{Endpoint, Surroundings};
+use crate::engine::Engine;
+use crate::labels::{self, Role};
+use crate::lease::Lease;
+use crate::random;
+
+/// A server whose containers will be found.
+pub(super) struct Tracked {
+    /// What to launch instead.
+    pub(super) spec: ServerSpec,
+    /// Takes the terminator of the server, once there is one.
+    pub(super) server: oneshot::Sender<Arc<dyn ProcessTerminator>>,
+    pub(super) nested: Arc<Nested>,
+}
+
+/// By which means a server is tracked.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    /// Its containers cannot be told, or it cannot have any.
+    Untracked,
+    /// Through a proxy to the engine at this socket.
+    Proxy(PathBuf),
+    /// By labels in its own command line, which is `docker run` or the like.
+    Labels(Creates),
+}
+
+/// Prepares the tracking of a server; `None` when there is nothing to track.
+pub(super) fn prepare(
+    settings: &Settings,
+    lease: &Mutex<Option<Arc<Lease>>>,
+    spec: &ServerSpec,
+) -> Result<Option<Tracked>, LaunchErrorKind> {
+    let env = spec.env().resolve(std::env::vars_os());
+    let upstream = Surroundings::with_env(env.clone()).resolve();
+    let upstream = upstream.map_err(|error| debug!(%error, "no container engine"));
+    let creates = spec
+        .program()
+        .and_then(|program| inject::find(program, spec.args()));
+    let way = choose(settings.proxy, creates, upstream.ok());
+    if way == Way::Untracked && settings.proxy != ProxyMode::Always {
+        return Ok(None);
+    }
+    let backend = |what: &'static str| move |error| LaunchErrorKind::backend(what, error);
+    let lease = take(lease, &settings.lease_directory)
+        .map_err(|error| backend("the owner's lease cannot be taken")(error.into()))?;
+    let launch = random::id().map_err(|error| backend("no randomness")(error.into()))?;
+    let labels = labels::of_launch(&lease, &launch, spec.name(), Role::Nested);
+    let (spec, means) = match way {
+        Way::Untracked => {
+            let problem = "the engine of this server is not behind a Unix socket here";
+            return Err(backend("its containers cannot be tracked")(problem.into()));
+        }
+        Way::Proxy(engine) => match by_proxy(settings, &lease, spec, engine, labels) {
+            Ok(tracked) => tracked,
+            Err(error) if settings.proxy == ProxyMode::Always => {
+                return Err(backend("its containers cannot be tracked")(error));
+            }
+            Err(error) => {
+                warn!(%error, "containers of this server are not tracked");
+                return Ok(None);
+            }
+        },
+        Way::Labels(creates) => by_labels(settings.reap, spec, &creates, labels, env)
+            .map_err(|error| backend("its containers cannot be tracked")(error))?,
+    };
+    let nested = Arc::new(Nested::new(launch, means, lease));
+    let server = nested
+        .follow()
+        .map_err(|error| backend("the control thread cannot be started")(error.into()))?;
+    Ok(Some(Tracked {
+        spec,
+        server,
+        nested,
+    }))
+}
+
+fn choose(mode: ProxyMode, creates: Option<Creates>, upstream: Option<Endpoint>) -> Way {
+    let socket = upstream.and_then(|endpoint| {
+        let socket = endpoint.local_socket()?;
+        socket.exists().then(|| socket.to_owned())
+    });
+    match (creates, socket, mode) {
+        // The flags of the command beat its environment; podman and nerdctl
+        // do not use the engine's API.
+        (Some(creates), _, _) if creates.names_engine || !creates.is_docker => Way::Labels(creates),
+        // The proxy labels as well, and has a fence.
+        (_, Some(socket), ProxyMode::Auto | ProxyMode::Always) => Way::Proxy(socket),
+        (Some(creates), _, _) => Way::Labels(creates),
+        (None, _, _) => Way::Untracked,
+    }
+}
+
+type Prepared = (ServerSpec, Means);
+type Problem = mcp_lifecycle_core::error::BoxError;
+
+fn by_proxy(
+    settings: &Settings,
+    lease: &Lease,
+    spec: &ServerSpec,
+    engine: PathBuf,
+    labels: HashMap<String, String>,
+) -> Result<Prepared, Problem> {
+    let endpoint = Endpoint::Unix(engine.clone());
+    lease.note(&endpoint.to_string())?;
+    let launch = &labels[labels::LAUNCH];
+    let path = lease.socket(
+        &settings.lease_directory,
+        launch.get(..12).unwrap_or(launch),
+    );
+    let sockets = match (engine.to_str(), path.to_str()) {
+        (Some(engine), Some(path)) => Some((engine.to_owned(), path.to_owned())),
+        _ => None,
+    };
+    let command = settings.private_mounts.then(|| {
+        let program = spec.program()?;
+        Some(mounts::around(
+            program,
+            spec.args(),
+            &path,
+            &engine,
+            is_root(),
+        ))
+    });
+    // Labelled twice does no harm, and says in the process list whose it is.
+    let labelled = spec.program().and_then(|program| {
+        let creates = inject::find(program, spec.args())?;
+        let args = creates.labelled(spec.args(), &labels);
+        Some((program.to_owned(), args))
+    });
+    let changes = Changes {
+        command: command.flatten().or(labelled),
+        docker_host: Some(format!("unix://{}", path.display())),
+    };
+    let spec = respec::with(spec, changes)?;
+    let marks = Marks {
+        labels,
+        policy: settings.reap,
+        sockets,
+    };
+    let means = Means::Proxy {
+        proxy: Proxy::start(path, engine, marks)?,
+        engine: Box::new(Engine::new(endpoint)),
+    };
+    Ok((spec, means))
+}
+
+fn by_labels(
+    policy: ReapPolicy,
+    spec: &ServerSpec,
+    creates: &Creates,
+    mut labels: HashMap<String, String>,
+    env: BTreeMap<OsString, OsString>,
+) -> Result<Prepared, Problem> {
+    // The container *is* the server: tied to it, unless nothing ever is.
+    let keep = policy.fate(true) == Fate::Keep;
+    if keep {
+        labels.insert(labels::ON_END.to_owned(), labels::KEEP.to_owned());
+    }
+    let program = spec.program().unwrap_or_default().to_owned();
+    let changes = Changes {
+        command: Some((program.clone(), creates.labelled(spec.args(), &labels))),
+        docker_host: None,
+    };
+    let cli = Cli {
+        program,
+        globals: creates.globals.clone(),
+        env: env.into_iter().collect(),
+    };
+    Ok((respec::with(spec, changes)?, Means::Cli { cli, keep }))
+}
+
+fn take(lease: &Mutex<Option<Arc<Lease>>>, directory: &Path) -> std::io::Result<Arc<Lease>> {
+    let mut lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(lease) = &*lease {
+        return Ok(Arc::clone(lease));
+    }
+    let new = Arc::new(Lease::take(directory)?);
+    *lease = Some(Arc::clone(&new));
+    Ok(new)
+}
+
+fn is_root() -> bool {
+    crate::lease::user() == "0"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn creates(command: &str) -> Option<Creates> {
+        let args: Vec<OsString> = command.split(' ').skip(1).map(Into::into).collect();
+        inject::find(command.split(' ').next().unwrap().as_ref(), &args)
+    }
+
+    #[test]
+    fn the_proxy_is_preferred_where_the_command_does_not_go_around_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let here = || Some(Endpoint::Unix(file.path().to_owned()));
+        let far = || Some(Endpoint::Tcp("h:1".into()));
+        let way = |command, upstream| choose(ProxyMode::Auto, creates(command), upstream);
+        assert!(matches!(way("npx x", here()), Way::Proxy(_)));
+        assert!(matches!(way("docker run i", here()), Way::Proxy(_)));
+        assert!(matches!(way("docker -H x run i", here()), Way::Labels(_)));
+        assert!(matches!(way("podman run i", here()), Way::Labels(_)));
+        assert!(matches!(way("docker run i", far()), Way::Labels(_)));
+        assert_eq!(way("npx x", far()), Way::Untracked);
+        assert_eq!(way("npx x", None), Way::Untracked);
+        let never = choose(ProxyMode::Never, None, here());
+        assert_eq!(never, Way::Untracked);
+    }
+}
