@@ -48,7 +48,10 @@ impl RemoteCommand {
         let mut env = BTreeMap::new();
         for name in spec.env().passed() {
             if let Some(value) = std::env::var_os(name) {
-                env.insert(text("a variable's name", name)?, text("a variable", &value)?);
+                env.insert(
+                    text("a variable's name", name)?,
+                    text("a variable", &value)?,
+                );
             }
         }
         for (name, value) in spec.env().literals() {

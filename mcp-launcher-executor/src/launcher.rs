@@ -83,7 +83,11 @@ fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind
     let program = command.argv.first().cloned().unwrap_or_default();
     let path = || PathBuf::from(&program);
     match &error {
-        ExecutorError::Refused { kind: Some(kind), message, .. } => match kind.as_str() {
+        ExecutorError::Refused {
+            kind: Some(kind),
+            message,
+            ..
+        } => match kind.as_str() {
             "notFound" => LaunchErrorKind::NotFound {
                 program,
                 searched: Vec::new(),

@@ -58,7 +58,7 @@ async fn a_polite_server_gets_its_grace_and_a_setsid_helper_is_swept() {
         assert_eq!(server.line().await, "up");
         let policy = TerminationPolicy::default().term_grace(Duration::from_millis(500));
         let report = server.end(&policy).await.unwrap();
-        assert_eq!(server.line().await, "bye");
+        assert_eq!(server.line().await, "bye", "{report}");
         assert_eq!(report.exit, ExitStatus::Code(7), "{report}");
         let phases: Vec<_> = report.phases.iter().map(|record| record.phase).collect();
         assert_eq!(phases, [Phase::RequestEnd, Phase::ForceEnd]);
@@ -90,7 +90,10 @@ async fn a_missing_program_is_an_error_of_the_launch() {
         let launcher = launcher(config).await;
         let spec = mcp_lifecycle_core::ServerSpec::builder("s", "/no/such/program").build();
         let error = launcher.launch(&spec.unwrap()).await.unwrap_err();
-        assert!(matches!(error.kind(), LaunchErrorKind::Backend { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), LaunchErrorKind::Backend { .. }),
+            "{error}"
+        );
     })
     .await;
 }
@@ -119,9 +122,7 @@ async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
     let mut stuck = launch(&launcher, sh("exec sleep 1000")).await;
     let mut other = launch(&launcher, sh("exec cat")).await;
     let chunk = vec![b'x'; 64 * 1024];
-    let flood = async {
-        while stuck.stdin.write_all(&chunk).await.is_ok() {}
-    };
+    let flood = async { while stuck.stdin.write_all(&chunk).await.is_ok() {} };
     // The peer stops answering altogether; a fresh link gets past it.
     let _ = tokio::time::timeout(Duration::from_secs(6), flood).await;
     other.stdin.write_all(b"still here\n").await.unwrap();

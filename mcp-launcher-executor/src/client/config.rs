@@ -41,7 +41,11 @@ pub struct ExecServerConfig {
 #[derive(Clone)]
 pub(crate) enum Target {
     #[cfg(feature = "websocket")]
-    WebSocket { url: String, token: Option<String>, ca_file: Option<std::path::PathBuf> },
+    WebSocket {
+        url: String,
+        token: Option<String>,
+        ca_file: Option<std::path::PathBuf>,
+    },
     Command {
         program: std::ffi::OsString,
         args: Vec<std::ffi::OsString>,

@@ -9,9 +9,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::config::{ExecServerConfig, Target};
+use crate::ExecutorError;
 use crate::error::SharedError;
 use crate::link::{LineLink, Link};
-use crate::ExecutorError;
 
 /// How long a command may take to leave after its standard input was closed.
 const LEAVE: Duration = Duration::from_secs(5);
@@ -60,13 +60,9 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
             token,
             ca_file,
         } => {
-            let link = super::dial::websocket(
-                url,
-                token.as_deref(),
-                ca_file.as_deref(),
-                config.max_frame,
-            )
-            .await?;
+            let link =
+                super::dial::websocket(url, token.as_deref(), ca_file.as_deref(), config.max_frame)
+                    .await?;
             Ok(Connected { link, child: None })
         }
         Target::Command { program, args } => {

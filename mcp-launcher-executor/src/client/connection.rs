@@ -73,8 +73,13 @@ impl Connection {
         let hello = opened
             .await
             .map_err(|_| broken(config, "the connection's thread ended"))??;
-        let lifecycle = hello.extensions.as_ref().and_then(|e| e.mcp_lifecycle.as_ref());
-        let window = lifecycle.and_then(|l| l.window).map_or(config.window, |w| w as usize);
+        let lifecycle = hello
+            .extensions
+            .as_ref()
+            .and_then(|e| e.mcp_lifecycle.as_ref());
+        let window = lifecycle
+            .and_then(|l| l.window)
+            .map_or(config.window, |w| w as usize);
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|error| broken(config, error.to_string()))?;
         Ok(Self {
@@ -156,8 +161,14 @@ impl Connection {
 
     fn params(&self, id: String, command: &RemoteCommand, uri: bool) -> StartParams {
         let home = self.peer.hello.environment_info.as_ref();
-        let home = home.and_then(|info| info.cwd.as_deref()).and_then(path_from_wire);
-        let cwd = command.cwd.clone().or(home).unwrap_or_else(|| "/".to_owned());
+        let home = home
+            .and_then(|info| info.cwd.as_deref())
+            .and_then(path_from_wire);
+        let cwd = command
+            .cwd
+            .clone()
+            .or(home)
+            .unwrap_or_else(|| "/".to_owned());
         let inherit = match command.inherit {
             InheritEnv::All => Some(Inherit::All),
             InheritEnv::Nothing => None,
@@ -259,7 +270,9 @@ fn drive(
         .build();
     match runtime {
         Ok(runtime) => runtime.block_on(async {
-            Driver::new(config, session, commands, ready, dead).run().await;
+            Driver::new(config, session, commands, ready, dead)
+                .run()
+                .await;
         }),
         Err(error) => drop(ready.send(Err(broken(&config, error)))),
     }

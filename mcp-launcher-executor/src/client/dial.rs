@@ -26,7 +26,10 @@ pub(super) async fn websocket(
     }
     let uri = request.uri();
     let host = uri.host().ok_or("the URL has no host")?;
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let host = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned();
     let secure = match uri.scheme_str() {
         Some("ws") => false,
         Some("wss") => true,

@@ -96,7 +96,10 @@ struct Plain {
 impl Plain {
     async fn kill(&self) -> Result<(), ExecutorError> {
         let params = json!({"processId": self.remote.id()});
-        self.connection.call(method::TERMINATE, params).await.map(drop)
+        self.connection
+            .call(method::TERMINATE, params)
+            .await
+            .map(drop)
     }
 
     /// Completes when the session cannot be followed any more.

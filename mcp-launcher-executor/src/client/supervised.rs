@@ -45,7 +45,10 @@ pub(super) async fn list(connection: &Connection) -> Result<Vec<String>, Executo
     let line = |p: crate::protocol::extension::ListedProcess| {
         let state = if p.exited { "exited" } else { "running" };
         let age = p.age_ms / 1000;
-        format!("{} {} {} {state} {age}s", p.process_id, p.identity, p.program)
+        format!(
+            "{} {} {} {state} {age}s",
+            p.process_id, p.identity, p.program
+        )
     };
     Ok(result.processes.into_iter().map(line).collect())
 }
@@ -82,7 +85,10 @@ impl RemoteProcess for Supervised {
 
     async fn terminate(&self) -> Result<(), ExecutorError> {
         let params = json!({"processId": self.remote.id()});
-        self.connection.call(method::TERMINATE, params).await.map(drop)
+        self.connection
+            .call(method::TERMINATE, params)
+            .await
+            .map(drop)
     }
 
     async fn gone(&self) -> Result<Gone, ExecutorError> {

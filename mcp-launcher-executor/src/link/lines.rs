@@ -111,7 +111,9 @@ where
         while !self.output.is_empty() {
             let written = ready!(Pin::new(&mut self.write).poll_write(cx, &self.output))?;
             if written == 0 {
-                return Poll::Ready(Err(std::io::Error::from(std::io::ErrorKind::WriteZero).into()));
+                return Poll::Ready(Err(
+                    std::io::Error::from(std::io::ErrorKind::WriteZero).into()
+                ));
             }
             self.output.advance(written);
         }
@@ -131,7 +133,9 @@ mod tests {
         let (read, write) = tokio::io::split(near);
         let mut link = LineLink::new(read, write, 8);
         let feed = tokio::spawn(async move {
-            far.write_all(b"one\n\n  \n0123456789abcdef\ntwo\ncut").await.unwrap();
+            far.write_all(b"one\n\n  \n0123456789abcdef\ntwo\ncut")
+                .await
+                .unwrap();
         });
         let mut seen = Vec::new();
         while let Some(item) = poll_fn(|cx| link.poll_recv(cx)).await {

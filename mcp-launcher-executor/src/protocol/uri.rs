@@ -75,7 +75,15 @@ mod tests {
             path_from_wire("file://localhost/srv").as_deref(),
             Some("/srv")
         );
-        for bad in ["", "srv", "file://other/srv", "file:///%zz", "file:///%f", "file://", "http://x/"] {
+        for bad in [
+            "",
+            "srv",
+            "file://other/srv",
+            "file:///%zz",
+            "file:///%f",
+            "file://",
+            "http://x/",
+        ] {
             assert_eq!(path_from_wire(bad), None, "{bad}");
         }
     }

@@ -1,5 +1,8 @@
 //! What the suites share: real peers, and a look at `/proc`.
-#![expect(clippy::allow_attributes, reason = "each suite uses its part of this module")]
+#![expect(
+    clippy::allow_attributes,
+    reason = "each suite uses its part of this module"
+)]
 #![allow(dead_code, reason = "each suite uses its part of this module")]
 
 use std::process::Stdio;
@@ -42,7 +45,11 @@ pub(crate) async fn listen(program: &str, args: &[&str]) -> Peer {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let url = loop {
-        let line = lines.next_line().await.unwrap().expect("the peer says its URL");
+        let line = lines
+            .next_line()
+            .await
+            .unwrap()
+            .expect("the peer says its URL");
         if line.starts_with("ws") {
             break line;
         }
@@ -56,7 +63,9 @@ pub(crate) async fn launcher(config: ExecServerConfig) -> ExecutorLauncher {
 }
 
 pub(crate) fn sh(script: &str) -> ServerSpecBuilder {
-    ServerSpec::builder("test", "/bin/sh").args(["-c", script]).cwd("/")
+    ServerSpec::builder("test", "/bin/sh")
+        .args(["-c", script])
+        .cwd("/")
 }
 
 /// A launched server with a handle around it.
@@ -97,7 +106,10 @@ impl Server {
         line.trim_end().to_owned()
     }
 
-    pub(crate) async fn end(&self, policy: &TerminationPolicy) -> mcp_lifecycle_core::TerminationOutcome {
+    pub(crate) async fn end(
+        &self,
+        policy: &TerminationPolicy,
+    ) -> mcp_lifecycle_core::TerminationOutcome {
         within(self.handle.terminate(policy, EndReason::Shutdown)).await
     }
 }

@@ -78,7 +78,8 @@ pub(super) async fn list(
 pub(super) async fn watch(connection: &Connection, cookie: &str) -> Result<Wiring, ExecutorError> {
     // The outer shell keeps the pipe's place at the peer; in a background
     // command standard input would be /dev/null without the detour over 3.
-    let outer = r#"exec 3<&0; setsid /bin/sh -c "$1" sh watch "$2" <&3 >/dev/null 2>&1 & exec 3<&-; wait"#;
+    let outer =
+        r#"exec 3<&0; setsid /bin/sh -c "$1" sh watch "$2" <&3 >/dev/null 2>&1 & exec 3<&-; wait"#;
     let argv = ["/bin/sh", "-c", outer, "sh", SCRIPT, cookie];
     connection.start(&command(&argv)).await
 }

@@ -101,10 +101,13 @@ impl Session {
     /// A start whose caller has gone: whatever it comes to must not live.
     pub(crate) fn abandon(&mut self, now: Instant, process_id: &str) {
         self.tracks.remove(process_id);
-        let unsent = self.calls.iter().find_map(|(id, call)| match &call.purpose {
-            Purpose::Start(started, _) if started == process_id && !call.sent => Some(*id),
-            _ => None,
-        });
+        let unsent = self
+            .calls
+            .iter()
+            .find_map(|(id, call)| match &call.purpose {
+                Purpose::Start(started, _) if started == process_id && !call.sent => Some(*id),
+                _ => None,
+            });
         if let Some(id) = unsent {
             self.calls.remove(&id);
             return;
@@ -112,7 +115,12 @@ impl Session {
         let params = ProcessParams {
             process_id: process_id.to_owned(),
         };
-        self.call(now, method::TERMINATE, &params, Purpose::Undo(process_id.to_owned()));
+        self.call(
+            now,
+            method::TERMINATE,
+            &params,
+            Purpose::Undo(process_id.to_owned()),
+        );
     }
 
     /// Tells what was consumed of a process's output.

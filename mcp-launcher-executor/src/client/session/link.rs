@@ -1,6 +1,6 @@
 //! The link: coming up, going down, coming back.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Effect, Purpose, Session};
 use crate::ExecutorError;
@@ -160,11 +160,7 @@ impl Session {
     }
 
     /// The answer to `initialize`.
-    pub(super) fn hello_answered(
-        &mut self,
-        now: Instant,
-        answer: Result<Params<'_>, RpcError>,
-    ) {
+    pub(super) fn hello_answered(&mut self, now: Instant, answer: Result<Params<'_>, RpcError>) {
         let resuming = self.session_id.is_some();
         let refused = match answer {
             Ok(result) => match result.parse::<InitializeResult>() {
@@ -198,6 +194,7 @@ impl Session {
             self.session_id = result.session_id.clone();
             let ours = result.extensions.as_ref();
             self.lifecycle = ours.and_then(|e| e.mcp_lifecycle.clone());
+            self.respect_lease();
         }
         // What was received is told before the peer begins to repeat.
         if resuming && self.is_extended() {
@@ -216,6 +213,18 @@ impl Session {
         self.reschedule(now);
     }
 
+    /// Shows signs of life often enough, and gives up when the peer has.
+    fn respect_lease(&mut self) {
+        let Some(lease) = self.lifecycle.as_ref().and_then(|l| l.lease_ms) else {
+            return;
+        };
+        let lease = Duration::from_millis(lease);
+        let timing = &mut self.timing;
+        timing.keep_alive = timing.keep_alive.min(lease / 3);
+        timing.dead_after = timing.dead_after.min(lease);
+        timing.resume = timing.resume.min(lease);
+    }
+
     fn resumed(&mut self, now: Instant) {
         // Ends first: what blocked the peer may be among the rest.
         let mut ids: Vec<(bool, i64)> = self
@@ -230,9 +239,10 @@ impl Session {
         }
         let tracked: Vec<String> = self.tracks.keys().cloned().collect();
         for id in tracked {
-            let starting = self.calls.values().any(
-                |call| matches!(&call.purpose, Purpose::Start(started, _) if *started == id),
-            );
+            let starting = self
+                .calls
+                .values()
+                .any(|call| matches!(&call.purpose, Purpose::Start(started, _) if *started == id));
             if !starting {
                 self.recover(now, &id);
             }

@@ -69,7 +69,10 @@ pub(crate) enum Effect {
     /// A call has an outcome: its result as JSON.
     Answered(Token, Result<String, ExecutorError>),
     /// The write that was under way for this process has an outcome.
-    Written(String, Result<crate::protocol::process::WriteStatus, ExecutorError>),
+    Written(
+        String,
+        Result<crate::protocol::process::WriteStatus, ExecutorError>,
+    ),
     /// Something happened to a process.
     Event(String, ProcessEvent),
     /// A process cannot be followed any more.

@@ -124,7 +124,10 @@ impl Sequencer {
                 ProcessEvent::Closed
             } else {
                 let to = self.early.keys().next().copied().unwrap_or(read.next_seq) - 1;
-                return Recovery::Lost { from: self.next, to };
+                return Recovery::Lost {
+                    from: self.next,
+                    to,
+                };
             };
             self.accept(Some(self.next), event, deliver);
         }
@@ -228,7 +231,12 @@ mod tests {
         assert_eq!(sequencer.recovered(end, &mut deliver), Recovery::Complete);
         assert_eq!(
             seen,
-            [output("a"), ProcessEvent::Exited(Some(3)), output("b"), ProcessEvent::Closed]
+            [
+                output("a"),
+                ProcessEvent::Exited(Some(3)),
+                output("b"),
+                ProcessEvent::Closed
+            ]
         );
     }
 

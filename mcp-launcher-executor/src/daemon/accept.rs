@@ -1,0 +1,134 @@
+//! [`Listener`]: connections from the network.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::connection::{Kind, serve};
+use super::http::upgrade;
+use super::tls::TlsIdentity;
+use super::token::Token;
+use super::{Daemon, Shared};
+use crate::link::{WebSocketLink, websocket_config};
+
+/// A bound address, not serving yet.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    token: Option<Arc<Token>>,
+    tls: Option<TlsIdentity>,
+}
+
+impl Listener {
+    /// Binds. An address that is not loopback needs a token.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` and the like; `PermissionDenied` without a token where one
+    /// is needed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn bind(
+        address: SocketAddr,
+        token: Option<Token>,
+        tls: Option<TlsIdentity>,
+    ) -> io::Result<Self> {
+        if token.is_none() && !address.ip().is_loopback() {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "an address that is not loopback needs a token",
+            ));
+        }
+        Ok(Self {
+            socket: TcpListener::bind(address).await?,
+            token: token.map(Arc::new),
+            tls,
+        })
+    }
+
+    /// Where clients connect to.
+    ///
+    /// # Errors
+    ///
+    /// As the system says; none in practice.
+    pub fn url(&self) -> io::Result<String> {
+        let scheme = if self.tls.is_some() { "wss" } else { "ws" };
+        Ok(format!("{scheme}://{}", self.socket.local_addr()?))
+    }
+
+    /// Serves until the daemon is shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops accepting; connections go on.
+    pub async fn serve(self, daemon: &Daemon) {
+        let shared = &daemon.shared;
+        let places = Arc::new(Semaphore::new(shared.limits.max_connections));
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => accepted,
+                () = shared.stopping.cancelled() => return,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of descriptors, mostly: others have to end first.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                tracing::warn!("a connection over the limit was refused");
+                continue;
+            };
+            let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
+            tokio::spawn(async move {
+                if let Err(error) = client(&shared, stream, token, tls).await {
+                    tracing::debug!(%error, "a connection was refused");
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn client(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    token: Option<Arc<Token>>,
+    tls: Option<TlsIdentity>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    match tls {
+        None => speak(shared, stream, token).await,
+        Some(tls) => {
+            let limit = shared.limits.handshake;
+            let handshake = tokio::time::timeout(limit, tls.acceptor.accept(stream));
+            speak(shared, handshake.await??, token).await
+        }
+    }
+}
+
+async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    shared: &Arc<Shared>,
+    mut stream: S,
+    token: Option<Arc<Token>>,
+) -> io::Result<()> {
+    let limit = shared.limits.handshake;
+    let upgraded = tokio::time::timeout(limit, upgrade(&mut stream, token.as_deref())).await?;
+    let early = upgraded.map_err(io::Error::other)?;
+    let config = Some(websocket_config(shared.limits.max_frame));
+    let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, config).await;
+    serve(shared, Box::new(WebSocketLink::new(socket)), Kind::Socket).await;
+    Ok(())
+}

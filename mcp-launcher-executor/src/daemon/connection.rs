@@ -1,0 +1,385 @@
+//! One connection: frames in, answers and events out, by one task.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use mcp_lifecycle_core::EndReason;
+use tokio_util::sync::CancellationToken;
+
+use super::registry::{Registry, short};
+use super::session::{Next, Session};
+use super::{Shared, dispatch};
+use crate::link::{HIGH_WATER, Incoming, Link};
+use crate::protocol::extension::{Extensions, GoneNotification, Lifecycle, VERSION};
+use crate::protocol::process::{ClosedNotification, ExitedNotification};
+use crate::protocol::{
+    EnvironmentInfo, InitializeParams, InitializeResult, Message, Params, RequestId, RpcError,
+    code, encode_error, encode_notification, encode_output, encode_result, method, path_to_uri,
+};
+use crate::wire::wire_containment;
+
+/// What a connection runs over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It may be lost, and another one resume its session.
+    Socket,
+    /// Its end is the end of the client.
+    Pipe,
+}
+
+/// How often a client on a socket is asked for a sign of life, at most.
+const PING: Duration = Duration::from_secs(10);
+
+/// How long what is queued may take to leave when the connection ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Serves a client until its connection ends.
+pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind) {
+    let mut connection = Connection {
+        shared: Arc::clone(shared),
+        link,
+        state: State::Unknown,
+        dirty: false,
+        timer: Box::pin(tokio::time::sleep(shared.limits.handshake)),
+        stopping: shared.stopping.clone(),
+        kind,
+    };
+    let why = connection.run().await;
+    tracing::debug!(why, "connection ended");
+    let flush = poll_fn(|cx| connection.link.poll_flush(cx));
+    let _ = tokio::time::timeout(FAREWELL, flush).await;
+    let Some((session, generation)) = connection.session() else {
+        return;
+    };
+    session.detach(generation);
+    if kind == Kind::Pipe {
+        let reason = EndReason::Other("client_left".to_owned());
+        shared.registry.end(&session, reason).await;
+    }
+}
+
+/// How far the handshake is.
+enum State {
+    /// Waits for `initialize`.
+    Unknown,
+    /// Waits for `initialized`.
+    Greeted(Arc<Session>, u64),
+    /// Open.
+    Open(Arc<Session>, u64),
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    link: Box<dyn Link>,
+    state: State,
+    dirty: bool,
+    timer: std::pin::Pin<Box<tokio::time::Sleep>>,
+    stopping: CancellationToken,
+    kind: Kind,
+}
+
+impl Connection {
+    fn session(&self) -> Option<(Arc<Session>, u64)> {
+        match &self.state {
+            State::Unknown => None,
+            State::Greeted(session, generation) | State::Open(session, generation) => {
+                Some((Arc::clone(session), *generation))
+            }
+        }
+    }
+
+    async fn run(&mut self) -> &'static str {
+        let stopping = self.stopping.clone();
+        let mut stopped = std::pin::pin!(stopping.cancelled());
+        poll_fn(|cx| {
+            if stopped.as_mut().poll(cx).is_ready() {
+                return Poll::Ready("the daemon is stopping");
+            }
+            self.poll(cx)
+        })
+        .await
+    }
+
+    /// Frames handled in one go before the task lets others run.
+    const TURN: usize = 64;
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+        for _ in 0..Self::TURN {
+            if let Some((session, generation)) = self.session() {
+                if !session.is_attached_as(generation) {
+                    let text = "session has been resumed by another connection";
+                    let error = RpcError::new(code::INVALID_REQUEST, text);
+                    self.send(encode_error(None, &error));
+                    return Poll::Ready("resumed by another connection");
+                }
+                if session.has_ended() {
+                    return Poll::Ready("the session is over");
+                }
+            }
+            self.send_what_is_due(cx);
+            if self.link.buffered() > HIGH_WATER {
+                if let Some(failed) = self.flush(cx) {
+                    return Poll::Ready(failed);
+                }
+                // A client that does not take its answers is not listened to.
+                if self.link.buffered() > HIGH_WATER {
+                    return self.poll_timer(cx);
+                }
+                continue;
+            }
+            match self.link.poll_recv(cx) {
+                Poll::Ready(Some(Ok(incoming))) => self.incoming(incoming),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready("it failed"),
+                Poll::Ready(None) => return Poll::Ready("the client closed it"),
+                // Flushed when there is nothing else to do: one write for many
+                // frames.
+                Poll::Pending => {
+                    return match self.flush(cx) {
+                        Some(failed) => Poll::Ready(failed),
+                        None => self.poll_timer(cx),
+                    };
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        match self.flush(cx) {
+            Some(failed) => Poll::Ready(failed),
+            None => self.poll_timer(cx),
+        }
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) -> Option<&'static str> {
+        if self.dirty {
+            match self.link.poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.dirty = false,
+                Poll::Ready(Err(_)) => return Some("it failed"),
+                Poll::Pending => {}
+            }
+        }
+        None
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let Some((session, _)) = self.session() else {
+                return Poll::Ready("no handshake in time");
+            };
+            if self.kind == Kind::Pipe && !session.is_extended() {
+                // A plain client on a pipe has no way to say that it lives;
+                // the pipe says when it does not.
+                session.heard();
+            }
+            if self.link.ping() {
+                self.dirty = true;
+                let _ = self.link.poll_flush(cx);
+            }
+            let pause = PING.min(session.lease / 3);
+            self.timer.as_mut().reset((Instant::now() + pause).into());
+        }
+        Poll::Pending
+    }
+
+    fn send(&mut self, frame: String) {
+        self.dirty = true;
+        // A link that fails here fails in the next poll as well.
+        let _ = self.link.send(frame);
+    }
+
+    /// Answers, then one event of each process in turn, while the link takes it.
+    fn send_what_is_due(&mut self, cx: &Context<'_>) {
+        let State::Open(session, _) = &self.state else {
+            return;
+        };
+        let session = Arc::clone(session);
+        while self.link.buffered() <= HIGH_WATER {
+            match session.next(cx.waker()) {
+                None => return,
+                Some(Next::Answer(frame)) => self.send(frame),
+                Some(Next::Of(process)) => {
+                    let (event, more) = {
+                        let mut log = process.log();
+                        (log.send(), log.has_unsent())
+                    };
+                    if more {
+                        session.wake(&process);
+                    }
+                    process.sent();
+                    if let Some((seq, event)) = event {
+                        self.send(encode_event(&process.id, seq, event));
+                    }
+                }
+            }
+        }
+    }
+
+    fn incoming(&mut self, incoming: Incoming) {
+        if let Some((session, _)) = self.session() {
+            session.heard();
+        }
+        match incoming {
+            Incoming::Alive => {}
+            Incoming::Frame(frame) => match Message::parse(&frame) {
+                Ok(message) => self.message(message),
+                Err(error) => self.malformed(&error.to_string()),
+            },
+            Incoming::TooLarge(size) => {
+                let limit = self.shared.limits.max_frame;
+                self.malformed(&format!(
+                    "a frame of {size} bytes is over the limit of {limit}"
+                ));
+            }
+        }
+    }
+
+    fn malformed(&mut self, what: &str) {
+        let error = RpcError::new(code::INVALID_REQUEST, what);
+        self.send(encode_error(None, &error));
+    }
+
+    fn message(&mut self, message: Message<'_>) {
+        match (message, &self.state) {
+            (Message::Request { id, method, params }, State::Open(session, _)) => {
+                dispatch::request(&self.shared, &Arc::clone(session), id, &method, params);
+            }
+            (Message::Request { id, method, params }, State::Unknown)
+                if method == method::INITIALIZE =>
+            {
+                match self.initialize(params) {
+                    Ok(result) => self.send(encode_result(&id, &result)),
+                    Err(error) => self.send(encode_error(Some(&id), &error)),
+                }
+            }
+            (Message::Request { id, .. }, state) => {
+                let text = match state {
+                    State::Unknown => "client must call initialize before using exec methods",
+                    _ => "client must send initialized before using exec methods",
+                };
+                self.refuse(&id, text);
+            }
+            (Message::Notification { method, .. }, State::Greeted(session, generation))
+                if method == method::INITIALIZED =>
+            {
+                let session = Arc::clone(session);
+                self.state = State::Open(Arc::clone(&session), *generation);
+                session.begin_sending();
+            }
+            (
+                Message::Notification { method, params },
+                State::Greeted(session, _) | State::Open(session, _),
+            ) => {
+                let session = Arc::clone(session);
+                let outcome = dispatch::notification(&self.shared, &session, &method, params);
+                if let Err(error) = outcome {
+                    self.malformed(&error.to_string());
+                }
+            }
+            // We ask for nothing, so there is nothing to answer.
+            _ => {}
+        }
+    }
+
+    fn refuse(&mut self, id: &RequestId, text: &str) {
+        let error = RpcError::new(code::INVALID_REQUEST, text);
+        self.send(encode_error(Some(id), &error));
+    }
+
+    fn initialize(&mut self, params: Params<'_>) -> Result<InitializeResult, RpcError> {
+        let params: InitializeParams = params.parse()?;
+        let session = match &params.resume_session_id {
+            Some(id) => self.shared.registry.find(id).ok_or_else(|| {
+                RpcError::new(code::INVALID_REQUEST, format!("unknown session id {id}"))
+            })?,
+            None => {
+                let wish = params.extensions.and_then(|e| e.mcp_lifecycle);
+                let agreed = wish
+                    .filter(|w| w.version >= VERSION)
+                    .map(|w| self.agree(&w));
+                Registry::open(&self.shared, agreed)?
+            }
+        };
+        let generation = session.attach();
+        tracing::info!(
+            session = short(&session.id),
+            client = ?params.client_name,
+            resumed = generation > 1,
+            "client attached"
+        );
+        let result = InitializeResult {
+            session_id: Some(session.id.clone()),
+            environment_info: Some(environment_info()),
+            extensions: session.lifecycle.clone().map(|lifecycle| Extensions {
+                mcp_lifecycle: Some(lifecycle),
+            }),
+        };
+        let pause = PING.min(session.lease / 3);
+        self.timer.as_mut().reset((Instant::now() + pause).into());
+        self.state = State::Greeted(session, generation);
+        Ok(result)
+    }
+
+    /// What holds, given what the client wishes.
+    fn agree(&self, wish: &Lifecycle) -> Lifecycle {
+        let limits = &self.shared.limits;
+        let most = limits.window as u64 * 4;
+        let longest = limits.lease.as_millis() as u64 * 10;
+        let window = wish.window.unwrap_or(limits.window as u64);
+        let lease = wish.lease_ms.unwrap_or(limits.lease.as_millis() as u64);
+        let containment = self.shared.launcher.semantics().containment;
+        Lifecycle {
+            version: VERSION,
+            window: Some(window.clamp(4096, most)),
+            lease_ms: Some(lease.clamp(100, longest)),
+            max_processes: Some(limits.max_processes as u64),
+            containment: Some(wire_containment(&containment)),
+        }
+    }
+}
+
+fn encode_event(process_id: &str, seq: u64, event: super::log::Event) -> String {
+    use super::log::Event;
+    let process_id_owned = || process_id.to_owned();
+    match event {
+        Event::Output(stream, bytes) => encode_output(process_id, seq, stream, &bytes),
+        Event::Exited(code) => encode_notification(
+            method::EXITED,
+            &ExitedNotification {
+                process_id: process_id_owned(),
+                seq,
+                exit_code: Some(code),
+            },
+        ),
+        Event::Closed => encode_notification(
+            method::CLOSED,
+            &ClosedNotification {
+                process_id: process_id_owned(),
+                seq: Some(seq),
+            },
+        ),
+        Event::Gone {
+            swept,
+            swept_count,
+            failure,
+        } => encode_notification(
+            method::GONE,
+            &GoneNotification {
+                process_id: process_id_owned(),
+                seq,
+                swept,
+                swept_count,
+                failure,
+            },
+        ),
+    }
+}
+
+/// What this machine is like.
+pub(super) fn environment_info() -> EnvironmentInfo {
+    let cwd = std::env::current_dir().ok();
+    EnvironmentInfo {
+        executor_version: Some(concat!("mcp-executor ", env!("CARGO_PKG_VERSION")).to_owned()),
+        cwd: cwd.and_then(|dir| dir.to_str().map(path_to_uri)),
+        platform_os: Some(std::env::consts::OS.to_owned()),
+    }
+}

@@ -1,0 +1,276 @@
+//! Requests of a client that has a session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_lifecycle_core::EndReason;
+use serde::Serialize;
+use serde_json::json;
+
+use super::Shared;
+use super::process::Process;
+use super::session::{Session, Slot};
+use super::start::start;
+use super::stdin::Verdict;
+use crate::protocol::extension::{AckParams, ListResult, ListedProcess, SurvivorsResult};
+use crate::protocol::process::{
+    ProcessParams, ReadParams, SignalParams, StartParams, TerminateResult, WriteParams,
+    WriteResult, WriteStatus,
+};
+use crate::protocol::{
+    MalformedMessage, Params, RequestId, RpcError, code, encode_error, encode_result, method,
+};
+use crate::wire::wire_remnant;
+
+/// The longest that a read may wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Carries out a request; answers now or later, through the session.
+pub(super) fn request(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    id: RequestId,
+    method: &str,
+    params: Params<'_>,
+) {
+    let answer_to = id.clone();
+    if let Err(error) = carry_out(shared, session, id, method, params) {
+        session.answer(encode_error(Some(&answer_to), &error));
+    }
+}
+
+fn carry_out(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    id: RequestId,
+    method: &str,
+    params: Params<'_>,
+) -> Result<(), RpcError> {
+    let extended = session.is_extended();
+    match method {
+        method::START => start(shared, session, id, params.parse::<StartParams>()?),
+        method::WRITE => write(session, id, params.parse()?),
+        method::READ => read(session, id, params.parse()?),
+        method::SIGNAL => {
+            let it: SignalParams = params.parse()?;
+            if let Some(process) = session.process(&it.process_id) {
+                later(session, id, async move {
+                    let outcome = process.terminator.request_end().await;
+                    outcome.map(|()| json!({})).map_err(internal)
+                });
+            } else {
+                answer(session, &id, &json!({}));
+            }
+            Ok(())
+        }
+        method::TERMINATE => {
+            terminate(session, id, &params.parse::<ProcessParams>()?.process_id);
+            Ok(())
+        }
+        method::ENVIRONMENT_INFO => {
+            answer(session, &id, &super::connection::environment_info());
+            Ok(())
+        }
+        method::PING if extended => {
+            answer(session, &id, &json!({}));
+            Ok(())
+        }
+        method::CLOSE_STDIN if extended => {
+            let it: ProcessParams = params.parse()?;
+            let status = match session.process(&it.process_id) {
+                Some(process) => {
+                    process.close_stdin();
+                    WriteStatus::Accepted
+                }
+                None => WriteStatus::UnknownProcess,
+            };
+            answer(session, &id, &WriteResult { status });
+            Ok(())
+        }
+        method::LIST if extended => {
+            answer(session, &id, &list(session));
+            Ok(())
+        }
+        method::SURVIVORS if extended => {
+            let it: ProcessParams = params.parse()?;
+            let process = known(session, &it.process_id)?;
+            later(session, id, async move {
+                let alive = process.terminator.survivors().await.map_err(internal)?;
+                let alive = alive.iter().take(64).map(wire_remnant).collect();
+                Ok(SurvivorsResult { alive })
+            });
+            Ok(())
+        }
+        method::INITIALIZE => Err(RpcError::new(
+            code::INVALID_REQUEST,
+            "initialize may only be sent once per connection",
+        )),
+        other => Err(RpcError::new(
+            code::METHOD_NOT_FOUND,
+            format!("this executor does not implement `{other}`"),
+        )),
+    }
+}
+
+/// Carries out a notification.
+pub(super) fn notification(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    method: &str,
+    params: Params<'_>,
+) -> Result<(), MalformedMessage> {
+    match method {
+        method::ACK if session.is_extended() => {
+            let it: AckParams = params.parse()?;
+            if let Some(process) = session.process(&it.process_id) {
+                process.acknowledge(it.seq, it.stdout, it.stderr);
+            }
+        }
+        method::END if session.is_extended() => {
+            let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+            tokio::spawn(async move {
+                let reason = EndReason::Other("client_left".to_owned());
+                shared.registry.end(&session, reason).await;
+            });
+        }
+        // Of a newer client, perhaps; nobody waits for an answer.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn write(session: &Arc<Session>, id: RequestId, params: WriteParams) -> Result<(), RpcError> {
+    let status = match session.processes().get(&params.process_id) {
+        Some(Slot::Running(process)) => match process.write(id.clone(), params) {
+            Verdict::Answer(status) => status,
+            Verdict::Later => return Ok(()),
+            Verdict::Full => {
+                let text = "too much input waits for this process already";
+                return Err(RpcError::new(code::LIMIT, text));
+            }
+        },
+        Some(Slot::Starting { .. }) => WriteStatus::Starting,
+        None => WriteStatus::UnknownProcess,
+    };
+    answer(session, &id, &WriteResult { status });
+    Ok(())
+}
+
+fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Result<(), RpcError> {
+    /// One answer stays far below any frame limit, whatever was asked for.
+    const MOST: usize = 1 << 20;
+    let process = known(session, &params.process_id)?;
+    let after = params.after_seq.unwrap_or(0);
+    let most = params.max_bytes.map_or(MOST, |max| MOST.min(max as usize));
+    let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
+    let now = process.log().read(after, most);
+    if wait.is_zero() || !now.chunks.is_empty() || now.closed {
+        answer(session, &id, &now);
+        return Ok(());
+    }
+    later(session, id, async move {
+        let until = tokio::time::Instant::now() + wait;
+        loop {
+            let mut changed = std::pin::pin!(process.changed.notified());
+            changed.as_mut().enable();
+            let read = process.log().read(after, most);
+            let news = !read.chunks.is_empty() || read.exited != now.exited || read.closed;
+            if news || tokio::time::timeout_at(until, changed).await.is_err() {
+                return Ok(read);
+            }
+        }
+    });
+    Ok(())
+}
+
+fn terminate(session: &Arc<Session>, id: RequestId, process_id: &str) {
+    let process = {
+        let mut processes = session.processes();
+        match processes.get(process_id) {
+            Some(Slot::Running(process)) => Some(Arc::clone(process)),
+            Some(Slot::Starting { .. }) => {
+                if let Some(Slot::Starting { answer_to, cancel }) = processes.remove(process_id) {
+                    cancel.cancel();
+                    let text = format!("process {process_id} start was cancelled");
+                    let error = RpcError::new(code::INVALID_REQUEST, text);
+                    session.answer(encode_error(Some(&answer_to), &error));
+                }
+                drop(processes);
+                answer(session, &id, &TerminateResult { running: true });
+                return;
+            }
+            None => None,
+        }
+    };
+    match process {
+        Some(process) => later(session, id, async move {
+            let running = !process.has_exited();
+            process.terminator.force_end().await.map_err(internal)?;
+            Ok(TerminateResult { running })
+        }),
+        None => answer(session, &id, &TerminateResult { running: false }),
+    }
+}
+
+fn list(session: &Session) -> ListResult {
+    let processes = session.processes();
+    let listed = processes.values().filter_map(|slot| match slot {
+        Slot::Running(process) if process.has_ended() => None,
+        Slot::Running(process) => Some(ListedProcess {
+            process_id: process.id.clone(),
+            identity: process.terminator.identity().to_string(),
+            program: process.program.clone(),
+            age_ms: process.started.elapsed().as_millis() as u64,
+            exited: process.has_exited(),
+        }),
+        Slot::Starting { .. } => None,
+    });
+    ListResult {
+        processes: listed.collect(),
+    }
+}
+
+fn known(session: &Session, process_id: &str) -> Result<Arc<Process>, RpcError> {
+    match session.processes().get(process_id) {
+        Some(Slot::Running(process)) => Ok(Arc::clone(process)),
+        Some(Slot::Starting { .. }) => Err(RpcError::new(
+            code::INVALID_REQUEST,
+            format!("process id {process_id} is starting"),
+        )),
+        None => Err(RpcError::new(
+            code::INVALID_REQUEST,
+            format!("unknown process id {process_id}"),
+        )),
+    }
+}
+
+fn answer(session: &Session, id: &RequestId, result: &impl Serialize) {
+    session.answer(encode_result(id, result));
+}
+
+/// Answers when the future is done; the connection does not wait for it.
+fn later<T: Serialize>(
+    session: &Arc<Session>,
+    id: RequestId,
+    work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
+) {
+    let session = Arc::clone(session);
+    tokio::spawn(async move {
+        let frame = match work.await {
+            Ok(result) => encode_result(&id, &result),
+            Err(error) => encode_error(Some(&id), &error),
+        };
+        session.answer(frame);
+    });
+}
+
+fn internal(error: mcp_lifecycle_core::error::StepError) -> RpcError {
+    let text = mcp_lifecycle_core::error::Report(&error).to_string();
+    RpcError::new(code::INTERNAL, text)
+}
+
+impl From<MalformedMessage> for RpcError {
+    fn from(error: MalformedMessage) -> Self {
+        Self::new(code::INVALID_PARAMS, error.to_string())
+    }
+}

@@ -1,0 +1,164 @@
+//! The HTTP request that opens a connection.
+
+use base64::Engine as _;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+use super::token::Token;
+
+/// A request head is never larger.
+const HEAD: usize = 16 * 1024;
+
+/// Why there is no WebSocket.
+#[derive(Debug, Error)]
+pub(super) enum Refused {
+    #[error("the transport failed")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Because(&'static str),
+}
+
+/// Reads the request and answers it. Bytes that came after it are returned, for
+/// the WebSocket.
+pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    token: Option<&Token>,
+) -> Result<Vec<u8>, Refused> {
+    let mut head = Vec::with_capacity(1024);
+    let (answer, rest) = loop {
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(Refused::Because(
+                "the client left in the middle of its request",
+            ));
+        }
+        match judge(&head, token) {
+            Some((answer, length)) => break (answer, head.split_off(length)),
+            None if head.len() > HEAD => {
+                break (
+                    Answer::Refuse("431 Request Header Fields Too Large", "too large"),
+                    Vec::new(),
+                );
+            }
+            None => {}
+        }
+    };
+    match answer {
+        Answer::Upgrade(accept) => {
+            let text = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                 Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+            );
+            stream.write_all(text.as_bytes()).await?;
+            stream.flush().await?;
+            Ok(rest)
+        }
+        Answer::Refuse(status, why) => {
+            let challenge = match status.starts_with("401") {
+                true => "WWW-Authenticate: Bearer\r\n",
+                false => "",
+            };
+            let text = format!(
+                "HTTP/1.1 {status}\r\n{challenge}Content-Type: text/plain\r\n\
+                 Content-Length: {}\r\nConnection: close\r\n\r\n{why}\n",
+                why.len() + 1
+            );
+            stream.write_all(text.as_bytes()).await?;
+            stream.flush().await?;
+            let _ = stream.shutdown().await;
+            Err(Refused::Because(why))
+        }
+    }
+}
+
+enum Answer {
+    Upgrade(String),
+    Refuse(&'static str, &'static str),
+}
+
+/// The answer to a request, and its length; `None` while it is not complete.
+fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut headers);
+    let length = match request.parse(head) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return None,
+        Err(_) => return Some((Answer::Refuse("400 Bad Request", "not HTTP"), head.len())),
+    };
+    let header = |name: &str| {
+        let mut found = request
+            .headers
+            .iter()
+            .filter(|h| h.name.eq_ignore_ascii_case(name));
+        found.next().map(|header| header.value)
+    };
+    let names = |name: &str, word: &[u8]| {
+        header(name).is_some_and(|value| {
+            value
+                .split(|b| *b == b',')
+                .any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
+        })
+    };
+    let path = request.path.unwrap_or("").split('?').next().unwrap_or("");
+    let answer = if request.method != Some("GET") {
+        Answer::Refuse("405 Method Not Allowed", "only GET")
+    } else if path == "/readyz" {
+        Answer::Refuse("200 OK", "ok")
+    } else if header("origin").is_some() {
+        // Only browsers send one, on behalf of whatever page is open.
+        Answer::Refuse("403 Forbidden", "requests of browsers are refused")
+    } else if token.is_some_and(|token| !token.opens(header("authorization"))) {
+        Answer::Refuse("401 Unauthorized", "a bearer token is required")
+    } else if path != "/" {
+        Answer::Refuse("404 Not Found", "there is `/` and `/readyz`")
+    } else if !names("upgrade", b"websocket") || !names("connection", b"upgrade") {
+        Answer::Refuse("426 Upgrade Required", "this is a WebSocket")
+    } else if header("sec-websocket-version") != Some(b"13") {
+        Answer::Refuse("400 Bad Request", "WebSocket version 13 is required")
+    } else {
+        match header("sec-websocket-key") {
+            Some(key) if is_key(key) => Answer::Upgrade(derive_accept_key(key)),
+            _ => Answer::Refuse("400 Bad Request", "no valid Sec-WebSocket-Key"),
+        }
+    };
+    Some((answer, length))
+}
+
+/// Sixteen bytes in base64 (RFC 6455, section 4.2.1).
+fn is_key(key: &[u8]) -> bool {
+    let decoded = base64::engine::general_purpose::STANDARD.decode(key);
+    decoded.is_ok_and(|bytes| bytes.len() == 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(request: &str, token: Option<&Token>) -> String {
+        match judge(request.as_bytes(), token) {
+            Some((Answer::Upgrade(_), _)) => "101".to_owned(),
+            Some((Answer::Refuse(status, _), _)) => status[..3].to_owned(),
+            None => "more".to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_a_plain_client_with_the_token_gets_a_websocket() {
+        let base = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let with = |more: &str| format!("{base}{more}\r\n");
+        let token = Token::new("0123456789abcdef").unwrap();
+        assert_eq!(status(&with(""), None), "101");
+        assert_eq!(
+            status(&with("Origin: https://evil.example\r\n"), None),
+            "403"
+        );
+        assert_eq!(status(&with(""), Some(&token)), "401");
+        let right = with("Authorization: Bearer 0123456789abcdef\r\n");
+        assert_eq!(status(&right, Some(&token)), "101");
+        assert_eq!(status(base, None), "more");
+        assert_eq!(status("GET /readyz HTTP/1.1\r\n\r\n", Some(&token)), "200");
+        assert_eq!(status("GET / HTTP/1.1\r\n\r\n", None), "426");
+        assert_eq!(status("POST / HTTP/1.1\r\n\r\n", None), "405");
+        assert_eq!(status("\u{1}\u{2}\r\n\r\n", None), "400");
+    }
+}

@@ -1,0 +1,112 @@
+//! The executor daemon: the same protocol as codex's exec-server, plus what it
+//! lacks, negotiated.
+//!
+//! A client's processes belong to its *session*. A connection is attached to a
+//! session, may be lost, and another one may resume the session; a session that
+//! nobody has been heard of for its *lease* is ended with everything in it.
+//!
+//! ```text
+//!  listener ── accepts, TLS, HTTP upgrade, token ──▶ connection ── frames ──▶ session
+//!                                                                              │ owns
+//!                                                       process: pumps, log ◀──┘
+//! ```
+//!
+//! Every buffer has a bound: an output stream stops being read when its
+//! reader is a window behind, a connection stops being read when its answers
+//! are not taken.
+
+mod accept;
+mod connection;
+mod dispatch;
+mod environment;
+mod http;
+mod limits;
+mod log;
+mod process;
+mod registry;
+mod session;
+mod start;
+mod stdin;
+mod tls;
+mod token;
+
+use std::fmt;
+use std::sync::Arc;
+
+use mcp_lifecycle_core::ServerLauncher;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+pub use accept::Listener;
+pub use limits::Limits;
+pub use tls::{TlsError, TlsIdentity};
+pub use token::{Token, TokenError};
+
+use self::registry::Registry;
+use crate::link::LineLink;
+
+/// The daemon: what all listeners share.
+///
+/// # Drop
+///
+/// Nothing is ended by dropping a clone; call [`shutdown`](Self::shutdown).
+#[derive(Clone)]
+pub struct Daemon {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    launcher: Arc<dyn ServerLauncher>,
+    limits: Limits,
+    registry: Registry,
+    /// No more connections, and those there are end.
+    stopping: CancellationToken,
+}
+
+impl Daemon {
+    /// A daemon that starts processes through `launcher`.
+    pub fn new(launcher: Arc<dyn ServerLauncher>, limits: Limits) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                launcher,
+                limits,
+                registry: Registry::default(),
+                stopping: CancellationToken::new(),
+            }),
+        }
+    }
+
+    /// Serves one client on a pair of streams until they end, then ends its
+    /// processes: a pipe cannot come back.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the connection, and the lease its processes.
+    pub async fn serve_stdio(
+        &self,
+        read: impl AsyncRead + Send + Unpin + 'static,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+    ) {
+        let link = LineLink::new(read, write, self.shared.limits.max_frame);
+        connection::serve(&self.shared, Box::new(link), connection::Kind::Pipe).await;
+    }
+
+    /// Ends every session and waits for the proof, within the limits' grace.
+    ///
+    /// # Cancel safety
+    ///
+    /// The ends go on; a second call waits for them.
+    pub async fn shutdown(&self) {
+        self.shared.stopping.cancel();
+        self.shared.registry.end_all(&self.shared.limits).await;
+    }
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Daemon")
+            .field("launcher", &self.shared.launcher)
+            .field("limits", &self.shared.limits)
+            .finish_non_exhaustive()
+    }
+}

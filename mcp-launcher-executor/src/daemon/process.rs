@@ -1,0 +1,315 @@
+//! One process of a session: its pumps, its log, its end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mcp_lifecycle_core::{
+    BoxRead, EndReason, ExitStatus, LaunchedServer, ProcessTerminator, ServerHandle, ServerStdin,
+    TerminationPolicy,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use super::log::{Event, Log};
+use super::session::Session;
+use super::stdin::{StdinQueue, Verdict};
+use crate::protocol::process::{Stream, WriteParams, WriteResult, WriteStatus};
+use crate::protocol::{RequestId, encode_result};
+use crate::wire::wire_remnant;
+
+/// How much is read from a pipe at once: what a pipe holds.
+const READ: usize = 64 * 1024;
+
+/// How long what a main process leaves behind may take to follow it, when its
+/// client does nothing about it.
+const STRAGGLERS: Duration = Duration::from_secs(2);
+
+pub(super) struct Process {
+    pub(super) id: String,
+    pub(super) program: String,
+    pub(super) started: Instant,
+    pub(super) terminator: Arc<dyn ProcessTerminator>,
+    handle: ServerHandle,
+    session: Weak<Session>,
+    log: Mutex<Log>,
+    stdin: Mutex<StdinQueue>,
+    stdin_limit: usize,
+    held_limit: usize,
+    /// There is input, or an end of it.
+    input: Notify,
+    /// There may be room in the log.
+    room: Notify,
+    /// Something happened: for reads that wait.
+    pub(super) changed: Notify,
+    /// It is in the session's queue of those with something to send.
+    pub(super) queued: AtomicBool,
+    streams_open: Mutex<u8>,
+    ended: AtomicBool,
+}
+
+impl Process {
+    /// Takes over what was launched, and starts its pumps.
+    pub(super) fn adopt(
+        id: String,
+        program: String,
+        launched: LaunchedServer,
+        log: Log,
+        session: &Arc<Session>,
+        pipe_stdin: bool,
+    ) -> Arc<Self> {
+        let parts = launched.into_parts();
+        let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
+        let limits = &session.limits;
+        let process = Arc::new(Self {
+            id,
+            program,
+            started: Instant::now(),
+            terminator: parts.terminator,
+            handle,
+            session: Arc::downgrade(session),
+            log: Mutex::new(log),
+            stdin: Mutex::default(),
+            stdin_limit: limits.stdin_queue,
+            held_limit: limits.max_frame,
+            input: Notify::new(),
+            room: Notify::new(),
+            changed: Notify::new(),
+            queued: AtomicBool::new(false),
+            streams_open: Mutex::new(1 + u8::from(parts.stderr.is_some())),
+            ended: AtomicBool::new(false),
+        });
+        if !pipe_stdin {
+            process.close_stdin();
+        }
+        tokio::spawn(Arc::clone(&process).feed(stdin));
+        tokio::spawn(Arc::clone(&process).pump(parts.stdout, Stream::Stdout));
+        if let Some(stderr) = parts.stderr {
+            tokio::spawn(Arc::clone(&process).pump(stderr, Stream::Stderr));
+        }
+        tokio::spawn(Arc::clone(&process).watch());
+        process
+    }
+
+    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stdin(&self) -> MutexGuard<'_, StdinQueue> {
+        self.stdin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its main process has exited.
+    pub(super) fn has_exited(&self) -> bool {
+        self.log().read(u64::MAX, 0).exited
+    }
+
+    /// Whether it has ended with all that belongs to it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn write(&self, id: RequestId, params: WriteParams) -> Verdict {
+        let verdict = self
+            .stdin()
+            .write(id, params, self.stdin_limit, self.held_limit);
+        self.input.notify_one();
+        verdict
+    }
+
+    pub(super) fn close_stdin(&self) {
+        self.stdin().close();
+        self.input.notify_one();
+    }
+
+    pub(super) fn acknowledge(&self, seq: u64, stdout: u64, stderr: u64) {
+        self.log().acknowledge(seq, stdout, stderr);
+        self.room.notify_waiters();
+        self.retire();
+    }
+
+    /// Its client has gone for good: its output goes nowhere.
+    pub(super) fn abandon(&self) {
+        self.log().discard();
+        self.room.notify_waiters();
+    }
+
+    /// Ends it in order, whoever asked first.
+    pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
+        if let Err(error) = self.handle.terminate(policy, reason).await {
+            tracing::warn!(%error, "a process of a client is not proven gone");
+        }
+    }
+
+    fn push(self: &Arc<Self>, event: Event) {
+        self.log().push(event);
+        self.changed.notify_waiters();
+        if let Some(session) = self.session.upgrade() {
+            session.wake(self);
+        }
+    }
+
+    /// Input to the pipe.
+    async fn feed(self: Arc<Self>, mut stdin: ServerStdin) {
+        let broken = loop {
+            let next = self.stdin().pop();
+            let Some(bytes) = next else {
+                if self.stdin().at_end() {
+                    // The handle's writer closes when it is dropped.
+                    let _ = stdin.shutdown().await;
+                    break self.stdin().broken();
+                }
+                self.input.notified().await;
+                continue;
+            };
+            let admitted = self.stdin().admit(self.stdin_limit);
+            self.answer(admitted, WriteStatus::Accepted);
+            if stdin.write_all(&bytes).await.is_err() || stdin.flush().await.is_err() {
+                break self.stdin().broken();
+            }
+        };
+        self.answer(broken, WriteStatus::StdinClosed);
+    }
+
+    fn answer(&self, ids: Vec<RequestId>, status: WriteStatus) {
+        if let Some(session) = self.session.upgrade() {
+            for id in ids {
+                session.answer(encode_result(&id, &WriteResult { status }));
+            }
+        }
+    }
+
+    /// A pipe's output to the log, as far as there is room.
+    async fn pump(self: Arc<Self>, mut pipe: BoxRead, stream: Stream) {
+        let mut buffer = vec![0; READ];
+        loop {
+            let room = self.wait_for_room(stream).await.min(READ);
+            match pipe.read(&mut buffer[..room]).await {
+                Ok(0) | Err(_) => break,
+                Ok(read) => {
+                    let bytes = Bytes::copy_from_slice(&buffer[..read]);
+                    self.push(Event::Output(stream, bytes));
+                }
+            }
+        }
+        self.part_done();
+    }
+
+    async fn wait_for_room(&self, stream: Stream) -> usize {
+        loop {
+            let mut notified = std::pin::pin!(self.room.notified());
+            notified.as_mut().enable();
+            let room = self.log().room(stream);
+            // After its end nobody may be there to take it, and a pipe that
+            // is not read keeps whoever inherited it from leaving.
+            if room > 0 {
+                return room;
+            }
+            notified.await;
+        }
+    }
+
+    /// The connection: something was sent, so there may be room.
+    pub(super) fn sent(&self) {
+        self.room.notify_waiters();
+    }
+
+    /// One of: a stream is at its end, the main process has exited.
+    fn part_done(self: &Arc<Self>) {
+        let left = {
+            let mut open = self
+                .streams_open
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let left = *open;
+            *open = left.saturating_sub(1);
+            left
+        };
+        if left == 0 {
+            self.push(Event::Closed);
+            self.retire();
+        }
+    }
+
+    /// The main process's exit, and the proof that everything is gone.
+    async fn watch(self: Arc<Self>) {
+        let exit = self.terminator.exited().await;
+        self.push(Event::Exited(wire_code(exit)));
+        self.part_done();
+        let end = {
+            let process = Arc::clone(&self);
+            async move {
+                let policy = match process.session.upgrade() {
+                    Some(session) => session.limits.orphans.clone(),
+                    None => TerminationPolicy::immediate(),
+                };
+                // The client has its own ladder; this is for one that has not.
+                tokio::time::sleep(STRAGGLERS).await;
+                process.end(&policy, EndReason::ServerExited).await;
+            }
+        };
+        let gone = self.terminator.gone();
+        let proof = tokio::select! {
+            proof = gone => proof,
+            () = end => self.terminator.gone().await,
+        };
+        let event = match proof {
+            Ok(gone) => Event::Gone {
+                swept: gone.swept.iter().take(64).map(wire_remnant).collect(),
+                swept_count: gone.swept_count as u64,
+                failure: None,
+            },
+            Err(error) => Event::Gone {
+                swept: Vec::new(),
+                swept_count: 0,
+                failure: Some(mcp_lifecycle_core::error::Report(&error).to_string()),
+            },
+        };
+        let extended = self.session.upgrade().is_some_and(|s| s.is_extended());
+        if extended {
+            self.push(event);
+        }
+        self.ended.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+        self.close_stdin();
+        self.retire();
+        let Some(retention) = self
+            .session
+            .upgrade()
+            .map(|session| session.limits.retention)
+        else {
+            return;
+        };
+        let (session, id) = (Weak::clone(&self.session), self.id.clone());
+        drop(self);
+        tokio::time::sleep(retention).await;
+        if let Some(session) = session.upgrade() {
+            session.remove(&id);
+        }
+    }
+
+    /// Forgets it once the client has everything.
+    fn retire(&self) {
+        let over = self.has_ended() && {
+            let log = self.log();
+            log.is_closed() && log.is_drained()
+        };
+        if over
+            && let Some(session) = self.session.upgrade()
+            && session.is_extended()
+        {
+            session.remove(&self.id);
+        }
+    }
+}
+
+/// As a shell would say it: all that the protocol carries.
+fn wire_code(exit: ExitStatus) -> i64 {
+    match exit {
+        ExitStatus::Code(code) => i64::from(code),
+        ExitStatus::Signal(signal) => 128 + i64::from(signal),
+        ExitStatus::OutOfMemory => 137,
+        _ => -1,
+    }
+}

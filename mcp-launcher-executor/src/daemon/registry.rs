@@ -1,0 +1,106 @@
+//! The sessions there are, and the end of those that nobody is heard of.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use mcp_lifecycle_core::EndReason;
+
+use super::Shared;
+use super::limits::Limits;
+use super::session::Session;
+use crate::protocol::extension::Lifecycle;
+use crate::protocol::{RpcError, code};
+
+#[derive(Default)]
+pub(super) struct Registry {
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+}
+
+impl Registry {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session of this name. Knowing the name is the right to it: it is 122
+    /// random bits, and said to its client only.
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
+        self.sessions().get(id).filter(|s| !s.has_ended()).cloned()
+    }
+
+    /// A new session, and the task that watches over its lease.
+    pub(super) fn open(
+        shared: &Arc<Shared>,
+        lifecycle: Option<Lifecycle>,
+    ) -> Result<Arc<Session>, RpcError> {
+        let limits = &shared.limits;
+        let id = random_id()?;
+        let session = Session::new(id.clone(), limits.clone(), lifecycle);
+        {
+            let mut sessions = shared.registry.sessions();
+            if sessions.len() >= limits.max_sessions {
+                let text = format!("this executor has {} sessions already", limits.max_sessions);
+                return Err(RpcError::new(code::LIMIT, text));
+            }
+            sessions.insert(id, Arc::clone(&session));
+        }
+        tokio::spawn(watch(Arc::clone(shared), Arc::clone(&session)));
+        Ok(session)
+    }
+
+    /// Ends a session for good.
+    pub(super) async fn end(&self, session: &Arc<Session>, reason: EndReason) {
+        session.end(reason).await;
+        self.sessions().remove(&session.id);
+        session.over.notify_waiters();
+        session.over.notify_one();
+    }
+
+    pub(super) async fn end_all(&self, _: &Limits) {
+        let all: Vec<_> = self.sessions().values().cloned().collect();
+        let ends = all
+            .iter()
+            .map(|session| self.end(session, EndReason::Shutdown));
+        futures_util::future::join_all(ends).await;
+    }
+}
+
+/// Ends the session when its lease runs out.
+async fn watch(shared: Arc<Shared>, session: Arc<Session>) {
+    loop {
+        let expires = session.expires();
+        if Instant::now() >= expires {
+            break;
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(expires.into()) => {}
+            () = session.over.notified() => return,
+        }
+    }
+    tracing::info!(session = short(&session.id), "lease ran out");
+    let reason = EndReason::Other("lease_expired".to_owned());
+    shared.registry.end(&session, reason).await;
+}
+
+/// Enough to tell sessions apart in a log, and too little to resume one.
+pub(super) fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}
+
+/// A random UUID (version 4).
+fn random_id() -> Result<String, RpcError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| RpcError::new(code::INTERNAL, format!("no randomness: {error}")))?;
+    let n = u128::from_be_bytes(bytes) & !(0xf000_u128 << 64) | (0x4000_u128 << 64);
+    let n = n & !(0xc000_u128 << 48) | (0x8000_u128 << 48);
+    let hex = format!("{n:032x}");
+    Ok(format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    ))
+}

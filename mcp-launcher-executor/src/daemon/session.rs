@@ -1,0 +1,255 @@
+//! One client's session: its processes, its lease, what waits to be sent.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use mcp_lifecycle_core::EndReason;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::limits::Limits;
+use super::log::Keep;
+use super::process::Process;
+use crate::protocol::RequestId;
+use crate::protocol::extension::Lifecycle;
+
+/// A place in the table of processes.
+pub(super) enum Slot {
+    /// Being launched; the answer goes to this request.
+    Starting {
+        answer_to: RequestId,
+        cancel: CancellationToken,
+    },
+    /// Launched.
+    Running(Arc<Process>),
+}
+
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) limits: Limits,
+    pub(super) lease: Duration,
+    /// What was agreed on; `None` with a plain client.
+    pub(super) lifecycle: Option<Lifecycle>,
+    processes: Mutex<HashMap<String, Slot>>,
+    outbox: Mutex<Outbox>,
+    /// Grows with every connection; only the latest is attached.
+    generation: AtomicU64,
+    heard: Mutex<Instant>,
+    ended: AtomicBool,
+    /// Every process has been ended.
+    pub(super) over: Notify,
+    /// Launches under way.
+    launching: tokio_util::task::TaskTracker,
+}
+
+#[derive(Default)]
+struct Outbox {
+    attached: bool,
+    answers: VecDeque<String>,
+    /// Processes with something to send, each once: one event each per turn.
+    ready: VecDeque<Arc<Process>>,
+    waker: Option<Waker>,
+}
+
+/// What to send next.
+pub(super) enum Next {
+    Answer(String),
+    Of(Arc<Process>),
+}
+
+impl Session {
+    pub(super) fn new(id: String, limits: Limits, lifecycle: Option<Lifecycle>) -> Arc<Self> {
+        let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
+        let lease = asked.map_or(limits.lease, Duration::from_millis);
+        Arc::new(Self {
+            id,
+            limits,
+            lease,
+            lifecycle,
+            processes: Mutex::default(),
+            outbox: Mutex::default(),
+            generation: AtomicU64::new(0),
+            heard: Mutex::new(Instant::now()),
+            ended: AtomicBool::new(false),
+            over: Notify::new(),
+            launching: tokio_util::task::TaskTracker::new(),
+        })
+    }
+
+    pub(super) fn is_extended(&self) -> bool {
+        self.lifecycle.is_some()
+    }
+
+    pub(super) fn launching(&self) -> &tokio_util::task::TaskTracker {
+        &self.launching
+    }
+
+    /// How its processes' output is kept, and how far it may run ahead.
+    pub(super) fn keep(&self) -> (Keep, usize) {
+        match &self.lifecycle {
+            Some(lifecycle) => {
+                let window = lifecycle.window.map_or(self.limits.window, |w| w as usize);
+                (Keep::Acknowledged, window)
+            }
+            // As much as codex keeps.
+            None => (Keep::Bytes(1 << 20), self.limits.window),
+        }
+    }
+
+    pub(super) fn processes(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
+        self.processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn process(&self, id: &str) -> Option<Arc<Process>> {
+        match self.processes().get(id) {
+            Some(Slot::Running(process)) => Some(Arc::clone(process)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn remove(&self, id: &str) {
+        self.processes().remove(id);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// A sign of life of the client.
+    pub(super) fn heard(&self) {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// When the lease runs out, unless the client is heard of.
+    pub(super) fn expires(&self) -> Instant {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) + self.lease
+    }
+
+    /// A connection takes the session over; the one before loses it.
+    pub(super) fn attach(&self) -> u64 {
+        self.heard();
+        let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut outbox = self.outbox();
+        outbox.attached = false;
+        outbox.answers.clear();
+        let previous = outbox.waker.take();
+        drop(outbox);
+        if let Some(waker) = previous {
+            waker.wake();
+        }
+        generation
+    }
+
+    /// The client is ready: everything that it does not have is sent (again).
+    pub(super) fn begin_sending(&self) {
+        let processes: Vec<_> = self
+            .processes()
+            .values()
+            .filter_map(|slot| match slot {
+                Slot::Running(process) => Some(Arc::clone(process)),
+                Slot::Starting { .. } => None,
+            })
+            .collect();
+        self.outbox().attached = true;
+        for process in processes {
+            process.log().reattached();
+            self.wake(&process);
+        }
+    }
+
+    pub(super) fn is_attached_as(&self, generation: u64) -> bool {
+        self.generation.load(Ordering::Acquire) == generation
+    }
+
+    /// The connection is lost.
+    pub(super) fn detach(&self, generation: u64) {
+        if self.is_attached_as(generation) {
+            let mut outbox = self.outbox();
+            outbox.attached = false;
+            outbox.answers.clear();
+        }
+    }
+
+    /// An answer. Without a connection it is dropped: a client asks again.
+    pub(super) fn answer(&self, frame: String) {
+        let mut outbox = self.outbox();
+        if outbox.attached {
+            outbox.answers.push_back(frame);
+        }
+        let waker = outbox.waker.take();
+        drop(outbox);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// This process has something to send.
+    pub(super) fn wake(&self, process: &Arc<Process>) {
+        if process.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut outbox = self.outbox();
+        outbox.ready.push_back(Arc::clone(process));
+        let waker = outbox.waker.take();
+        drop(outbox);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// What to send next, in turn; registers for more otherwise.
+    pub(super) fn next(&self, waker: &Waker) -> Option<Next> {
+        let mut outbox = self.outbox();
+        if !outbox.attached {
+            outbox.waker = Some(waker.clone());
+            return None;
+        }
+        if let Some(answer) = outbox.answers.pop_front() {
+            return Some(Next::Answer(answer));
+        }
+        if let Some(process) = outbox.ready.pop_front() {
+            process.queued.store(false, Ordering::Release);
+            return Some(Next::Of(process));
+        }
+        outbox.waker = Some(waker.clone());
+        None
+    }
+
+    /// Ends everything, in parallel, and waits for it.
+    pub(super) async fn end(&self, reason: EndReason) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut running = Vec::new();
+        for (_, slot) in self.processes().drain() {
+            match slot {
+                Slot::Starting { cancel, .. } => cancel.cancel(),
+                Slot::Running(process) => running.push(process),
+            }
+        }
+        self.launching.close();
+        running.iter().for_each(|process| process.abandon());
+        let ends = running
+            .iter()
+            .map(|process| process.end(&self.limits.orphans, reason.clone()));
+        futures_util::future::join_all(ends).await;
+        self.launching.wait().await;
+        let (waker, ready) = {
+            let mut outbox = self.outbox();
+            (outbox.waker.take(), std::mem::take(&mut outbox.ready))
+        };
+        drop(ready);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `process/start`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind};
+use mcp_lifecycle_core::spec::InheritEnv;
+use mcp_lifecycle_core::{EndReason, LaunchedServer, ServerHandle, ServerSpec, TerminationPolicy};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::environment;
+use super::log::Log;
+use super::process::Process;
+use super::session::{Session, Slot};
+use crate::protocol::process::{ProcessParams, StartParams};
+use crate::protocol::{RequestId, RpcError, code, encode_error, encode_result, path_from_wire};
+
+/// Starts a process; the answer follows when it runs or has failed.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    id: RequestId,
+    params: StartParams,
+) -> Result<(), RpcError> {
+    let spec = spec(&params)?;
+    let cancel = CancellationToken::new();
+    {
+        let mut processes = session.processes();
+        match processes.get_mut(&params.process_id) {
+            Some(Slot::Starting { answer_to, .. }) if session.is_extended() => {
+                // Repeated over another connection: that one gets the answer.
+                *answer_to = id;
+                return Ok(());
+            }
+            Some(_) => {
+                let text = format!("process {} already exists", params.process_id);
+                return Err(RpcError::new(code::INVALID_REQUEST, text));
+            }
+            None => {}
+        }
+        let live = |slot: &&Slot| !matches!(slot, Slot::Running(process) if process.has_ended());
+        if processes.values().filter(live).count() >= session.limits.max_processes {
+            let limit = session.limits.max_processes;
+            let text = format!("this session has {limit} processes already");
+            return Err(RpcError::new(code::LIMIT, text));
+        }
+        if session.has_ended() {
+            return Err(RpcError::new(code::INVALID_REQUEST, "the session is over"));
+        }
+        let slot = Slot::Starting {
+            answer_to: id,
+            cancel: cancel.clone(),
+        };
+        processes.insert(params.process_id.clone(), slot);
+    }
+    let launch = launch(
+        Arc::clone(shared),
+        Arc::clone(session),
+        params,
+        spec,
+        cancel,
+    );
+    session.launching().spawn(launch);
+    Ok(())
+}
+
+async fn launch(
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    params: StartParams,
+    spec: ServerSpec,
+    cancel: CancellationToken,
+) {
+    let begun = Instant::now();
+    let launched = tokio::select! {
+        launched = shared.launcher.launch(&spec) => launched,
+        // A launch that is dropped leaves nothing.
+        () = cancel.cancelled() => {
+            return;
+        }
+    };
+    let process_id = params.process_id.clone();
+    let launched = match launched {
+        Ok(launched) => launched,
+        Err(error) => {
+            let slot = session.processes().remove(&process_id);
+            if let Some(Slot::Starting { answer_to, .. }) = slot {
+                session.answer(encode_error(Some(&answer_to), &refusal(&error)));
+            }
+            return;
+        }
+    };
+    let settled = settle(&session, params, launched, &cancel);
+    match settled {
+        Ok(answer_to) => {
+            tracing::debug!(process = process_id, took = ?begun.elapsed(), "started");
+            session.answer(encode_result(&answer_to, &ProcessParams { process_id }));
+        }
+        Err(unwanted) => undo(&process_id, *unwanted).await,
+    }
+}
+
+/// Puts the process into its place, unless it was cancelled meanwhile.
+fn settle(
+    session: &Arc<Session>,
+    params: StartParams,
+    launched: LaunchedServer,
+    cancel: &CancellationToken,
+) -> Result<RequestId, Box<LaunchedServer>> {
+    let mut processes = session.processes();
+    let answer_to = match processes.get(&params.process_id) {
+        Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
+        _ => return Err(Box::new(launched)),
+    };
+    let (keep, window) = session.keep();
+    let program = params.argv.into_iter().next().unwrap_or_default();
+    let id = params.process_id.clone();
+    let log = Log::new(keep, window);
+    let process = Process::adopt(id, program, launched, log, session, params.pipe_stdin);
+    processes.insert(params.process_id, Slot::Running(process));
+    Ok(answer_to)
+}
+
+async fn undo(name: &str, launched: LaunchedServer) {
+    let parts = launched.into_parts();
+    let (handle, _stdin) = ServerHandle::new(name, parts.stdin, parts.terminator);
+    let policy = TerminationPolicy::immediate();
+    let _ = handle.terminate(&policy, EndReason::StartFailed).await;
+}
+
+fn spec(params: &StartParams) -> Result<ServerSpec, RpcError> {
+    let invalid = |text: String| RpcError::new(code::INVALID_PARAMS, text);
+    let Some((program, args)) = params.argv.split_first() else {
+        return Err(invalid("argv must not be empty".to_owned()));
+    };
+    if params.process_id.is_empty() {
+        return Err(invalid("processId must not be empty".to_owned()));
+    }
+    if params.tty {
+        return Err(invalid("this executor has no terminals".to_owned()));
+    }
+    if params.arg0.as_ref().is_some_and(|arg0| arg0 != program) {
+        return Err(invalid("this executor does not support arg0".to_owned()));
+    }
+    let cwd = path_from_wire(&params.cwd)
+        .ok_or_else(|| invalid("cwd is neither a file: URI nor an absolute path".to_owned()))?;
+    let host = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let env = environment::resolve(params.env_policy.as_ref(), &params.env, host);
+    let mut spec = ServerSpec::builder(&params.process_id, program)
+        .args(args)
+        .cwd(cwd)
+        .inherit_env(InheritEnv::Nothing);
+    for (name, value) in env {
+        spec = spec.env(name, value);
+    }
+    spec.build().map_err(|error| invalid(error.to_string()))
+}
+
+/// A launch's failure on the wire: words for people, and a word for programs.
+fn refusal(error: &LaunchError) -> RpcError {
+    let kind = match error.kind() {
+        LaunchErrorKind::NotFound { .. } => "notFound",
+        LaunchErrorKind::NoSuchFile(_) => "noSuchFile",
+        LaunchErrorKind::NotExecutable(_) => "notExecutable",
+        LaunchErrorKind::IsDirectory(_) => "isDirectory",
+        LaunchErrorKind::WorkingDirectory { .. } => "workingDirectory",
+        LaunchErrorKind::Limit { .. } => "limit",
+        _ => "other",
+    };
+    let text = mcp_lifecycle_core::error::Report(error).to_string();
+    RpcError::new(code::INTERNAL, text).with_data(json!({ "kind": kind }))
+}
