@@ -1,0 +1,210 @@
+//! What networks and crashes do, between our client and our daemon, and
+//! between our client and codex's.
+
+mod support;
+#[path = "support/proxy.rs"]
+mod proxy;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mcp_launcher_executor::ExecServerConfig;
+use mcp_lifecycle_core::{EndReason, TerminationPolicy};
+use proxy::{Mood, Proxy};
+use support::{Peer, Server, codex, launch, launcher, listen, marker, sh, vanished, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+async fn daemon(lease: &str) -> Peer {
+    listen(DAEMON, &["--listen", "ws://127.0.0.1:0", "--lease", lease]).await
+}
+
+/// Sends data through `cat` over there while `trouble` happens, and compares.
+async fn echo_under(peer: &Peer, size: u32, trouble: impl AsyncFn(&Proxy)) {
+    let proxy = Proxy::before(&peer.url).await;
+    let mut config = ExecServerConfig::websocket(&proxy.url);
+    config.dead_after = Duration::from_secs(2);
+    config.keep_alive = Duration::from_millis(500);
+    let launcher = launcher(config).await;
+    let mut server = launch(&launcher, sh("exec cat")).await;
+    let data: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+    let expected = data.clone();
+    let Server { stdin, stdout, .. } = &mut server;
+    let write = async {
+        for piece in data.chunks(10_000) {
+            stdin.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    let read = async {
+        let mut back = vec![0; expected.len()];
+        stdout.read_exact(&mut back).await.unwrap();
+        assert!(back == expected, "a byte was lost, repeated or changed");
+    };
+    within(async { tokio::join!(write, read, trouble(&proxy)) }).await;
+    proxy.set(Mood::Fair);
+    server.end(&TerminationPolicy::default()).await.unwrap();
+}
+
+async fn cuts(proxy: &Proxy) {
+    for _ in 0..8 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        proxy.set(Mood::Cut);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        proxy.set(Mood::Fair);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
+    let peer = daemon("30").await;
+    echo_under(&peer, 20_000_000, async |proxy: &Proxy| {
+        cuts(proxy).await;
+        assert!(proxy.accepted.load(Ordering::Relaxed) > 2, "it was resumed");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_with_codex() {
+    let Some(codex) = codex() else { return };
+    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    echo_under(&peer, 3_000_000, async |proxy: &Proxy| {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        proxy.set(Mood::Cut);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        proxy.set(Mood::Fair);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_arrive_one_at_a_time_arrive() {
+    let peer = daemon("30").await;
+    echo_under(&peer, 60_000, async |proxy: &Proxy| proxy.set(Mood::Crumbs)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_arrive_late_arrive() {
+    let peer = daemon("30").await;
+    let late = Mood::Late(Duration::from_millis(20));
+    echo_under(&peer, 500_000, async |proxy: &Proxy| proxy.set(late)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_half_open_connection_is_noticed_and_replaced() {
+    let peer = daemon("30").await;
+    echo_under(&peer, 30_000_000, async |proxy: &Proxy| {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        proxy.set(Mood::Mute);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        // New connections are fine; the old one never says a word again.
+        proxy.set(Mood::Fair);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vanished_client_s_servers_end_with_the_lease() {
+    let lease = Duration::from_secs(2);
+    let peer = daemon("2").await;
+    let proxy = Proxy::before(&peer.url).await;
+    let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
+    let mark = marker("lease");
+    // It ignores every request to leave.
+    let script = format!("trap '' TERM; echo up; while :; do sleep 0.1; done; : {mark}");
+    let mut server = launch(&launcher, sh(&script)).await;
+    assert_eq!(server.line().await, "up");
+    proxy.set(Mood::Mute);
+    let took = vanished(&mark, lease + Duration::from_secs(1)).await;
+    eprintln!("vanished client to empty tree: {took:?}, the lease is {lease:?}");
+    assert!(took > lease / 2, "{took:?}: before the lease was over");
+    proxy.set(Mood::Cut);
+    // What the owner is told is that it cannot be known.
+    let policy = TerminationPolicy::immediate().kill_confirmation(Duration::from_secs(3));
+    let outcome = within(server.handle.terminate(&policy, EndReason::Shutdown)).await;
+    assert!(outcome.is_err(), "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_comes_back_within_the_lease_loses_nothing() {
+    let peer = daemon("5").await;
+    let proxy = Proxy::before(&peer.url).await;
+    let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
+    let mut server = launch(&launcher, sh("while read l; do echo \"got $l\"; done")).await;
+    server.stdin.write_all(b"one\n").await.unwrap();
+    assert_eq!(server.line().await, "got one");
+    proxy.set(Mood::Cut);
+    server.stdin.write_all(b"two\n").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    proxy.set(Mood::Fair);
+    assert_eq!(server.line().await, "got two");
+    server.end(&TerminationPolicy::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
+    let mut peer = daemon("30").await;
+    let mut child = tokio::process::Command::new(DAEMON)
+        .arg("--stdio")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let deep = "[".repeat(100_000);
+    let frames = [
+        "", "{", "null", "[]", "\u{0}", "{\"id\":1}", "{\"id\":{},\"method\":\"x\"}",
+        r#"{"id":1,"method":"process/start","params":{}}"#,
+        r#"{"id":-1,"method":"initialize","params":7}"#,
+        r#"{"id":2,"method":"initialize","params":{"clientName":"x","extensions":{"mcpLifecycle":{"version":1,"window":0,"leaseMs":18446744073709551615}}}}"#,
+        r#"{"method":"initialized","params":{}}"#,
+        r#"{"id":3,"method":"process/start","params":{"processId":"p","argv":["a\u0000b"],"cwd":"file:///"}}"#,
+        r#"{"id":4,"method":"process/write","params":{"processId":"p","chunk":"%%%"}}"#,
+        r#"{"method":"process/ack","params":{"processId":"p","seq":18446744073709551615}}"#,
+        deep.as_str(),
+        r#"{"id":9,"method":"session/ping","params":{}}"#,
+    ];
+    for frame in frames {
+        stdin.write_all(frame.as_bytes()).await.unwrap();
+        stdin.write_all(b"\n").await.unwrap();
+    }
+    let mut answers = String::new();
+    let mut buffer = [0; 4096];
+    while !answers.contains(r#"{"id":9,"result""#) {
+        let read = within(stdout.read(&mut buffer)).await.unwrap();
+        assert!(read > 0, "the daemon is gone: {answers}");
+        answers.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    // And raw bytes instead of a WebSocket.
+    let address = peer.url.trim_start_matches("ws://").to_owned();
+    for garbage in [&b"\xff\xfe\x00\r\n\r\n"[..], b"GET / HTTP/1.1\r\n", &[b'a'; 100_000]] {
+        let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
+        let _ = stream.write_all(garbage).await;
+    }
+    let begun = Instant::now();
+    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let server = launch(&launcher, sh("exec cat")).await;
+    server.end(&TerminationPolicy::default()).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(peer.child.try_wait().unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_opens_and_its_absence_does_not() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "0123456789abcdef0123").unwrap();
+    let path = file.path().to_str().unwrap();
+    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0", "--token-file", path]).await;
+    let config = ExecServerConfig::websocket(&peer.url);
+    let refused = mcp_launcher_executor::ExecServer::connect(config.clone()).await;
+    assert!(refused.is_err());
+    let wrong = config.clone().token("0123456789abcdef0124");
+    assert!(mcp_launcher_executor::ExecServer::connect(wrong).await.is_err());
+    let right = launcher(config.token("0123456789abcdef0123")).await;
+    let server = launch(&right, sh("exec cat")).await;
+    server.end(&TerminationPolicy::default()).await.unwrap();
+}

@@ -1,0 +1,102 @@
+//! A TCP proxy that does to a connection what networks do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// What the proxy does at present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// Passes everything on.
+    Fair,
+    /// Passes it on in pieces of one byte.
+    Crumbs,
+    /// Passes it on late.
+    Late(Duration),
+    /// Passes nothing on and closes nothing.
+    Mute,
+    /// Accepts nobody and cuts everybody.
+    Cut,
+}
+
+pub(crate) struct Proxy {
+    pub(crate) url: String,
+    mood: watch::Sender<Mood>,
+    /// Connections accepted.
+    pub(crate) accepted: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    pub(crate) async fn before(url: &str) -> Self {
+        let target: SocketAddr = url.trim_start_matches("ws://").parse().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("ws://{}", listener.local_addr().unwrap());
+        let (mood, current) = watch::channel(Mood::Fair);
+        let accepted = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&accepted);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                if *current.borrow() == Mood::Cut {
+                    continue;
+                }
+                count.fetch_add(1, Ordering::Relaxed);
+                let Ok(server) = TcpStream::connect(target).await else {
+                    continue;
+                };
+                let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                let (client_read, client_write) = client.into_split();
+                let (server_read, server_write) = server.into_split();
+                tokio::spawn(pass(client_read, server_write, current.clone()));
+                tokio::spawn(pass(server_read, client_write, current.clone()));
+            }
+        });
+        Self {
+            url,
+            mood,
+            accepted,
+        }
+    }
+
+    pub(crate) fn set(&self, mood: Mood) {
+        self.mood.send_replace(mood);
+    }
+}
+
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut mood: watch::Receiver<Mood>,
+) {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let now = *mood.borrow_and_update();
+        match now {
+            Mood::Cut => return,
+            // A connection that was mute once stays so: its bytes are lost.
+            Mood::Mute => {
+                let _ = mood.wait_for(|mood| *mood == Mood::Cut).await;
+                return;
+            }
+            _ => {}
+        }
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => read,
+            _ = mood.changed() => continue,
+        };
+        let Ok(read @ 1..) = read else { return };
+        if let Mood::Late(delay) = now {
+            tokio::time::sleep(delay).await;
+        }
+        let size = if now == Mood::Crumbs { 1 } else { read };
+        for piece in buffer[..read].chunks(size) {
+            if to.write_all(piece).await.is_err() {
+                return;
+            }
+        }
+    }
+}
