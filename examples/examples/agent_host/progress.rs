@@ -1,0 +1,16 @@
+//! Progress on the terminal.
+
+use mcp_lifecycle_core::account::{ServerEvent, ServerEventKind};
+
+pub(crate) fn print(event: &ServerEvent) {
+    let mark = match event.kind {
+        ServerEventKind::Ready { .. } => "+",
+        ServerEventKind::Failed { .. } | ServerEventKind::Unproven { .. } => "!",
+        ServerEventKind::Ended { .. } => "-",
+        _ => " ",
+    };
+    println!(
+        "{mark} {:<16} {:<14} {}",
+        event.owner, event.server, event.kind
+    );
+}
