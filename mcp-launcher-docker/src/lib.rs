@@ -1,4 +1,55 @@
-//! Launches stdio MCP servers as containers through the Docker Engine API.
+//! Launches stdio MCP servers as containers through the Docker Engine API, and
+//! ends the containers that other servers start.
+//!
+//! * [`DockerLauncher`] is a [`ServerLauncher`]: a server *is* a container,
+//!   described by [`ContainerOptions`] in its specification.
+//! * [`ContainerTracker`] is a decorator around a launcher of processes on this
+//!   machine: whatever containers its servers start end with them.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use mcp_launcher_docker::{ContainerOptions, DockerLauncher};
+//! use mcp_lifecycle_core::{LifecycleClient, ServerLauncher, ServerSpec};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let launcher = Arc::new(DockerLauncher::new()?);
+//! // What hosts that died left behind.
+//! launcher.reap_orphans().await?;
+//!
+//! let spec = ContainerOptions::new("mcp/time")
+//!     .apply(ServerSpec::builder_without_command("time"))
+//!     .build()?;
+//! // Apart from the start-up deadline, which a pull would not meet.
+//! launcher.prepare(&spec).await?;
+//! let client = LifecycleClient::builder(launcher, spec).start().await?;
+//! let report = client.shutdown().await?;
+//! println!("{report}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is guaranteed
+//!
+//! A termination is `Ok` only when the engine has said that there is no such
+//! container (404). A launch that fails or is dropped at any instant leaves no
+//! container. An engine that does not answer is an error and never an exit; it
+//! is asked until it answers.
+//!
+//! When the *host* is killed, a server that leaves at the end of its input is
+//! gone at once; a stubborn one lives until [`reap_orphans`] of the next host.
+//! [`Containment::on_host_death`] therefore says that nothing is reached.
+//!
+//! `docs/docker.md` and `docs/docker-wrappers.md` have the tables of which
+//! guarantee holds when, what is not guaranteed, and the labels for operators.
+//!
+//! # Features
+//!
+//! `tcp`, `tls` and `ssh` add endpoints; Unix sockets and named pipes are always
+//! there. No type of the client library is in the public interface.
+//!
+//! [`ServerLauncher`]: mcp_lifecycle_core::ServerLauncher
+//! [`reap_orphans`]: mcp_lifecycle_core::ServerLauncher::reap_orphans
+//! [`Containment::on_host_death`]: mcp_lifecycle_core::Containment
 
 #![forbid(unsafe_code)]
 
