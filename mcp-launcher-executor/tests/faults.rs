@@ -1,9 +1,9 @@
 //! What networks and crashes do, between our client and our daemon, and
 //! between our client and codex's.
 
-mod support;
 #[path = "support/proxy.rs"]
 mod proxy;
+mod support;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -157,7 +157,13 @@ async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
     let mut stdout = child.stdout.take().unwrap();
     let deep = "[".repeat(100_000);
     let frames = [
-        "", "{", "null", "[]", "\u{0}", "{\"id\":1}", "{\"id\":{},\"method\":\"x\"}",
+        "",
+        "{",
+        "null",
+        "[]",
+        "\u{0}",
+        "{\"id\":1}",
+        "{\"id\":{},\"method\":\"x\"}",
         r#"{"id":1,"method":"process/start","params":{}}"#,
         r#"{"id":-1,"method":"initialize","params":7}"#,
         r#"{"id":2,"method":"initialize","params":{"clientName":"x","extensions":{"mcpLifecycle":{"version":1,"window":0,"leaseMs":18446744073709551615}}}}"#,
@@ -181,7 +187,11 @@ async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
     }
     // And raw bytes instead of a WebSocket.
     let address = peer.url.trim_start_matches("ws://").to_owned();
-    for garbage in [&b"\xff\xfe\x00\r\n\r\n"[..], b"GET / HTTP/1.1\r\n", &[b'a'; 100_000]] {
+    for garbage in [
+        &b"\xff\xfe\x00\r\n\r\n"[..],
+        b"GET / HTTP/1.1\r\n",
+        &[b'a'; 100_000],
+    ] {
         let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
         let _ = stream.write_all(garbage).await;
     }
@@ -198,12 +208,20 @@ async fn a_token_opens_and_its_absence_does_not() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "0123456789abcdef0123").unwrap();
     let path = file.path().to_str().unwrap();
-    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0", "--token-file", path]).await;
+    let peer = listen(
+        DAEMON,
+        &["--listen", "ws://127.0.0.1:0", "--token-file", path],
+    )
+    .await;
     let config = ExecServerConfig::websocket(&peer.url);
     let refused = mcp_launcher_executor::ExecServer::connect(config.clone()).await;
     assert!(refused.is_err());
     let wrong = config.clone().token("0123456789abcdef0124");
-    assert!(mcp_launcher_executor::ExecServer::connect(wrong).await.is_err());
+    assert!(
+        mcp_launcher_executor::ExecServer::connect(wrong)
+            .await
+            .is_err()
+    );
     let right = launcher(config.token("0123456789abcdef0123")).await;
     let server = launch(&right, sh("exec cat")).await;
     server.end(&TerminationPolicy::default()).await.unwrap();

@@ -1,0 +1,212 @@
+//! The executor against the local launcher and against codex, in one run.
+//!
+//! `MCP_BENCH_ECHO` names the `mcp-echo` binary, `MCP_TEST_CODEX` codex's (left
+//! out without it). Prints ratios; absolute numbers are this machine's.
+//!
+//! Each peer is measured in turns, interleaved, and the best turn counts: what
+//! else the machine does only ever makes a turn slower.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_core::{LaunchedParts, LifecycleClient, ServerLauncher, ServerSpec};
+use rmcp::model::CallToolRequestParams;
+use serde_json::{Value, json};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+const CALLS: usize = 2000;
+const BLOBS: usize = 40;
+const TURNS: usize = 5;
+const FLEET: usize = 500;
+
+struct Peer(Child, String);
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn listen(program: &str, args: &[&str]) -> Peer {
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the peer starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let url = lines
+        .find_map(|line| line.ok().filter(|line| line.starts_with("ws")))
+        .expect("the peer says its URL");
+    std::thread::spawn(move || lines.for_each(drop));
+    Peer(child, url)
+}
+
+async fn remote(url: &str) -> Arc<dyn ServerLauncher> {
+    let config = ExecServerConfig::websocket(url);
+    let server = ExecServer::connect(config).await.expect("connects");
+    Arc::new(ExecutorLauncher::new(server))
+}
+
+async fn client(launcher: &Arc<dyn ServerLauncher>, echo: &str) -> LifecycleClient {
+    let spec = ServerSpec::builder("echo", echo)
+        .cwd("/")
+        .build()
+        .expect("valid");
+    LifecycleClient::start(Arc::clone(launcher), spec)
+        .await
+        .expect("starts")
+}
+
+fn request(tool: &'static str, arguments: Value) -> CallToolRequestParams {
+    match arguments {
+        Value::Object(map) => CallToolRequestParams::new(tool).with_arguments(map),
+        _ => unreachable!("an object"),
+    }
+}
+
+async fn latency(client: &LifecycleClient, calls: usize) -> Vec<Duration> {
+    let mut taken = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let begun = Instant::now();
+        let echoed = client
+            .peer()
+            .call_tool(request("echo", json!({"text": "hello"})));
+        echoed.await.expect("answers");
+        taken.push(begun.elapsed());
+    }
+    taken.sort_unstable();
+    taken
+}
+
+async fn throughput(client: &LifecycleClient) -> Duration {
+    let begun = Instant::now();
+    for _ in 0..BLOBS {
+        let blob = client
+            .peer()
+            .call_tool(request("blob", json!({"bytes": 1 << 20})));
+        blob.await.expect("answers");
+    }
+    begun.elapsed()
+}
+
+fn median(sorted: &[Duration]) -> Duration {
+    sorted[sorted.len() / 2]
+}
+
+fn p99(sorted: &[Duration]) -> Duration {
+    sorted[sorted.len() * 99 / 100]
+}
+
+fn ratio(a: Duration, b: Duration) -> f64 {
+    a.as_secs_f64() / b.as_secs_f64()
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let Ok(echo) = std::env::var("MCP_BENCH_ECHO") else {
+        eprintln!("SKIPPED: MCP_BENCH_ECHO does not name the mcp-echo binary");
+        return;
+    };
+    let daemon = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]);
+    let codex = std::env::var("MCP_TEST_CODEX").ok();
+    let codex = codex.map(|path| listen(&path, &["exec-server", "--listen", "ws://127.0.0.1:0"]));
+    let mut peers: Vec<(&str, Arc<dyn ServerLauncher>)> = vec![
+        ("local", Arc::new(LocalLauncher::new())),
+        ("daemon", remote(&daemon.1).await),
+    ];
+    match &codex {
+        Some(peer) => peers.push(("codex", remote(&peer.1).await)),
+        None => eprintln!("SKIPPED: MCP_TEST_CODEX does not name a codex binary"),
+    }
+    let mut clients = Vec::new();
+    for (name, launcher) in &peers {
+        clients.push((*name, client(launcher, &echo).await));
+    }
+    let mut calls = vec![Duration::MAX; clients.len()];
+    let mut blobs = vec![Duration::MAX; clients.len()];
+    for _ in 0..TURNS {
+        for (at, (_, client)) in clients.iter().enumerate() {
+            calls[at] = calls[at].min(median(&latency(client, CALLS).await));
+            blobs[at] = blobs[at].min(throughput(client).await);
+        }
+    }
+    for (at, (name, _)) in clients.iter().enumerate() {
+        let rate = BLOBS as f64 / blobs[at].as_secs_f64();
+        println!(
+            "{name:8} call {:>9.1?}   1 MiB results {rate:6.0}/s",
+            calls[at]
+        );
+    }
+    println!(
+        "latency daemon/local {:.2} (at most 3)",
+        ratio(calls[1], calls[0])
+    );
+    if clients.len() > 2 {
+        println!(
+            "latency daemon/codex {:.2} (at most 0.7)",
+            ratio(calls[1], calls[2])
+        );
+        println!(
+            "throughput daemon/codex {:.2} (at least 2)",
+            ratio(blobs[2], blobs[1])
+        );
+    }
+    for (_, client) in &clients {
+        client.shutdown().await.expect("proven gone");
+    }
+    fleet(&peers[1].1, &echo).await;
+}
+
+/// 500 servers on one connection; one of them stalls.
+async fn fleet(launcher: &Arc<dyn ServerLauncher>, echo: &str) {
+    let mut fleet = Vec::with_capacity(FLEET);
+    for _ in 0..FLEET {
+        fleet.push(client(launcher, echo).await);
+    }
+    let mut quiet = Duration::MAX;
+    for _ in 0..3 {
+        quiet = quiet.min(p99(&round(&fleet).await));
+    }
+    let spec = ServerSpec::builder("stalled", "cat")
+        .arg("/dev/zero")
+        .cwd("/");
+    let stalled = launcher
+        .launch(&spec.build().expect("valid"))
+        .await
+        .expect("starts");
+    let LaunchedParts {
+        stdout, terminator, ..
+    } = stalled.into_parts();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut beside = Duration::MAX;
+    for _ in 0..3 {
+        beside = beside.min(p99(&round(&fleet).await));
+    }
+    println!("{FLEET} servers: p99 {quiet:.1?}, beside a stalled one {beside:.1?}");
+    println!(
+        "p99 beside a stalled server {:.2} (at most 2)",
+        ratio(beside, quiet)
+    );
+    terminator.kill_now();
+    drop(stdout);
+    let ends = fleet.iter().map(LifecycleClient::shutdown);
+    for end in futures_util::future::join_all(ends).await {
+        end.expect("proven gone");
+    }
+}
+
+async fn round(fleet: &[LifecycleClient]) -> Vec<Duration> {
+    let mut taken = Vec::new();
+    for client in fleet {
+        taken.extend(latency(client, 4).await);
+    }
+    taken.sort_unstable();
+    taken
+}

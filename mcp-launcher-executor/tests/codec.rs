@@ -1,0 +1,118 @@
+//! The codec on what real peers say and on what nobody should.
+
+use mcp_launcher_executor::protocol::process::{
+    ClosedNotification, ExitedNotification, OutputNotification, ReadResult, StartParams, Stream,
+    WriteParams,
+};
+use mcp_launcher_executor::protocol::{
+    Chunk, InitializeResult, Message, RequestId, encode_output, encode_request, path_from_wire,
+};
+
+/// Lines of a real exchange with codex 0.169, and of older dialects.
+const CORPUS: &str = include_str!("corpus/exchange.jsonl");
+
+fn message(line: &str) -> Message<'_> {
+    Message::parse(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+#[test]
+fn every_line_of_the_corpus_is_a_message() {
+    let kinds: Vec<_> = CORPUS
+        .lines()
+        .map(|line| match message(line) {
+            Message::Request { .. } => 'q',
+            Message::Notification { .. } => 'n',
+            Message::Response { .. } => 'r',
+            Message::Error { .. } => 'e',
+            _ => '?',
+        })
+        .collect();
+    assert!(!kinds.contains(&'?'));
+    for kind in "qnre".chars() {
+        assert!(kinds.contains(&kind), "{kind}");
+    }
+}
+
+/// What the fuzz target does: nothing may panic, and what parses is used.
+fn use_everything(bytes: &[u8]) {
+    let Ok(message) = Message::parse(bytes) else {
+        return;
+    };
+    if let Message::Request { params, .. } | Message::Notification { params, .. } = message {
+        let _ = params
+            .parse::<StartParams>()
+            .map(|p| path_from_wire(&p.cwd));
+        let _ = params.parse::<WriteParams>();
+        let _ = params.parse::<OutputNotification>();
+        let _ = params.parse::<ExitedNotification>();
+        let _ = params.parse::<ClosedNotification>();
+    } else if let Message::Response { result, .. } = message {
+        let _ = result.parse::<ReadResult>();
+        let _ = result.parse::<InitializeResult>();
+    }
+}
+
+#[test]
+fn no_mutation_of_the_corpus_panics() {
+    // A small deterministic generator: the same cases in every run.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for line in CORPUS.lines() {
+        for cut in 0..line.len() {
+            use_everything(&line.as_bytes()[..cut]);
+        }
+        for _ in 0..500 {
+            let mut bytes = line.as_bytes().to_vec();
+            for _ in 0..1 + random() % 4 {
+                let at = random() as usize % bytes.len();
+                match random() % 3 {
+                    0 => bytes[at] = random() as u8,
+                    1 => bytes.insert(at, b"\"{}[],:\\0"[random() as usize % 9]),
+                    _ => drop(bytes.remove(at)),
+                }
+            }
+            use_everything(&bytes);
+        }
+    }
+}
+
+#[test]
+fn output_is_written_as_it_is_read() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let frame = encode_output("p\"1\\", 7, Stream::Stderr, &bytes);
+    let Message::Notification { method, params } = message(&frame) else {
+        panic!("{frame}");
+    };
+    let output: OutputNotification = params.parse().unwrap();
+    assert_eq!((&*method, output.seq), ("process/output", 7));
+    assert_eq!(output.process_id, "p\"1\\");
+    assert_eq!(output.stream, Stream::Stderr);
+    assert_eq!(output.chunk.0, bytes);
+}
+
+#[test]
+fn no_secret_is_in_a_debug_text() {
+    let params: StartParams = serde_json::from_str(
+        r#"{"processId":"p","argv":["x","hunter2"],"cwd":"/","env":{"A":"hunter2"},
+            "envPolicy":{"set":{"B":"hunter2"}}}"#,
+    )
+    .unwrap();
+    let text = format!(
+        "{params:?} {:?} {:?}",
+        params.env_policy,
+        Chunk(b"hunter2".to_vec().into())
+    );
+    assert!(!text.contains("hunter2"), "{text}");
+    assert!(!params.pipe_stdin, "absent means no pipe");
+}
+
+#[test]
+fn a_request_has_no_version_field_and_no_null() {
+    let frame = encode_request(&RequestId::Number(1), "x", &serde_json::json!({}));
+    assert_eq!(frame, r#"{"id":1,"method":"x","params":{}}"#);
+}
