@@ -1,13 +1,14 @@
 //! A server specification turned into what the operating system needs.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use mcp_lifecycle_core::ServerSpec;
 use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::spec::SpecError;
 
+use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
 
 /// What to execute, with nothing left to look up.
@@ -19,6 +20,9 @@ pub(crate) struct Command {
     pub(crate) arg0: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: BTreeMap<OsString, OsString>,
+    /// Whose it is, which its environment says as well. `None` where a process
+    /// cannot be identified.
+    pub(crate) identity: Option<Cookie>,
     /// The working directory, if it is not the host's own.
     pub(crate) cwd: Option<PathBuf>,
 }
@@ -40,11 +44,16 @@ impl Command {
                 .metadata()
                 .map_err(|e| working_directory(dir, e))?;
         }
-        let env = spec.env().resolve(std::env::vars_os());
+        let mut env = spec.env().resolve(std::env::vars_os());
+        let identity = identity::new_server();
+        // The host's own, if it is somebody's server, is not the server's.
+        env.remove(OsStr::new(identity::VARIABLE));
+        if let Some(identity) = &identity {
+            env.insert(identity::VARIABLE.into(), identity.to_string().into());
+        }
         let program = resolve(
             arg0,
-            env.get(std::ffi::OsStr::new("PATH"))
-                .map(OsString::as_os_str),
+            env.get(OsStr::new("PATH")).map(OsString::as_os_str),
             cwd.as_deref().unwrap_or(&host_dir),
         )?;
         Ok(Self {
@@ -52,6 +61,7 @@ impl Command {
             arg0: arg0.to_owned(),
             args: spec.args().to_vec(),
             env,
+            identity,
             cwd,
         })
     }

@@ -13,6 +13,8 @@
 //! # Ok(()) }
 //! ```
 
+#[cfg(target_os = "linux")]
+mod cgroup;
 mod command;
 mod ending;
 mod group;
@@ -21,6 +23,7 @@ mod group;
 pub mod guard;
 #[cfg_attr(not(target_os = "linux"), path = "guarded/absent.rs")]
 mod guarded;
+mod identity;
 mod launcher;
 mod level;
 mod pipes;

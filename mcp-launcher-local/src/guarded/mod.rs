@@ -11,22 +11,50 @@
 //!     └─ExecFailed─▶ error └──── guardian killed ───┴──▶ Lost
 //! ```
 //!
-//! *Lost* is the one way out without proof: somebody killed the guardian. The
-//! server died with it, what had left the server's side may live, and the
-//! termination says so instead of guessing.
+//! *Lost* is the one way out without proof: somebody killed the guardian, and
+//! the server had no [cgroup](crate::cgroup) of its own. The server died with
+//! it, what had left the server's side may live, and the termination says so
+//! instead of guessing. With a cgroup the host ends what is in it, and that is
+//! proof.
+//!
+//! ```text
+//! probe ──── what this machine allows
+//! spawn ──── one launch: identity, cgroup, guardian
+//! server ─── the primitives of a running server
+//! conclude ─ from the guardian's last word, or its death, to the proof
+//! ```
 
+mod conclude;
 mod probe;
 mod server;
 mod spawn;
 
 use mcp_lifecycle_core::{Containment, Reach};
 
-pub(crate) use probe::unavailable;
 pub(crate) use spawn::{Spawned, spawn};
 
-/// What this level promises.
+/// Why there can be no guardian, if so.
+pub(crate) fn unavailable() -> Option<&'static str> {
+    probe::possible().err()
+}
+
+/// What this level promises, on this machine.
 pub(crate) fn containment() -> Containment {
-    Containment::new("guardian", Reach::Tree)
+    let possible = probe::possible().map(|possible| possible.cgroups);
+    with_cgroup(possible.unwrap_or_else(Err).err())
+}
+
+/// What a server has, by why it has no cgroup of its own.
+fn with_cgroup(why_not: Option<&str>) -> Containment {
+    let mechanism = match why_not {
+        None => "guardian and cgroup",
+        Some(_) => "guardian",
+    };
+    let containment = Containment::new(mechanism, Reach::Tree)
         .on_host_death(Reach::Tree)
-        .placed_atomically()
+        .placed_atomically();
+    match why_not {
+        None => containment,
+        Some(why) => containment.fell_back(format!("no cgroup for each server: {why}")),
+    }
 }

@@ -1,48 +1,81 @@
-//! Whether there can be a guardian on this machine, found out by starting one.
+//! What containment there can be on this machine, found out by doing it.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::guard::{self, SpawnGuardianError, SpawnRequest};
+use crate::cgroup::{self, Leaf};
+use crate::guard::protocol::{MESSAGE_MAX, Report, Stage};
+use crate::guard::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
+use crate::identity;
 
-/// Why there can be no guardian, if so.
+/// What this machine allows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Possible {
+    /// Below which directory each server gets a cgroup of its own, or why not.
+    pub(super) cgroups: Result<&'static Path, &'static str>,
+}
+
+/// What there can be behind a guardian, or why there can be no guardian at all.
 ///
 /// The first call starts one and waits for its end, about half a millisecond;
 /// the answer holds for the life of the process. What may be better next time,
 /// such as a limit that was reached, is not an answer, and is asked again.
-pub(crate) fn unavailable() -> Option<&'static str> {
-    static KNOWN: Mutex<Option<Option<&'static str>>> = Mutex::new(None);
-    let mut known = KNOWN
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+pub(super) fn possible() -> Result<Possible, &'static str> {
+    static KNOWN: Mutex<Option<Result<Possible, &'static str>>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(answer) = *known {
         return answer;
     }
-    match try_one() {
-        Ok(()) => *known = Some(None),
+    match try_one(None) {
+        Ok(_) => {
+            let cgroups = try_cgroup().map(|parent| &*parent.leak());
+            let cgroups = cgroups.map_err(|why| &*why.leak());
+            *known = Some(Ok(Possible { cgroups }));
+        }
         Err(SpawnGuardianError::Unavailable(why) | SpawnGuardianError::Refused(why)) => {
             // Once per process: it lives as long as the answer does.
-            *known = Some(Some(why.to_string().leak()));
+            *known = Some(Err(why.to_string().leak()));
         }
         Err(SpawnGuardianError::Failed { action, source }) => {
             tracing::debug!(action, %source, "the probe for a guardian failed");
         }
     }
-    known.flatten()
+    let unknown = Ok(Possible {
+        cgroups: Err("not known yet"),
+    });
+    known.unwrap_or(unknown)
+}
+
+/// Has a child of a guardian join a cgroup, and removes it again.
+fn try_cgroup() -> Result<PathBuf, String> {
+    let refused = |what: &str, error: io::Error| format!("{what}: {error}");
+    let parent = cgroup::own_directory().map_err(|error| error.to_string())?;
+    let server = identity::new_server().ok_or("this process cannot be identified")?;
+    let leaf = Leaf::create(&parent, &cgroup::name(&server))
+        .map_err(|error| refused("none can be made below this process's own", error))?;
+    match try_one(Some(&leaf)) {
+        Ok(Stage::Cgroup) => Err("it cannot be joined".to_owned()),
+        Ok(_) => Ok(parent),
+        Err(SpawnGuardianError::Failed { action, source }) => Err(refused(action, source)),
+        Err(other) => Err(other.to_string()),
+    }
 }
 
 /// Starts a guardian for a server that cannot be executed, and sees it end.
-fn try_one() -> Result<(), SpawnGuardianError> {
+/// Returns how far the server came.
+fn try_one(leaf: Option<&Leaf>) -> Result<Stage, SpawnGuardianError> {
     let failed = |source| SpawnGuardianError::Failed {
         action: "the probe",
         source,
     };
     let null = File::open("/dev/null").map_err(failed)?;
+    let doors = leaf.map(Leaf::open).transpose().map_err(failed)?;
     let guardian = guard::spawn(SpawnRequest {
         // A directory: nothing is ever executed.
         program: c"/",
@@ -52,8 +85,8 @@ fn try_one() -> Result<(), SpawnGuardianError> {
         stdin: null.as_fd(),
         stdout: null.as_fd(),
         stderr: null.as_fd(),
-        cgroup_procs: None,
-        cgroup_kill: None,
+        cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
+        cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         straggler_grace: Duration::ZERO,
     })?;
     let mut exit = [PollFd::new(guardian.pidfd(), PollFlags::POLLIN)];
@@ -62,9 +95,18 @@ fn try_one() -> Result<(), SpawnGuardianError> {
     let ended = poll(&mut exit, PollTimeout::from(5_000u16));
     let reaped = guardian.try_reap();
     match (ended, reaped) {
-        (Ok(1), Ok(_)) => Ok(()),
+        (Ok(1), Ok(_)) => last_stage(&guardian).map_err(failed),
         (Ok(_), Err(error)) => Err(failed(error)),
         (Ok(_), Ok(_)) => Err(failed(io::ErrorKind::TimedOut.into())),
         (Err(errno), _) => Err(failed(errno.into())),
+    }
+}
+
+/// What the server of a guardian that has exited failed at.
+fn last_stage(guardian: &GuardianHandle) -> io::Result<Stage> {
+    let mut buffer = [0; MESSAGE_MAX];
+    match guardian.receive(&mut buffer)? {
+        Received::Report(Report::ExecFailed { stage, .. }) => Ok(stage),
+        _ => Err(io::Error::other("the guardian did not report")),
     }
 }

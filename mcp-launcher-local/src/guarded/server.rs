@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
@@ -13,7 +14,8 @@ use mcp_lifecycle_core::{
 };
 use tokio::sync::watch;
 
-use crate::ending::{Ending, Proof, State};
+use crate::cgroup::Leaf;
+use crate::ending::Ending;
 use crate::guard::protocol::{Listing, MESSAGE_MAX, Report, Request, Stage};
 use crate::guard::{GuardianHandle, Received};
 use crate::sys::watch::Interest;
@@ -32,14 +34,26 @@ pub(super) type Started = Result<u32, (Stage, i32)>;
 /// dropped.
 #[derive(Debug)]
 pub(super) struct Server {
-    guardian: GuardianHandle,
+    pub(super) guardian: GuardianHandle,
     start_time: OnceLock<Option<u64>>,
-    started: watch::Sender<Option<Started>>,
-    ending: Ending,
+    pub(super) started: watch::Sender<Option<Started>>,
+    pub(super) ending: Ending,
     /// The live descendants, as of the last answer, and how often it came.
     listing: watch::Sender<Listed>,
+    /// What holds the server together besides the guardian, or why nothing does.
+    pub(super) leaf: Result<Mutex<Option<Leaf>>, String>,
+    /// Somebody has the last word, which may take until the cgroup is empty.
+    concluding: AtomicBool,
     /// Who was alive besides the server's own process when the tree was signalled.
     signalled: Mutex<BTreeMap<u32, String>>,
+}
+
+/// What one look at the socket brought.
+#[derive(Default)]
+struct Heard {
+    exit: Option<ExitStatus>,
+    gone: Option<Gone>,
+    failed: Option<(Stage, i32)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -66,19 +80,20 @@ impl AsFd for Process {
     }
 }
 
-/// Why there is no proof.
-const LOST: &str = "the guardian was killed; the server ended with it, but what had left its \
-                    process group may live";
-
 impl Server {
     /// Takes a guardian over and hears it, on the watcher's thread.
-    pub(super) fn watch(guardian: GuardianHandle) -> io::Result<Arc<Self>> {
+    pub(super) fn watch(
+        guardian: GuardianHandle,
+        leaf: Result<Leaf, String>,
+    ) -> io::Result<Arc<Self>> {
         let server = Arc::new(Self {
             guardian,
             start_time: OnceLock::new(),
             started: watch::Sender::new(None),
             ending: Ending::new(),
             listing: watch::Sender::default(),
+            leaf: leaf.map(|leaf| Mutex::new(Some(leaf))),
+            concluding: AtomicBool::new(false),
             signalled: Mutex::default(),
         });
         let (socket, process) = (Arc::clone(&server), Arc::clone(&server));
@@ -102,9 +117,9 @@ impl Server {
     }
 
     /// On the watcher's thread: the socket has something to read.
-    fn hear(&self) -> Interest {
+    fn hear(self: &Arc<Self>) -> Interest {
         let mut buffer = [0; MESSAGE_MAX];
-        let mut heard = State::default();
+        let mut heard = Heard::default();
         let interest = loop {
             match self.guardian.receive(&mut buffer) {
                 Ok(Received::Report(report)) => self.take(report, &mut heard),
@@ -117,16 +132,21 @@ impl Server {
                 }
             }
         };
-        if heard.exit.is_some() || heard.proof.is_some() {
-            self.ending.update(|known| {
-                known.exit = known.exit.or(heard.exit);
-                known.proof = known.proof.take().or(heard.proof);
-            });
+        match heard.gone {
+            Some(gone) => {
+                self.concluding.store(true, Ordering::Relaxed);
+                self.conclude(heard.exit, gone, heard.failed);
+            }
+            None if heard.exit.is_some() => {
+                self.ending
+                    .update(|known| known.exit = known.exit.or(heard.exit));
+            }
+            None => {}
         }
         interest
     }
 
-    fn take(&self, report: Report<'_>, heard: &mut State) {
+    fn take(&self, report: Report<'_>, heard: &mut Heard) {
         match report {
             Report::Started { pid } => {
                 let start_time = Pid::new(pid.into()).and_then(sys::start_time);
@@ -134,14 +154,14 @@ impl Server {
                 self.started.send_replace(Some(Ok(pid)));
             }
             Report::ExecFailed { stage, errno } => {
-                self.started.send_replace(Some(Err((stage, errno))));
-                heard.proof = Some(Proof::Gone(Gone::clean()));
+                heard.failed = Some((stage, errno));
+                heard.gone = Some(Gone::clean());
             }
             Report::MainExited { status } => heard.exit = Some(exit_status(status)),
             Report::Listing(listing) => self.take_listing(&listing),
             Report::Gone { status, swept } => {
                 heard.exit = Some(exit_status(status));
-                heard.proof = Some(Proof::Gone(self.account(swept as usize)));
+                heard.gone = Some(self.account(swept as usize));
             }
         }
     }
@@ -157,25 +177,8 @@ impl Server {
         });
     }
 
-    /// Who was swept: of those that were alive when the tree was signalled, all
-    /// but the server's own process.
-    fn account(&self, count: usize) -> Gone {
-        let main = self.main_pid();
-        let mut signalled = std::mem::take(&mut *self.lock_signalled());
-        signalled.retain(|pid, _| Some(*pid) != main);
-        let mut gone = Gone::swept(
-            signalled
-                .into_iter()
-                .take(count)
-                .map(|(pid, name)| Remnant::process(pid, name))
-                .collect(),
-        );
-        gone.swept_count = count;
-        gone
-    }
-
     /// On the watcher's thread: the guardian is a zombie.
-    fn guardian_exited(&self) -> Interest {
+    fn guardian_exited(self: &Arc<Self>) -> Interest {
         match self.guardian.try_reap() {
             Ok(None) => return Interest::More,
             Ok(Some(_)) => {}
@@ -183,13 +186,9 @@ impl Server {
         }
         // Its last words may still be in the socket.
         self.hear();
-        self.ending.update(|known| {
-            if known.proof.is_none() {
-                tracing::error!(guardian = self.guardian.pid(), "a guardian was killed");
-                known.exit = known.exit.or(Some(ExitStatus::Unknown));
-                known.proof = Some(Proof::Lost(LOST));
-            }
-        });
+        if !self.concluding.swap(true, Ordering::Relaxed) {
+            self.take_over();
+        }
         Interest::Done
     }
 
@@ -224,11 +223,11 @@ impl Server {
         self.send(request)
     }
 
-    fn main_pid(&self) -> Option<u32> {
+    pub(super) fn main_pid(&self) -> Option<u32> {
         self.started.borrow().and_then(Result::ok)
     }
 
-    fn lock_signalled(&self) -> MutexGuard<'_, BTreeMap<u32, String>> {
+    pub(super) fn lock_signalled(&self) -> MutexGuard<'_, BTreeMap<u32, String>> {
         self.signalled
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -249,7 +248,9 @@ impl ProcessTerminator for GuardedServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(super::containment())
+        TerminationSemantics::full(super::with_cgroup(
+            self.server.leaf.as_ref().err().map(String::as_str),
+        ))
     }
 
     async fn exited(&self) -> ExitStatus {

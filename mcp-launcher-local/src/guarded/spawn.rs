@@ -12,10 +12,13 @@ use mcp_lifecycle_core::error::LaunchErrorKind;
 use nix::fcntl::OFlag;
 use nix::unistd::pipe2;
 
+use super::probe;
 use super::server::{GuardedServer, Server};
+use crate::cgroup::{self, Leaf};
 use crate::command::{Command, working_directory};
 use crate::guard::protocol::Stage;
 use crate::guard::{SpawnGuardianError, SpawnRequest};
+use crate::identity::Cookie;
 use crate::{guard, pipes};
 
 /// A started guardian whose word on the server is still out.
@@ -31,11 +34,16 @@ pub(crate) fn spawn(command: Command) -> Result<Spawned, LaunchErrorKind> {
     let (their_stdin, stdin) = pipe()?;
     let (stdout, their_stdout) = pipe()?;
     let (stderr, their_stderr) = pipe()?;
-    let guardian = start(&command, [&their_stdin, &their_stdout, &their_stderr])?;
+    let leaf = place(command.identity.as_ref());
+    let guardian = start(
+        &command,
+        [&their_stdin, &their_stdout, &their_stderr],
+        leaf.as_ref().ok(),
+    )?;
     drop((their_stdin, their_stdout, their_stderr));
     // From here on dropping the guardian's handle ends the server.
     let take_over = || -> io::Result<(LaunchedServer, Arc<Server>)> {
-        let server = Server::watch(guardian)?;
+        let server = Server::watch(guardian, leaf)?;
         let stdin = pipes::writer(stdin)?;
         let stdout = pipes::reader(stdout)?;
         let stderr = pipes::reader(stderr)?;
@@ -73,9 +81,25 @@ impl Spawned {
     }
 }
 
+/// A fresh cgroup for the server, or why it has none.
+///
+/// What the probe has found can have changed since: a limit on the number of
+/// cgroups, another cgroup for the host. Then the server does without, and says
+/// so.
+fn place(server: Option<&Cookie>) -> Result<Leaf, String> {
+    let possible = probe::possible()?;
+    let parent = possible.cgroups?;
+    let server = server.ok_or("this process cannot be identified")?;
+    Leaf::create(parent, &cgroup::name(server)).map_err(|error| {
+        tracing::warn!(%error, "a server starts without a cgroup of its own");
+        format!("it could not be made: {error}")
+    })
+}
+
 fn start(
     command: &Command,
     [stdin, stdout, stderr]: [&OwnedFd; 3],
+    leaf: Option<&Leaf>,
 ) -> Result<guard::GuardianHandle, LaunchErrorKind> {
     let program = c_string(command.program.as_os_str())?;
     let cwd = command
@@ -97,6 +121,10 @@ fn start(
             CString::new(variable.into_vec()).map_err(nul)
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let doors = leaf
+        .map(Leaf::open)
+        .transpose()
+        .map_err(|error| LaunchErrorKind::backend("its new cgroup could not be opened", error))?;
     let request = SpawnRequest {
         program: &program,
         argv: &argv,
@@ -105,8 +133,8 @@ fn start(
         stdin: stdin.as_fd(),
         stdout: stdout.as_fd(),
         stderr: stderr.as_fd(),
-        cgroup_procs: None,
-        cgroup_kill: None,
+        cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
+        cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         straggler_grace: STRAGGLER_GRACE,
     };
     guard::spawn(request).map_err(|error| match error {

@@ -135,7 +135,7 @@ pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
         else {
             continue;
         };
-        if let Some(stat) = Stat::read(pid)
+        if let Some(stat) = Stat::read(pid.as_u32())
             && stat.group == i64::from(group.0)
             && !matches!(stat.state, 'Z' | 'X')
         {
@@ -150,6 +150,17 @@ pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
 
 /// When a process started, in clock ticks since boot.
 pub(crate) fn start_time(pid: Pid) -> Option<u64> {
+    start_time_of(pid.as_u32())
+}
+
+/// What a process calls itself.
+pub(crate) fn name_of(pid: u32) -> Option<String> {
+    Stat::read(pid).map(|stat| stat.name)
+}
+
+/// As [`start_time`], of a process that nobody means to signal: a host may be
+/// the first process of its container.
+pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
     Stat::read(pid).map(|stat| stat.start_time)
 }
 
@@ -162,8 +173,8 @@ struct Stat {
 }
 
 impl Stat {
-    fn read(pid: Pid) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{}/stat", pid.0)).ok()?;
+    fn read(pid: u32) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
     }
 

@@ -46,7 +46,16 @@ pub(crate) fn readable(
     fd: Arc<dyn AsFd + Send + Sync>,
     callback: impl FnMut() -> Interest + Send + 'static,
 ) -> io::Result<()> {
-    Watcher::get()?.add(fd, Box::new(callback))
+    Watcher::get()?.add(fd, EpollFlags::EPOLLIN, Box::new(callback))
+}
+
+/// As [`readable`], for a file of the kernel's that is always readable: called
+/// when it says something else than when it was last read.
+pub(crate) fn changed(
+    fd: Arc<dyn AsFd + Send + Sync>,
+    callback: impl FnMut() -> Interest + Send + 'static,
+) -> io::Result<()> {
+    Watcher::get()?.add(fd, EpollFlags::EPOLLPRI, Box::new(callback))
 }
 
 impl Watcher {
@@ -72,13 +81,18 @@ impl Watcher {
         Ok(watcher)
     }
 
-    fn add(&self, fd: Arc<dyn AsFd + Send + Sync>, callback: Callback) -> io::Result<()> {
+    fn add(
+        &self,
+        fd: Arc<dyn AsFd + Send + Sync>,
+        what: EpollFlags,
+        callback: Callback,
+    ) -> io::Result<()> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let source = Arc::new(Source {
             fd,
             callback: Mutex::new(callback),
         });
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, token);
+        let event = EpollEvent::new(what, token);
         self.lock().insert(token, Arc::clone(&source));
         self.epoll.add(source.fd.as_fd(), event).map_err(|errno| {
             self.lock().remove(&token);

@@ -1,0 +1,196 @@
+//! One cgroup of one server.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::sys::watch::{self, Interest};
+
+/// A cgroup that this process has made, and removes.
+///
+/// No descriptor is kept: what is needed is opened when it is needed.
+///
+/// # Drop
+///
+/// As [`end`](Self::end), without anybody to tell.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    /// Empty once somebody else has taken the end over.
+    path: PathBuf,
+}
+
+/// What the guardian and the server need of a leaf.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    /// Whoever writes "0" here is inside.
+    pub(crate) procs: File,
+    /// Whoever writes "1" here ends everything inside.
+    pub(crate) kill: File,
+}
+
+impl Leaf {
+    /// Makes the cgroup `name` below `parent`. One that exists is an error: it
+    /// may have been killed once, or be somebody else's.
+    pub(crate) fn create(parent: &Path, name: &str) -> io::Result<Self> {
+        let path = parent.join(name);
+        DirBuilder::new().mode(0o755).create(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Opened by the host, because it is the opener's rights that count.
+    pub(crate) fn open(&self) -> io::Result<Doors> {
+        Ok(Doors {
+            procs: open_to_write(&self.path.join("cgroup.procs"))?,
+            // Since Linux 5.14; before, a leaf is no use to us.
+            kill: open_to_write(&self.path.join("cgroup.kill"))?,
+        })
+    }
+
+    /// Who is inside, by pid. Children of this cgroup are not looked into.
+    pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
+        members(&self.path)
+    }
+
+    /// Ends what is inside, if anything is, and removes the cgroup. Calls
+    /// `done` when nothing is left: at once, or on the watcher's thread.
+    ///
+    /// No timer: the kernel says when the last process has gone.
+    pub(crate) fn end(mut self, done: impl FnOnce(io::Result<()>) + Send + 'static) {
+        end(std::mem::take(&mut self.path), done);
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        if self.path.as_os_str().is_empty() {
+            return;
+        }
+        end(std::mem::take(&mut self.path), |result| {
+            if let Err(error) = result {
+                tracing::warn!(%error, "a cgroup could not be removed");
+            }
+        });
+    }
+}
+
+fn end(path: PathBuf, done: impl FnOnce(io::Result<()>) + Send + 'static) {
+    match remove(&path) {
+        Ok(Removal::Done) => done(Ok(())),
+        Ok(Removal::Busy) => match Emptying::begin(path) {
+            Ok(emptying) => emptying.watch(done),
+            Err(error) => done(Err(error)),
+        },
+        Err(error) => done(Err(error)),
+    }
+}
+
+/// A cgroup that was told to die and is waited for.
+struct Emptying {
+    path: PathBuf,
+    events: Arc<File>,
+}
+
+impl Emptying {
+    fn begin(path: PathBuf) -> io::Result<Self> {
+        // Opened first: from its first reading on, the descriptor knows of
+        // every change.
+        let events = Arc::new(File::open(path.join("cgroup.events"))?);
+        kill(&path)?;
+        Ok(Self { path, events })
+    }
+
+    /// Calls `done` once, from here or from the watcher's thread.
+    fn watch(self, done: impl FnOnce(io::Result<()>) + Send + 'static) {
+        let done = Arc::new(Mutex::new(Some(done)));
+        let say = move |result| {
+            let done = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(done) = done {
+                done(result);
+            }
+        };
+        let say_no = say.clone();
+        let events = Arc::clone(&self.events);
+        let look = move || match self.look() {
+            Ok(Removal::Busy) => Interest::More,
+            Ok(Removal::Done) => {
+                say(Ok(()));
+                Interest::Done
+            }
+            Err(error) => {
+                say(Err(error));
+                Interest::Done
+            }
+        };
+        // The first look reads, which is what later changes are told against;
+        // the kernel says "changed" to whoever has not read yet.
+        if let Err(error) = watch::changed(events, look) {
+            say_no(Err(error));
+        }
+    }
+
+    fn look(&self) -> io::Result<Removal> {
+        if is_populated(&self.events)? {
+            return Ok(Removal::Busy);
+        }
+        remove(&self.path)
+    }
+}
+
+enum Removal {
+    Done,
+    /// Somebody is inside.
+    Busy,
+}
+
+/// Removes an empty cgroup, and those that the server made inside of it.
+fn remove(path: &Path) -> io::Result<Removal> {
+    match fs::remove_dir(path) {
+        Ok(()) => Ok(Removal::Done),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removal::Done),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            if is_populated(&File::open(path.join("cgroup.events"))?)? {
+                return Ok(Removal::Busy);
+            }
+            for entry in fs::read_dir(path)? {
+                let entry = entry?;
+                // The kind as the directory has it: links are not followed.
+                if entry.file_type()?.is_dir() && matches!(remove(&entry.path())?, Removal::Busy) {
+                    return Ok(Removal::Busy);
+                }
+            }
+            match fs::remove_dir(path) {
+                Ok(()) => Ok(Removal::Done),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removal::Done),
+                Err(error) => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends everything inside, also what is being forked at this moment.
+fn kill(path: &Path) -> io::Result<()> {
+    open_to_write(&path.join("cgroup.kill"))?.write_all(b"1")
+}
+
+/// Whether anybody is inside, or inside of what is inside.
+fn is_populated(mut events: &File) -> io::Result<bool> {
+    let mut text = String::new();
+    events.rewind()?;
+    events.read_to_string(&mut text)?;
+    Ok(!text.lines().any(|line| line == "populated 0"))
+}
+
+fn members(path: &Path) -> io::Result<Vec<u32>> {
+    let procs = fs::read_to_string(path.join("cgroup.procs"))?;
+    Ok(procs.lines().filter_map(|pid| pid.parse().ok()).collect())
+}
+
+fn open_to_write(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+}

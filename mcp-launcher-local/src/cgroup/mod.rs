@@ -1,0 +1,47 @@
+//! A cgroup (version 2) of its own for each server, where there can be one.
+//!
+//! What the guardian does by being relentless, `cgroup.kill` does by
+//! construction: one write ends everything inside, whatever it forks
+//! meanwhile. And it gives the host a way to end and to *prove* the end of a
+//! server whose guardian was killed.
+//!
+//! ```text
+//! place ── where: the cgroup of this process, by what the kernel says. Pure
+//! leaf ─── one cgroup: made, opened for the guardian, emptied, removed
+//! ```
+//!
+//! Rules, each of which was learned by an experiment (`docs/containment.md`):
+//! a server joins by writing itself, before its first instruction; a leaf is
+//! used for one server only and never again once `cgroup.kill` was written; it
+//! lies below the host's own cgroup, so that whatever ends or limits the host
+//! reaches its servers as well.
+
+mod leaf;
+mod place;
+
+pub(crate) use leaf::Leaf;
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use crate::identity::Cookie;
+
+/// What the cgroup of a server is called. Nobody else's is called that: the
+/// name is the server's identity.
+pub(crate) fn name(server: &Cookie) -> String {
+    format!("mcp-{}", server.token())
+}
+
+/// The directory of this process's own cgroup.
+pub(crate) fn own_directory() -> io::Result<PathBuf> {
+    let missing = |what| io::Error::new(io::ErrorKind::NotFound, what);
+    let membership = fs::read("/proc/self/cgroup")?;
+    let mounts = fs::read("/proc/self/mountinfo")?;
+    let own = place::own_path(&membership)
+        .ok_or_else(|| missing("this process is in no cgroup of version 2"))?;
+    place::directories(&mounts, own)
+        .into_iter()
+        .find(|directory| directory.join("cgroup.procs").exists())
+        .ok_or_else(|| missing("its cgroup is not mounted"))
+}

@@ -1,0 +1,60 @@
+//! Somebody kills the guardian, which is what keeps the server in order.
+
+use std::fs;
+
+use mcp_lifecycle_core::{LaunchedServer, ServerIdentity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::stage::{Stage, has_cgroups, leaves, perform, plays};
+
+#[test]
+fn with_a_cgroup_the_proof_is_given_all_the_same() {
+    perform("guardian_killed::killed");
+}
+
+#[test]
+#[ignore = "a role"]
+fn killed() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    // What leaves: a daemon, a daemon without environment, a whole colony.
+    for (shape, role) in [
+        ("plain", "server"),
+        ("setsid", "setsid"),
+        ("double-fork", "daemon"),
+        ("wiped-env", "wiped-env"),
+    ] {
+        let server = stage.launch(&[shape]);
+        stage.wait_for(role);
+        kill(guardian_of(&server), Signal::SIGKILL).unwrap();
+        let gone = stage.wait("the last word", server.terminator().gone());
+        if has_cgroups() {
+            gone.unwrap_or_else(|error| panic!("{shape}: {error:?}"));
+            stage.nobody_is_left();
+            assert!(leaves().is_empty(), "{shape}: {:?}", leaves());
+        } else {
+            // No proof, so no claim; what lives is ended by the test.
+            let error = gone.unwrap_err();
+            let text = mcp_lifecycle_core::error::Report(&error).to_string();
+            assert!(text.contains("the guardian was killed"), "{text}");
+        }
+    }
+}
+
+/// The parent of the server, which lives and is not ours to reap.
+fn guardian_of(server: &LaunchedServer) -> Pid {
+    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
+        panic!("a process");
+    };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let parent = Pid::from_raw(parent.unwrap().trim().parse().unwrap());
+    assert_eq!(
+        fs::read_to_string(format!("/proc/{parent}/comm")).unwrap(),
+        "mcp-guardian\n"
+    );
+    parent
+}

@@ -1,0 +1,11 @@
+//! What holds servers together, level by level: the cgroup, the guardian that
+//! is killed, the host that is killed, and what the next host finds.
+//!
+//! Every test is a role that this program plays as a process of its own
+//! ([`stage`]): as root and as nobody, in a cgroup of its own.
+
+#![cfg(target_os = "linux")]
+
+mod guardian_killed;
+mod leaves;
+mod stage;

@@ -1,0 +1,232 @@
+//! Where a test happens: a process of its own, with a user, a cgroup and a
+//! runtime directory of its own.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_conformance::alive::AliveListener;
+use mcp_lifecycle_conformance::deadline::Watchdog;
+use mcp_lifecycle_core::{LaunchedServer, ServerLauncher, ServerSpec};
+use tempfile::TempDir;
+
+/// Far more than anything here takes; reached only by a failure.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+
+/// Tells a process that it is a role, and which cgroup to enter first.
+const ROLE: &str = "MCP_TEST_ROLE";
+const CGROUP: &str = "MCP_TEST_CGROUP";
+
+/// Nobody in particular.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Runs the role `name` as whoever runs the tests and, if that is root, once
+/// more as nobody. A role that fails fails the test.
+#[track_caller]
+pub(crate) fn perform(name: &str) {
+    perform_as(name, None);
+    if nix::unistd::geteuid().is_root() {
+        perform_as(name, Some(NOBODY));
+    }
+}
+
+#[track_caller]
+fn perform_as(name: &str, user: Option<u32>) {
+    let _watchdog = Watchdog::arm(name, LIMIT * 6);
+    let runtime_directory = private_directory(user);
+    let cgroup = OwnCgroup::new();
+    let mut command = role(name);
+    command.env("XDG_RUNTIME_DIR", runtime_directory.path());
+    if let Some(cgroup) = &cgroup {
+        command.env(CGROUP, &cgroup.0);
+    }
+    if let Some(user) = user {
+        // A cgroup that was not delegated: this user gets none for its servers.
+        command.env_remove(CGROUP).uid(user).gid(user);
+    }
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        // A role that does not exist is not played, and passes.
+        output.status.success() && stdout.contains("1 passed"),
+        "{name} as {user:?}: {}\n{stdout}\n{stderr}",
+        output.status,
+    );
+    if let Some(cgroup) = cgroup {
+        cgroup.is_empty_again();
+    }
+}
+
+fn private_directory(owner: Option<u32>) -> TempDir {
+    let directory = tempfile::Builder::new()
+        .prefix("mcp-run-")
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir_in("/tmp")
+        .unwrap();
+    if let Some(owner) = owner {
+        chown(directory.path(), Some(owner), Some(owner)).unwrap();
+    }
+    directory
+}
+
+/// This program again, to do what the ignored test `name` does.
+pub(crate) fn role(name: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .arg("--test-threads=1")
+        .env(ROLE, "1");
+    command
+}
+
+/// Starts a role that is going to be killed, or to be asked to end by the end
+/// of its standard input.
+pub(crate) fn start(name: &str, variables: &[(&str, String)]) -> Child {
+    role(name)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Whether this process plays a role; enters its cgroup if so.
+pub(crate) fn plays() -> bool {
+    if let Some(cgroup) = env::var_os(CGROUP) {
+        fs::write(Path::new(&cgroup).join("cgroup.procs"), "0").unwrap();
+    }
+    env::var_os(ROLE).is_some()
+}
+
+/// A cgroup for one role, in which nobody else makes any.
+struct OwnCgroup(PathBuf);
+
+impl OwnCgroup {
+    /// `None` where none can be made; the role then goes without.
+    fn new() -> Option<Self> {
+        let name = format!("mcp-test-{}", std::process::id());
+        let count = fs::read_dir("/proc/self/task").ok()?.count();
+        let name = format!("{name}-{count}-{:?}", std::thread::current().id());
+        let name = name.replace(['(', ')'], "-");
+        ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+            .iter()
+            .filter(|root| Path::new(root).join("cgroup.procs").exists())
+            .map(|root| Path::new(root).join(&name))
+            .find(|path| fs::create_dir(path).is_ok())
+            .map(Self)
+    }
+
+    /// Everybody has left, and no cgroup was left inside.
+    #[track_caller]
+    fn is_empty_again(self) {
+        let left = leaves_in(&self.0);
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+}
+
+impl Drop for OwnCgroup {
+    fn drop(&mut self) {
+        for leaf in leaves_in(&self.0) {
+            let _ = fs::write(leaf.join("cgroup.kill"), "1");
+            remove_in_time(&leaf);
+        }
+        remove_in_time(&self.0);
+    }
+}
+
+/// The kernel finishes exits a moment after they were reaped.
+fn remove_in_time(directory: &Path) {
+    let end = Instant::now() + LIMIT;
+    while fs::remove_dir(directory).is_err() && directory.exists() && Instant::now() < end {
+        std::thread::yield_now();
+    }
+}
+
+fn leaves_in(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory)
+        .map(|entries| {
+            entries
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|path| path.is_dir())
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// The cgroups of servers of this process: it is alone in its own.
+pub(crate) fn leaves() -> Vec<PathBuf> {
+    env::var_os(CGROUP).map_or_else(Vec::new, |own| leaves_in(Path::new(&own)))
+}
+
+/// Whether servers are expected to get cgroups.
+pub(crate) fn has_cgroups() -> bool {
+    env::var_os(CGROUP).is_some()
+}
+
+/// What a role needs: an observer and a launcher.
+pub(crate) struct Stage {
+    pub(crate) alive: AliveListener,
+    pub(crate) launcher: Arc<dyn ServerLauncher>,
+    pub(crate) runtime: tokio::runtime::Runtime,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self {
+            alive: AliveListener::unix().unwrap(),
+            launcher: Arc::new(LocalLauncher::new()),
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap(),
+        }
+    }
+
+    pub(crate) fn spec(&self, args: &[&str]) -> ServerSpec {
+        fixture(args, &self.alive.address())
+    }
+
+    pub(crate) fn launch(&self, args: &[&str]) -> LaunchedServer {
+        let spec = self.spec(args);
+        let launched = self.runtime.block_on(self.launcher.launch(&spec));
+        launched.unwrap_or_else(|error| panic!("{error:?}"))
+    }
+
+    /// Waits until so many processes of the fixture are there.
+    pub(crate) fn wait_for(&self, role: &str) {
+        self.alive
+            .block_on(self.alive.accept(role, LIMIT))
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    #[track_caller]
+    pub(crate) fn nobody_is_left(&self) {
+        self.alive
+            .block_on(self.alive.expect_all_dead(LIMIT))
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Within the limit, or the test has failed.
+    pub(crate) fn wait<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
+        self.runtime
+            .block_on(async { tokio::time::timeout(LIMIT, future).await })
+            .unwrap_or_else(|_| panic!("{what} does not happen"))
+    }
+}
+
+pub(crate) fn fixture(args: &[&str], observer: &str) -> ServerSpec {
+    ServerSpec::builder(args[0], env!("CARGO_BIN_EXE_mcp-fixture"))
+        .args(args)
+        .args(["--alive", observer])
+        .build()
+        .unwrap()
+}
