@@ -56,7 +56,7 @@ async fn a_polite_server_gets_its_grace_and_a_setsid_helper_is_swept() {
         );
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
-        let policy = TerminationPolicy::default().term_grace(Duration::from_millis(500));
+        let policy = TerminationPolicy::default().term_grace(Duration::from_secs(3));
         let report = server.end(&policy).await.unwrap();
         assert_eq!(server.line().await, "bye", "{report}");
         assert_eq!(report.exit, ExitStatus::Code(7), "{report}");

@@ -71,7 +71,7 @@ pub(super) async fn start(
         helper: established.helper.is_some(),
         cookie,
         peer,
-        swept: Mutex::default(),
+        swept: Arc::default(),
     };
     Ok(StartedProcess {
         stdin: Box::new(wiring.stdin),
@@ -90,7 +90,7 @@ struct Plain {
     cookie: String,
     peer: String,
     /// Who had to be killed; locked while a sweep is under way.
-    swept: Mutex<Vec<Remnant>>,
+    swept: Arc<Mutex<Vec<Remnant>>>,
 }
 
 impl Plain {
@@ -148,7 +148,8 @@ impl RemoteProcess for Plain {
                 what: "signal politely",
             });
         }
-        helper::term(&self.connection, &self.cookie).await
+        let (connection, cookie) = (self.connection.clone(), self.cookie.clone());
+        detached(async move { helper::term(&connection, &cookie).await }).await
     }
 
     async fn terminate(&self) -> Result<(), ExecutorError> {
@@ -156,10 +157,14 @@ impl RemoteProcess for Plain {
         if !self.helper {
             return Ok(());
         }
-        let mut swept = self.swept.lock().await;
-        let found = helper::kill(&self.connection, &self.cookie).await?;
-        swept.extend(found);
-        Ok(())
+        let (connection, cookie) = (self.connection.clone(), self.cookie.clone());
+        let swept = Arc::clone(&self.swept);
+        detached(async move {
+            let mut swept = swept.lock().await;
+            swept.extend(helper::kill(&connection, &cookie).await?);
+            Ok(())
+        })
+        .await
     }
 
     async fn gone(&self) -> Result<Gone, ExecutorError> {
@@ -185,4 +190,16 @@ impl RemoteProcess for Plain {
             helper::kill_now(&self.connection, &self.cookie);
         }
     }
+}
+
+/// Work that goes on when nobody waits for it any more: a sweep that is dropped
+/// halfway would leave the other half.
+async fn detached(
+    work: impl Future<Output = Result<(), ExecutorError>> + Send + 'static,
+) -> Result<(), ExecutorError> {
+    tokio::spawn(work).await.unwrap_or_else(|_| {
+        Err(ExecutorError::Lost {
+            reason: "the runtime is going away".to_owned(),
+        })
+    })
 }

@@ -22,6 +22,8 @@ mod calls;
 mod inbound;
 mod link;
 mod sequence;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
