@@ -14,7 +14,7 @@ mod stats;
 
 use std::time::{Duration, Instant};
 
-use mcp_launcher_local::LocalLauncher;
+use mcp_launcher_local::{Isolation, LocalLauncher};
 use peers::{Ours, Peer, Theirs};
 use stats::{Table, median, millis};
 
@@ -29,6 +29,7 @@ fn main() {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ours = Ours::new(LocalLauncher::new());
+    let group = Ours::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
     let mut table = Table::new("rmcp");
 
     if wanted("latency") {
@@ -51,18 +52,29 @@ fn main() {
         table.row("1 MiB result p50", a, b, "<= 0.7");
     }
     if wanted("spawn") {
-        let (a, b) = sides(&runtime, &ours, ROUNDS, |_| Start { times: 40 });
-        table.row("spawn to ready p50", a, b, "<= 1.1");
-        let small = a;
+        let start = |_| Start { times: 40 };
+        let (group_small, b) = sides(&runtime, &group, ROUNDS, start);
+        table.row("spawn to ready, process group", group_small, b, "<= 1.1");
+        let (small, b) = sides(&runtime, &ours, ROUNDS, start);
+        table.row("spawn to ready, guardian", small, b, "<= 1.5");
         let ballast = vec![1u8; 1 << 30];
-        let (a, b) = sides(&runtime, &ours, ROUNDS, |_| Start { times: 40 });
-        table.row("spawn to ready p50, 1 GiB heap", a, b, "");
-        table.compare("1 GiB heap against small heap", a, small, "<= 1.2");
+        let (group_large, _) = sides(&runtime, &group, ROUNDS, start);
+        table.compare(
+            "1 GiB heap, process group",
+            group_large,
+            group_small,
+            "<= 1.2",
+        );
+        let (large, _) = sides(&runtime, &ours, ROUNDS, start);
+        table.compare("1 GiB heap, guardian", large, small, "<= 1.2");
         drop(std::hint::black_box(ballast));
     }
     if wanted("close") {
-        let (a, b) = sides(&runtime, &ours, ROUNDS, |_| Close { times: 40 });
-        table.row("shutdown, cooperative, p50", a, b, "<= 1.2");
+        let close = |_| Close { times: 60 };
+        let (a, b) = sides(&runtime, &group, ROUNDS, close);
+        table.row("shutdown, process group", a, b, "<= 1.2");
+        let (a, b) = sides(&runtime, &ours, ROUNDS, close);
+        table.row("shutdown, guardian", a, b, "");
     }
     print!("{table}");
 }
