@@ -10,7 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use super::error::{AcquireError, explain};
 use super::key::PoolKey;
 use super::{AcquireOptions, Lease};
-use crate::account::EndResult;
 use crate::manager::{ServerEnd, ShutdownError, ShutdownReport};
 use crate::slot::engine::{Card, Engine, Refused, State};
 use crate::slot::{Demand, SlotId, SlotSettings};
@@ -137,10 +136,7 @@ impl Scope {
             })
             .collect();
         let took = begun.elapsed();
-        match ends
-            .iter()
-            .all(|end: &ServerEnd| matches!(end.result, Ok::<EndResult, _>(_)))
-        {
+        match ends.iter().all(|end: &ServerEnd| end.result.is_ok()) {
             true => Ok(ShutdownReport { ends, took }),
             false => Err(ShutdownError {
                 owner: Arc::clone(&inner.owner),

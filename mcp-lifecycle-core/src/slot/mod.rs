@@ -58,6 +58,16 @@ pub(crate) struct WaiterId(u64);
 /// Counts the processes of one slot.
 pub(crate) type Generation = u64;
 
+/// How the process of a slot ended, or its start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) generation: Generation,
+    /// Whether nothing is left of it.
+    pub(crate) proven: bool,
+    /// Spreads the retries of servers that failed together.
+    pub(crate) entropy: u64,
+}
+
 /// What the table needs to see of a running server.
 pub(crate) trait Gauge: Clone {
     /// Whether calls are in flight.

@@ -91,6 +91,14 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn end(generation: Generation, proven: bool, entropy: u64) -> End {
+    End {
+        generation,
+        proven,
+        entropy,
+    }
+}
+
 /// A process of the world.
 #[derive(Debug)]
 struct Process {
@@ -306,7 +314,7 @@ impl World {
             self.processes.get_mut(&id).unwrap().state = State::Stuck;
         }
         self.table
-            .ended(id, generation, proven, self.now, self.entropy);
+            .ended(id, end(generation, proven, self.entropy), self.now);
     }
 
     fn granted(&mut self, slot: SlotId, generation: Generation) {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Demand, Effect, Gauge, Generation, Refusal, SlotId, SlotSettings, WaiterId};
+use super::{Demand, Effect, End, Gauge, Generation, Refusal, SlotId, SlotSettings, WaiterId};
 use crate::EndReason;
 use crate::account::ServerState;
 use crate::restart::{Restarts, Time, Verdict};
@@ -262,14 +262,12 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// The start failed, or the process has ended: proven, or not.
-    pub(super) fn ended(
-        &mut self,
-        generation: Generation,
-        proven: bool,
-        now: Time,
-        entropy: u64,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn ended(&mut self, end: End, now: Time, out: &mut Vec<Effect>) {
+        let End {
+            generation,
+            proven,
+            entropy,
+        } = end;
         if generation != self.generation || !self.is_live() {
             return;
         }

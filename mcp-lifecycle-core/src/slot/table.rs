@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 use super::{
-    Effect, Gauge, Generation, Limits, Phase, Refusal, Slot, SlotId, SlotSettings, WaiterId,
+    Effect, End, Gauge, Generation, Limits, Phase, Refusal, Slot, SlotId, SlotSettings, WaiterId,
 };
 use crate::EndReason;
 use crate::restart::Time;
@@ -186,17 +186,10 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         }
     }
 
-    /// The start failed or the process ended; `proven` says whether nothing is left.
-    pub(crate) fn ended(
-        &mut self,
-        id: SlotId,
-        generation: Generation,
-        proven: bool,
-        now: Time,
-        entropy: u64,
-    ) {
+    /// The start failed, or the process ended.
+    pub(crate) fn ended(&mut self, id: SlotId, end: End, now: Time) {
         if let Some(slot) = self.slots.get_mut(&id) {
-            slot.ended(generation, proven, now, entropy, &mut self.out);
+            slot.ended(end, now, &mut self.out);
         }
         self.settle(id, now);
     }

@@ -6,6 +6,14 @@ use std::time::Duration;
 use super::*;
 use crate::RestartPolicy;
 
+fn end(generation: Generation, proven: bool, entropy: u64) -> End {
+    End {
+        generation,
+        proven,
+        entropy,
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Quiet;
 
@@ -101,10 +109,10 @@ fn a_replacement_waits_for_the_proof() {
         })
     };
     assert!(!started(&mut table));
-    table.ended(old, 1, false, at(2), 0);
+    table.ended(old, end(1, false, 0), at(2));
     assert!(!started(&mut table), "the old one may still live");
     table.tick(at(7));
-    table.ended(old, 1, true, at(8), 0);
+    table.ended(old, end(1, true, 0), at(8));
     assert!(started(&mut table));
 }
 
@@ -127,7 +135,7 @@ fn at_the_limit_the_idle_one_used_longest_ago_makes_room() {
         }]
     );
     // Its place is free when it is proven gone, and not before.
-    table.ended(idle, 1, true, at(4), 0);
+    table.ended(idle, end(1, true, 0), at(4));
     assert!(table.take_effects().contains(&Effect::Start {
         slot: new,
         generation: 1
@@ -161,7 +169,7 @@ fn a_place_whose_cleanup_is_uncertain_still_counts() {
     let old = ready(&mut table, "old", at(0));
     table.release(old, 1, at(0));
     table.tick(at(60));
-    table.ended(old, 1, false, at(61), 0);
+    table.ended(old, end(1, false, 0), at(61));
     let new = insert(&mut table, "new", settings(Demand::OnDemand), at(62));
     table.acquire(new, at(99), at(62));
     let refused = |e: &Effect| {
@@ -227,7 +235,7 @@ fn a_crash_loop_starts_no_more_often_than_the_budget() {
             if let Effect::Start { generation, .. } = effect {
                 starts += 1;
                 table.started(id, generation, Quiet, now);
-                table.ended(id, generation, true, now, 0);
+                table.ended(id, end(generation, true, 0), now);
             }
         }
         now += Duration::from_millis(100);
@@ -250,7 +258,7 @@ fn a_failed_server_that_nobody_wants_is_forgotten_after_its_cooldown() {
     let mut table = table(8);
     let id = insert(&mut table, "a", settings(Demand::OnDemand), at(0));
     table.acquire(id, at(0), at(0));
-    table.ended(id, 1, true, at(0), 0);
+    table.ended(id, end(1, true, 0), at(0));
     table.tick(at(599));
     assert!(!table.is_empty());
     table.tick(at(600));

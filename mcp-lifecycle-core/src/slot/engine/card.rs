@@ -27,7 +27,7 @@ pub(crate) enum Failure {
         exit: Option<ExitStatus>,
         reason: EndReason,
     },
-    Unproven(TerminateError),
+    Unproven(Arc<TerminateError>),
 }
 
 impl Card {

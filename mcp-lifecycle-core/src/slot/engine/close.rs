@@ -114,6 +114,10 @@ impl<K: Key> Engine<K> {
     }
 
     /// How the process of a slot ended, or that it is not proven to have.
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is what the report holds, once per server"
+    )]
     pub(crate) fn end_of(
         &self,
         slot: SlotId,

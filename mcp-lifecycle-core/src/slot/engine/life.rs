@@ -10,7 +10,7 @@ use super::{Card, Engine, Failure, Key, entropy};
 use crate::account::{EndResult, ServerEvent, ServerEventKind, StartReason};
 use crate::client::StartAttempt;
 use crate::error::StartError;
-use crate::slot::{Demand, Generation, SlotId};
+use crate::slot::{Demand, End as ProcessEnd, Generation, SlotId};
 use crate::{
     ClientState, EndReason, ExitStatus, LifecycleClient, TerminationOutcome, TerminationPolicy,
 };
@@ -279,7 +279,9 @@ impl<K: Key> Life<K> {
                     .await
             }
         };
-        error.cleanup.get_or_insert_with(|| outcome.clone());
+        if error.cleanup.is_none() {
+            error.cleanup = Some(outcome.clone());
+        }
         self.failed(error);
         outcome
     }
@@ -320,7 +322,7 @@ impl<K: Key> Life<K> {
                 Err(error) => error,
             };
             let reason = error.reason.clone();
-            self.card.failed(Failure::Unproven(error.clone()));
+            self.card.failed(Failure::Unproven(Arc::new(error.clone())));
             self.tell(ServerEventKind::Unproven { error });
             self.account(false);
             again.notified().await;
@@ -341,9 +343,12 @@ impl<K: Key> Life<K> {
             if let Some(entry) = state.entries.get_mut(&self.slot).filter(|_| proven) {
                 entry.run = None;
             }
-            state
-                .table
-                .ended(self.slot, self.generation, proven, now, entropy());
+            let end = ProcessEnd {
+                generation: self.generation,
+                proven,
+                entropy: entropy(),
+            };
+            state.table.ended(self.slot, end, now);
         });
     }
 }
