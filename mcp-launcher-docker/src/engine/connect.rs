@@ -38,10 +38,6 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, EngineError> {
         ),
         #[cfg(feature = "ssh")]
         Endpoint::Ssh(url) => Docker::connect_with_ssh(url, TIMEOUT, API_DEFAULT_VERSION, None),
-        #[cfg_attr(
-            all(feature = "tls", feature = "ssh"),
-            expect(unreachable_patterns, reason = "which arms exist depends on features")
-        )]
         other => return Err(EngineError::Feature(other.clone(), missing(other))),
     };
     docker.map_err(|error| EngineError::new(endpoint, error))
