@@ -52,12 +52,14 @@ enum Event {
     Tick,
 }
 
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> + Send>>;
+
 pub(super) struct Driver {
     config: ExecServerConfig,
     session: Session,
     commands: mpsc::UnboundedReceiver<Command>,
     link: Option<Connected>,
-    connecting: Option<Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> + Send>>>,
+    connecting: Option<Connecting>,
     dirty: bool,
     replies: HashMap<Token, Reply>,
     next_token: Token,

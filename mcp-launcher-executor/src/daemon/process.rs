@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::log::{Event, Log};
 use super::session::Session;
 use super::stdin::{StdinQueue, Verdict};
-use crate::protocol::process::{Stream, WriteParams, WriteResult, WriteStatus};
+use crate::protocol::process::{StartParams, Stream, WriteParams, WriteResult, WriteStatus};
 use crate::protocol::{RequestId, encode_result};
 use crate::wire::wire_remnant;
 
@@ -52,13 +52,13 @@ pub(super) struct Process {
 impl Process {
     /// Takes over what was launched, and starts its pumps.
     pub(super) fn adopt(
-        id: String,
-        program: String,
+        params: &StartParams,
         launched: LaunchedServer,
-        log: Log,
         session: &Arc<Session>,
-        pipe_stdin: bool,
     ) -> Arc<Self> {
+        let id = params.process_id.clone();
+        let program = params.argv.first().cloned().unwrap_or_default();
+        let (keep, window) = session.keep();
         let parts = launched.into_parts();
         let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
         let limits = &session.limits;
@@ -69,7 +69,7 @@ impl Process {
             terminator: parts.terminator,
             handle,
             session: Arc::downgrade(session),
-            log: Mutex::new(log),
+            log: Mutex::new(Log::new(keep, window)),
             stdin: Mutex::default(),
             stdin_limit: limits.stdin_queue,
             held_limit: limits.max_frame,
@@ -80,7 +80,7 @@ impl Process {
             streams_open: Mutex::new(1 + u8::from(parts.stderr.is_some())),
             ended: AtomicBool::new(false),
         });
-        if !pipe_stdin {
+        if !params.pipe_stdin {
             process.close_stdin();
         }
         tokio::spawn(Arc::clone(&process).feed(stdin));

@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::environment;
-use super::log::Log;
 use super::process::Process;
 use super::session::{Session, Slot};
 use crate::protocol::process::{ProcessParams, StartParams};
@@ -114,11 +113,7 @@ fn settle(
         Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
         _ => return Err(Box::new(launched)),
     };
-    let (keep, window) = session.keep();
-    let program = params.argv.into_iter().next().unwrap_or_default();
-    let id = params.process_id.clone();
-    let log = Log::new(keep, window);
-    let process = Process::adopt(id, program, launched, log, session, params.pipe_stdin);
+    let process = Process::adopt(&params, launched, session);
     processes.insert(params.process_id, Slot::Running(process));
     Ok(answer_to)
 }
