@@ -11,9 +11,11 @@ mod support;
 
 use std::sync::Arc;
 
-use mcp_launcher_docker::{ContainerOptions, ContainerTracker, DockerLauncher, Endpoint};
+use mcp_launcher_docker::{
+    ContainerOptions, ContainerTracker, DockerLauncher, Endpoint, ProxyMode,
+};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_conformance::{Conformance, FixtureCommand, run};
+use mcp_lifecycle_conformance::{Conformance, Fixture, FixtureCommand, run};
 use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
 
 use support::{Engine, image};
@@ -35,8 +37,14 @@ fn fixture() -> FixtureCommand {
     })
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_kit_passes_on_containers() {
+/// In parts, each of which fits into the time that a runner gives to a test.
+const PARTS: usize = 8;
+
+/// The census counts the whole process: tests take turns.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+async fn part_on_containers(part: usize) {
+    let _turn = TURN.lock().await;
     let Some(engine) = Engine::of_environment() else {
         return;
     };
@@ -49,20 +57,52 @@ async fn the_kit_passes_on_containers() {
             .build()
             .unwrap(),
     );
-    let kit = Conformance::new(launcher, fixture());
+    let fixtures = Fixture::all().iter().skip(part).step_by(PARTS);
+    let kit = Conformance::new(launcher, fixture()).fixtures(fixtures.map(|f| f.name()));
     let matrix = run(&kit).await;
     println!("{matrix}");
     matrix.assert();
 }
 
+macro_rules! parts {
+    ($($name:ident $part:expr,)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            part_on_containers($part).await;
+        }
+    )*};
+}
+
+parts! {
+    containers_0 0,
+    containers_1 1,
+    containers_2 2,
+    containers_3 3,
+    containers_4 4,
+    containers_5 5,
+    containers_6 6,
+    containers_7 7,
+}
+
+/// Every server has the proxy, and none of them uses it.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "counts descriptors: alone in its process, by --ignored"]
-async fn the_kit_passes_on_the_tracker() {
+#[ignore = "known gap: the census sees a proxy's socket that closes a moment after the end"]
+async fn tracker_around_the_local_launcher() {
+    let _turn = TURN.lock().await;
+    let Some(engine) = Engine::of_environment() else {
+        return;
+    };
     let leases = tempfile::tempdir().unwrap();
-    let tracker = ContainerTracker::new(LocalLauncher::new()).lease_directory(leases.path());
-    let program = env!("CARGO_BIN_EXE_mcp-fixture");
-    let kit = Conformance::new(Arc::new(tracker), FixtureCommand::local(program));
-    let matrix = run(&kit).await;
+    let tracker = ContainerTracker::new(LocalLauncher::new())
+        .proxy(ProxyMode::Always)
+        .lease_directory(leases.path());
+    let fixture = FixtureCommand::new(move |args| {
+        ServerSpec::builder("fixture", env!("CARGO_BIN_EXE_mcp-fixture"))
+            .args(args)
+            .env("DOCKER_HOST", &engine.host)
+            .build()
+    });
+    let matrix = run(&Conformance::new(Arc::new(tracker), fixture)).await;
     println!("{matrix}");
     matrix.assert();
 }

@@ -68,7 +68,11 @@ impl Proxy {
             path,
             stop: stop.clone(),
         };
+        // Counted as one that is within: who waits for the fence to be empty
+        // waits for the listener to be closed, too.
+        let pass = shared.fence.enter();
         control::spawn(async move {
+            let _pass = pass;
             tokio::select! {
                 () = accept(listener, shared) => {}
                 () = stop.cancelled() => {}
