@@ -18,9 +18,9 @@ use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
-const CALLS: usize = 2000;
-const BLOBS: usize = 40;
-const TURNS: usize = 5;
+const CALLS: usize = 1000;
+const BLOBS: usize = 20;
+const TURNS: usize = 3;
 const FLEET: usize = 500;
 
 struct Peer(Child, String);
