@@ -34,6 +34,7 @@ pub struct Conformance {
     pub(crate) seed: u64,
     fixtures: Vec<Fixture>,
     ways: Vec<Way>,
+    experiments: bool,
 }
 
 impl Conformance {
@@ -51,6 +52,7 @@ impl Conformance {
             seed: number_in(SEED).unwrap_or_else(seed),
             fixtures: Fixture::all().to_vec(),
             ways: Way::ALL.to_vec(),
+            experiments: true,
         }
     }
 
@@ -96,6 +98,13 @@ impl Conformance {
         self.ways = ways.into_iter().collect();
         self
     }
+
+    /// Leaves out the experiments on what is declared: the matrix only.
+    #[must_use]
+    pub fn without_experiments(mut self) -> Self {
+        self.experiments = false;
+        self
+    }
 }
 
 /// Runs the kit, one cell after another, and returns the matrix.
@@ -124,7 +133,8 @@ pub async fn run(kit: &Conformance) -> Matrix {
         }
         matrix.rows.push((fixture.name(), row));
     }
-    for experiment in declared::ALL {
+    let experiments = if kit.experiments { declared::ALL } else { &[] };
+    for experiment in experiments {
         let verdict = watched(kit, experiment.name, declared::perform(kit, experiment)).await;
         matrix.declared.push((experiment.name, verdict));
     }
