@@ -8,6 +8,7 @@ use mcp_lifecycle_core::{
 
 use crate::command::Command;
 use crate::level::{self, Isolation};
+use crate::orphans;
 
 /// Starts servers as processes on this machine.
 ///
@@ -93,6 +94,8 @@ impl ServerLauncher for LocalLauncher {
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
-        Ok(ReapReport::new())
+        let reaped = tokio::task::spawn_blocking(orphans::reap).await;
+        let reaped = reaped.map_err(|lost| ReapError::new(NAME, lost))?;
+        reaped.map_err(|error| ReapError::new(NAME, error))
     }
 }

@@ -26,6 +26,8 @@ mod guarded;
 mod identity;
 mod launcher;
 mod level;
+#[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]
+mod orphans;
 mod pipes;
 mod resolve;
 mod sys;

@@ -6,6 +6,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
+
 use crate::sys::watch::{self, Interest};
 
 /// A cgroup that this process has made, and removes.
@@ -37,6 +41,22 @@ impl Leaf {
         let path = parent.join(name);
         DirBuilder::new().mode(0o755).create(&path)?;
         Ok(Self { path })
+    }
+
+    /// Takes over a cgroup that an earlier host has made. An error if it is
+    /// not one: a directory of any other kind is nothing we may empty.
+    pub(crate) fn adopt(path: PathBuf) -> io::Result<Self> {
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let directory = open(&path, flags, Mode::empty())?;
+        if fstatfs(&directory)?.filesystem_type() != CGROUP2_SUPER_MAGIC {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        Ok(Self { path })
+    }
+
+    /// Lets it be, with whoever is inside.
+    pub(crate) fn abandon(mut self) {
+        self.path = PathBuf::new();
     }
 
     /// Opened by the host, because it is the opener's rights that count.

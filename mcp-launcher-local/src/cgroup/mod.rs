@@ -23,7 +23,8 @@ pub(crate) use leaf::Leaf;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::identity::Cookie;
 
@@ -33,8 +34,14 @@ pub(crate) fn name(server: &Cookie) -> String {
     format!("mcp-{}", server.token())
 }
 
-/// The directory of this process's own cgroup.
-pub(crate) fn own_directory() -> io::Result<PathBuf> {
+/// The directory of this process's own cgroup, as of the first time of asking.
+pub(crate) fn parent() -> Result<&'static Path, &'static str> {
+    static PARENT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let parent = PARENT.get_or_init(|| own_directory().map_err(|error| error.to_string()));
+    parent.as_deref().map_err(String::as_str)
+}
+
+fn own_directory() -> io::Result<PathBuf> {
     let missing = |what| io::Error::new(io::ErrorKind::NotFound, what);
     let membership = fs::read("/proc/self/cgroup")?;
     let mounts = fs::read("/proc/self/mountinfo")?;
@@ -42,6 +49,13 @@ pub(crate) fn own_directory() -> io::Result<PathBuf> {
         .ok_or_else(|| missing("this process is in no cgroup of version 2"))?;
     place::directories(&mounts, own)
         .into_iter()
+        // It is written into ledgers, which are lines of text.
+        .filter(|directory| directory.to_str().is_some_and(is_plain))
         .find(|directory| directory.join("cgroup.procs").exists())
         .ok_or_else(|| missing("its cgroup is not mounted"))
+}
+
+/// Whether a path can be part of a line.
+pub(crate) fn is_plain(path: &str) -> bool {
+    path.starts_with('/') && !path.contains(char::is_control)
 }

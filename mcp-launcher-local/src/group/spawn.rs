@@ -10,6 +10,7 @@ use mcp_lifecycle_core::error::LaunchErrorKind;
 
 use super::server::GroupServer;
 use crate::command::Command;
+use crate::orphans;
 use crate::pipes;
 use crate::sys::{Leader, Pid};
 
@@ -31,6 +32,9 @@ pub(crate) fn spawn(command: &Command) -> Result<LaunchedServer, LaunchErrorKind
         .process_group(0);
     if let Some(dir) = &command.cwd {
         process.current_dir(dir);
+    }
+    if let Some(server) = &command.identity {
+        orphans::register_uncontained(server);
     }
     let child = process.spawn().map_err(|error| command.explain(error))?;
     take_over(child)

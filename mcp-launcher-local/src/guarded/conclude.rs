@@ -48,9 +48,13 @@ impl Server {
     ) {
         let server = Arc::clone(self);
         let publish = move |removed: io::Result<()>| {
-            if let Err(error) = removed {
-                // Empty by the guardian's word; only the directory is left.
-                tracing::warn!(%error, "the cgroup of a server could not be removed");
+            match removed {
+                Ok(()) => server.strike_out(),
+                // Empty by the guardian's word; only the directory is left, and
+                // stays written down.
+                Err(error) => {
+                    tracing::warn!(%error, "the cgroup of a server could not be removed");
+                }
             }
             server.ending.update(|known| {
                 known.exit = known.exit.or(exit);
@@ -86,13 +90,24 @@ impl Server {
             .filter(|pid| Some(*pid) != main)
             .map(|pid| Remnant::process(pid, sys::name_of(pid).unwrap_or_default()))
             .collect();
+        let server = Arc::clone(self);
         leaf.end(move |result| match result {
-            Ok(()) => publish(Proof::Gone(Gone::swept(swept))),
+            Ok(()) => {
+                server.strike_out();
+                publish(Proof::Gone(Gone::swept(swept)));
+            }
             Err(error) => {
                 tracing::error!(%error, "the cgroup of a server could not be emptied");
                 publish(Proof::Lost(LOST_BOTH));
             }
         });
+    }
+
+    /// Nothing is left for whoever comes after this host.
+    fn strike_out(&self) {
+        if let Some(entry) = self.lock_entry().take() {
+            entry.end();
+        }
     }
 
     fn take_leaf(&self) -> Option<Leaf> {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::cgroup::{self, Leaf};
 use crate::guard::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::guard::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
-use crate::identity;
+use crate::{identity, orphans};
 
 /// What this machine allows.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +34,7 @@ pub(super) fn possible() -> Result<Possible, &'static str> {
     }
     match try_one(None) {
         Ok(_) => {
-            let cgroups = try_cgroup().map(|parent| &*parent.leak());
-            let cgroups = cgroups.map_err(|why| &*why.leak());
+            let cgroups = try_cgroup().map_err(|why| &*why.leak());
             *known = Some(Ok(Possible { cgroups }));
         }
         Err(SpawnGuardianError::Unavailable(why) | SpawnGuardianError::Refused(why)) => {
@@ -53,15 +52,24 @@ pub(super) fn possible() -> Result<Possible, &'static str> {
 }
 
 /// Has a child of a guardian join a cgroup, and removes it again.
-fn try_cgroup() -> Result<PathBuf, String> {
-    let refused = |what: &str, error: io::Error| format!("{what}: {error}");
-    let parent = cgroup::own_directory().map_err(|error| error.to_string())?;
+fn try_cgroup() -> Result<&'static Path, String> {
+    let parent = cgroup::parent()?;
     let server = identity::new_server().ok_or("this process cannot be identified")?;
-    let leaf = Leaf::create(&parent, &cgroup::name(&server))
+    let entry = orphans::register(&server, true);
+    let joined = join(parent, &cgroup::name(&server));
+    if let Some(entry) = entry {
+        entry.end();
+    }
+    joined.map(|()| parent)
+}
+
+fn join(parent: &Path, name: &str) -> Result<(), String> {
+    let refused = |what: &str, error: io::Error| format!("{what}: {error}");
+    let leaf = Leaf::create(parent, name)
         .map_err(|error| refused("none can be made below this process's own", error))?;
     match try_one(Some(&leaf)) {
         Ok(Stage::Cgroup) => Err("it cannot be joined".to_owned()),
-        Ok(_) => Ok(parent),
+        Ok(_) => Ok(()),
         Err(SpawnGuardianError::Failed { action, source }) => Err(refused(action, source)),
         Err(other) => Err(other.to_string()),
     }

@@ -18,6 +18,7 @@ use crate::cgroup::Leaf;
 use crate::ending::Ending;
 use crate::guard::protocol::{Listing, MESSAGE_MAX, Report, Request, Stage};
 use crate::guard::{GuardianHandle, Received};
+use crate::orphans::Entry;
 use crate::sys::watch::Interest;
 use crate::sys::{self, Pid};
 
@@ -42,6 +43,8 @@ pub(super) struct Server {
     listing: watch::Sender<Listed>,
     /// What holds the server together besides the guardian, or why nothing does.
     pub(super) leaf: Result<Mutex<Option<Leaf>>, String>,
+    /// Where it is written down for whoever comes after this host.
+    pub(super) entry: Mutex<Option<Entry>>,
     /// Somebody has the last word, which may take until the cgroup is empty.
     concluding: AtomicBool,
     /// Who was alive besides the server's own process when the tree was signalled.
@@ -85,6 +88,7 @@ impl Server {
     pub(super) fn watch(
         guardian: GuardianHandle,
         leaf: Result<Leaf, String>,
+        entry: Option<Entry>,
     ) -> io::Result<Arc<Self>> {
         let server = Arc::new(Self {
             guardian,
@@ -93,6 +97,7 @@ impl Server {
             ending: Ending::new(),
             listing: watch::Sender::default(),
             leaf: leaf.map(|leaf| Mutex::new(Some(leaf))),
+            entry: Mutex::new(entry),
             concluding: AtomicBool::new(false),
             signalled: Mutex::default(),
         });
@@ -151,6 +156,9 @@ impl Server {
             Report::Started { pid } => {
                 let start_time = Pid::new(pid.into()).and_then(sys::start_time);
                 let _ = self.start_time.set(start_time);
+                if let Some(entry) = &*self.lock_entry() {
+                    entry.started(pid, start_time);
+                }
                 self.started.send_replace(Some(Ok(pid)));
             }
             Report::ExecFailed { stage, errno } => {
@@ -225,6 +233,10 @@ impl Server {
 
     pub(super) fn main_pid(&self) -> Option<u32> {
         self.started.borrow().and_then(Result::ok)
+    }
+
+    pub(super) fn lock_entry(&self) -> MutexGuard<'_, Option<Entry>> {
+        self.entry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn lock_signalled(&self) -> MutexGuard<'_, BTreeMap<u32, String>> {

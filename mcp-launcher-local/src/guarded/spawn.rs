@@ -4,6 +4,7 @@ use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::command::{Command, working_directory};
 use crate::guard::protocol::Stage;
 use crate::guard::{SpawnGuardianError, SpawnRequest};
 use crate::identity::Cookie;
-use crate::{guard, pipes};
+use crate::{guard, orphans, pipes};
 
 /// A started guardian whose word on the server is still out.
 pub(crate) struct Spawned {
@@ -34,16 +35,27 @@ pub(crate) fn spawn(command: Command) -> Result<Spawned, LaunchErrorKind> {
     let (their_stdin, stdin) = pipe()?;
     let (stdout, their_stdout) = pipe()?;
     let (stderr, their_stderr) = pipe()?;
-    let leaf = place(command.identity.as_ref());
-    let guardian = start(
-        &command,
-        [&their_stdin, &their_stdout, &their_stderr],
-        leaf.as_ref().ok(),
-    )?;
+    let parent = probe::possible().and_then(|possible| possible.cgroups);
+    // Written down first, so that there is no instant at which this host could
+    // die and leave something that nobody knows of.
+    let server = command.identity.as_ref();
+    let entry = server.and_then(|server| orphans::register(server, parent.is_ok()));
+    let leaf = place(parent, server);
+    let theirs = [&their_stdin, &their_stdout, &their_stderr];
+    let guardian = match start(&command, theirs, leaf.as_ref().ok()) {
+        Ok(guardian) => guardian,
+        Err(error) => {
+            drop(leaf);
+            if let Some(entry) = entry {
+                entry.end();
+            }
+            return Err(error);
+        }
+    };
     drop((their_stdin, their_stdout, their_stderr));
     // From here on dropping the guardian's handle ends the server.
     let take_over = || -> io::Result<(LaunchedServer, Arc<Server>)> {
-        let server = Server::watch(guardian, leaf)?;
+        let server = Server::watch(guardian, leaf, entry)?;
         let stdin = pipes::writer(stdin)?;
         let stdout = pipes::reader(stdout)?;
         let stderr = pipes::reader(stderr)?;
@@ -86,9 +98,8 @@ impl Spawned {
 /// What the probe has found can have changed since: a limit on the number of
 /// cgroups, another cgroup for the host. Then the server does without, and says
 /// so.
-fn place(server: Option<&Cookie>) -> Result<Leaf, String> {
-    let possible = probe::possible()?;
-    let parent = possible.cgroups?;
+fn place(parent: Result<&Path, &str>, server: Option<&Cookie>) -> Result<Leaf, String> {
+    let parent = parent?;
     let server = server.ok_or("this process cannot be identified")?;
     Leaf::create(parent, &cgroup::name(server)).map_err(|error| {
         tracing::warn!(%error, "a server starts without a cgroup of its own");

@@ -8,6 +8,8 @@
 mod cookie;
 
 pub(crate) use cookie::{Cookie, HostId};
+#[cfg(target_os = "linux")]
+pub(crate) use cookie::{decimal, hex};
 
 use std::fs;
 use std::sync::OnceLock;

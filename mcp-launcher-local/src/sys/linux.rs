@@ -153,6 +153,22 @@ pub(crate) fn start_time(pid: Pid) -> Option<u64> {
     start_time_of(pid.as_u32())
 }
 
+/// Takes hold of a process that need not be ours: whoever does must then make
+/// sure that it is the one that was meant.
+pub(crate) fn hold(pid: Pid) -> io::Result<OwnedFd> {
+    pidfd_open(pid)
+}
+
+/// SIGKILL to a process that is held.
+pub(crate) fn kill_held(pidfd: &OwnedFd) -> io::Result<()> {
+    Ok(pidfd_signal(pidfd, libc::SIGKILL, 0)?)
+}
+
+/// The parent of a process.
+pub(crate) fn parent_of(pid: u32) -> Option<u32> {
+    Stat::read(pid).and_then(|stat| stat.parent.try_into().ok())
+}
+
 /// What a process calls itself.
 pub(crate) fn name_of(pid: u32) -> Option<String> {
     Stat::read(pid).map(|stat| stat.name)
@@ -168,6 +184,7 @@ pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
 struct Stat {
     name: String,
     state: char,
+    parent: i64,
     group: i64,
     start_time: u64,
 }
@@ -184,12 +201,14 @@ impl Stat {
         let name = before.split_once('(')?.1.to_owned();
         let mut fields = after.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        let group = fields.nth(1)?.parse().ok()?;
-        // pgrp is field 5, starttime field 22.
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        // ppid is field 4, pgrp is field 5, starttime field 22.
         let start_time = fields.nth(16)?.parse().ok()?;
         Some(Self {
             name,
             state,
+            parent,
             group,
             start_time,
         })
@@ -206,6 +225,10 @@ fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
 }
 
 fn pidfd_signal_group(pidfd: &OwnedFd, signal: i32) -> Result<(), Errno> {
+    pidfd_signal(pidfd, signal, libc::PIDFD_SIGNAL_PROCESS_GROUP)
+}
+
+fn pidfd_signal(pidfd: &OwnedFd, signal: i32, flags: u32) -> Result<(), Errno> {
     // SAFETY: the descriptor is open, and a null siginfo is allowed
     // (pidfd_send_signal(2)): the kernel fills in what kill(2) would.
     let result = unsafe {
@@ -214,7 +237,7 @@ fn pidfd_signal_group(pidfd: &OwnedFd, signal: i32) -> Result<(), Errno> {
             pidfd.as_raw_fd(),
             signal,
             std::ptr::null::<libc::siginfo_t>(),
-            libc::PIDFD_SIGNAL_PROCESS_GROUP,
+            flags,
         )
     };
     Errno::result(result).map(drop)

@@ -49,6 +49,11 @@ fn guardian_of(server: &LaunchedServer) -> Pid {
     let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
         panic!("a process");
     };
+    parent_of(pid)
+}
+
+/// The guardian of a server, by the server's pid.
+pub(crate) fn parent_of(pid: u32) -> Pid {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     let parent = Pid::from_raw(parent.unwrap().trim().parse().unwrap());

@@ -8,4 +8,5 @@
 
 mod guardian_killed;
 mod leaves;
+mod orphans;
 mod stage;

@@ -1,0 +1,253 @@
+//! A ledger as text. Pure.
+//!
+//! One line that says whose it is, then lines of a fixed length, one for each
+//! server that runs:
+//!
+//! ```text
+//! mcp-lifecycle 1 PID START-TIME BOOT-ID NONCE CGROUP-DIRECTORY
+//! SERIAL PID START-TIME c
+//! ```
+//!
+//! A server's line is overwritten with spaces when it has ended and then used
+//! for the next one, so a ledger is as long as its host once had servers at a
+//! time. It holds no command, no argument and no environment.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::cgroup::is_plain;
+use crate::identity::{Cookie, HostId, decimal, hex};
+
+/// The first words of every ledger; the number counts incompatible changes.
+const TITLE: &str = "mcp-lifecycle 1";
+
+/// Bytes of a server's line, its end included.
+pub(super) const LINE: usize = 64;
+
+/// More than that many bytes are nobody's ledger: sixteen thousand servers.
+pub(super) const MAX: usize = 1 << 20;
+
+/// What a ledger says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Contents {
+    pub(super) host: HostId,
+    /// Below which the servers' cgroups are.
+    pub(super) cgroups: Option<PathBuf>,
+    pub(super) servers: Vec<Record>,
+    /// Lines that say nothing: a write that did not come to its end.
+    pub(super) unreadable: usize,
+}
+
+/// A server that was starting or running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) serial: u64,
+    /// Its process and when that started, once it had.
+    pub(super) process: Option<(u32, u64)>,
+    /// Whether it has a cgroup of its own.
+    pub(super) in_cgroup: bool,
+}
+
+/// The first line.
+pub(super) fn title(host: &HostId, cgroups: Option<&Path>) -> String {
+    // A path that does not fit on a line is not passed on; the probe does not
+    // use such a directory either.
+    let cgroups = cgroups
+        .and_then(Path::to_str)
+        .filter(|path| is_plain(path))
+        .unwrap_or("-");
+    format!(
+        "{TITLE} {} {} {} {:016x} {cgroups}\n",
+        host.pid(),
+        host.start_time(),
+        host.boot_id(),
+        host.nonce(),
+    )
+}
+
+/// A server's line.
+pub(super) fn line(record: Record) -> [u8; LINE] {
+    let (pid, start_time) = record.process.unwrap_or_default();
+    let kind = if record.in_cgroup { 'c' } else { '-' };
+    let text = format!("{:016x} {pid} {start_time} {kind}", record.serial);
+    let mut line = blank();
+    for (to, from) in line[..LINE - 1].iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    line
+}
+
+/// The line of a server that has ended.
+pub(super) fn blank() -> [u8; LINE] {
+    let mut line = [b' '; LINE];
+    line[LINE - 1] = b'\n';
+    line
+}
+
+/// Reads a ledger. `None` for what is none, whatever it is.
+pub(super) fn parse(bytes: &[u8]) -> Option<Contents> {
+    if bytes.len() > MAX {
+        return None;
+    }
+    let text = str::from_utf8(bytes).ok()?;
+    let (title, rest) = text.split_once('\n')?;
+    let mut words = title.strip_prefix(TITLE)?.strip_prefix(' ')?.splitn(5, ' ');
+    let pid = u32::try_from(decimal(words.next()?)?).ok()?;
+    let start_time = decimal(words.next()?)?;
+    let boot_id = words.next()?;
+    let nonce = hex(words.next()?)?;
+    let cgroups = match words.next()? {
+        "-" => None,
+        path => Some(directory(path)?),
+    };
+    let mut contents = Contents {
+        host: HostId::new(pid, start_time, boot_id, nonce)?,
+        cgroups,
+        servers: Vec::new(),
+        unreadable: 0,
+    };
+    for line in rest.split('\n') {
+        // A line that was never written, before one that was, is zeros.
+        let line = line.trim_matches([' ', '\0']);
+        if line.is_empty() {
+            continue;
+        }
+        match record(line) {
+            Some(record) => contents.servers.push(record),
+            None => contents.unreadable += 1,
+        }
+    }
+    Some(contents)
+}
+
+fn record(line: &str) -> Option<Record> {
+    let mut words = line.split(' ');
+    let serial = hex(words.next()?)?;
+    let pid = u32::try_from(decimal(words.next()?)?).ok()?;
+    let start_time = decimal(words.next()?)?;
+    let in_cgroup = match words.next()? {
+        "c" => true,
+        "-" => false,
+        _ => return None,
+    };
+    let process = match pid {
+        0 => None,
+        1 => return None,
+        pid => Some((pid, start_time)),
+    };
+    words.next().is_none().then_some(Record {
+        serial,
+        process,
+        in_cgroup,
+    })
+}
+
+/// Absolute, and without detours.
+fn directory(path: &str) -> Option<PathBuf> {
+    let directory = Path::new(path);
+    let straight = directory
+        .components()
+        .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    (is_plain(path) && straight).then(|| directory.to_owned())
+}
+
+impl Contents {
+    /// The identity of one of its servers.
+    pub(super) fn cookie(&self, record: Record) -> Cookie {
+        Cookie::new(self.host.clone(), record.serial)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BOOT: &str = "01234567-89ab-cdef-0123-456789abcdef";
+
+    fn host() -> HostId {
+        HostId::new(42, 98765, BOOT, 7).unwrap()
+    }
+
+    fn records() -> impl Strategy<Value = Vec<Record>> {
+        let process = proptest::option::of((2..=u32::MAX, any::<u64>()));
+        let record = (any::<u64>(), process, any::<bool>());
+        proptest::collection::vec(
+            record.prop_map(|(serial, process, in_cgroup)| Record {
+                serial,
+                process,
+                in_cgroup,
+            }),
+            0..20,
+        )
+    }
+
+    fn written(records: &[Record]) -> Vec<u8> {
+        let mut text = title(&host(), Some(Path::new("/a b/c"))).into_bytes();
+        for record in records {
+            text.extend(blank());
+            text.extend(line(*record));
+        }
+        text
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(records in records()) {
+            let contents = parse(&written(&records)).unwrap();
+            prop_assert_eq!(contents.host, host());
+            prop_assert_eq!(contents.cgroups, Some(PathBuf::from("/a b/c")));
+            prop_assert_eq!(contents.servers, records);
+            prop_assert_eq!(contents.unreadable, 0);
+        }
+
+        #[test]
+        fn half_a_ledger_invents_no_server(records in records(), keep in 0.0..1.0) {
+            let whole = written(&records);
+            let part = &whole[..(whole.len() as f64 * keep) as usize];
+            if let Some(contents) = parse(part) {
+                for server in contents.servers {
+                    // The last line may have lost its end, but not its middle.
+                    prop_assert!(records.iter().any(|r| r.serial == server.serial));
+                }
+            }
+        }
+
+        #[test]
+        fn garbage_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = parse(&bytes);
+            let mut titled = title(&host(), None).into_bytes();
+            titled.extend(&bytes);
+            let _ = parse(&titled);
+        }
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_none() {
+        let good = format!("mcp-lifecycle 1 42 1 {BOOT} 0000000000000007 -\n");
+        assert!(parse(good.as_bytes()).is_some());
+        for (from, to) in [
+            (" 1 42", " 2 42"),
+            (" 42 ", " 0 "),
+            (" 42 ", " -1 "),
+            (BOOT, "unknown"),
+            (" -\n", " relative\n"),
+            (" -\n", " /a/../b\n"),
+            (" -\n", "\n"),
+            ("\n", ""),
+        ] {
+            assert_eq!(parse(good.replace(from, to).as_bytes()), None, "{to:?}");
+        }
+        assert_eq!(parse(&vec![b' '; MAX + 1]), None);
+        assert_eq!(parse(b""), None);
+    }
+
+    #[test]
+    fn lines_that_say_nothing_are_counted_and_not_believed() {
+        let mut text = title(&host(), None);
+        text.push_str("0000000000000001 1 5 c\n0000000000000001 -1 5 c\nx\n");
+        text.push_str("0000000000000001 7 5\n0000000000000001 7 5 c x\n\0\0\0\n");
+        let contents = parse(text.as_bytes()).unwrap();
+        assert_eq!((contents.servers, contents.unreadable), (Vec::new(), 5));
+    }
+}
