@@ -1,5 +1,6 @@
 //! Starting the server: the fork, and the child's side of it up to exec.
 
+use crate::namespace::{self, Namespace};
 use crate::params::Params;
 use crate::protocol::Stage;
 use crate::sys::{self, Args, Errno, Fd, Fork, Nanos, Pid};
@@ -13,6 +14,7 @@ pub(crate) struct Server {
     pub(crate) children: Fd,
     /// Readable when the outcome of exec is known.
     pub(crate) outcome: Fd,
+    pub(crate) namespace: Option<Namespace>,
     pub(crate) cgroup_kill: Option<Fd>,
     pub(crate) straggler_grace: Nanos,
 }
@@ -56,28 +58,60 @@ pub(crate) fn launch(args: &Args, params: Params<'_>) -> Result<Server, Failure>
     let host = watch(params.host)?;
     let children = sys::signalfd_children().map_err(setup)?;
     let (outcome, report) = sys::pipe().map_err(setup)?;
+    if params.pid_namespace {
+        let (pid, namespace) = namespace::create(args, &params, &report)
+            .map_err(|errno| Failure::Failed(Stage::Namespace, errno))?;
+        return Ok(started(params, pid, host, children, outcome, Some(namespace)));
+    }
     let guardian = sys::getpid();
     match sys::fork().map_err(|errno| Failure::Failed(Stage::Fork, errno))? {
         Fork::Child => {
-            let (stage, errno) = become_server(args, &params, guardian);
-            let [a, b, c, d] = errno.0.to_le_bytes();
-            let _ = sys::write(&report, &[stage.to_byte(), a, b, c, d]);
-            sys::exit(crate::EXIT_NOT_STARTED)
+            let failed = join_cgroup(&params).map_err(|errno| (Stage::Cgroup, errno));
+            let (stage, errno) = match failed {
+                Ok(()) => become_server(args, &params, guardian),
+                Err(failed) => failed,
+            };
+            fail(&report, stage, errno)
         }
-        Fork::Parent(pid) => {
-            // As the child does: whoever comes first. A group to signal exists before anything can ask for it.
-            sys::lead_group(Some(pid));
-            // The server's streams: a copy here would hide the server's end of file from the host, and the host's from the server.
-            (0..3).for_each(|fd| drop(sys::inherited(fd)));
-            Ok(Server {
-                pid,
-                host,
-                children,
-                outcome,
-                cgroup_kill: params.cgroup_kill,
-                straggler_grace: params.straggler_grace,
-            })
-        }
+        Fork::Parent(pid) => Ok(started(params, pid, host, children, outcome, None)),
+    }
+}
+
+fn started(
+    params: Params<'_>,
+    pid: Pid,
+    host: Option<Fd>,
+    children: Fd,
+    outcome: Fd,
+    namespace: Option<Namespace>,
+) -> Server {
+    // As the child does: whoever comes first. A group to signal exists before anything can ask for it.
+    sys::lead_group(Some(pid));
+    // The server's streams: a copy here would hide the server's end of file from the host, and the host's from the server.
+    (0..3).for_each(|fd| drop(sys::inherited(fd)));
+    Server {
+        pid,
+        host,
+        children,
+        outcome,
+        namespace,
+        cgroup_kill: params.cgroup_kill,
+        straggler_grace: params.straggler_grace,
+    }
+}
+
+/// Says what failed before exec, and ends.
+pub(crate) fn fail(report: &Fd, stage: Stage, errno: Errno) -> ! {
+    let [a, b, c, d] = errno.0.to_le_bytes();
+    let _ = sys::write(report, &[stage.to_byte(), a, b, c, d]);
+    sys::exit(crate::EXIT_NOT_STARTED)
+}
+
+/// Writing "0" places the writer. The opener's rights count, so this works wherever the host could open the file.
+pub(crate) fn join_cgroup(params: &Params<'_>) -> sys::Result<()> {
+    match &params.cgroup_procs {
+        Some(procs) => sys::write(procs, b"0").map(|_| ()),
+        None => Ok(()),
     }
 }
 
@@ -96,7 +130,7 @@ fn watch(host: u32) -> Result<Option<Fd>, Failure> {
 /// Between fork and exec. Returns what failed.
 ///
 /// Every descriptor but the server's streams closes on exec.
-fn become_server(args: &Args, params: &Params<'_>, guardian: u32) -> (Stage, Errno) {
+pub(crate) fn become_server(args: &Args, params: &Params<'_>, guardian: u32) -> (Stage, Errno) {
     sys::lead_group(None);
     // The guardian has a single thread, so its death is the only thing this reacts to.
     if let Err(errno) = sys::die_with_parent() {
@@ -104,12 +138,6 @@ fn become_server(args: &Args, params: &Params<'_>, guardian: u32) -> (Stage, Err
     }
     if sys::getppid() != guardian {
         sys::exit(crate::EXIT_NOT_STARTED);
-    }
-    // Writing "0" places the writer. The opener's rights count, so this works wherever the host could open the file.
-    if let Some(procs) = &params.cgroup_procs
-        && let Err(errno) = sys::write(procs, b"0")
-    {
-        return (Stage::Cgroup, errno);
     }
     if let Some(cwd) = params.cwd
         && let Err(errno) = sys::chdir(cwd)

@@ -5,6 +5,7 @@
 //!
 //! - [`params`]: what the host passed in argv and as descriptors
 //! - [`launch`]: the server's side of the fork, up to exec
+//! - [`namespace`]: the init of a PID namespace, where one is asked for
 //! - [`supervise`]: the event loop
 //! - [`sweep`]: asking and forcing the tree to end, and reaping it
 //! - [`tree`], [`procfs`], [`parse`]: who the descendants are
@@ -22,6 +23,7 @@
 
 mod control;
 mod launch;
+mod namespace;
 mod params;
 mod parse;
 mod procfs;

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use crate::protocol::{
-    CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, PARAM_COUNT,
+    CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, FLAG_PID_NAMESPACE, PARAM_COUNT,
 };
 use crate::sys::{self, Args, Fd, Nanos};
 
@@ -13,6 +13,8 @@ pub(crate) struct Params<'a> {
     /// Where the server starts; `None` for where the host is.
     pub(crate) cwd: Option<&'a CStr>,
     pub(crate) program: &'a CStr,
+    /// Whether the server gets a PID namespace.
+    pub(crate) pid_namespace: bool,
     pub(crate) cgroup_procs: Option<Fd>,
     pub(crate) cgroup_kill: Option<Fd>,
 }
@@ -33,6 +35,7 @@ impl<'a> Params<'a> {
             straggler_grace: Nanos::from_millis(grace),
             cwd: (!cwd.is_empty()).then_some(cwd),
             program,
+            pid_namespace: flags & FLAG_PID_NAMESPACE != 0,
             cgroup_procs: taken(FLAG_CGROUP_PROCS, CGROUP_PROCS_FD),
             cgroup_kill: taken(FLAG_CGROUP_KILL, CGROUP_KILL_FD),
         })

@@ -46,6 +46,10 @@ pub(crate) struct Supervisor {
     starting: Option<Args>,
     failed: Option<(Stage, Errno)>,
     status: i32,
+    /// The server's own process has, as far as is known.
+    exited: bool,
+    /// The init of a namespace has nothing more to say.
+    heard_inside: bool,
     /// Something has been signalled, so what is reaped from now on was swept.
     sweeping: bool,
     swept: u32,
@@ -66,6 +70,8 @@ impl Supervisor {
             starting: Some(args),
             failed: None,
             status: 0,
+            exited: false,
+            heard_inside: false,
             sweeping: false,
             swept: 0,
         }
@@ -95,6 +101,7 @@ impl Supervisor {
             PollFd::readable(self.host.as_ref()),
             PollFd::readable(Some(&self.server.children)),
             PollFd::readable(self.starting.as_ref().map(|_| &self.server.outcome)),
+            PollFd::readable(self.inside()),
         ];
         let until = match &self.phase {
             Phase::Waiting | Phase::Done => None,
@@ -105,10 +112,13 @@ impl Supervisor {
             &mut fds,
             until.map(|Nanos(until)| Nanos(until.saturating_sub(sys::now().0))),
         );
-        let [control, host, children, _] = fds;
+        let [control, host, children, _, inside] = fds;
         if children.ready() {
             // Only to make it unreadable again: one pending signal can stand for many children.
             let _ = sys::read(&self.server.children, &mut [0; 128]);
+        }
+        if inside.ready() {
+            self.hear_inside();
         }
         if host.ready() {
             self.host = None;
@@ -185,7 +195,7 @@ impl Supervisor {
         }
         // Others live on. The host may decide what is to become of them; if it does not, this does. Whoever was asked to end
         // before is not asked twice.
-        if self.leader.is_none() && matches!(self.phase, Phase::Waiting) {
+        if (self.leader.is_none() || self.exited) && matches!(self.phase, Phase::Waiting) {
             self.phase = Phase::Draining(Nanos(
                 sys::now().0.saturating_add(self.server.straggler_grace.0),
             ));
@@ -203,13 +213,47 @@ impl Supervisor {
         if self.leader.is_some_and(|leader| leader.get() == pid) {
             // It may have executed, run and exited since the last look.
             self.settle_start();
+            // In a namespace, this was its init.
+            self.hear_inside();
             self.leader = None;
-            self.status = status;
-            if self.failed.is_none() {
-                self.control.owe(Report::MainExited { status });
-            }
+            self.main_exited(status);
         } else if self.sweeping {
             self.swept = self.swept.saturating_add(1);
+        }
+    }
+
+    /// The server's own process has exited, or was killed with its namespace. The first word counts.
+    fn main_exited(&mut self, status: i32) {
+        if self.exited {
+            return;
+        }
+        self.exited = true;
+        self.status = status;
+        if self.failed.is_none() {
+            self.control.owe(Report::MainExited { status });
+        }
+    }
+
+    /// What the init of the namespace has to say, until it has said it.
+    fn inside(&self) -> Option<&Fd> {
+        let namespace = self.server.namespace.as_ref();
+        namespace.filter(|_| !self.heard_inside).map(|namespace| &namespace.status)
+    }
+
+    fn hear_inside(&mut self) {
+        let mut status = [0; 4];
+        let Some(inside) = self.inside() else { return };
+        match sys::read(inside, &mut status) {
+            Ok(4) => {
+                // It may have executed, run and exited since the last look.
+                self.settle_start();
+                self.heard_inside = true;
+                if self.failed.is_none() {
+                    self.main_exited(i32::from_le_bytes(status));
+                }
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Ok(_) | Err(_) => self.heard_inside = true,
         }
     }
 

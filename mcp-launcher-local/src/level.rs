@@ -17,6 +17,13 @@ pub enum Isolation {
     /// process group, which the launcher's semantics then say.
     #[default]
     Guardian,
+    /// A guardian, and a PID namespace for the server: the kernel ends all of
+    /// it when the guardian ends, even when that is killed. Linux, where the
+    /// user may make one; elsewhere as [`Guardian`](Self::Guardian).
+    ///
+    /// The server sees pids of its own, while `/proc` still shows the host's:
+    /// what looks itself up there (`ps`, pid files) is led astray.
+    PidNamespace,
     /// A process group alone: reaches whoever stays in it, and nothing when
     /// the host is killed.
     ProcessGroup,
@@ -46,15 +53,21 @@ pub(crate) fn containment(isolation: Isolation) -> Containment {
             None => guarded::containment(),
             Some(why) => group::containment().fell_back(format!("no guardian: {why}")),
         },
+        Isolation::PidNamespace => guarded::namespace_containment().unwrap_or_else(|why| {
+            let next = containment(Isolation::Guardian);
+            let besides = next.fallback.clone().unwrap_or_default();
+            let separator = if besides.is_empty() { "" } else { "; " };
+            next.fell_back(format!("no PID namespace: {why}{separator}{besides}"))
+        }),
     }
 }
 
 /// Starts a server at this level, or at the next lower one that there is.
 pub(crate) fn spawn(isolation: Isolation, command: Command) -> Result<Spawned, LaunchErrorKind> {
-    match (isolation, guarded::unavailable()) {
-        (Isolation::Guardian, None) => guarded::spawn(command).map(Spawned::Guarded),
-        (Isolation::Guardian, Some(_)) | (Isolation::ProcessGroup, _) => {
-            group::spawn(&command).map(Spawned::Running)
-        }
+    if isolation == Isolation::ProcessGroup || guarded::unavailable().is_some() {
+        return group::spawn(&command).map(Spawned::Running);
     }
+    let in_namespace =
+        isolation == Isolation::PidNamespace && guarded::namespace_containment().is_ok();
+    guarded::spawn(command, in_namespace).map(Spawned::Guarded)
 }

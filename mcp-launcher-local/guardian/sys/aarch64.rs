@@ -26,6 +26,8 @@ pub(super) mod nr {
     pub(crate) const SETSID: usize = 157;
     pub(crate) const PRCTL: usize = 167;
     pub(crate) const GETPID: usize = 172;
+    pub(crate) const GETEUID: usize = 175;
+    pub(crate) const GETEGID: usize = 177;
     pub(crate) const GETPPID: usize = 173;
     pub(crate) const SENDTO: usize = 206;
     pub(crate) const RECVFROM: usize = 207;

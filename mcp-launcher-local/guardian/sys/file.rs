@@ -63,6 +63,31 @@ pub(crate) fn open(path: &CStr) -> Result<Fd> {
     check(fd).map(|fd| Fd(fd as i32))
 }
 
+pub(crate) fn open_to_write(path: &CStr) -> Result<Fd> {
+    const AT_FDCWD: i32 = -100;
+    const O_WRONLY: usize = 1;
+    // SAFETY: `path` is terminated, and the kernel only reads it.
+    let fd = unsafe {
+        arch::syscall(
+            nr::OPENAT,
+            [
+                word(AT_FDCWD),
+                path.as_ptr() as usize,
+                O_CLOEXEC | O_WRONLY,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    check(fd).map(|fd| Fd(fd as i32))
+}
+
+/// Closes a descriptor whose owner, in a frame that never returns to it, is a copy of another process's.
+pub(crate) fn close_copy(fd: &Fd) {
+    close(fd.0);
+}
+
 pub(crate) fn read(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes at most `len` bytes into the buffer.
     check(unsafe {

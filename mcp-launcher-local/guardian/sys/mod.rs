@@ -17,11 +17,12 @@ mod arch;
 pub(crate) use args::Args;
 use args::entry;
 pub(crate) use file::{
-    chdir, close_range, getdents, inherited, now, open, pipe, poll, read, recv, send, write,
+    chdir, close_copy, close_range, getdents, inherited, now, open, open_to_write, pipe, poll, read, recv, send, write,
 };
 pub(crate) use once::Once;
 pub(crate) use process::{
-    become_subreaper, die_with_parent, exec, exit, forbid_forks, fork, getpid, getppid,
+    become_subreaper, die_with_parent, effective_ids, exec, exit, forbid_forks, fork,
+    fork_into_namespace, getpid, getpid_of_init, getppid,
     is_own_child, lead_group, reap, set_name, setsid,
 };
 pub(crate) use signal::{

@@ -62,6 +62,32 @@ pub(crate) fn fork() -> Result<Fork> {
     }
 }
 
+/// As [`fork`], with a PID namespace for the child, whose first process it is. Says whether the child is who it was before: without the right to
+/// do this, it is done in a user namespace, in which ids are still to be mapped.
+pub(crate) fn fork_into_namespace() -> Result<(Fork, bool)> {
+    const CLONE_NEWUSER: usize = 0x1000_0000;
+    const CLONE_NEWPID: usize = 0x2000_0000;
+    let clone = |flags: usize| match scalar(nr::CLONE, SIGCHLD | flags, 0, 0, 0)? {
+        0 => Ok(Fork::Child),
+        child => Pid::new(child as u32).map(Fork::Parent).ok_or(Errno::EINVAL),
+    };
+    match clone(CLONE_NEWPID) {
+        Err(Errno::EPERM) => Ok((clone(CLONE_NEWPID | CLONE_NEWUSER)?, false)),
+        other => Ok((other?, true)),
+    }
+}
+
+/// Effective user and group.
+pub(crate) fn effective_ids() -> (u32, u32) {
+    let id = |number| scalar(number, 0, 0, 0, 0).unwrap_or(0) as u32;
+    (id(nr::GETEUID), id(nr::GETEGID))
+}
+
+/// What `getppid` says in a child of the first process of a namespace.
+pub(crate) fn getpid_of_init() -> u32 {
+    1
+}
+
 /// Becomes the program at `path`, with the arguments from `skip` on and the environment of `args`. Returns on failure only.
 pub(crate) fn exec(path: &CStr, args: &Args, skip: usize) -> Errno {
     let (argv, envp) = args.vectors(skip);

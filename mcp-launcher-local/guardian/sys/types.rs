@@ -28,6 +28,7 @@ impl Pid {
 pub(crate) struct Errno(pub(crate) i32);
 
 impl Errno {
+    pub(crate) const EPERM: Self = Self(1);
     pub(crate) const ENOENT: Self = Self(2);
     pub(crate) const ESRCH: Self = Self(3);
     pub(crate) const EINTR: Self = Self(4);

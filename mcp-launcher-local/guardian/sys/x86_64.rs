@@ -20,6 +20,8 @@ pub(super) mod nr {
     pub(crate) const KILL: usize = 62;
     pub(crate) const FCNTL: usize = 72;
     pub(crate) const CHDIR: usize = 80;
+    pub(crate) const GETEUID: usize = 107;
+    pub(crate) const GETEGID: usize = 108;
     pub(crate) const SETPGID: usize = 109;
     pub(crate) const GETPPID: usize = 110;
     pub(crate) const SETSID: usize = 112;

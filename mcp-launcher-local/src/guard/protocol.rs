@@ -17,6 +17,9 @@ pub const FLAG_CGROUP_PROCS: u32 = 1;
 /// The guardian kills by `cgroup.kill` as well.
 pub const FLAG_CGROUP_KILL: u32 = 2;
 
+/// The server gets a PID namespace of its own.
+pub const FLAG_PID_NAMESPACE: u32 = 4;
+
 /// Arguments of the guardian before those of the server: its own name, pid of the host, flags, grace for stragglers in milliseconds, working
 /// directory (empty to keep the host's), path of the program.
 pub const PARAM_COUNT: usize = 6;
@@ -84,6 +87,8 @@ pub enum Stage {
     Chdir,
     /// The program could not be executed.
     Exec,
+    /// No PID namespace could be created.
+    Namespace,
 }
 
 impl Stage {
@@ -96,6 +101,7 @@ impl Stage {
             Self::Cgroup => 3,
             Self::Chdir => 4,
             Self::Exec => 5,
+            Self::Namespace => 6,
         }
     }
 
@@ -108,6 +114,7 @@ impl Stage {
             3 => Some(Self::Cgroup),
             4 => Some(Self::Chdir),
             5 => Some(Self::Exec),
+            6 => Some(Self::Namespace),
             _ => None,
         }
     }

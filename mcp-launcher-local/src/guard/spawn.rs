@@ -18,7 +18,7 @@ use super::handle::GuardianHandle;
 use super::image::{self, GuardianImage, is_refusal};
 use super::protocol::{
     CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_KILL,
-    FLAG_CGROUP_PROCS, PARAM_COUNT,
+    FLAG_CGROUP_PROCS, FLAG_PID_NAMESPACE, PARAM_COUNT,
 };
 use super::sys;
 
@@ -43,6 +43,8 @@ pub struct SpawnRequest<'a> {
     pub cgroup_procs: Option<BorrowedFd<'a>>,
     /// `cgroup.kill` of the same cgroup, open for writing.
     pub cgroup_kill: Option<BorrowedFd<'a>>,
+    /// Whether it gets a PID namespace of its own.
+    pub pid_namespace: bool,
     /// How long what outlives the server's own process may take to end before the guardian kills it unasked.
     pub straggler_grace: Duration,
 }
@@ -132,7 +134,14 @@ fn start(
     let parameters = [
         c"mcp-guardian".to_owned(),
         number(process::id()),
-        number(descriptors.flags),
+        number(
+            descriptors.flags
+                | if request.pid_namespace {
+                    FLAG_PID_NAMESPACE
+                } else {
+                    0
+                },
+        ),
         number(u32::try_from(request.straggler_grace.as_millis()).unwrap_or(u32::MAX)),
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),

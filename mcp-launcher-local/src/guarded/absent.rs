@@ -16,12 +16,16 @@ impl Spawned {
     }
 }
 
-pub(crate) fn spawn(_command: &Command) -> Result<Spawned, LaunchErrorKind> {
+pub(crate) fn spawn(_command: Command, _pid_namespace: bool) -> Result<Spawned, LaunchErrorKind> {
     Err(LaunchErrorKind::backend("the guardian", WHY))
 }
 
 pub(crate) fn unavailable() -> Option<&'static str> {
     Some(WHY)
+}
+
+pub(crate) fn namespace_containment() -> Result<Containment, &'static str> {
+    Err(WHY)
 }
 
 pub(crate) fn containment() -> Containment {

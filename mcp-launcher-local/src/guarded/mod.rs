@@ -38,6 +38,21 @@ pub(crate) fn unavailable() -> Option<&'static str> {
     probe::possible().err()
 }
 
+/// What a server in a PID namespace is promised, or why there is none.
+pub(crate) fn namespace_containment() -> Result<Containment, &'static str> {
+    let possible = probe::possible()?;
+    possible.namespaces?;
+    Ok(in_namespace())
+}
+
+/// Ended by the kernel with its init, and that with the guardian. A cgroup
+/// besides would add nothing, so its absence is no fallback.
+fn in_namespace() -> Containment {
+    Containment::new("PID namespace", Reach::Container)
+        .on_host_death(Reach::Container)
+        .placed_atomically()
+}
+
 /// What this level promises, on this machine.
 pub(crate) fn containment() -> Containment {
     let possible = probe::possible().map(|possible| possible.cgroups);

@@ -19,6 +19,8 @@ use crate::{identity, orphans};
 pub(super) struct Possible {
     /// Below which directory each server gets a cgroup of its own, or why not.
     pub(super) cgroups: Result<&'static Path, &'static str>,
+    /// Why no server gets a PID namespace of its own, if so.
+    pub(super) namespaces: Result<(), &'static str>,
 }
 
 /// What there can be behind a guardian, or why there can be no guardian at all.
@@ -32,10 +34,13 @@ pub(super) fn possible() -> Result<Possible, &'static str> {
     if let Some(answer) = *known {
         return answer;
     }
-    match try_one(None) {
+    match try_one(None, false) {
         Ok(_) => {
             let cgroups = try_cgroup().map_err(|why| &*why.leak());
-            *known = Some(Ok(Possible { cgroups }));
+            *known = Some(Ok(Possible {
+                cgroups,
+                namespaces: try_namespace(),
+            }));
         }
         Err(SpawnGuardianError::Unavailable(why) | SpawnGuardianError::Refused(why)) => {
             // Once per process: it lives as long as the answer does.
@@ -47,6 +52,7 @@ pub(super) fn possible() -> Result<Possible, &'static str> {
     }
     let unknown = Ok(Possible {
         cgroups: Err("not known yet"),
+        namespaces: Err("not known yet"),
     });
     known.unwrap_or(unknown)
 }
@@ -63,11 +69,20 @@ fn try_cgroup() -> Result<&'static Path, String> {
     joined.map(|()| parent)
 }
 
+/// Has a guardian make a PID namespace, which ends at once.
+fn try_namespace() -> Result<(), &'static str> {
+    match try_one(None, true) {
+        Ok(Stage::Exec) => Ok(()),
+        Ok(_) => Err("this system refuses to make one"),
+        Err(_) => Err("it could not be tried"),
+    }
+}
+
 fn join(parent: &Path, name: &str) -> Result<(), String> {
     let refused = |what: &str, error: io::Error| format!("{what}: {error}");
     let leaf = Leaf::create(parent, name)
         .map_err(|error| refused("none can be made below this process's own", error))?;
-    match try_one(Some(&leaf)) {
+    match try_one(Some(&leaf), false) {
         Ok(Stage::Cgroup) => Err("it cannot be joined".to_owned()),
         Ok(_) => Ok(()),
         Err(SpawnGuardianError::Failed { action, source }) => Err(refused(action, source)),
@@ -77,7 +92,7 @@ fn join(parent: &Path, name: &str) -> Result<(), String> {
 
 /// Starts a guardian for a server that cannot be executed, and sees it end.
 /// Returns how far the server came.
-fn try_one(leaf: Option<&Leaf>) -> Result<Stage, SpawnGuardianError> {
+fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<Stage, SpawnGuardianError> {
     let failed = |source| SpawnGuardianError::Failed {
         action: "the probe",
         source,
@@ -95,6 +110,7 @@ fn try_one(leaf: Option<&Leaf>) -> Result<Stage, SpawnGuardianError> {
         stderr: null.as_fd(),
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
+        pid_namespace,
         straggler_grace: Duration::ZERO,
     })?;
     let mut exit = [PollFd::new(guardian.pidfd(), PollFlags::POLLIN)];

@@ -45,6 +45,7 @@ pub(super) struct Server {
     pub(super) leaf: Result<Mutex<Option<Leaf>>, String>,
     /// Where it is written down for whoever comes after this host.
     pub(super) entry: Mutex<Option<Entry>>,
+    pid_namespace: bool,
     /// Somebody has the last word, which may take until the cgroup is empty.
     concluding: AtomicBool,
     /// Who was alive besides the server's own process when the tree was signalled.
@@ -89,6 +90,7 @@ impl Server {
         guardian: GuardianHandle,
         leaf: Result<Leaf, String>,
         entry: Option<Entry>,
+        pid_namespace: bool,
     ) -> io::Result<Arc<Self>> {
         let server = Arc::new(Self {
             guardian,
@@ -98,6 +100,7 @@ impl Server {
             listing: watch::Sender::default(),
             leaf: leaf.map(|leaf| Mutex::new(Some(leaf))),
             entry: Mutex::new(entry),
+            pid_namespace,
             concluding: AtomicBool::new(false),
             signalled: Mutex::default(),
         });
@@ -260,9 +263,11 @@ impl ProcessTerminator for GuardedServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(super::with_cgroup(
-            self.server.leaf.as_ref().err().map(String::as_str),
-        ))
+        let why_no_leaf = self.server.leaf.as_ref().err().map(String::as_str);
+        TerminationSemantics::full(match self.server.pid_namespace {
+            true => super::in_namespace(),
+            false => super::with_cgroup(why_no_leaf),
+        })
     }
 
     async fn exited(&self) -> ExitStatus {

@@ -30,7 +30,7 @@ pub(crate) struct Spawned {
 }
 
 /// Starts a guardian, which starts `command`. Blocks for one `posix_spawn`.
-pub(crate) fn spawn(command: Command) -> Result<Spawned, LaunchErrorKind> {
+pub(crate) fn spawn(command: Command, pid_namespace: bool) -> Result<Spawned, LaunchErrorKind> {
     let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(|errno| command.explain(errno.into()));
     let (their_stdin, stdin) = pipe()?;
     let (stdout, their_stdout) = pipe()?;
@@ -42,7 +42,7 @@ pub(crate) fn spawn(command: Command) -> Result<Spawned, LaunchErrorKind> {
     let entry = server.and_then(|server| orphans::register(server, parent.is_ok()));
     let leaf = place(parent, server);
     let theirs = [&their_stdin, &their_stdout, &their_stderr];
-    let guardian = match start(&command, theirs, leaf.as_ref().ok()) {
+    let guardian = match start(&command, theirs, leaf.as_ref().ok(), pid_namespace) {
         Ok(guardian) => guardian,
         Err(error) => {
             drop(leaf);
@@ -55,7 +55,7 @@ pub(crate) fn spawn(command: Command) -> Result<Spawned, LaunchErrorKind> {
     drop((their_stdin, their_stdout, their_stderr));
     // From here on dropping the guardian's handle ends the server.
     let take_over = || -> io::Result<(LaunchedServer, Arc<Server>)> {
-        let server = Server::watch(guardian, leaf, entry)?;
+        let server = Server::watch(guardian, leaf, entry, pid_namespace)?;
         let stdin = pipes::writer(stdin)?;
         let stdout = pipes::reader(stdout)?;
         let stderr = pipes::reader(stderr)?;
@@ -111,6 +111,7 @@ fn start(
     command: &Command,
     [stdin, stdout, stderr]: [&OwnedFd; 3],
     leaf: Option<&Leaf>,
+    pid_namespace: bool,
 ) -> Result<guard::GuardianHandle, LaunchErrorKind> {
     let program = c_string(command.program.as_os_str())?;
     let cwd = command
@@ -146,6 +147,7 @@ fn start(
         stderr: stderr.as_fd(),
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
+        pid_namespace,
         straggler_grace: STRAGGLER_GRACE,
     };
     guard::spawn(request).map_err(|error| match error {
@@ -164,6 +166,7 @@ fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind
         Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
         Stage::Exec | Stage::Fork => command.explain(error),
         Stage::Setup => LaunchErrorKind::backend("the guardian could not set itself up", error),
+        Stage::Namespace => LaunchErrorKind::backend("the server's PID namespace", error),
         Stage::Cgroup => LaunchErrorKind::backend("the server could not join its cgroup", error),
     }
 }

@@ -129,6 +129,7 @@ impl Guarded {
             stderr: options.stderr.unwrap_or(their_stderr.as_fd()),
             cgroup_procs: options.cgroup_procs,
             cgroup_kill: options.cgroup_kill,
+            pid_namespace: false,
             straggler_grace: options.straggler_grace,
         });
         let file = |fd: OwnedFd| File::from(fd);

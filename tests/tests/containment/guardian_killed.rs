@@ -45,7 +45,7 @@ fn killed() {
 }
 
 /// The parent of the server, which lives and is not ours to reap.
-fn guardian_of(server: &LaunchedServer) -> Pid {
+pub(crate) fn guardian_of(server: &LaunchedServer) -> Pid {
     let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
         panic!("a process");
     };

@@ -8,5 +8,6 @@
 
 mod guardian_killed;
 mod leaves;
+mod namespace;
 mod orphans;
 mod stage;
