@@ -153,3 +153,35 @@ fn a_server_without_a_guardian_has_no_cgroup() {
         .isolation(mcp_launcher_local::Isolation::ProcessGroup);
     assert_eq!(launcher.semantics().containment.mechanism, "process group");
 }
+
+#[test]
+fn a_server_costs_its_host_five_descriptors() {
+    perform("leaves::descriptors");
+}
+
+#[test]
+#[ignore = "a role"]
+fn descriptors() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let spec = ServerSpec::builder("cat", "cat").build().unwrap();
+    let launch = || {
+        stage
+            .wait("the launch", stage.launcher.launch(&spec))
+            .unwrap()
+    };
+    let held = || mcp_lifecycle_conformance::census::Census::take().fd_count();
+    // The first one brings what all share: a thread, a ledger, the image.
+    let first = launch();
+    let before = held();
+    let second = launch();
+    // Three streams, the guardian's socket, the guardian.
+    assert_eq!(held() - before, 5);
+    for server in [first, second] {
+        let terminator = server.terminator().clone();
+        drop(server);
+        stage.wait("the proof", terminator.gone()).unwrap();
+    }
+}
