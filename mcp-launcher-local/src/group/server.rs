@@ -11,12 +11,13 @@ use mcp_lifecycle_core::{
 };
 
 use crate::ending::{Ending, Proof};
-use crate::sys::{self, Leader, Member, Pid, Signal};
+use crate::sys::{self, ExitEvent, Leader, Member, Pid, Signal};
 
 /// The terminator of a server in a process group.
 #[derive(Debug)]
 pub(super) struct GroupServer {
     group: Arc<Group>,
+    exit: ExitEvent,
 }
 
 /// Shared with the watcher, so that the server is reaped whoever is dropped.
@@ -30,6 +31,7 @@ struct Group {
 
 #[derive(Debug, Default)]
 struct State {
+    exit_seen: bool,
     reaped: bool,
     /// Members that outlived the leader and were signalled, by pid.
     swept: BTreeMap<Pid, String>,
@@ -46,13 +48,33 @@ impl GroupServer {
         });
         let watched = Arc::clone(&group);
         group.leader.watch(move || watched.leader_exited())?;
-        Ok(Self { group })
+        let exit = group.leader.exit_event()?;
+        Ok(Self { group, exit })
+    }
+}
+
+impl GroupServer {
+    /// Waits for what the exit leads to, and takes note of the exit itself if
+    /// this task sees it before the watcher's thread does.
+    async fn see_exit<T>(&self, end: impl Future<Output = T>) -> T {
+        let mut end = std::pin::pin!(end);
+        tokio::select! {
+            biased;
+            end = &mut end => end,
+            () = self.exit.happened() => {
+                self.group.leader_exited();
+                end.await
+            }
+        }
     }
 }
 
 impl Group {
-    /// On the watcher's thread.
+    /// Whoever sees it first: the watcher's thread, or a task that waits.
     fn leader_exited(self: &Arc<Self>) {
+        if std::mem::replace(&mut self.lock().exit_seen, true) {
+            return;
+        }
         let status = match self.leader.peek() {
             Ok(status) => status.unwrap_or(ExitStatus::Unknown),
             Err(error) => {
@@ -154,7 +176,7 @@ impl ProcessTerminator for GroupServer {
     }
 
     async fn exited(&self) -> ExitStatus {
-        self.group.ending.exited().await
+        self.see_exit(self.group.ending.exited()).await
     }
 
     async fn request_end(&self) -> Result<(), StepError> {
@@ -168,7 +190,7 @@ impl ProcessTerminator for GroupServer {
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
-        self.group.ending.gone().await
+        self.see_exit(self.group.ending.gone()).await
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {

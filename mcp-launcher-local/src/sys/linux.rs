@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::wait::Id;
+use tokio::io::unix::AsyncFd;
 
 use mcp_lifecycle_core::ExitStatus;
 
@@ -88,6 +89,41 @@ impl Leader {
     pub(crate) fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let pidfd: Arc<OwnedFd> = Arc::clone(&self.pidfd);
         watch::readable(pidfd, once(on_exit))
+    }
+
+    /// The exit as an event of the current runtime, for tasks that wait for it.
+    pub(crate) fn exit_event(&self) -> io::Result<ExitEvent> {
+        let pidfd = PidFd(Arc::clone(&self.pidfd));
+        Ok(ExitEvent(AsyncFd::with_interest(
+            pidfd,
+            tokio::io::Interest::READABLE,
+        )?))
+    }
+}
+
+/// The exit of a process as an event of one runtime.
+///
+/// The watcher's thread sees it as well, whatever happens to the runtime. But
+/// where a task waits, its own worker sees it without being woken by another
+/// thread first, and that is a third of the time an end takes.
+#[derive(Debug)]
+pub(crate) struct ExitEvent(AsyncFd<PidFd>);
+
+#[derive(Debug)]
+struct PidFd(Arc<OwnedFd>);
+
+impl AsRawFd for PidFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl ExitEvent {
+    /// Completes when the process has exited; never, once the runtime has gone.
+    pub(crate) async fn happened(&self) {
+        if self.0.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

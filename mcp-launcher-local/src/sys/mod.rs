@@ -13,7 +13,9 @@ mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 
-pub(crate) use os::{Leader, members_of_group, start_time, start_time_of, watch_process};
+pub(crate) use os::{
+    ExitEvent, Leader, members_of_group, start_time, start_time_of, watch_process,
+};
 #[cfg(target_os = "linux")]
 pub(crate) use os::{hold, kill_held, name_of, parent_of};
 pub(crate) use unix::may_execute;

@@ -56,6 +56,10 @@ impl Leader {
         unix::group_is_empty(self.pid)
     }
 
+    pub(crate) fn exit_event(&self) -> io::Result<ExitEvent> {
+        Ok(ExitEvent)
+    }
+
     pub(crate) fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let pid = self.pid;
         thread::Builder::new()
@@ -66,6 +70,16 @@ impl Leader {
                 on_exit();
             })
             .map(drop)
+    }
+}
+
+/// There is none that is portable: the thread has to do.
+#[derive(Debug)]
+pub(crate) struct ExitEvent;
+
+impl ExitEvent {
+    pub(crate) async fn happened(&self) {
+        std::future::pending().await
     }
 }
 
