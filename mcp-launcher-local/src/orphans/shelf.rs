@@ -1,7 +1,7 @@
 //! The ledgers of other hosts.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
@@ -11,9 +11,9 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::directory;
-use super::format::{self, Contents, MAX};
-use crate::identity;
+use super::format::{self, Contents, MAX, Record};
 use crate::sys;
+use crate::{cgroup, identity};
 
 /// What a file with the name of a ledger turned out to be.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ pub(super) fn remove(directory: &OwnedFd, name: &OsStr) {
     }
 }
 
-/// Removes ledgers of dead hosts that had no server when they died, and what a
+/// Removes ledgers of dead hosts of which nothing is left, and what a
 /// host left that died before its ledger had a name. Best effort.
 pub(super) fn tidy(directory: &OwnedFd) {
     for name in directory::names(directory).unwrap_or_default() {
@@ -103,8 +103,22 @@ pub(super) fn tidy(directory: &OwnedFd) {
 }
 
 impl Contents {
-    /// Whether nothing of it can be left.
+    /// Whether nothing of it can be left. Empty cgroups, which guardians leave
+    /// when their host is killed, are removed on the way: a cgroup that can be
+    /// removed has nobody inside.
     fn is_settled(&self) -> bool {
-        self.servers.is_empty() && self.unreadable == 0
+        let is_removed = |server: &Record| {
+            let parent = self.cgroups.as_ref().filter(|_| server.in_cgroup);
+            parent.is_some_and(|parent| {
+                let leaf = parent.join(cgroup::name(&self.cookie(*server)));
+                match fs::remove_dir(leaf) {
+                    Ok(()) => true,
+                    Err(error) => error.kind() == io::ErrorKind::NotFound,
+                }
+            })
+        };
+        // All of them, also after one that cannot be.
+        let left = self.servers.iter().filter(|server| !is_removed(server));
+        left.count() == 0 && self.unreadable == 0
     }
 }
