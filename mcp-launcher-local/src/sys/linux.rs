@@ -94,10 +94,12 @@ impl Leader {
     /// The exit as an event of the current runtime, for tasks that wait for it.
     pub(crate) fn exit_event(&self) -> io::Result<ExitEvent> {
         let pidfd = PidFd(Arc::clone(&self.pidfd));
-        Ok(ExitEvent(AsyncFd::with_interest(
-            pidfd,
-            tokio::io::Interest::READABLE,
-        )?))
+        // SAFETY: the descriptor is owned by the `Arc` in `pidfd`, which stays as
+        // it is until the `AsyncFd` is dropped: it is open for as long, and is
+        // always the same.
+        let event =
+            unsafe { AsyncFd::register_with_interest(pidfd, tokio::io::Interest::READABLE) };
+        Ok(ExitEvent(event?))
     }
 }
 
