@@ -193,15 +193,24 @@ impl Supervisor {
                 Reaped::NoChildren => return self.finish(),
             }
         }
-        // Others live on. The host may decide what is to become of them; if it does not, this does. Whoever was asked to end
-        // before is not asked twice.
+        // Others live on. The host's ladder decides what is to become of them; if it does not, this does.
         if (self.leader.is_none() || self.exited) && matches!(self.phase, Phase::Waiting) {
-            self.phase = Phase::Draining(Nanos(
-                sys::now().0.saturating_add(self.server.straggler_grace.0),
-            ));
-            if !self.sweeping {
-                self.terminate();
-            }
+            self.drain();
+        }
+    }
+
+    fn drain(&mut self) {
+        let grace = self.server.straggler_grace.0;
+        self.phase = Phase::Draining(Nanos(sys::now().0.saturating_add(grace)));
+    }
+
+    /// The host has forgotten the stragglers. Whoever was asked to end before is not asked twice.
+    fn grace_is_over(&mut self) {
+        if self.sweeping {
+            self.kill();
+        } else {
+            self.terminate();
+            self.drain();
         }
     }
 
@@ -278,7 +287,7 @@ impl Supervisor {
         if let Phase::Draining(deadline) = self.phase
             && sys::now() >= deadline
         {
-            self.kill();
+            self.grace_is_over();
         }
         let Phase::Killing(killing) = &mut self.phase else {
             return;

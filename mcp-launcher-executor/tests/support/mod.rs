@@ -1,9 +1,9 @@
 //! What the suites share: real peers, and a look at `/proc`.
-#![expect(
+#![allow(
     clippy::allow_attributes,
+    dead_code,
     reason = "each suite uses its part of this module"
 )]
-#![allow(dead_code, reason = "each suite uses its part of this module")]
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -155,7 +155,7 @@ fn stragglers_do_not_outlive_their_grace() {
 }
 
 #[test]
-fn polite_stragglers_are_gone_at_once() {
+fn polite_stragglers_are_gone_once_they_are_asked() {
     let mut alive = Alive::new();
     let script = alive.script(&format!("sh -c '{STAY}' & read line"));
     let mut server = Guarded::sh(
@@ -168,6 +168,8 @@ fn polite_stragglers_are_gone_at_once() {
     server.started();
     alive.ready(1);
     server.stdin = None;
+    assert!(matches!(server.hear(), Said::MainExited(_)));
+    server.ask(Request::Terminate);
     let (status, swept, _) = server.gone();
     assert!(
         status == 0 || status == 1 << 8,
