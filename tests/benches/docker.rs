@@ -63,7 +63,7 @@ async fn parallel(launcher: &DockerLauncher) {
         ours.push(begun.elapsed());
         join_all(sessions.iter().map(Session::end)).await;
         let begun = Instant::now();
-        let starts = (0..20).map(|_| tokio::task::spawn_blocking(|| Cli::start()));
+        let starts = (0..20).map(|_| tokio::task::spawn_blocking(Cli::start));
         let all = join_all(starts).await;
         cli.push(begun.elapsed());
         drop(all);

@@ -134,7 +134,7 @@ fn settings(demand: Demand, exclusive: bool, key: u8) -> SlotSettings {
     SlotSettings {
         demand,
         exclusive,
-        idle_ttl: (key % 2 == 0).then_some(Duration::from_secs(20)),
+        idle_ttl: key.is_multiple_of(2).then_some(Duration::from_secs(20)),
         restart: RestartPolicy::new().max_restarts(2),
         beside: false,
         server: Arc::from(format!("server-{}", key / 2)),

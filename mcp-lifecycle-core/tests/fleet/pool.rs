@@ -58,7 +58,7 @@ async fn a_cancelled_waiter_does_not_cancel_the_others() {
         gave_up.unwrap_err().kind,
         AcquireErrorKind::TimedOut(_)
     ));
-    waited.unwrap();
+    drop(waited.unwrap());
     assert_eq!(fake.starts(), 1);
     pool.shutdown(seconds(5)).await.unwrap();
 }
@@ -73,7 +73,7 @@ async fn an_exclusive_server_is_leased_to_one_at_a_time() {
     tokio::pin!(second);
     assert!(tokio::time::timeout(seconds(1), &mut second).await.is_err());
     drop(first);
-    second.await.unwrap();
+    drop(second.await.unwrap());
     assert_eq!(fake.starts(), 1, "the process is used again");
     pool.shutdown(seconds(5)).await.unwrap();
 }
@@ -165,10 +165,8 @@ async fn a_scope_that_ends_takes_everything_in_it_along() {
         "{error}"
     );
     // The same name is a new scope.
-    pool.scope("agent-1")
-        .acquire(&fake.config("new", &[]))
-        .await
-        .unwrap();
+    let new = fake.config("new", &[]);
+    drop(pool.scope("agent-1").acquire(&new).await.unwrap());
     pool.shutdown(seconds(5)).await.unwrap();
     log.assert_balanced();
 }
@@ -197,7 +195,7 @@ async fn a_server_started_again_in_a_scope_waits_for_its_predecessor() {
     let _lease = agent.acquire(&server).await.unwrap();
     drop(agent);
     let begun = Instant::now();
-    pool.scope("agent").acquire(&server).await.unwrap();
+    drop(pool.scope("agent").acquire(&server).await.unwrap());
     assert!(
         begun.elapsed() >= seconds(4),
         "not before the graces are over"

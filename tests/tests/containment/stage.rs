@@ -60,7 +60,7 @@ fn perform_as(name: &str, user: Option<u32>) {
         output.status,
     );
     if let Some(cgroup) = cgroup {
-        cgroup.is_empty_again();
+        cgroup.ends_empty();
     }
 }
 
@@ -125,7 +125,7 @@ impl OwnCgroup {
 
     /// Everybody has left, and no cgroup was left inside.
     #[track_caller]
-    fn is_empty_again(self) {
+    fn ends_empty(self) {
         let left = leaves_in(&self.0);
         assert!(left.is_empty(), "left behind: {left:?}");
     }
