@@ -56,13 +56,13 @@ impl Server {
                     tracing::warn!(%error, "the cgroup of a server could not be removed");
                 }
             }
+            if let Some(failed) = failed {
+                server.started.send_replace(Some(Err(failed)));
+            }
             server.ending.update(|known| {
                 known.exit = known.exit.or(exit);
                 known.proof = Some(Proof::Gone(gone));
             });
-            if let Some(failed) = failed {
-                server.started.send_replace(Some(Err(failed)));
-            }
         };
         match self.take_leaf() {
             Some(leaf) => leaf.end(publish),

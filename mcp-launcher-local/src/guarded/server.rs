@@ -120,7 +120,9 @@ impl Server {
         tokio::select! {
             biased;
             started = started.wait_for(Option::is_some) => started.ok().and_then(|s| *s),
-            () = self.ending.over() => None,
+            // The word on the start comes before the last word, but both may
+            // have come since the line above was looked at.
+            () = self.ending.over() => *self.started.borrow(),
         }
     }
 

@@ -237,6 +237,7 @@ fn trace(outcome: &TerminationOutcome) {
             exit = %report.exit,
             phase = report.ended_in().map(Phase::as_str),
             swept = report.gone.swept_count,
+            containment = %report.containment.mechanism,
             took_ms = report.took.as_millis() as u64,
             "server ended"
         ),
