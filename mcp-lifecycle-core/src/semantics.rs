@@ -17,6 +17,11 @@ pub enum Reach {
     Process,
     /// The main process and those that stayed in its process group.
     Group,
+    /// Those as well, and every descendant that carries the mark that the
+    /// launcher put into the server's environment, or is below one that does:
+    /// also one that left the group or the session, but not one that wiped its
+    /// environment and whose parent has left.
+    Marked,
     /// Every descendant, also one that left the group or the session.
     Tree,
     /// Whatever runs inside, enforced by the kernel or the container engine.
@@ -29,6 +34,7 @@ impl fmt::Display for Reach {
             Self::Nothing => "nothing",
             Self::Process => "process",
             Self::Group => "process group",
+            Self::Marked => "process tree, as far as it is marked",
             Self::Tree => "process tree",
             Self::Container => "container",
         })

@@ -128,6 +128,7 @@ async fn force_reaches(stage: &Stage) -> Check {
         Reach::Nothing => return Ok(()),
         Reach::Process => "ignore-eof-term",
         Reach::Group => "sh-wrapper-deaf",
+        Reach::Marked => "double-fork",
         _ => "wiped-env",
     };
     let Some(fixture) = Fixture::named(widest) else {

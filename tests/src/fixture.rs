@@ -110,7 +110,7 @@ pub(crate) const ALL: &[Fixture] = &[
         name: "setsid",
         args: &["setsid"],
         roles: &["server", "setsid"],
-        needs: Reach::Tree,
+        needs: Reach::Marked,
         leaves_on_term: false,
         ..POLITE
     },
@@ -118,7 +118,7 @@ pub(crate) const ALL: &[Fixture] = &[
         name: "double-fork",
         args: &["double-fork"],
         roles: &["server", "daemon"],
-        needs: Reach::Tree,
+        needs: Reach::Marked,
         leaves_on_term: false,
         ..POLITE
     },
@@ -143,7 +143,7 @@ pub(crate) const ALL: &[Fixture] = &[
         name: "burst",
         args: &["burst", "--count", "199"],
         roles: &["server", "burst-*"],
-        needs: Reach::Tree,
+        needs: Reach::Marked,
         leaves_on_term: false,
         ..POLITE
     },
@@ -151,7 +151,7 @@ pub(crate) const ALL: &[Fixture] = &[
         name: "colony",
         args: &["colony", "--count", "8", "--total", "200"],
         roles: &["server", "colony-0", "colony-7"],
-        needs: Reach::Tree,
+        needs: Reach::Marked,
         leaves_on_term: false,
         ..POLITE
     },
