@@ -71,7 +71,8 @@ fn reach(wire: WireReach) -> Reach {
 fn wire_reach(reach: Reach) -> WireReach {
     match reach {
         Reach::Process => WireReach::Process,
-        Reach::Group => WireReach::Group,
+        // The wire has no word for marks; it is this at the least.
+        Reach::Group | Reach::Marked => WireReach::Group,
         Reach::Tree => WireReach::Tree,
         Reach::Container => WireReach::Container,
         _ => WireReach::Nothing,

@@ -24,16 +24,16 @@ pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> Termination
         (Some(_), true) => (
             "plain exec-server: its process group, a helper script that signals and sweeps by \
              cookie, and a watcher that sweeps when the session ends",
-            Reach::Tree,
+            Reach::Marked,
         ),
         (Some(_), false) => (
             "plain exec-server: its process group, and a helper script that signals and sweeps \
              by cookie",
-            Reach::Tree,
+            Reach::Marked,
         ),
         (None, _) => ("plain exec-server: its process group", Reach::Group),
     };
-    let on_host_death = if watched { Reach::Tree } else { Reach::Group };
+    let on_host_death = if watched { Reach::Marked } else { Reach::Group };
     let mut containment = Containment::new(mechanism, reach).on_host_death(on_host_death);
     if helper.is_none() {
         containment =
@@ -63,7 +63,16 @@ pub(super) async fn start(
     let cookie = format!("{COOKIE}={value}");
     let mut command = command.clone();
     command.env.insert(COOKIE.to_owned(), value);
-    let wiring = connection.start_as(id, &command).await?;
+    let mut undo = Undo {
+        connection,
+        cookie: established.helper.map(|_| &*cookie),
+    };
+    let started = connection.start_as(id, &command).await;
+    if matches!(started, Ok(_) | Err(ExecutorError::Refused { .. })) {
+        undo.cookie = None;
+    }
+    drop(undo);
+    let wiring = started?;
     let process = Plain {
         remote: wiring.process,
         connection: connection.clone(),
@@ -79,6 +88,23 @@ pub(super) async fn start(
         stderr: Some(Box::new(wiring.stderr)),
         process: Arc::new(process),
     })
+}
+
+/// What becomes of a start whose caller has gone, or whose answer never came:
+/// the connection terminates it, which reaches one process group, and nothing
+/// once the main process has left; this sweeps the rest.
+struct Undo<'a> {
+    connection: &'a Connection,
+    /// `None` when there is nothing to undo.
+    cookie: Option<&'a str>,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if let Some(cookie) = self.cookie {
+            helper::kill_now(self.connection, cookie);
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -24,15 +24,23 @@ members() {
         found="$found${pid%/environ} "
     done
     [ "$found" != " " ] || return 0
+    # One pass for all: a shell's `read` takes a byte at a time. A status file
+    # quotes the name, so that no process can forge a line.
+    parents=$(grep -s -e '^PPid:' /proc/[0-9]*/status)
     grown=1
     while [ $grown = 1 ]; do
         grown=0
-        for dir in /proc/[0-9]*; do
-            pid=${dir#/proc/}
+        for word in $parents; do
+            case $word in
+            /proc/*)
+                pid=${word#/proc/}
+                pid=${pid%%/*}
+                continue
+                ;;
+            esac
             case $found in *" $pid "*) continue ;; esac
-            look "$pid" || continue
-            case $found in *" $parent "*)
-                [ "$parent" != 1 ] && found="$found$pid " && grown=1 ;;
+            case $found in *" $word "*)
+                [ "$word" != 1 ] && found="$found$pid " && grown=1 ;;
             esac
         done
     done
