@@ -20,12 +20,24 @@ const LEAVE: Duration = Duration::from_secs(5);
 pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
     child: Option<Child>,
+    #[cfg(feature = "websocket")]
+    haste: Option<super::prompt::Haste>,
 }
 
 impl Connected {
+    /// What the peer is: a daemon of ours needs no haste.
+    pub(super) fn peer_is_ours(&self, ours: bool) {
+        #[cfg(feature = "websocket")]
+        if let Some(haste) = &self.haste {
+            haste.set(!ours);
+        }
+        #[cfg(not(feature = "websocket"))]
+        let _ = ours;
+    }
+
     /// Closes the link; waits for the command behind it, if there is one.
     pub(super) fn close(self) -> impl Future<Output = ()> + Send + 'static {
-        let Self { link, child } = self;
+        let Self { link, child, .. } = self;
         drop(link);
         async move {
             if let Some(mut child) = child
@@ -60,10 +72,14 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
             token,
             ca_file,
         } => {
-            let link =
-                super::dial::websocket(url, token.as_deref(), ca_file.as_deref(), config.max_frame)
-                    .await?;
-            Ok(Connected { link, child: None })
+            let (token, ca_file) = (token.as_deref(), ca_file.as_deref());
+            let (link, haste) =
+                super::dial::websocket(url, token, ca_file, config.max_frame).await?;
+            Ok(Connected {
+                link,
+                child: None,
+                haste: Some(haste),
+            })
         }
         Target::Command { program, args } => {
             let mut command = Command::new(program);
@@ -86,6 +102,8 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
             Ok(Connected {
                 link: Box::new(link),
                 child: Some(child),
+                #[cfg(feature = "websocket")]
+                haste: None,
             })
         }
     }

@@ -8,6 +8,7 @@ use tokio_tungstenite::client_async_with_config;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 
+use super::prompt::{Haste, Prompt};
 use crate::link::{Link, WebSocketLink, websocket_config};
 
 /// A WebSocket at `url`, with a bearer token.
@@ -16,7 +17,7 @@ pub(super) async fn websocket(
     token: Option<&str>,
     ca_file: Option<&Path>,
     max_frame: usize,
-) -> Result<Box<dyn Link>, BoxError> {
+) -> Result<(Box<dyn Link>, Haste), BoxError> {
     let mut request = url.into_client_request()?;
     if let Some(token) = token {
         let mut value: tokio_tungstenite::tungstenite::http::HeaderValue =
@@ -38,12 +39,14 @@ pub(super) async fn websocket(
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     stream.set_nodelay(true)?;
+    let (stream, haste) = Prompt::new(stream);
     let config = Some(websocket_config(max_frame));
     if secure {
-        return tls(request, &host, stream, config, ca_file).await;
+        let link = tls(request, &host, stream, config, ca_file).await?;
+        return Ok((link, haste));
     }
     let (socket, _) = client_async_with_config(request, stream, config).await?;
-    Ok(Box::new(WebSocketLink::new(socket)))
+    Ok((Box::new(WebSocketLink::new(socket)), haste))
 }
 
 type Request = tokio_tungstenite::tungstenite::handshake::client::Request;
@@ -53,7 +56,7 @@ type Config = Option<tokio_tungstenite::tungstenite::protocol::WebSocketConfig>;
 async fn tls(
     _: Request,
     _: &str,
-    _: TcpStream,
+    _: Prompt,
     _: Config,
     _: Option<&Path>,
 ) -> Result<Box<dyn Link>, BoxError> {
@@ -64,7 +67,7 @@ async fn tls(
 async fn tls(
     request: Request,
     host: &str,
-    stream: TcpStream,
+    stream: Prompt,
     config: Config,
     ca_file: Option<&Path>,
 ) -> Result<Box<dyn Link>, BoxError> {

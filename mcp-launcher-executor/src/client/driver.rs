@@ -108,6 +108,7 @@ impl Driver {
                 Event::Frame(incoming) => self.incoming(now, incoming),
                 Event::Command(command) => self.command(now, command),
                 Event::Connected(Ok(connected)) => {
+                    connected.peer_is_ours(self.session.is_extended());
                     self.link = Some(connected);
                     self.session.link_up(now);
                 }
@@ -257,6 +258,9 @@ impl Driver {
                     }
                 }
                 Effect::Ready(result) => {
+                    if let Some(connected) = &self.link {
+                        connected.peer_is_ours(self.session.is_extended());
+                    }
                     if let Some(ready) = self.ready.take() {
                         let _ = ready.send(Ok(*result));
                     }

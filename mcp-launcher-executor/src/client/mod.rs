@@ -9,6 +9,8 @@ mod driver;
 mod helper;
 mod plain;
 mod process;
+#[cfg(feature = "websocket")]
+mod prompt;
 mod session;
 mod supervised;
 
