@@ -1,8 +1,10 @@
 //! Our client with the real `codex exec-server`, in both transports.
 //!
-//! `MCP_TEST_CODEX` names the codex binary; without it nothing is tested, and
-//! the output says so.
+//! `MCP_TEST_CODEX` names the codex binary; `tests/run codex` sets it.
 
+#[path = "support/proxy.rs"]
+#[expect(dead_code, reason = "the faults have more moods")]
+mod proxy;
 mod support;
 
 use std::time::Duration;
@@ -10,12 +12,13 @@ use std::time::Duration;
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::{ExitStatus, Phase, Reach, ServerLauncher, TerminationPolicy};
+use proxy::{Mood, Proxy, echo_under};
 use support::{Server, alive, codex, launch, launcher, listen, marker, sh, vanished, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Runs `test` over WebSocket and over the command's standard streams.
 async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {
-    let Some(codex) = codex() else { return };
+    let codex = codex();
     let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
     test(ExecServerConfig::websocket(&peer.url)).await;
     let args = ["exec-server", "--listen", "stdio"];
@@ -47,8 +50,11 @@ async fn bytes_go_both_ways_in_order_and_once() {
 async fn a_polite_server_gets_its_grace_and_a_setsid_helper_is_swept() {
     both(async |config| {
         let launcher = launcher(config).await;
-        assert_eq!(launcher.semantics().containment.on_terminate, Reach::Tree);
-        assert_eq!(launcher.semantics().containment.on_host_death, Reach::Tree);
+        assert_eq!(launcher.semantics().containment.on_terminate, Reach::Marked);
+        assert_eq!(
+            launcher.semantics().containment.on_host_death,
+            Reach::Marked
+        );
         let mark = marker("tree");
         let script = format!(
             "setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' {mark} & \
@@ -100,7 +106,7 @@ async fn a_missing_program_is_an_error_of_the_launch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
-    let Some(codex) = codex() else { return };
+    let codex = codex();
     let mut peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mark = marker("orphan");
@@ -114,7 +120,7 @@ async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
-    let Some(codex) = codex() else { return };
+    let codex = codex();
     let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
     let mut config = ExecServerConfig::websocket(&peer.url);
     config.call_timeout = Duration::from_secs(2);
@@ -129,4 +135,17 @@ async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
     assert_eq!(other.line().await, "still here");
     other.end(&TerminationPolicy::immediate()).await.unwrap();
     stuck.end(&TerminationPolicy::immediate()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_cut_loses_and_repeats_nothing() {
+    let codex = codex();
+    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    echo_under(&peer, 3_000_000, async |proxy: &Proxy| {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        proxy.set(Mood::Cut);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        proxy.set(Mood::Fair);
+    })
+    .await;
 }

@@ -10,41 +10,14 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::{EndReason, TerminationPolicy};
-use proxy::{Mood, Proxy};
-use support::{Peer, Server, codex, launch, launcher, listen, marker, sh, vanished, within};
+use proxy::{Mood, Proxy, echo_under};
+use support::{Peer, launch, launcher, listen, marker, sh, vanished, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
 async fn daemon(lease: &str) -> Peer {
     listen(DAEMON, &["--listen", "ws://127.0.0.1:0", "--lease", lease]).await
-}
-
-/// Sends data through `cat` over there while `trouble` happens, and compares.
-async fn echo_under(peer: &Peer, size: u32, trouble: impl AsyncFn(&Proxy)) {
-    let proxy = Proxy::before(&peer.url).await;
-    let mut config = ExecServerConfig::websocket(&proxy.url);
-    config.dead_after = Duration::from_secs(2);
-    config.keep_alive = Duration::from_millis(500);
-    let launcher = launcher(config).await;
-    let mut server = launch(&launcher, sh("exec cat")).await;
-    let data: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
-    let expected = data.clone();
-    let Server { stdin, stdout, .. } = &mut server;
-    let write = async {
-        for piece in data.chunks(10_000) {
-            stdin.write_all(piece).await.unwrap();
-            tokio::task::yield_now().await;
-        }
-    };
-    let read = async {
-        let mut back = vec![0; expected.len()];
-        stdout.read_exact(&mut back).await.unwrap();
-        assert!(back == expected, "a byte was lost, repeated or changed");
-    };
-    within(async { tokio::join!(write, read, trouble(&proxy)) }).await;
-    proxy.set(Mood::Fair);
-    server.end(&TerminationPolicy::default()).await.unwrap();
 }
 
 async fn cuts(proxy: &Proxy) {
@@ -62,19 +35,6 @@ async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
     echo_under(&peer, 20_000_000, async |proxy: &Proxy| {
         cuts(proxy).await;
         assert!(proxy.accepted.load(Ordering::Relaxed) > 2, "it was resumed");
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_same_with_codex() {
-    let Some(codex) = codex() else { return };
-    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
-    echo_under(&peer, 3_000_000, async |proxy: &Proxy| {
-        tokio::time::sleep(Duration::from_millis(30)).await;
-        proxy.set(Mood::Cut);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        proxy.set(Mood::Fair);
     })
     .await;
 }

@@ -22,15 +22,10 @@ pub(crate) struct Peer {
     pub(crate) url: String,
 }
 
-/// The real `codex exec-server`, if `MCP_TEST_CODEX` names its binary.
-///
-/// Silence would look like success, so the absence is said out loud.
-pub(crate) fn codex() -> Option<String> {
-    let path = std::env::var("MCP_TEST_CODEX").ok();
-    if path.is_none() {
-        eprintln!("SKIPPED: MCP_TEST_CODEX does not name a codex binary; nothing was tested");
-    }
-    path
+/// The real codex, whose binary `MCP_TEST_CODEX` names.
+pub(crate) fn codex() -> String {
+    let path = std::env::var("MCP_TEST_CODEX");
+    path.expect("MCP_TEST_CODEX names a codex binary; `tests/run codex` installs one")
 }
 
 /// Starts a peer whose first line of output is its URL.

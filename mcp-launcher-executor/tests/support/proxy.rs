@@ -9,6 +9,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use mcp_launcher_executor::ExecServerConfig;
+use mcp_lifecycle_core::TerminationPolicy;
+
+use crate::support::{Peer, Server, launch, launcher, sh, within};
+
 /// What the proxy does at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
@@ -99,4 +104,31 @@ async fn pass(
             }
         }
     }
+}
+
+/// Sends data through `cat` over there while `trouble` happens, and compares.
+pub(crate) async fn echo_under(peer: &Peer, size: u32, trouble: impl AsyncFn(&Proxy)) {
+    let proxy = Proxy::before(&peer.url).await;
+    let mut config = ExecServerConfig::websocket(&proxy.url);
+    config.dead_after = Duration::from_secs(2);
+    config.keep_alive = Duration::from_millis(500);
+    let launcher = launcher(config).await;
+    let mut server = launch(&launcher, sh("exec cat")).await;
+    let data: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+    let expected = data.clone();
+    let Server { stdin, stdout, .. } = &mut server;
+    let write = async {
+        for piece in data.chunks(10_000) {
+            stdin.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    let read = async {
+        let mut back = vec![0; expected.len()];
+        stdout.read_exact(&mut back).await.unwrap();
+        assert!(back == expected, "a byte was lost, repeated or changed");
+    };
+    within(async { tokio::join!(write, read, trouble(&proxy)) }).await;
+    proxy.set(Mood::Fair);
+    server.end(&TerminationPolicy::default()).await.unwrap();
 }
