@@ -8,6 +8,8 @@ use clap::{Parser, ValueEnum};
 use mcp_lifecycle_core::ServerSpec;
 use rmcp::model::{CallToolRequestParams, Tool};
 
+use crate::launcher::executor;
+
 /// Launch an MCP server, use it, end it, and prove that nothing is left.
 #[derive(Debug, Parser)]
 #[command(name = "main_job")]
@@ -15,6 +17,9 @@ pub(crate) struct Arguments {
     /// Where the server runs.
     #[arg(long, value_enum, default_value_t = LauncherName::Local)]
     pub(crate) launcher: LauncherName,
+
+    #[command(flatten)]
+    pub(crate) executor: executor::Options,
 
     /// The tool to call; without it, the embedded server's `echo` is called and
     /// other servers' tools are only listed.
@@ -59,6 +64,8 @@ pub(crate) struct Arguments {
 pub(crate) enum LauncherName {
     /// A process on this machine.
     Local,
+    /// A process on another machine, through an executor.
+    Executor,
 }
 
 impl Arguments {

@@ -1,5 +1,7 @@
 //! Which launcher starts the server.
 
+pub(crate) mod executor;
+
 use std::sync::Arc;
 
 use mcp_launcher_local::LocalLauncher;
@@ -7,8 +9,9 @@ use mcp_lifecycle_core::ServerLauncher;
 
 use crate::arguments::{Arguments, LauncherName};
 
-pub(crate) fn choose(arguments: &Arguments) -> Result<Arc<dyn ServerLauncher>, String> {
+pub(crate) async fn choose(arguments: &Arguments) -> Result<Arc<dyn ServerLauncher>, String> {
     match arguments.launcher {
         LauncherName::Local => Ok(Arc::new(LocalLauncher::new())),
+        LauncherName::Executor => executor::launcher(&arguments.executor).await,
     }
 }

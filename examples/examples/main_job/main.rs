@@ -5,6 +5,10 @@
 //! cargo run -p mcp-lifecycle-examples --example main_job
 //! cargo run -p mcp-lifecycle-examples --example main_job -- \
 //!     --call echo --arguments '{"message":"hi"}' -- npx -y @modelcontextprotocol/server-everything
+//! cargo run -p mcp-lifecycle-examples --example main_job -- \
+//!     --launcher executor --url ws://127.0.0.1:7400
+//! cargo run -p mcp-lifecycle-examples --example main_job -- \
+//!     --launcher executor --command "ssh host mcp-executor --stdio" -- npx -y some-server
 //! ```
 //!
 //! Without a command it uses an MCP server embedded in this very program. The
@@ -47,7 +51,7 @@ async fn main() -> ExitCode {
 /// Everything between launch and the proof. An error here means that nothing
 /// was started, or that it was ended before the error was returned.
 async fn run(arguments: &Arguments) -> Result<TerminationOutcome, String> {
-    let launcher = launcher::choose(arguments)?;
+    let launcher = launcher::choose(arguments).await?;
     let spec = arguments.spec()?;
     println!("launching:   {}", spec.display_command());
     println!("containment: {}", launcher.semantics().containment);
