@@ -131,3 +131,43 @@ fn remnants(answer: &str) -> Vec<Remnant> {
     };
     answer.lines().filter_map(parse).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::{COOKIE, SCRIPT, proven};
+
+    /// A server whose helpers come and go must not look as if it were gone.
+    #[test]
+    fn a_sweep_ends_what_changes_while_it_looks() {
+        for round in 0..20 {
+            let value = format!("test-{}-{round}z", std::process::id());
+            let mut server = Command::new("/bin/sh")
+                .args(["-c", "echo up; while :; do sleep 0.002; done"])
+                .env(COOKIE, &value)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut stdout = server.stdout.take().unwrap();
+            stdout.read_exact(&mut [0; 3]).unwrap();
+            let cookie = format!("{COOKIE}={value}");
+            let sweep = Command::new("/bin/sh")
+                .args(["-c", SCRIPT, "sh", "kill", &cookie])
+                .output()
+                .unwrap();
+            // All of it held the pipe.
+            let (ended, end) = mpsc::channel();
+            std::thread::spawn(move || ended.send(stdout.read_to_end(&mut Vec::new())));
+            let end = end.recv_timeout(Duration::from_secs(5));
+            let _ = server.kill();
+            server.wait().unwrap();
+            let answer = String::from_utf8(sweep.stdout).unwrap();
+            assert!(end.is_ok(), "round {round}: alive after {answer:?}");
+            assert!(!proven(&answer).unwrap().is_empty(), "{answer:?}");
+        }
+    }
+}

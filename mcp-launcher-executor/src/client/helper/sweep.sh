@@ -47,6 +47,8 @@ members() {
     for pid in $found; do
         [ "$pid" != $$ ] && look "$pid" && echo "$pid:$start:$name" | tr ' ' '_'
     done
+    # The last one may have left meanwhile; that says nothing about the others.
+    return 0
 }
 
 # Signals $2 to the process $1, "pid:start:name", if it is still the same one.
@@ -57,6 +59,16 @@ signal() {
 }
 
 pause() { sleep 0.02 2>/dev/null || sleep 1; }
+
+# Sets all to the members; fails when there are none. Looks twice before it says
+# so: in the middle of an exec a process has no environment for a moment.
+any() {
+    all=$(members)
+    [ -n "$all" ] && return 0
+    pause
+    all=$(members)
+    [ -n "$all" ]
+}
 
 case $mode in
 probe)
@@ -71,11 +83,11 @@ term)
     for one in $all; do signal "$one" CONT; done
     ;;
 wait)
-    while [ -n "$(members)" ]; do pause; done
+    while any; do pause; done
     echo gone
     ;;
 kill)
-    while all=$(members) && [ -n "$all" ]; do
+    while any; do
         for one in $all; do signal "$one" KILL && echo "$one"; done
         pause
     done
@@ -85,7 +97,7 @@ watch)
     # The executor holds the other end of standard input: end of file means
     # that the session, or the executor, has ended.
     cat >/dev/null
-    while all=$(members) && [ -n "$all" ]; do
+    while any; do
         for one in $all; do signal "$one" KILL; done
         pause
     done
