@@ -37,7 +37,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) enum Means {
     /// By the API, with a fence around creates.
-    Proxy { proxy: Proxy, engine: Box<Engine> },
+    Proxy {
+        proxy: Proxy,
+        engine: Box<Engine>,
+        /// The labels are in the command line as well.
+        labelled: bool,
+    },
     /// By the command that created them.
     Cli { cli: Cli, keep: bool },
 }
@@ -159,6 +164,13 @@ impl Nested {
     /// What there is: to be ended, and to be kept.
     async fn look(&self) -> Result<Swept, String> {
         match &self.means {
+            // Nobody but the proxy gives the label: the engine of a server that
+            // never created anything is not even asked.
+            Means::Proxy {
+                proxy,
+                labelled: false,
+                ..
+            } if !proxy.fence().is_used() => Ok(Swept::default()),
             Means::Proxy { engine, .. } => {
                 let label = format!("{}={}", labels::LAUNCH, self.launch);
                 let found = engine.list(&[label]).await;

@@ -146,6 +146,7 @@ fn by_proxy(
         let args = creates.labelled(spec.args(), &labels);
         Some((program.to_owned(), args))
     });
+    let is_labelled = labelled.is_some();
     let changes = Changes {
         command: command.flatten().or(labelled),
         docker_host: Some(format!("unix://{}", path.display())),
@@ -159,6 +160,7 @@ fn by_proxy(
     let means = Means::Proxy {
         proxy: Proxy::start(path, engine, marks)?,
         engine: Box::new(Engine::new(endpoint)),
+        labelled: is_labelled,
     };
     Ok((spec, means))
 }

@@ -3,11 +3,13 @@
 
 use tokio::sync::watch;
 
-/// Whether creates may begin, and how many are under way.
+/// Whether creates may begin, how many are under way, and whether there was
+/// ever one.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     closed: bool,
     within: usize,
+    used: bool,
 }
 
 #[derive(Debug, Default)]
@@ -15,18 +17,31 @@ pub(crate) struct Fence {
     state: watch::Sender<State>,
 }
 
-/// One create that is under way. Dropping it says that it is over.
+/// Something that is under way. Dropping it says that it is over.
 #[derive(Debug)]
 pub(super) struct Pass(watch::Sender<State>);
 
 impl Fence {
+    /// Begins a create; `None` when none may begin any more.
     pub(super) fn enter(&self) -> Option<Pass> {
         let entered = self.state.send_if_modified(|state| {
             let open = !state.closed;
             state.within += usize::from(open);
+            state.used |= open;
             open
         });
         entered.then(|| Pass(self.state.clone()))
+    }
+
+    /// Keeps the fence from being empty, without a create.
+    pub(super) fn hold(&self) -> Pass {
+        self.state.send_modify(|state| state.within += 1);
+        Pass(self.state.clone())
+    }
+
+    /// Whether a create ever began.
+    pub(crate) fn is_used(&self) -> bool {
+        self.state.borrow().used
     }
 
     pub(crate) fn close(&self) {
@@ -55,7 +70,10 @@ mod tests {
     #[test]
     fn a_closed_fence_lets_nobody_in_and_waits_for_who_is() {
         let fence = Fence::default();
+        drop(fence.hold());
+        assert!(!fence.is_used());
         let pass = fence.enter().unwrap();
+        assert!(fence.is_used());
         fence.close();
         assert!(fence.enter().is_none());
         assert_eq!(fence.empty().now_or_never(), None);

@@ -68,9 +68,9 @@ impl Proxy {
             path,
             stop: stop.clone(),
         };
-        // Counted as one that is within: who waits for the fence to be empty
-        // waits for the listener to be closed, too.
-        let pass = shared.fence.enter();
+        // Who waits for the fence to be empty waits for the listener to be
+        // closed, too.
+        let pass = shared.fence.hold();
         control::spawn(async move {
             let _pass = pass;
             tokio::select! {
