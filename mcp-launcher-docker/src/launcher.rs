@@ -16,7 +16,7 @@ use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, PullEvent};
 use crate::labels::{self, Role};
 use crate::lease::{self, Lease};
-use crate::options::{ContainerOptions, PullPolicy, plan};
+use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
 use crate::orphans;
 use crate::progress::{PullObserver, PullProgress};
 use crate::{control, random};
@@ -55,6 +55,7 @@ pub struct DockerLauncherBuilder {
 #[derive(Clone)]
 struct Settings {
     image: Option<String>,
+    init: Init,
     pull: PullPolicy,
     pull_timeout: Duration,
     observer: Arc<dyn PullObserver>,
@@ -79,6 +80,7 @@ impl DockerLauncher {
             endpoint: None,
             settings: Settings {
                 image: None,
+                init: Init::default(),
                 pull: PullPolicy::default(),
                 pull_timeout: Duration::from_secs(600),
                 observer: Arc::new(()),
@@ -128,9 +130,12 @@ impl DockerLauncher {
             .map_err(|error| failed(spec, EngineError::Lease(error)))?;
         let launch = random::id().map_err(|error| failed(spec, error))?;
         let owner = labels::of_launch(&lease, &launch, spec.name(), Role::Server);
-        let image = settings.image.as_deref();
+        let defaults = Defaults {
+            image: settings.image.as_deref(),
+            init: settings.init,
+        };
         let env = |name: &std::ffi::OsStr| std::env::var_os(name);
-        let plan = plan(spec, options, image, owner, env).map_err(invalid)?;
+        let plan = plan(spec, options, defaults, owner, env).map_err(invalid)?;
         let observer = Arc::clone(&settings.observer);
         let server = spec.name().to_owned();
         Ok(Job {
@@ -138,6 +143,7 @@ impl DockerLauncher {
             lease,
             pull: plan.pull.unwrap_or(settings.pull),
             plan,
+            local_directory: self.shared.local_directory(),
             name: labels::container_name(spec.name(), &launch),
             pull_limit: settings.pull_timeout,
             progress: Arc::new(move |image: &str, event: PullEvent| {
@@ -148,6 +154,12 @@ impl DockerLauncher {
 }
 
 impl Shared {
+    /// The lease directory, where the engine sees the same files.
+    fn local_directory(&self) -> Option<PathBuf> {
+        let is_here = self.engine.endpoint().local_socket().is_some();
+        is_here.then(|| self.settings.lease_directory.clone())
+    }
+
     fn lease(&self) -> std::io::Result<Arc<Lease>> {
         let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lease) = &*lease {
@@ -167,7 +179,7 @@ impl ServerLauncher for DockerLauncher {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        container::semantics()
+        container::semantics(self.shared.settings.init == Init::Supervised)
     }
 
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
@@ -207,6 +219,14 @@ impl DockerLauncherBuilder {
     /// Sets the image of servers whose specification names none.
     pub fn image(mut self, image: impl Into<String>) -> Self {
         self.settings.image = Some(image.into());
+        self
+    }
+
+    /// Sets process 1 of servers whose specification does not say. The
+    /// engine's init, by default. What the launcher declares follows from
+    /// this; what one server says for itself is in its own semantics.
+    pub fn init(mut self, init: Init) -> Self {
+        self.settings.init = init;
         self
     }
 
@@ -276,6 +296,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("image", &self.image)
+            .field("init", &self.init)
             .field("pull", &self.pull)
             .field("pull_timeout", &self.pull_timeout)
             .field("lease_directory", &self.lease_directory)

@@ -36,8 +36,9 @@
 //! is asked until it answers.
 //!
 //! When the *host* is killed, a server that leaves at the end of its input is
-//! gone at once; a stubborn one lives until [`reap_orphans`] of the next host.
-//! [`Containment::on_host_death`] therefore says that nothing is reached.
+//! gone at once; a stubborn one lives until [`reap_orphans`] of the next host,
+//! and [`Containment::on_host_death`] therefore says that nothing is reached.
+//! With [`Init::Supervised`] a stubborn one is ended within the container.
 //!
 //! `docs/docker.md` and `docs/docker-wrappers.md` have the tables of which
 //! guarantee holds when, what is not guaranteed, and the labels for operators.
@@ -65,6 +66,7 @@ mod options;
 mod orphans;
 mod progress;
 mod random;
+mod supervised;
 #[cfg(unix)]
 mod wrapper;
 

@@ -1,5 +1,6 @@
 //! From a plan to a running container, in a task that nobody can abandon.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::control;
 use crate::engine::{Condition, Engine, EngineError, Progress, Pull};
 use crate::lease::Lease;
 use crate::options::{Plan, PullPolicy};
+use crate::supervised::{self, Route};
 
 /// How long a failed launch waits for the proof that nothing is left, before
 /// it reports the failure and leaves the rest to its task.
@@ -31,6 +33,8 @@ pub(crate) struct Job {
     pub(crate) engine: Arc<Engine>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) plan: Plan,
+    /// A directory of files that the engine sees as well, if there is one.
+    pub(crate) local_directory: Option<PathBuf>,
     pub(crate) name: String,
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,
@@ -58,26 +62,38 @@ pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Out
     Ok((Cancel { _guard: guard }, receiver))
 }
 
-async fn run(job: Job, cancelled: &CancellationToken) -> Outcome {
+async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
     let cancellation = || Err(Arc::new(EngineError::Cancelled));
-    tokio::select! {
+    let route = tokio::select! {
         biased;
         () = cancelled.cancelled() => return cancellation(),
-        image = prepare(&job) => image?,
-    }
+        prepared = prepare_with_init(&mut job) => prepared?,
+    };
     // From here to the answer nothing may interrupt: the daemon creates the
     // container in any case, and only its answer has the id.
     let id = create(&job).await?;
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => cancellation(),
-        started = start(&job, &id) => started.map_err(Arc::new),
+        started = start(&job, &id, route) => started.map_err(Arc::new),
     };
     if let Err(error) = &result {
         debug!(container = id, %error, "launch undone");
         undo(&job.engine, &id).await;
     }
     result
+}
+
+/// The image is there, and the request says what becomes process 1.
+async fn prepare_with_init(job: &mut Job) -> Result<Option<Route>, Arc<EngineError>> {
+    prepare(job).await?;
+    let Some(supervision) = job.plan.supervision else {
+        return Ok(None);
+    };
+    let image = job.engine.image_facts(&job.plan.image).await?;
+    let directory = job.local_directory.as_deref();
+    let route = supervision.wrap(&mut job.plan.body, image, directory)?;
+    Ok(Some(route))
 }
 
 /// The image is there, as far as the policy says that it must be.
@@ -135,8 +151,11 @@ async fn create(job: &Job) -> Result<String, Arc<EngineError>> {
     }
 }
 
-async fn start(job: &Job, id: &str) -> Result<LaunchedServer, EngineError> {
+async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServer, EngineError> {
     let engine = &job.engine;
+    if route == Some(Route::Archive) {
+        engine.unpack(id, supervised::archive()).await?;
+    }
     // Registered before the start, or a server that exits at once takes its
     // exit code with it. Polled once, so that the requests are on their way;
     // the answers to attach and inspect come behind them.
@@ -154,6 +173,7 @@ async fn start(job: &Job, id: &str) -> Result<LaunchedServer, EngineError> {
         name: job.name.clone(),
         engine: Arc::clone(engine),
         stop_signal: signal?.unwrap_or_else(|| "SIGTERM".to_owned()),
+        supervised: route.is_some(),
         known: channel::Sender::new(Known::default()),
         force: CancellationToken::new(),
         discard: CancellationToken::new(),

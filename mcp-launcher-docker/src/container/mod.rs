@@ -48,6 +48,7 @@ pub(crate) struct Container {
     pub(crate) name: String,
     pub(crate) engine: Arc<Engine>,
     stop_signal: String,
+    supervised: bool,
     known: channel::Sender<Known>,
     /// The order to remove it, running or not.
     force: CancellationToken,

@@ -18,10 +18,15 @@ pub(crate) struct DockerTerminator {
     container: Arc<Container>,
 }
 
-/// A container has an end of its own, whatever runs in it. Nothing outside of
-/// the host ends a stubborn one when the host dies: see the crate's table.
-pub(crate) fn semantics() -> TerminationSemantics {
-    TerminationSemantics::full(Containment::new("container", Reach::Container))
+/// A container has an end of its own, whatever runs in it. Without a supervised
+/// init nothing outside of the host ends a stubborn one when the host dies: see
+/// the crate's table.
+pub(crate) fn semantics(supervised: bool) -> TerminationSemantics {
+    TerminationSemantics::full(match supervised {
+        true => Containment::new("container with a supervised init", Reach::Container)
+            .on_host_death(Reach::Container),
+        false => Containment::new("container", Reach::Container),
+    })
 }
 
 impl DockerTerminator {
@@ -49,7 +54,7 @@ impl ProcessTerminator for DockerTerminator {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        semantics()
+        semantics(self.container.supervised)
     }
 
     async fn exited(&self) -> ExitStatus {

@@ -10,7 +10,7 @@ use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSu
 use bollard::query_parameters::{
     AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, InspectContainerOptions,
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
-    StartContainerOptions, WaitContainerOptionsBuilder,
+    StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptionsBuilder,
 };
 use futures_util::{Stream, StreamExt};
 use mcp_lifecycle_core::{BoxWrite, ExitStatus};
@@ -91,6 +91,15 @@ impl Engine {
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
         let created = docker.create_container(Some(options.build()), body).await;
         Ok(created.map_err(|error| self.error(error))?.id)
+    }
+
+    /// Unpacks a tar archive into the root of a container.
+    pub(crate) async fn unpack(&self, id: &str, archive: Vec<u8>) -> Result<(), EngineError> {
+        let options = UploadToContainerOptionsBuilder::default().path("/").build();
+        let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
+        let body = bollard::body_full(archive.into());
+        let unpacked = docker.upload_to_container(id, Some(options), body).await;
+        unpacked.map_err(|error| self.error(error))
     }
 
     pub(crate) async fn attach(&self, id: &str) -> Result<Attached, EngineError> {

@@ -31,6 +31,8 @@ pub(crate) enum EngineError {
         image: String,
         limit: std::time::Duration,
     },
+    #[error("the server cannot be supervised from within its container")]
+    Supervision(#[source] std::io::Error),
     #[error("the launch was cancelled")]
     Cancelled,
     #[error("the control thread cannot be started")]

@@ -23,6 +23,15 @@ pub(crate) struct PullEvent {
     pub(crate) total: Option<u64>,
 }
 
+/// What an image says about its containers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ImageFacts {
+    pub(crate) entrypoint: Option<Vec<String>>,
+    pub(crate) cmd: Option<Vec<String>>,
+    /// In the engine's words: `amd64`, `arm64`.
+    pub(crate) architecture: Option<String>,
+}
+
 /// Is told the image and the step.
 pub(crate) type Progress = Arc<dyn Fn(&str, PullEvent) + Send + Sync>;
 
@@ -67,6 +76,18 @@ impl Engine {
             Err(EngineError::Absent(_)) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    pub(crate) async fn image_facts(&self, image: &str) -> Result<ImageFacts, EngineError> {
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        let answer = docker.inspect_image(image).await;
+        let answer = answer.map_err(|error| self.error(error))?;
+        let config = answer.config.unwrap_or_default();
+        Ok(ImageFacts {
+            entrypoint: config.entrypoint,
+            cmd: config.cmd,
+            architecture: answer.architecture,
+        })
     }
 
     /// Pulls, or joins the pull of the same image that is under way. It goes

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 pub(crate) use container::{Attached, Condition, Found, State, WaitStream};
 pub(crate) use error::{EngineError, Meaning};
-pub(crate) use image::{Progress, Pull, PullEvent, Pulls};
+pub(crate) use image::{ImageFacts, Progress, Pull, PullEvent, Pulls};
 
 use crate::endpoint::Endpoint;
 

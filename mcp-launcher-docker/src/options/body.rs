@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::time::Duration;
 
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as EngineMount, MountTmpfsOptions,
@@ -13,6 +14,7 @@ use mcp_lifecycle_core::spec::SpecError;
 
 use super::{ContainerOptions, Init, Mount, PullPolicy};
 use crate::labels;
+use crate::supervised::Supervision;
 
 /// All that is needed to launch one server.
 #[derive(Debug)]
@@ -20,7 +22,15 @@ pub(crate) struct Plan {
     pub(crate) image: String,
     pub(crate) platform: Option<String>,
     pub(crate) pull: Option<PullPolicy>,
+    pub(crate) supervision: Option<Supervision>,
     pub(crate) body: ContainerCreateBody,
+}
+
+/// What a launcher says for servers that do not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults<'a> {
+    pub(crate) image: Option<&'a str>,
+    pub(crate) init: Init,
 }
 
 /// Plans the launch of `spec`. `host_env` is where variables that are passed
@@ -28,16 +38,18 @@ pub(crate) struct Plan {
 pub(crate) fn plan(
     spec: &ServerSpec,
     options: ContainerOptions,
-    default_image: Option<&str>,
+    defaults: Defaults<'_>,
     owner: HashMap<String, String>,
     host_env: impl Fn(&OsStr) -> Option<OsString>,
 ) -> Result<Plan, SpecError> {
-    let image = match options.image.as_deref().or(default_image) {
+    let image = match options.image.as_deref().or(defaults.image) {
         Some(image) if !image.is_empty() => image.to_owned(),
         _ => return Err(invalid("image", "is required: the image to run")),
     };
     let (entrypoint, cmd) = command(spec)?;
     let stop_signal = options.stop_signal.clone();
+    let init = options.init.unwrap_or(defaults.init);
+    let grace = Duration::from_millis(options.init_grace_ms.into());
     let body = ContainerCreateBody {
         image: Some(image.clone()),
         entrypoint,
@@ -55,13 +67,14 @@ pub(crate) fn plan(
         attach_stdin: Some(true),
         attach_stdout: Some(true),
         attach_stderr: Some(true),
-        host_config: Some(host_config(&options)?),
+        host_config: Some(host_config(&options, init)?),
         ..ContainerCreateBody::default()
     };
     Ok(Plan {
         image,
         platform: options.platform,
         pull: options.pull,
+        supervision: (init == Init::Supervised).then_some(Supervision { grace }),
         body,
     })
 }
@@ -121,7 +134,7 @@ fn all_labels(
     Ok(all)
 }
 
-fn host_config(options: &ContainerOptions) -> Result<HostConfig, SpecError> {
+fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, SpecError> {
     let mut security = options.security_opt.clone();
     if !options.allow_new_privileges {
         security.push("no-new-privileges".to_owned());
@@ -130,7 +143,7 @@ fn host_config(options: &ContainerOptions) -> Result<HostConfig, SpecError> {
     let mounts: Result<Vec<_>, _> = options.mounts.iter().map(mount).collect();
     Ok(HostConfig {
         auto_remove: Some(true),
-        init: Some(options.init == Init::Engine),
+        init: Some(init == Init::Engine),
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),
             maximum_retry_count: None,
@@ -228,7 +241,11 @@ mod tests {
     fn planned(spec: &ServerSpec) -> Result<Plan, SpecError> {
         let owner = HashMap::from([(labels::INSTANCE.to_owned(), "me".to_owned())]);
         let host = |name: &OsStr| (name == "TOKEN").then(|| "t".into());
-        plan(spec, ContainerOptions::of(spec)?, None, owner, host)
+        let defaults = Defaults {
+            image: None,
+            init: Init::default(),
+        };
+        plan(spec, ContainerOptions::of(spec)?, defaults, owner, host)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use mcp_lifecycle_core::spec::SpecError;
 use mcp_lifecycle_core::{ServerSpec, spec::ServerSpecBuilder};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use body::{Plan, plan};
+pub(crate) use body::{Defaults, Plan, plan};
 pub use size::ByteSize;
 
 /// When an image is pulled.
@@ -39,6 +39,15 @@ pub enum Init {
     Engine,
     /// The server itself: for images that bring an init of their own.
     None,
+    /// An init of this crate, which also watches the server's input: when the
+    /// host has gone, however it died, the server has
+    /// [`init_grace_ms`](ContainerOptions::init_grace_ms) to leave, is asked to
+    /// end, and is killed after the same time again. Nobody else is needed for
+    /// that. It is copied into the container; with a read-only root it is
+    /// mounted, which needs an engine on this machine. Linux on `x86_64` and
+    /// `aarch64`, and the image must be for the same. More than about 64 KiB
+    /// that the server has not read hide the end of its input.
+    Supervised,
 }
 
 /// Something that the container sees of what is outside of it.
@@ -127,8 +136,14 @@ pub struct ContainerOptions {
     pub cpus: Option<f64>,
     /// How many processes and threads: 512 by default; 0 is no limit.
     pub pids_limit: u32,
-    /// Process 1.
-    pub init: Init,
+    /// Process 1; the launcher's default otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init: Option<Init>,
+    /// With a supervised init: how many milliseconds the server has, from the
+    /// end of its input until it is asked to end, and again until it is
+    /// killed. 5000 by default. An end in order is not to be overtaken by it:
+    /// it should not be shorter than the graces of the client's policy.
+    pub init_grace_ms: u32,
     /// Capabilities to give back, without `CAP_`: all are dropped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cap_add: Vec<String>,
@@ -161,7 +176,8 @@ impl Default for ContainerOptions {
             memory: None,
             cpus: None,
             pids_limit: 512,
-            init: Init::default(),
+            init: None,
+            init_grace_ms: 5000,
             cap_add: Vec::new(),
             allow_new_privileges: false,
             security_opt: Vec::new(),

@@ -1,0 +1,144 @@
+//! The supervised init: process 1 of a container, which ends the server when
+//! the host has gone.
+//!
+//! `mcp-init GRACE-MS PROGRAM ARGS...` runs the program as its child, passes
+//! signals on, reaps, and exits as the program does; the kernel ends the rest.
+//! And it watches standard input: when the other end has been closed, the
+//! server has the grace to leave by itself, then everything in the container
+//! gets SIGTERM, and after another grace process 1 exits, which is SIGKILL for
+//! all others.
+//!
+//! A static program without libc, built by this crate's build script in the
+//! same way as the guardian of `mcp-launcher-local`; `docs/docker.md` says why
+//! it is not the same program.
+//!
+//! - [`sys`]: system calls; all `unsafe` code
+
+#![no_std]
+#![no_main]
+// See `sys::mem`.
+#![no_builtins]
+#![deny(
+    unsafe_op_in_unsafe_fn,
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block
+)]
+
+mod sys;
+
+use sys::{Args, Fork, Reaped};
+
+/// Nothing was run: the arguments make no sense, or there is no memory.
+const EXIT_USAGE: i32 = 126;
+/// The program could not be run, as in a shell.
+const EXIT_NOT_FOUND: i32 = 127;
+/// What the end by SIGKILL looks like from outside.
+const EXIT_KILLED: i32 = 128 + 9;
+
+/// Where the grace is among the arguments, and where the program is.
+const GRACE: usize = 1;
+const PROGRAM: usize = 2;
+
+fn main(args: Args) -> ! {
+    let grace = args.get(GRACE).and_then(number);
+    let Some(grace) = grace.filter(|_| args.get(PROGRAM).is_some()) else {
+        sys::exit(EXIT_USAGE)
+    };
+    // Blocked signals are not ignored, not even by process 1: they are read.
+    sys::block_all_signals();
+    let Ok(signals) = sys::signalfd_all() else {
+        sys::exit(EXIT_USAGE)
+    };
+    match sys::fork() {
+        Ok(Fork::Child) => run(&args),
+        Ok(Fork::Parent(server)) => supervise(server, signals, grace),
+        Err(_) => sys::exit(EXIT_USAGE),
+    }
+}
+
+/// Becomes the server.
+fn run(args: &Args) -> ! {
+    sys::unblock_all_signals();
+    sys::exec(args, PROGRAM);
+    sys::complain(b"mcp-init: cannot run ");
+    sys::complain(args.get(PROGRAM).unwrap_or_default());
+    sys::complain(b"\n");
+    sys::exit(EXIT_NOT_FOUND)
+}
+
+/// How far the end has come.
+enum Stage {
+    /// Somebody holds the other end of standard input.
+    Running,
+    /// Nobody does: the server has until then to leave.
+    EndOfInput(u64),
+    /// Everything was asked to end, and has until then.
+    Asked(u64),
+}
+
+fn supervise(server: i32, signals: i32, grace: u64) -> ! {
+    // Only the server holds its output: its end is seen outside.
+    sys::close(1);
+    sys::close(2);
+    let mut stage = Stage::Running;
+    loop {
+        let stdin = match stage {
+            Stage::Running => 0,
+            // It would be ready for ever.
+            Stage::EndOfInput(_) | Stage::Asked(_) => -1,
+        };
+        let limit = match stage {
+            Stage::Running => None,
+            Stage::EndOfInput(at) | Stage::Asked(at) => Some(at.saturating_sub(sys::now())),
+        };
+        let hung_up = sys::wait_for(stdin, signals, limit);
+        while let Some(signal) = sys::next_signal(signals) {
+            if signal != sys::SIGCHLD {
+                sys::kill(server, signal);
+            }
+        }
+        loop {
+            match sys::reap() {
+                Reaped::Child(pid, status) if pid == server => sys::exit(exit_code(status)),
+                Reaped::Child(..) => {}
+                Reaped::None => break,
+            }
+        }
+        let now = sys::now();
+        stage = match stage {
+            Stage::Running if hung_up => Stage::EndOfInput(now.saturating_add(grace)),
+            Stage::EndOfInput(at) if now >= at => {
+                // Stopped processes act on no SIGTERM.
+                sys::kill(-1, sys::SIGTERM);
+                sys::kill(-1, sys::SIGCONT);
+                Stage::Asked(now.saturating_add(grace))
+            }
+            Stage::Asked(at) if now >= at => sys::exit(EXIT_KILLED),
+            stage => stage,
+        };
+    }
+}
+
+/// As a shell would put it.
+fn exit_code(status: i32) -> i32 {
+    match status & 0x7f {
+        0 => status >> 8 & 0xff,
+        signal => 128 + signal,
+    }
+}
+
+/// Milliseconds, in nanoseconds.
+fn number(text: &[u8]) -> Option<u64> {
+    let mut all = 0_u64;
+    for &byte in text {
+        let digit = byte.checked_sub(b'0').filter(|&digit| digit < 10)?;
+        all = all.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    all.checked_mul(1_000_000).filter(|_| !text.is_empty())
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // The container ends with its process 1.
+    sys::exit(EXIT_USAGE)
+}

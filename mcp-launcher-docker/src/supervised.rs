@@ -1,0 +1,256 @@
+//! The supervised init: a program that becomes process 1 of a container, and
+//! ends the server when the host has gone. The program itself is in `init/`.
+//!
+//! It comes into the container in one of two ways: as an archive that the engine
+//! unpacks between create and start, wherever the engine is; or, where the root
+//! is read-only and nothing can be unpacked, as a bind mount of a file in the
+//! lease directory, which needs an engine on this machine.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
+
+use crate::engine::{EngineError, ImageFacts};
+use crate::random;
+
+#[cfg(init_available)]
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcp-init"));
+#[cfg(not(init_available))]
+const PROGRAM: &[u8] = &[];
+
+/// Its name in the root of the container.
+const NAME: &str = ".mcp-init";
+
+/// What is to be supervised, and how patiently.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Supervision {
+    /// How long the server has to leave after the end of its input, and again
+    /// after it was asked to.
+    pub(crate) grace: Duration,
+}
+
+/// How the program comes into the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// [`archive`] is put into its root before it is started.
+    Archive,
+    /// It is there by a mount.
+    Mounted,
+}
+
+impl Supervision {
+    /// Changes the request so that the program runs what would have run. The
+    /// entry point has to be known for that: the image's, if no other.
+    pub(crate) fn wrap(
+        self,
+        body: &mut ContainerCreateBody,
+        image: ImageFacts,
+        local_directory: Option<&Path>,
+    ) -> Result<Route, EngineError> {
+        check_architecture(&image)?;
+        let own = body.entrypoint.take().filter(|own| !own.is_empty());
+        // An entry point of one's own also replaces the image's arguments.
+        let args = match &own {
+            Some(_) => body.cmd.take(),
+            None => body.cmd.take().or(image.cmd),
+        };
+        let program = own.or(image.entrypoint).unwrap_or_default();
+        let args = args.unwrap_or_default();
+        if program.is_empty() && args.is_empty() {
+            return Err(unsupported("the image names no program to run"));
+        }
+        let grace = self.grace.as_millis().to_string();
+        let mut entrypoint = vec![format!("/{NAME}"), grace];
+        entrypoint.extend(program);
+        body.entrypoint = Some(entrypoint);
+        body.cmd = Some(args);
+        let host = body.host_config.get_or_insert_default();
+        host.init = Some(false);
+        if host.readonly_rootfs != Some(true) {
+            return Ok(Route::Archive);
+        }
+        let Some(directory) = local_directory else {
+            return Err(unsupported(
+                "with a read-only root it needs an engine behind a Unix socket of this machine",
+            ));
+        };
+        let file = file_in(directory).map_err(EngineError::Supervision)?;
+        mount(host, &file)?;
+        Ok(Route::Mounted)
+    }
+}
+
+/// A tar archive with the program, for the root of a container.
+pub(crate) fn archive() -> Vec<u8> {
+    const BLOCK: usize = 512;
+    let mut header = [0_u8; BLOCK];
+    let mut put = |at: usize, text: &str| {
+        header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    };
+    put(0, NAME);
+    put(100, "0000555\0");
+    put(108, "0000000\0");
+    put(116, "0000000\0");
+    put(124, &format!("{:011o}\0", PROGRAM.len()));
+    put(136, "00000000000\0");
+    // The sum is taken with spaces in its own place.
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar\x0000");
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let mut archive = header.to_vec();
+    archive.extend(PROGRAM);
+    archive.resize(archive.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
+    archive
+}
+
+/// The names of the engine for the architecture that the program is for.
+fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
+    if PROGRAM.is_empty() {
+        return Err(unsupported(
+            "this build has no program for it: it is for Linux on x86_64 and aarch64",
+        ));
+    }
+    let own = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    match image.architecture.as_deref() {
+        Some(other) if other != own && !other.is_empty() => Err(unsupported(&format!(
+            "the image is for {other}, and this build's program for {own}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn mount(host: &mut HostConfig, file: &Path) -> Result<(), EngineError> {
+    let source = file
+        .to_str()
+        .ok_or_else(|| unsupported("the lease directory is not valid UTF-8"))?;
+    host.mounts.get_or_insert_default().push(Mount {
+        typ: Some(MountType::BIND),
+        source: Some(source.to_owned()),
+        target: Some(format!("/{NAME}")),
+        read_only: Some(true),
+        ..Mount::default()
+    });
+    Ok(())
+}
+
+/// The program as a file, which stays: other containers have it mounted. Named
+/// by what is in it, so that another version is another file.
+fn file_in(directory: &Path) -> io::Result<PathBuf> {
+    // FNV-1a: names need not resist anybody, for the directory is private.
+    let hash = PROGRAM
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    let path = directory.join(format!("init-{hash:016x}"));
+    if fs::read(&path).is_ok_and(|found| found == PROGRAM) {
+        return Ok(path);
+    }
+    let nascent = directory.join(format!("{}.new", random::id()?));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o555);
+    let mut file = options.open(&nascent)?;
+    file.write_all(PROGRAM)?;
+    drop(file);
+    fs::rename(&nascent, &path)?;
+    Ok(path)
+}
+
+fn unsupported(problem: &str) -> EngineError {
+    EngineError::Supervision(io::Error::new(io::ErrorKind::Unsupported, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Supervision = Supervision {
+        grace: Duration::from_millis(1500),
+    };
+
+    fn image() -> ImageFacts {
+        let words = |text: &str| Some(text.split(' ').map(str::to_owned).collect());
+        ImageFacts {
+            entrypoint: words("npx -y"),
+            cmd: words("thing"),
+            architecture: None,
+        }
+    }
+
+    fn wrapped(mut body: ContainerCreateBody) -> String {
+        let route = GRACE.wrap(&mut body, image(), None).unwrap();
+        assert_eq!(route, Route::Archive);
+        let words = [body.entrypoint.unwrap(), body.cmd.unwrap()].concat();
+        words.join(" ")
+    }
+
+    #[test]
+    fn it_runs_what_would_have_run() {
+        let body = ContainerCreateBody::default;
+        let one = |word: &str| Some(vec![word.to_owned()]);
+        assert_eq!(wrapped(body()), "/.mcp-init 1500 npx -y thing");
+        let args = ContainerCreateBody {
+            cmd: one("other"),
+            ..body()
+        };
+        assert_eq!(wrapped(args), "/.mcp-init 1500 npx -y other");
+        let program = ContainerCreateBody {
+            entrypoint: one("sh"),
+            ..body()
+        };
+        assert_eq!(wrapped(program), "/.mcp-init 1500 sh");
+    }
+
+    #[test]
+    fn a_read_only_root_gets_a_mount_and_another_architecture_an_error() {
+        let read_only = || ContainerCreateBody {
+            host_config: Some(HostConfig {
+                readonly_rootfs: Some(true),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let mut body = read_only();
+        let route = GRACE.wrap(&mut body, image(), Some(directory.path()));
+        assert_eq!(route.unwrap(), Route::Mounted);
+        let mounts = body.host_config.unwrap().mounts.unwrap();
+        let source = mounts[0].source.clone().unwrap();
+        assert_eq!(fs::read(&source).unwrap(), PROGRAM);
+        assert_eq!(file_in(directory.path()).unwrap(), Path::new(&source));
+        let far = GRACE.wrap(&mut read_only(), image(), None).unwrap_err();
+        assert!(far.to_string().contains("supervised"), "{far}");
+        let other = ImageFacts {
+            architecture: Some("riscv64".to_owned()),
+            ..image()
+        };
+        GRACE.wrap(&mut read_only(), other, None).unwrap_err();
+    }
+
+    #[test]
+    fn the_archive_is_one_that_tar_reads() {
+        let mut tar = std::process::Command::new("tar")
+            .args(["-tvf", "-"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        tar.stdin.take().unwrap().write_all(&archive()).unwrap();
+        let output = tar.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        assert!(text.starts_with("-r-xr-xr-x 0/0"), "{text}");
+        assert!(text.trim_end().ends_with(NAME), "{text}");
+    }
+}
