@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use mcp_lifecycle_core::ServerSpec;
 use rmcp::model::{CallToolRequestParams, Tool};
 
-use crate::launcher::executor;
+use crate::launcher::{docker, executor};
 
 /// Launch an MCP server, use it, end it, and prove that nothing is left.
 #[derive(Debug, Parser)]
@@ -20,6 +20,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     pub(crate) executor: executor::Options,
+
+    #[command(flatten)]
+    pub(crate) docker: docker::Options,
 
     /// The tool to call; without it, the embedded server's `echo` is called and
     /// other servers' tools are only listed.
@@ -66,6 +69,8 @@ pub(crate) enum LauncherName {
     Local,
     /// A process on another machine, through an executor.
     Executor,
+    /// A container.
+    Docker,
 }
 
 impl Arguments {
@@ -80,12 +85,18 @@ impl Arguments {
                 let name = name.rsplit('/').next().unwrap_or("server").to_owned();
                 ServerSpec::builder(name, program).args(args)
             }
+            None if self.is_described_by_image() => {
+                ServerSpec::builder_without_command(self.docker.server_name())
+            }
             None => {
                 let this = std::env::current_exe()
                     .map_err(|error| format!("this program cannot find itself: {error}"))?;
                 ServerSpec::builder("embedded", this).arg("--embedded-server")
             }
         };
+        if self.launcher == LauncherName::Docker {
+            spec = self.docker.apply(spec)?;
+        }
         if let Some(dir) = &self.cwd {
             spec = spec.cwd(dir);
         }
@@ -101,11 +112,15 @@ impl Arguments {
         spec.build().map_err(|error| error.to_string())
     }
 
+    fn is_described_by_image(&self) -> bool {
+        self.launcher == LauncherName::Docker && self.command.is_empty()
+    }
+
     /// The call to make, if any.
     pub(crate) fn call(&self, tools: &[Tool]) -> Result<Option<CallToolRequestParams>, String> {
         let (name, arguments) = match &self.call {
             Some(name) => (name.clone(), self.arguments.as_str()),
-            None if self.command.is_empty() => (
+            None if self.command.is_empty() && !self.is_described_by_image() => (
                 "echo".to_owned(),
                 r#"{"message":"hello from the main job"}"#,
             ),

@@ -1,5 +1,6 @@
 //! Which launcher starts the server.
 
+pub(crate) mod docker;
 pub(crate) mod executor;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use crate::arguments::{Arguments, LauncherName};
 
 pub(crate) async fn choose(arguments: &Arguments) -> Result<Arc<dyn ServerLauncher>, String> {
     match arguments.launcher {
+        LauncherName::Docker => docker::launcher().await,
         LauncherName::Local => Ok(Arc::new(LocalLauncher::new())),
         LauncherName::Executor => executor::launcher(&arguments.executor).await,
     }

@@ -9,6 +9,8 @@
 //!     --launcher executor --url ws://127.0.0.1:7400
 //! cargo run -p mcp-lifecycle-examples --example main_job -- \
 //!     --launcher executor --command "ssh host mcp-executor --stdio" -- npx -y some-server
+//! cargo run -p mcp-lifecycle-examples --example main_job -- \
+//!     --launcher docker --image mcp/time
 //! ```
 //!
 //! Without a command it uses an MCP server embedded in this very program. The

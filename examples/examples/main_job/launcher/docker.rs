@@ -1,0 +1,62 @@
+//! In a container, through the Docker Engine API.
+
+use std::sync::Arc;
+
+use clap::Args;
+use mcp_launcher_docker::{ContainerOptions, DockerLauncher, PullPolicy};
+use mcp_lifecycle_core::ServerLauncher;
+use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::spec::ServerSpecBuilder;
+
+/// What the server runs in.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "With --launcher docker")]
+pub(crate) struct Options {
+    /// The image. Its own entry point is the server, unless a command is given.
+    #[arg(long)]
+    image: Option<String>,
+
+    /// The network: `none`, `bridge`, `host`, or a name.
+    #[arg(long)]
+    network: Option<String>,
+
+    /// Let nothing but mounts be written to.
+    #[arg(long)]
+    read_only: bool,
+
+    /// Never pull: a missing image is an error.
+    #[arg(long)]
+    no_pull: bool,
+}
+
+impl Options {
+    /// The name of a server that is described by its image alone.
+    pub(crate) fn server_name(&self) -> &str {
+        let name = self.image.as_deref().unwrap_or("server");
+        let name = name.rsplit('/').next().unwrap_or(name);
+        name.split([':', '@']).next().unwrap_or(name)
+    }
+
+    pub(crate) fn apply(&self, spec: ServerSpecBuilder) -> Result<ServerSpecBuilder, String> {
+        let Some(image) = &self.image else {
+            return Err("--launcher docker needs --image".to_owned());
+        };
+        let mut options = ContainerOptions::new(image);
+        options.network.clone_from(&self.network);
+        options.read_only_root = self.read_only;
+        options.pull = self.no_pull.then_some(PullPolicy::Never);
+        Ok(options.apply(spec))
+    }
+}
+
+/// A launcher for the engine that the docker CLI would use. What a host that
+/// died left behind is ended first.
+pub(crate) async fn launcher() -> Result<Arc<dyn ServerLauncher>, String> {
+    let launcher = DockerLauncher::new().map_err(|error| Report(&error).to_string())?;
+    let orphans = launcher.reap_orphans().await;
+    let orphans = orphans.map_err(|error| Report(&error).to_string())?;
+    for orphan in orphans.ended {
+        println!("orphan:      {} {} ended", orphan.id, orphan.name);
+    }
+    Ok(Arc::new(launcher))
+}
