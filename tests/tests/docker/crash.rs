@@ -134,36 +134,51 @@ fn policy() -> TerminationPolicy {
         .kill_confirmation(Duration::from_millis(500))
 }
 
-/// SIGKILL and SIGTERM of the daemon, with and without live-restore.
-#[tokio::test]
-async fn a_lost_daemon_is_unknown_and_then_clean() {
+/// The daemon ends by this signal, with or without live-restore.
+async fn a_lost_daemon_is_unknown_and_then_clean(signal: Signal, flags: &[&str]) {
     if Rig::new("lost").is_none() {
         return;
     }
-    for flags in [&[][..], &["--live-restore"][..]] {
-        for signal in [Signal::SIGKILL, Signal::SIGTERM] {
-            let mut private = PrivateEngine::start(flags);
-            let rig = Rig::on(private.engine.clone(), "lost");
-            let server = own(rig.launch(&["ignore-eof-term"]).await);
-            private.signal(signal);
-            let graceful = signal == Signal::SIGTERM && flags.is_empty();
-            let error = server.end(&policy()).await;
-            if !graceful {
-                assert_eq!(rig.alive.alive().len(), 1, "the server lives on");
-            }
-            let text = error.unwrap_err().to_string();
-            assert!(text.contains("look for the container"), "{text}");
-            assert!(!server.handle.is_gone());
-
-            private.start_again();
-            let limit = policy().kill_confirmation(Duration::from_secs(15));
-            let report = server.end(&limit).await.unwrap();
-            println!("{signal} {flags:?}: {}", report.exit);
-            assert!(matches!(
-                report.exit,
-                ExitStatus::Unknown | ExitStatus::Signal(9) | ExitStatus::Code(_)
-            ));
-            rig.assert_clean().await;
-        }
+    let mut private = PrivateEngine::start(flags);
+    let rig = Rig::on(private.engine.clone(), "lost");
+    let server = own(rig.launch(&["ignore-eof-term"]).await);
+    private.signal(signal);
+    let graceful = signal == Signal::SIGTERM && flags.is_empty();
+    let error = server.end(&policy()).await;
+    if !graceful {
+        assert_eq!(rig.alive.alive().len(), 1, "the server lives on");
     }
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("look for the container"), "{text}");
+    assert!(!server.handle.is_gone());
+
+    private.start_again();
+    let limit = policy().kill_confirmation(Duration::from_secs(15));
+    let report = server.end(&limit).await.unwrap();
+    println!("{signal} {flags:?}: {}", report.exit);
+    assert!(matches!(
+        report.exit,
+        ExitStatus::Unknown | ExitStatus::Signal(9) | ExitStatus::Code(_)
+    ));
+    rig.assert_clean().await;
+}
+
+#[tokio::test]
+async fn a_killed_daemon() {
+    a_lost_daemon_is_unknown_and_then_clean(Signal::SIGKILL, &[]).await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_shut_down() {
+    a_lost_daemon_is_unknown_and_then_clean(Signal::SIGTERM, &[]).await;
+}
+
+#[tokio::test]
+async fn a_killed_daemon_whose_containers_live_on() {
+    a_lost_daemon_is_unknown_and_then_clean(Signal::SIGKILL, &["--live-restore"]).await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_shut_down_and_whose_containers_live_on() {
+    a_lost_daemon_is_unknown_and_then_clean(Signal::SIGTERM, &["--live-restore"]).await;
 }

@@ -36,9 +36,17 @@ async fn each_server_ends_on_the_rung_it_needs() {
     for (fixture, rung, exit) in cases {
         let server = own(rig.launch(&[fixture]).await);
         rig.alive.accept("server", LIMIT).await.unwrap();
-        let report = server.end(&policy()).await.unwrap();
-        rig.alive.expect_all_dead(Duration::ZERO).await.unwrap();
-        assert_eq!(rig.containers(), [String::new(); 0], "{fixture}");
+        // No verdict depends on a grace: long where the fixture obeys.
+        let policy = match rung {
+            Some(Phase::RequestEnd) => policy().term_grace(LIMIT),
+            None if fixture == "plain" => policy().eof_grace(LIMIT),
+            _ => policy(),
+        };
+        let report = server.end(&policy).await.unwrap();
+        let alive = rig.alive.alive_at_this_moment(LIMIT).await.unwrap();
+        assert!(alive.is_empty(), "{fixture}: {alive:?}");
+        let left = rig.containers();
+        assert!(left.is_empty(), "{fixture}: {left:?}");
         if let Some(rung) = rung {
             assert_eq!(report.ended_in(), Some(rung), "{fixture}: {report}");
         }
@@ -69,13 +77,8 @@ async fn output_that_nobody_reads_does_not_wedge_the_end() {
     rig.alive.accept("server", LIMIT).await.unwrap();
     // Time for the stream to fill up to the daemon.
     crate::support::pause(Duration::from_millis(700)).await;
-    let begun = Instant::now();
+    // A daemon that is wedged does not confirm in time.
     server.end(&policy()).await.unwrap();
-    assert!(
-        begun.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        begun.elapsed()
-    );
     rig.assert_clean().await;
     drop((server.stdin, server.stdout));
 }
@@ -89,8 +92,8 @@ async fn a_container_that_somebody_else_removed_is_gone() {
     rig.engine.docker(&["rm", "-f", &rig.containers()[0]]);
     let exit = in_time("it exits", server.handle.exited()).await;
     assert_eq!(exit, ExitStatus::Signal(9));
-    let report = server.end(&policy()).await.unwrap();
-    assert!(report.took < Duration::from_millis(500), "{report}");
+    // No grace is waited for: this one is as long as the test's limit.
+    server.end(&policy().eof_grace(LIMIT)).await.unwrap();
     rig.assert_clean().await;
 }
 

@@ -8,5 +8,7 @@ mod support;
 mod crash;
 mod ends;
 mod launches;
+mod main_job;
 mod options;
+mod supervised;
 mod wrapped;

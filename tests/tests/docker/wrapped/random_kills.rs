@@ -1,0 +1,68 @@
+//! Hosts that are killed while their servers start containers.
+
+use std::time::Duration;
+
+use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+
+use crate::support::{Host, Rig, is_host, pause};
+
+const HOST: &str = "wrapped::random_kills::sixty_hosts_killed_at_random_instants_leave_nothing";
+
+/// The host is killed; its next start is told to clean up.
+#[tokio::test]
+async fn sixty_hosts_killed_at_random_instants_leave_nothing() {
+    let Some(rig) = Rig::new("random") else {
+        return;
+    };
+    if let Some(job) = is_host() {
+        let (leases, rest) = job.split_once('|').unwrap();
+        let (name, script) = rest.split_once('|').unwrap();
+        let tracker = rig.tracker().lease_directory(leases);
+        let spec = rig.wrapped("sh", &["-c", script]);
+        let spec = {
+            // The parent's name, so that it finds what is left.
+            let run = format!("--network none --init --label test={name}");
+            let mut new = ServerSpec::builder(name, "sh").args(["-c", script]);
+            for (key, value) in spec.env().literals() {
+                new = new.env(key, value);
+            }
+            new.env("RUN", run)
+                .env("PAYLOAD", "mcp-fixture:test /mcp-fixture ignore-eof-term")
+                .build()
+                .unwrap()
+        };
+        let _server = tracker.launch(&spec).await.unwrap();
+        println!("launched");
+        return std::future::pending().await;
+    }
+    let scripts = [
+        "exec docker run -i --rm $RUN $PAYLOAD",
+        "docker run -i --rm $RUN $PAYLOAD; true",
+        "docker run -d --rm $RUN $PAYLOAD; exec sleep 1000",
+        "docker create -i --rm $RUN $PAYLOAD; exec sleep 1000",
+    ];
+    let mut orphaned = 0;
+    for round in 0..60_u64 {
+        let script = scripts[round as usize % scripts.len()];
+        let job = format!("{}|{}|{script}", rig.leases.path().display(), rig.server);
+        let mut host = Host::start(HOST, &job);
+        host.wait_for("launched");
+        // Spread over the life of a `docker run`, in no order.
+        pause(Duration::from_millis(round * 37 % 400)).await;
+        host.kill();
+        if round % 20 == 19 {
+            orphaned += rig.started().len();
+            clean_up(&rig).await;
+        }
+    }
+    println!("60 hosts killed: {orphaned} containers orphaned, 0 left");
+}
+
+async fn clean_up(rig: &Rig) {
+    rig.tracker().reap_orphans().await.unwrap();
+    // The last create may have been under way.
+    pause(Duration::from_secs(1)).await;
+    let report = rig.tracker().reap_orphans().await.unwrap();
+    assert!(report.failed.is_empty(), "{report:?}");
+    assert!(rig.started().is_empty(), "{:?}", rig.started());
+}
