@@ -37,6 +37,27 @@ const WITH_VALUE: &[(&str, bool)] = &[
     ("--tlscacert", false),
     ("--tlscert", false),
     ("--tlskey", false),
+    // Podman's, and nerdctl's.
+    ("--cgroup-manager", false),
+    ("--cni-netconfpath", false),
+    ("--cni-path", false),
+    ("--conmon", false),
+    ("--data-root", false),
+    ("--events-backend", false),
+    ("--hooks-dir", false),
+    ("--hosts-dir", false),
+    ("--identity", false),
+    ("--imagestore", false),
+    ("--module", false),
+    ("--network-cmd-path", false),
+    ("--network-config-dir", false),
+    ("--out", false),
+    ("--runtime-flag", false),
+    ("--snapshotter", false),
+    ("--storage-driver", false),
+    ("--storage-opt", false),
+    ("--tmpdir", false),
+    ("--volumepath", false),
 ];
 
 /// Whether this command creates a container, and how to have it labelled.
@@ -116,6 +137,10 @@ mod tests {
             (
                 "docker -H unix:///x --debug container run img",
                 "-H unix:///x --debug container run --label k=v img",
+            ),
+            (
+                "podman --root /r --storage-driver vfs run img",
+                "--root /r --storage-driver vfs run --label k=v img",
             ),
             (
                 "docker --context=lab run img run",

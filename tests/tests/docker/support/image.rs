@@ -22,6 +22,12 @@ pub(crate) fn image(engine: &Engine) {
     if inspect.unwrap().status.success() {
         return;
     }
+    let archive = archive();
+    engine.docker(&["import", archive.path().to_str().unwrap(), NAME]);
+}
+
+/// What is in the image, as a tar archive.
+pub(crate) fn archive() -> tempfile::NamedTempFile {
     let root = tempfile::tempdir().unwrap();
     std::fs::copy(static_fixture(), root.path().join("mcp-fixture")).unwrap();
     copy_program(Path::new("/bin/sh"), root.path());
@@ -32,8 +38,7 @@ pub(crate) fn image(engine: &Engine) {
         .arg("-cf")
         .arg(archive.path())
         .arg("."));
-    let archive = archive.path().to_str().unwrap();
-    engine.docker(&["import", archive, NAME]);
+    archive
 }
 
 fn static_fixture() -> PathBuf {

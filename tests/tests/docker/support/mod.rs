@@ -16,7 +16,7 @@ use mcp_lifecycle_core::{
 
 pub(crate) use engine::{Engine, PrivateEngine};
 pub(crate) use host::{Host, is_host};
-pub(crate) use image::image;
+pub(crate) use image::{archive, image};
 
 /// Far more than anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);

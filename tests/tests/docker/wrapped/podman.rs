@@ -1,0 +1,99 @@
+//! Podman needs no daemon: labels in the command line, and its own command to
+//! clean up with. Its containers' monitors leave every group and session, and
+//! become children of the guardian.
+
+use std::process::Command;
+
+use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+
+use super::{drain, policy};
+use crate::support::{LIMIT, Rig, archive, own};
+
+/// A store of its own.
+struct Podman(tempfile::TempDir);
+
+impl Podman {
+    fn new() -> Self {
+        let podman = Self(tempfile::tempdir().unwrap());
+        let archive = archive();
+        let archive = archive.path().to_str().unwrap();
+        podman.run(&["import", archive, "mcp-fixture:test"]);
+        podman
+    }
+
+    fn globals(&self) -> Vec<String> {
+        let at = |name: &str| self.0.path().join(name).display().to_string();
+        let flags = ["--root", "--runroot", "--tmpdir"];
+        let flags = flags.map(|flag| [flag.to_owned(), at(&flag[2..])]);
+        let driver = ["--storage-driver", "vfs"].map(str::to_owned);
+        [flags.concat(), driver.to_vec()].concat()
+    }
+
+    /// What it prints.
+    fn run(&self, args: &[&str]) -> String {
+        let output = Command::new("podman")
+            .args(self.globals())
+            .args(args)
+            .output()
+            .expect("podman: `tests/containers` installs it");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "podman {args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+/// Runs a stubborn server by `podman run`, ends it, and expects no process.
+/// What is left in the store; `None` when told to skip.
+async fn end(
+    test: &str,
+    wrap: impl FnOnce(Vec<String>) -> (&'static str, Vec<String>),
+) -> Option<String> {
+    let rig = Rig::new(test)?;
+    let podman = Podman::new();
+    let address = rig.alive.address();
+    let directory = address.trim_start_matches("unix:").trim_end_matches("/s");
+    let volume = format!("{directory}:{directory}");
+    // Podman's own limits may be above what this machine lets anybody have.
+    let limits = [
+        "--ulimit",
+        "nofile=1024:1024",
+        "--ulimit",
+        "nproc=1024:1024",
+    ];
+    let mut args = podman.globals();
+    args.extend(["run", "-i", "--rm", "--network=none", "-v", &volume].map(str::to_owned));
+    args.extend(limits.map(str::to_owned));
+    args.extend(["mcp-fixture:test", "/mcp-fixture", "ignore-eof-term"].map(str::to_owned));
+    args.extend(["--alive".to_owned(), address]);
+    let (program, args) = wrap(args);
+    let spec = ServerSpec::builder(&rig.server, program).args(args);
+    let tracker = rig.tracker();
+    let server = tracker.launch(&spec.build().unwrap()).await.unwrap();
+    let mut server = own(server);
+    drain(&mut server);
+    rig.alive.accept("server", LIMIT).await.unwrap();
+    let report = server.end(&policy()).await.unwrap();
+    let alive = rig.alive.alive_at_this_moment(LIMIT).await.unwrap();
+    assert!(alive.is_empty(), "{alive:?} {report}");
+    println!("{report}");
+    let left = podman.run(&["ps", "--all", "--quiet"]);
+    podman.run(&["rm", "--all", "--force"]);
+    Some(left)
+}
+
+#[tokio::test]
+async fn podman_run_leaves_nothing() {
+    let left = end("podman", |args| ("podman", args)).await;
+    assert_eq!(left.unwrap_or_default(), "");
+}
+
+/// Its command is not seen, so there is no label: the guardian ends the
+/// processes. An entry in Podman's store may stay, of a container that is dead.
+#[tokio::test]
+async fn podman_behind_a_wrapper_leaves_no_process() {
+    let left = end("wrapped-podman", |args| {
+        let script = ["-c", "podman \"$@\"; true", "sh"].map(str::to_owned);
+        ("sh", [script.to_vec(), args].concat())
+    });
+    println!("left in the store: {:?}", left.await);
+}
