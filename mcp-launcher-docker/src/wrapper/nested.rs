@@ -122,7 +122,13 @@ impl Nested {
         }
         let mut may_be_late = matches!(self.means, Means::Cli { .. });
         loop {
-            match self.look().await {
+            let mut found = self.look().await;
+            if let (Ok(found), Means::Proxy { .. }) = (&mut found, &self.means) {
+                // A daemon that has crashed may list what it has removed: what
+                // it has said 404 to is gone, and its id never comes back.
+                found.ended.retain(|one| !swept.ended.contains(one));
+            }
+            match found {
                 Ok(found) if found.ended.is_empty() => {
                     self.lost.send_replace(None);
                     if std::mem::take(&mut may_be_late) && swept.ended.is_empty() {
