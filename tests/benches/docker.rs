@@ -30,6 +30,7 @@ async fn main() {
     launch(&launcher).await;
     parallel(&launcher).await;
     calls(&launcher).await;
+    memory().await;
     stubborn(&launcher).await;
 }
 
@@ -97,11 +98,48 @@ async fn calls(launcher: &DockerLauncher) {
     ratio("round trip", ours_time, bare_time, "docker run -i", 1.3);
     let added = proxied_time.saturating_sub(unproxied_time);
     println!(
-        "wrapper proxy adds {added:.1?} per round trip ({proxied_time:.1?} against {unproxied_time:.1?}); 50 us allowed"
+        "wrapper proxy adds {:.1?} per message, {added:.1?} per round trip ({proxied_time:.1?} against {unproxied_time:.1?}); 50 us per message allowed",
+        added / 2
     );
     ours.end().await;
     proxied.end().await;
     unproxied.end().await;
+}
+
+/// What a proxy in use takes in this process, beside what the server takes.
+async fn memory() {
+    const SERVERS: u32 = 10;
+    let tracker = ContainerTracker::new(LocalLauncher::new());
+    // What is set up once, and what the allocator keeps.
+    for launcher in [&LocalLauncher::new() as &dyn ServerLauncher, &tracker] {
+        Session::tracked(launcher).await.end().await;
+    }
+    let before = resident();
+    let mut direct = Vec::new();
+    let launcher = LocalLauncher::new();
+    for _ in 0..SERVERS {
+        direct.push(Session::tracked(&launcher).await);
+    }
+    let between = resident();
+    let mut proxied = Vec::new();
+    for _ in 0..SERVERS {
+        proxied.push(Session::tracked(&tracker).await);
+    }
+    let after = resident();
+    let (without, with) = (between - before, after - between);
+    println!(
+        "wrapper proxy takes {} KiB per server ({with} KiB for {SERVERS} servers, {without} KiB for as many without it); 4096 KiB allowed",
+        (with - without).max(0) / i64::from(SERVERS)
+    );
+    join_all(direct.iter().chain(&proxied).map(Session::end)).await;
+}
+
+/// The resident memory of this process, in KiB.
+fn resident() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let words = line.unwrap().split_whitespace();
+    words.rev().nth(1).unwrap().parse().unwrap()
 }
 
 async fn stubborn(launcher: &DockerLauncher) {
@@ -126,7 +164,26 @@ async fn stubborn(launcher: &DockerLauncher) {
         end.unwrap();
     }
     let over = begun.elapsed().saturating_sub(grace * 2);
-    println!("20 stubborn containers: graces + {over:.2?}; 1 s allowed");
+    // What the engine itself takes to remove as many, asked by its own program.
+    let all = join_all((0..20).map(|_| launcher.launch(&spec))).await;
+    let ids = all.iter().map(
+        |server| match server.as_ref().unwrap().terminator().identity() {
+            mcp_lifecycle_core::ServerIdentity::Container { id, .. } => id,
+            other => panic!("{other}"),
+        },
+    );
+    let ids: Vec<_> = ids.collect();
+    let begun = Instant::now();
+    let removals = ids.iter().map(|id| {
+        let mut command = Command::new("docker");
+        command.args(["rm", "-f", id]).stdout(Stdio::null());
+        tokio::task::spawn_blocking(move || command.status())
+    });
+    join_all(removals).await;
+    println!(
+        "20 stubborn containers: graces + {over:.2?}; 1 s allowed (20 x docker rm -f: {:.2?})",
+        begun.elapsed()
+    );
 }
 
 fn options() -> ContainerOptions {
