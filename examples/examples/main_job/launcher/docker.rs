@@ -11,6 +11,7 @@ use mcp_lifecycle_core::spec::ServerSpecBuilder;
 /// What the server runs in.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --launcher docker")]
+#[group(id = "docker_options")]
 pub(crate) struct Options {
     /// The image. Its own entry point is the server, unless a command is given.
     #[arg(long)]
