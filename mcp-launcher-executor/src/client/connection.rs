@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::config::{CwdDialect, ExecServerConfig};
 use super::driver::{Command, Driver};
-use super::process::{Remote, Wiring};
+use super::process::{DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
 use crate::error::SharedError;
 use crate::protocol::extension::{Lifecycle, VERSION};
@@ -146,7 +146,9 @@ impl Connection {
         uri: bool,
     ) -> Result<Wiring, ExecutorError> {
         let params = self.params(id.clone(), command, uri);
-        let remote = Remote::new(id, self.commands.clone(), self.peer.window);
+        // A plain peer may work on requests concurrently.
+        let depth = self.lifecycle().map_or(1, |_| DEPTH);
+        let remote = Remote::new(id, self.commands.clone(), self.peer.window, depth);
         // Dropped at any await: `Remote` is abandoned, which undoes the start.
         let wiring = remote.wire();
         let (reply, answer) = oneshot::channel();

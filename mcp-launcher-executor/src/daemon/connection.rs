@@ -9,7 +9,7 @@ use mcp_lifecycle_core::EndReason;
 use tokio_util::sync::CancellationToken;
 
 use super::registry::{Registry, short};
-use super::session::{Next, Session};
+use super::session::{Haste, Next, Session};
 use super::{Shared, dispatch};
 use crate::link::{HIGH_WATER, Incoming, Link};
 use crate::protocol::extension::{Extensions, GoneNotification, Lifecycle, VERSION};
@@ -32,6 +32,10 @@ pub(super) enum Kind {
 /// How often a client on a socket is asked for a sign of life, at most.
 const PING: Duration = Duration::from_secs(10);
 
+/// So many answers to writes leave without company: a client of ours has this
+/// many under way before it has to wait for one.
+const PATIENT: u32 = 2;
+
 /// How long what is queued may take to leave when the connection ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -42,6 +46,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind)
         link,
         state: State::Unknown,
         dirty: false,
+        patient: 0,
         timer: Box::pin(tokio::time::sleep(shared.limits.handshake)),
         stopping: shared.stopping.clone(),
         kind,
@@ -75,6 +80,8 @@ struct Connection {
     link: Box<dyn Link>,
     state: State,
     dirty: bool,
+    /// Answers that wait in the link for company.
+    patient: u32,
     timer: std::pin::Pin<Box<tokio::time::Sleep>>,
     stopping: CancellationToken,
     kind: Kind,
@@ -151,7 +158,9 @@ impl Connection {
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Option<&'static str> {
-        if self.dirty {
+        if self.dirty || self.patient >= PATIENT {
+            self.patient = 0;
+            self.dirty = true;
             match self.link.poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.dirty = false,
                 Poll::Ready(Err(_)) => return Some("it failed"),
@@ -187,16 +196,22 @@ impl Connection {
         let _ = self.link.send(frame);
     }
 
+    fn send_soon(&mut self, frame: String) {
+        self.patient += 1;
+        let _ = self.link.send(frame);
+    }
+
     /// Answers, then one event of each process in turn, while the link takes it.
     fn send_what_is_due(&mut self, cx: &Context<'_>) {
-        let State::Open(session, _) = &self.state else {
+        let State::Open(session, generation) = &self.state else {
             return;
         };
-        let session = Arc::clone(session);
+        let (session, generation) = (Arc::clone(session), *generation);
         while self.link.buffered() <= HIGH_WATER {
-            match session.next(cx.waker()) {
+            match session.next(generation, cx.waker()) {
                 None => return,
-                Some(Next::Answer(frame)) => self.send(frame),
+                Some(Next::Answer(frame, Haste::Now)) => self.send(frame),
+                Some(Next::Answer(frame, Haste::Soon)) => self.send_soon(frame),
                 Some(Next::Of(process)) => {
                     let (event, more) = {
                         let mut log = process.log();
@@ -215,8 +230,9 @@ impl Connection {
     }
 
     fn incoming(&mut self, incoming: Incoming) {
-        if let Some((session, _)) = self.session() {
+        if let Some((session, generation)) = self.session() {
             session.heard();
+            session.is_awake(generation);
         }
         match incoming {
             Incoming::Alive => {}

@@ -152,7 +152,7 @@ fn write(session: &Arc<Session>, id: RequestId, params: WriteParams) -> Result<(
         Some(Slot::Starting { .. }) => WriteStatus::Starting,
         None => WriteStatus::UnknownProcess,
     };
-    answer(session, &id, &WriteResult { status });
+    session.answer_write(&id, status);
     Ok(())
 }
 

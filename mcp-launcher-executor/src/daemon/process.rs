@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use super::log::{Event, Log};
 use super::session::Session;
 use super::stdin::{StdinQueue, Verdict};
-use crate::protocol::process::{StartParams, Stream, WriteParams, WriteResult, WriteStatus};
-use crate::protocol::{RequestId, encode_result};
+use crate::protocol::RequestId;
+use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
 use crate::wire::wire_remnant;
 
 /// How much is read from a pipe at once: what a pipe holds.
@@ -175,7 +175,7 @@ impl Process {
     fn answer(&self, ids: Vec<RequestId>, status: WriteStatus) {
         if let Some(session) = self.session.upgrade() {
             for id in ids {
-                session.answer(encode_result(&id, &WriteResult { status }));
+                session.answer_write(&id, status);
             }
         }
     }

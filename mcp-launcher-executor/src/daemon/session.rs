@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::limits::Limits;
 use super::log::Keep;
 use super::process::Process;
-use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
+use crate::protocol::process::{WriteResult, WriteStatus};
+use crate::protocol::{RequestId, encode_result};
 
 /// A place in the table of processes.
 pub(super) enum Slot {
@@ -48,15 +49,23 @@ pub(super) struct Session {
 #[derive(Default)]
 struct Outbox {
     attached: bool,
-    answers: VecDeque<String>,
+    answers: VecDeque<(String, Haste)>,
     /// Processes with something to send, each once: one event each per turn.
     ready: VecDeque<Arc<Process>>,
     waker: Option<Waker>,
 }
 
+/// Whether somebody waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Haste {
+    Now,
+    /// It may leave with the next frame.
+    Soon,
+}
+
 /// What to send next.
 pub(super) enum Next {
-    Answer(String),
+    Answer(String, Haste),
     Of(Arc<Process>),
 }
 
@@ -181,9 +190,23 @@ impl Session {
 
     /// An answer. Without a connection it is dropped: a client asks again.
     pub(super) fn answer(&self, frame: String) {
+        self.push_answer(frame, Haste::Now);
+    }
+
+    /// The answer to a write: a client of ours has others under way, so this
+    /// one can share a packet with the server's own answer.
+    pub(super) fn answer_write(&self, id: &RequestId, status: WriteStatus) {
+        let haste = match (self.is_extended(), status) {
+            (true, WriteStatus::Accepted) => Haste::Soon,
+            _ => Haste::Now,
+        };
+        self.push_answer(encode_result(id, &WriteResult { status }), haste);
+    }
+
+    fn push_answer(&self, frame: String, haste: Haste) {
         let mut outbox = self.outbox();
         if outbox.attached {
-            outbox.answers.push_back(frame);
+            outbox.answers.push_back((frame, haste));
         }
         let waker = outbox.waker.take();
         drop(outbox);
@@ -206,15 +229,26 @@ impl Session {
         }
     }
 
-    /// What to send next, in turn; registers for more otherwise.
-    pub(super) fn next(&self, waker: &Waker) -> Option<Next> {
+    /// Its connection is awake and will look for more: it need not be woken.
+    pub(super) fn is_awake(&self, generation: u64) {
         let mut outbox = self.outbox();
+        if self.is_attached_as(generation) {
+            outbox.waker = None;
+        }
+    }
+
+    /// What to send next, in turn; registers for more otherwise.
+    pub(super) fn next(&self, generation: u64, waker: &Waker) -> Option<Next> {
+        let mut outbox = self.outbox();
+        if !self.is_attached_as(generation) {
+            return None;
+        }
         if !outbox.attached {
             outbox.waker = Some(waker.clone());
             return None;
         }
-        if let Some(answer) = outbox.answers.pop_front() {
-            return Some(Next::Answer(answer));
+        if let Some((answer, haste)) = outbox.answers.pop_front() {
+            return Some(Next::Answer(answer, haste));
         }
         if let Some(process) = outbox.ready.pop_front() {
             process.queued.store(false, Ordering::Release);

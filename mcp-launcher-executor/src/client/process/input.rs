@@ -1,4 +1,4 @@
-//! Standard input: bytes become writes, one under way at a time.
+//! Standard input: bytes become writes, a few of them under way at a time.
 
 use std::io;
 use std::pin::Pin;
@@ -11,8 +11,12 @@ use super::{Command, Remote};
 use crate::protocol::Chunk;
 use crate::protocol::process::WriteParams;
 
-/// Bytes that may wait for the write under way.
+/// Bytes that may wait for the writes under way.
 const QUEUE: usize = 256 * 1024;
+
+/// Writes under way at a daemon of ours, which carries them out in order. It
+/// holds back at least as much as these come to.
+pub(in crate::client) const DEPTH: u32 = 4;
 
 /// A process's standard input.
 ///
@@ -76,14 +80,15 @@ impl Drop for Input {
 }
 
 impl Remote {
-    /// Sends what is queued, unless a write is under way.
+    /// Sends what is queued, unless enough is under way.
     fn begin_write(&self) {
         let mut streams = self.streams();
         let writing = &mut streams.writing;
-        if writing.under_way || writing.broken.is_some() || writing.queued.is_empty() {
+        let full = writing.under_way >= self.depth;
+        if full || writing.broken.is_some() || writing.queued.is_empty() {
             return;
         }
-        writing.under_way = true;
+        writing.under_way += 1;
         writing.count += 1;
         let params = WriteParams {
             process_id: self.id.clone(),
@@ -98,24 +103,32 @@ impl Remote {
         }
     }
 
-    /// The write under way was accepted.
+    /// The first write under way was accepted.
     pub(super) fn next_write(&self) {
         let mut streams = self.streams();
-        streams.writing.under_way = false;
-        if streams.writing.closing && streams.writing.queued.is_empty() {
-            self.send(Command::CloseStdin(self.id.clone()));
-        }
+        let writing = &mut streams.writing;
+        writing.under_way = writing.under_way.saturating_sub(1);
+        let empty_already = writing.queued.is_empty();
         drop(streams);
-        self.begin_write();
+        if !empty_already {
+            self.begin_write();
+            self.close_when_empty();
+        }
     }
 
     fn close_input(&self) {
-        let mut streams = self.streams();
-        let writing = &mut streams.writing;
-        if std::mem::replace(&mut writing.closing, true) || writing.broken.is_some() {
+        if std::mem::replace(&mut self.streams().writing.closing, true) {
             return;
         }
-        if !writing.under_way && writing.queued.is_empty() {
+        self.close_when_empty();
+    }
+
+    /// Closes it behind the writes under way: only a daemon of ours is told,
+    /// and that keeps the order.
+    fn close_when_empty(&self) {
+        let streams = self.streams();
+        let writing = &streams.writing;
+        if writing.closing && writing.queued.is_empty() && writing.broken.is_none() {
             self.send(Command::CloseStdin(self.id.clone()));
         }
     }

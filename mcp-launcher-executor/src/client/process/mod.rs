@@ -9,7 +9,7 @@ use std::task::Waker;
 use mcp_lifecycle_core::ExitStatus;
 use tokio::sync::{mpsc, watch};
 
-pub(super) use input::Input;
+pub(super) use input::{DEPTH, Input};
 pub(super) use output::Output;
 
 use self::output::Buffer;
@@ -46,6 +46,8 @@ pub(super) struct Remote {
     status: watch::Sender<Status>,
     streams: Mutex<Streams>,
     window: usize,
+    /// How many writes may be under way.
+    depth: u32,
 }
 
 #[derive(Default)]
@@ -58,12 +60,12 @@ struct Streams {
     lagging: bool,
 }
 
-/// The state of standard input: one write at a time is under way, what comes
+/// The state of standard input: a few writes are under way, what comes
 /// meanwhile goes together into the next.
 #[derive(Default)]
 struct Writing {
     queued: Vec<u8>,
-    under_way: bool,
+    under_way: u32,
     count: u64,
     /// No more will come; the peer is told when the queue is empty.
     closing: bool,
@@ -76,6 +78,7 @@ impl Remote {
         id: String,
         commands: mpsc::UnboundedSender<Command>,
         window: usize,
+        depth: u32,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -83,6 +86,7 @@ impl Remote {
             status: watch::Sender::new(Status::default()),
             streams: Mutex::default(),
             window,
+            depth,
         })
     }
 

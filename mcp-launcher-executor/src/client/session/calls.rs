@@ -91,8 +91,8 @@ impl Session {
         self.call(now, method::START, params, purpose);
     }
 
-    /// Writes to a process. One write per process at a time keeps them in order
-    /// on peers that work on requests concurrently.
+    /// Writes to a process. On peers that work on requests concurrently, one
+    /// write per process at a time keeps them in order.
     pub(crate) fn write(&mut self, now: Instant, params: &WriteParams) {
         let purpose = Purpose::Write(params.process_id.clone());
         self.call(now, method::WRITE, params, purpose);
@@ -145,9 +145,10 @@ impl Session {
         }
     }
 
-    /// Whether a request waits for its answer.
+    /// Whether a request waits for its answer, other than a write: that is
+    /// answered when the peer has something else to say.
     pub(crate) fn has_calls(&self) -> bool {
-        !self.calls.is_empty()
+        self.calls.values().any(|call| call.method != method::WRITE)
     }
 
     /// Says good-bye: the peer need not wait for the lease.
