@@ -3,14 +3,17 @@
 
 #[path = "support/proxy.rs"]
 mod proxy;
+#[path = "support/shuffle.rs"]
+mod shuffle;
 mod support;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::{EndReason, TerminationPolicy};
-use proxy::{Mood, Proxy, echo_under};
+use proxy::{Mood, Proxy, echo_through, echo_under};
+use shuffle::Shuffle;
 use support::{Peer, launch, launcher, listen, marker, sh, vanished, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -37,6 +40,19 @@ async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
         assert!(proxy.accepted.load(Ordering::Relaxed) > 2, "it was resumed");
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_out_of_order_twice_and_over_many_connections_lose_and_repeat_nothing() {
+    let peer = daemon("30").await;
+    let shuffle = Shuffle::before(&peer.url).await;
+    echo_through(&shuffle.url, 20_000_000, async {}).await;
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (connections, overtaken) = (count(&shuffle.connections), count(&shuffle.overtaken));
+    assert!(
+        connections > 3 && overtaken > 20,
+        "{connections} connections, {overtaken} overtaken"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

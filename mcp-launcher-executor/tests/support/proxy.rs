@@ -109,7 +109,12 @@ async fn pass(
 /// Sends data through `cat` over there while `trouble` happens, and compares.
 pub(crate) async fn echo_under(peer: &Peer, size: u32, trouble: impl AsyncFn(&Proxy)) {
     let proxy = Proxy::before(&peer.url).await;
-    let mut config = ExecServerConfig::websocket(&proxy.url);
+    echo_through(&proxy.url, size, trouble(&proxy)).await;
+}
+
+/// As [`echo_under`], through a proxy of any kind.
+pub(crate) async fn echo_through(url: &str, size: u32, trouble: impl Future<Output = ()>) {
+    let mut config = ExecServerConfig::websocket(url);
     config.dead_after = Duration::from_secs(2);
     config.keep_alive = Duration::from_millis(500);
     let launcher = launcher(config).await;
@@ -128,7 +133,6 @@ pub(crate) async fn echo_under(peer: &Peer, size: u32, trouble: impl AsyncFn(&Pr
         stdout.read_exact(&mut back).await.unwrap();
         assert!(back == expected, "a byte was lost, repeated or changed");
     };
-    within(async { tokio::join!(write, read, trouble(&proxy)) }).await;
-    proxy.set(Mood::Fair);
+    within(async { tokio::join!(write, read, trouble) }).await;
     server.end(&TerminationPolicy::default()).await.unwrap();
 }

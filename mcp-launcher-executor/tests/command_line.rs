@@ -1,0 +1,232 @@
+//! The daemon's command line: help, what it refuses to start with, who may
+//! connect, and what it does about an earlier run that was killed.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use mcp_launcher_executor::{ExecServer, ExecServerConfig};
+use mcp_lifecycle_core::TerminationPolicy;
+use support::{Server, alive, launch, launcher, listen, marker, sh, within};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+/// Runs it to its end; whether it succeeded, and what it said.
+async fn run(args: &[&str]) -> (bool, String) {
+    let mut command = Command::new(DAEMON);
+    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    command.env_remove("MCP_EXECUTOR_TOKEN");
+    let output = within(command.output()).await.unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+async fn refuses(args: &[&str], why: &str) {
+    let (success, text) = run(args).await;
+    assert!(!success, "{args:?} did not fail: {text}");
+    assert!(text.contains(why), "{args:?} does not say {why:?}: {text}");
+}
+
+#[tokio::test]
+async fn help_helps() {
+    let (success, text) = run(&["--help"]).await;
+    assert!(success, "{text}");
+    let said = [
+        "--listen",
+        "--stdio",
+        "--token-file",
+        "--tls-cert",
+        "--lease",
+        "--max-frame",
+        "Examples:",
+        "ssh host",
+        "SIGTERM",
+        "/readyz",
+    ];
+    for word in said {
+        assert!(text.contains(word), "{word} is missing: {text}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_and_nonsense_are_refused() {
+    refuses(&[], "--listen").await;
+    refuses(
+        &["--listen", "ws://127.0.0.1:0", "--stdio"],
+        "cannot be used with",
+    )
+    .await;
+    refuses(&["--listen", "http://127.0.0.1:1"], "ws://IP:PORT").await;
+    refuses(&["--stdio", "--lease", "0"], "between 0.1 and 86400").await;
+}
+
+#[tokio::test]
+async fn an_address_that_others_reach_needs_a_token() {
+    refuses(&["--listen", "ws://0.0.0.0:0"], "--token-file").await;
+    refuses(&["--listen", "ws://[::]:0"], "--token-file").await;
+    let token = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(token.path(), "0123456789abcdef0123").unwrap();
+    let path = token.path().to_str().unwrap();
+    // With one it listens.
+    listen(
+        DAEMON,
+        &["--listen", "ws://0.0.0.0:0", "--token-file", path],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_that_others_can_read_or_guess_is_refused() {
+    let token = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(token.path(), "0123456789abcdef0123").unwrap();
+    let path = token.path().to_str().unwrap();
+    let args = ["--listen", "ws://127.0.0.1:0", "--token-file", path];
+    std::fs::set_permissions(token.path(), PermissionsExt::from_mode(0o644)).unwrap();
+    refuses(&args, "chmod 600").await;
+    std::fs::set_permissions(token.path(), PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::write(token.path(), "short").unwrap();
+    refuses(&args, "at least 16").await;
+    refuses(&[&args[..3], &["/no/such/file"]].concat(), "cannot be read").await;
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", taken.local_addr().unwrap());
+    refuses(&["--listen", &url], "is in use by another program").await;
+}
+
+/// What an HTTP request is answered with.
+async fn status(url: &str, head: &str) -> String {
+    let address = url.trim_start_matches("ws://");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_browser_is_refused_and_readiness_is_told() {
+    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    for origin in ["https://evil.example", "null", "http://127.0.0.1"] {
+        let head = format!("{upgrade}Origin: {origin}\r\n\r\n");
+        let answer = status(&peer.url, &head).await;
+        assert!(answer.contains("403"), "{origin}: {answer}");
+    }
+    let answer = status(&peer.url, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(answer.contains("200"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_with_a_certificate_of_ones_own() {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
+
+    refuses(&["--listen", "wss://127.0.0.1:0"], "--tls-cert").await;
+    let plain = [
+        "--listen",
+        "ws://127.0.0.1:0",
+        "--tls-cert",
+        cert,
+        "--tls-key",
+        key,
+    ];
+    refuses(&plain, "wss://").await;
+    let swapped = [
+        "--listen",
+        "wss://127.0.0.1:0",
+        "--tls-cert",
+        key,
+        "--tls-key",
+        cert,
+    ];
+    refuses(&swapped, "cannot be used").await;
+
+    let args = [
+        "--listen",
+        "wss://127.0.0.1:0",
+        "--tls-cert",
+        cert,
+        "--tls-key",
+        key,
+    ];
+    let peer = listen(DAEMON, &args).await;
+    let config = ExecServerConfig::websocket(&peer.url);
+    let stranger = within(ExecServer::connect(config.clone())).await;
+    assert!(stranger.is_err(), "a certificate that nobody vouches for");
+    let insecure = peer.url.replace("wss://", "ws://");
+    let insecure = within(ExecServer::connect(ExecServerConfig::websocket(insecure))).await;
+    assert!(insecure.is_err(), "no TLS");
+
+    let launcher = launcher(config.trust(cert)).await;
+    let mut server = launch(&launcher, sh("exec cat")).await;
+    let data = vec![b'x'; 1_000_000];
+    let Server { stdin, stdout, .. } = &mut server;
+    let mut back = vec![0; data.len()];
+    let both = async { tokio::join!(stdin.write_all(&data), stdout.read_exact(&mut back)) };
+    let (written, read) = within(both).await;
+    written.unwrap();
+    read.unwrap();
+    assert!(back == data, "the bytes came back changed");
+    let report = server.end(&TerminationPolicy::default()).await.unwrap();
+    assert!(report.was_graceful(), "{report}");
+}
+
+/// The parent of a process.
+fn parent(pid: u32) -> u32 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("PPid:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+async fn signal(signal: &str, pid: u32) {
+    let args = [signal.to_owned(), pid.to_string()];
+    let status = Command::new("kill").args(args).status().await.unwrap();
+    assert!(status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_sweeps_what_a_killed_run_left() {
+    // Ledgers of its own, so that no other test's daemon sweeps first.
+    let runtime = tempfile::tempdir().unwrap();
+    let start = || {
+        let variables = format!("XDG_RUNTIME_DIR={}", runtime.path().display());
+        let args = [&variables, DAEMON, "--listen", "ws://127.0.0.1:0"].map(str::to_owned);
+        async move {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            listen("env", &args).await
+        }
+    };
+    let mut first = start().await;
+    let launcher = launcher(ExecServerConfig::websocket(&first.url)).await;
+    let mark = marker("sweep");
+    // The kernel ends the server with its guardian, but not its helper.
+    let script = format!(
+        "setsid sh -c 'echo $PPID; while :; do sleep 0.1; done; : {mark}' & \
+         while :; do sleep 0.1; done"
+    );
+    let mut server = launch(&launcher, sh(&script)).await;
+    let pid: u32 = server.line().await.parse().unwrap();
+    let daemon = first.child.id().unwrap();
+    let guardian = parent(pid);
+    assert_ne!(guardian, daemon, "no guardian: nothing to be swept after");
+    // The guardian sleeps through the death of its host, and dies as well.
+    signal("-STOP", guardian).await;
+    first.child.kill().await.unwrap();
+    signal("-KILL", guardian).await;
+    assert!(!alive(&mark).is_empty(), "there is nothing to sweep");
+    // Swept before it says that it is ready.
+    let _second = start().await;
+    assert_eq!(alive(&mark), Vec::<String>::new());
+}

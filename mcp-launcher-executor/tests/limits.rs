@@ -1,0 +1,151 @@
+//! What one client may take: frames, processes, sessions, output that nobody
+//! reads, input that nobody reads.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
+use mcp_launcher_executor::{ExecServer, ExecServerConfig};
+use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_core::error::LaunchErrorKind;
+use mcp_lifecycle_core::{ServerLauncher, TerminationPolicy};
+use support::{Server, launch, launcher, listen, sh, within};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+const LISTEN: &[&str] = &["--listen", "ws://127.0.0.1:0"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_gets_so_many_processes_and_the_place_of_one_that_ended() {
+    let peer = listen(DAEMON, &[LISTEN, &["--max-processes", "2"]].concat()).await;
+    let one = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let another = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let first = launch(&one, sh("exec cat")).await;
+    let second = launch(&one, sh("exec cat")).await;
+    let spec = sh("exec cat").build().unwrap();
+    let error = one.launch(&spec).await.unwrap_err();
+    assert!(
+        matches!(error.kind(), LaunchErrorKind::Limit { .. }),
+        "{error}"
+    );
+    // Another client has its own.
+    let others = launch(&another, sh("exec cat")).await;
+    others.end(&TerminationPolicy::default()).await.unwrap();
+    first.end(&TerminationPolicy::default()).await.unwrap();
+    let third = launch(&one, sh("exec cat")).await;
+    third.end(&TerminationPolicy::default()).await.unwrap();
+    second.end(&TerminationPolicy::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_over_the_limit_is_refused_and_costs_nobody_else_anything() {
+    let peer = listen(DAEMON, &[LISTEN, &["--max-frame", "1"]].concat()).await;
+    let bystander = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let mut server = launch(&bystander, sh("exec cat")).await;
+    let mut config = ExecServerConfig::websocket(&peer.url);
+    config.call_timeout = Duration::from_secs(1);
+    config.resume_window = Duration::ZERO;
+    let greedy = launcher(config).await;
+    let spec = sh("exec cat").env("BIG", "x".repeat(2 << 20)).build();
+    let refused = within(greedy.launch(&spec.unwrap())).await;
+    assert!(refused.is_err(), "2 MiB passed a limit of 1 MiB");
+    server.stdin.write_all(b"still here\n").await.unwrap();
+    assert_eq!(server.line().await, "still here");
+    server.end(&TerminationPolicy::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_line_over_the_limit_is_refused_and_the_pipe_goes_on() {
+    let mut daemon = tokio::process::Command::new(DAEMON)
+        .args(["--stdio", "--max-frame", "1"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = daemon.stdin.take().unwrap();
+    let mut lines = BufReader::new(daemon.stdout.take().unwrap()).lines();
+    let long = format!("{{\"id\":1,\"method\":\"{}\"}}\n", "x".repeat(3 << 20));
+    stdin.write_all(long.as_bytes()).await.unwrap();
+    let answer = within(lines.next_line()).await.unwrap().unwrap();
+    assert!(answer.contains("over the limit of 1048576"), "{answer}");
+    let hello = b"{\"id\":2,\"method\":\"initialize\",\"params\":{\"clientName\":\"t\"}}\n";
+    stdin.write_all(hello).await.unwrap();
+    let answer = within(lines.next_line()).await.unwrap().unwrap();
+    assert!(answer.contains("sessionId"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_many_sessions_and_connections() {
+    for (sessions, connections) in [(1, 8), (8, 1)] {
+        let mut limits = Limits::default();
+        (limits.max_sessions, limits.max_connections) = (sessions, connections);
+        let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+        let address = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind(address, None, None).await.unwrap();
+        let config = ExecServerConfig::websocket(listener.url().unwrap());
+        tokio::join!(listener.serve(&daemon), async {
+            let first = within(ExecServer::connect(config.clone())).await.unwrap();
+            let second = within(ExecServer::connect(config.clone())).await;
+            assert!(
+                second.is_err(),
+                "{sessions} sessions, {connections} connections"
+            );
+            drop(first);
+            daemon.shutdown().await;
+        });
+    }
+}
+
+/// Bytes that a process has written since it was started.
+fn written_by(pid: &str) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+    line.unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_nobody_reads_holds_its_server_back() {
+    let peer = listen(DAEMON, LISTEN).await;
+    let mut config = ExecServerConfig::websocket(&peer.url);
+    config.window = 128 << 10;
+    let launcher = launcher(config).await;
+    let mut server = launch(&launcher, sh("echo $$; exec cat /dev/zero")).await;
+    let pid = server.line().await;
+    // Until it is stuck: twice the same.
+    let mut last = 0;
+    let stuck = within(async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let written = written_by(&pid);
+            if written == last {
+                return written;
+            }
+            last = written;
+        }
+    })
+    .await;
+    // The window, what the pipe holds, and what the reader's buffer took.
+    assert!(stuck < 512 << 10, "{stuck} bytes");
+    server.end(&TerminationPolicy::immediate()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn input_that_nobody_reads_holds_its_writer_back() {
+    let peer = listen(DAEMON, LISTEN).await;
+    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let mut server = launch(&launcher, sh("echo up; exec sleep 1000")).await;
+    assert_eq!(server.line().await, "up");
+    let Server { stdin, .. } = &mut server;
+    let mut taken = 0;
+    let chunk = vec![b'x'; 64 << 10];
+    while let Ok(written) = tokio::time::timeout(Duration::from_secs(1), stdin.write(&chunk)).await
+    {
+        taken += written.unwrap();
+        assert!(taken < 16 << 20, "{taken} bytes and no end");
+    }
+    assert!(taken > 1 << 20, "{taken} bytes");
+    server.end(&TerminationPolicy::immediate()).await.unwrap();
+}
