@@ -1,6 +1,6 @@
 //! Bounded lines from a byte stream, without a buffer of its own while idle.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -38,9 +38,16 @@ const SCRATCH: usize = 64 * 1024;
 /// How much of a line over the limit is kept, to find out whose answer it is.
 const OVERSIZED_HEAD: usize = 1024;
 
+/// The largest buffer that is kept for the next long line on a thread. Without
+/// it, each long line grows a buffer from nothing, and the allocator faults its
+/// pages in anew each time.
+const KEPT_SPARE: usize = 4 * 1024 * 1024;
+
 thread_local! {
     /// Shared by all servers that are read on this thread.
     static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
+    /// Where the last long line was assembled; empty while one is.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 impl LineReader {
@@ -71,7 +78,7 @@ impl LineReader {
                 Poll::Ready(Ok(self.take_fresh(buf.filled(), sink)))
             })
         } else {
-            self.partial.reserve(SCRATCH.max(self.partial.len()));
+            make_room(&mut self.partial);
             let n = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.partial))?;
             Poll::Ready(Ok(self.take_partial(n, sink)))
         }
@@ -93,10 +100,11 @@ impl LineReader {
 
     /// Lines from a buffer that began with an incomplete one.
     fn take_partial(&mut self, read: usize, sink: &mut dyn FnMut(Line<'_>)) -> bool {
-        let mut buffer = std::mem::take(&mut self.partial);
+        let buffer = std::mem::take(&mut self.partial);
         if read == 0 {
             self.searched = 0;
             self.hand_over(&buffer, sink);
+            put_spare(buffer);
             return false;
         }
         let mut start = 0;
@@ -110,10 +118,9 @@ impl LineReader {
             self.searched = buffer.len();
             self.partial = buffer;
         } else {
-            // A fresh buffer, so that one large message does not stay allocated.
-            let rest = buffer.split_off(start);
-            drop(buffer);
-            self.keep(&rest, sink);
+            self.keep(&buffer[start..], sink);
+            // Given back, so that one long line does not stay with its server.
+            put_spare(buffer);
         }
         true
     }
@@ -143,6 +150,28 @@ impl LineReader {
         if !line.is_empty() {
             sink(Line::Complete(line));
         }
+    }
+}
+
+/// Room for one more read, at least; twice the size for a long line.
+fn make_room(partial: &mut Vec<u8>) {
+    let wanted = SCRATCH.max(partial.len());
+    let is_long = partial.len() >= SCRATCH / 4;
+    if is_long && partial.capacity() - partial.len() < wanted {
+        let mut spare = SPARE.take();
+        if spare.capacity() > partial.capacity() {
+            spare.extend_from_slice(partial);
+            *partial = spare;
+        }
+    }
+    partial.reserve(wanted);
+}
+
+/// Keeps a buffer for the next long line on this thread.
+fn put_spare(mut buffer: Vec<u8>) {
+    buffer.clear();
+    if (SCRATCH..=KEPT_SPARE).contains(&buffer.capacity()) {
+        SPARE.set(buffer);
     }
 }
 

@@ -22,34 +22,53 @@ pub(crate) enum SendError {
 }
 
 /// Messages on their way to a server, in order.
+///
+/// Two locks, so that a message can be queued while the ones before it are being
+/// written: `state` is held for moments only, `pipe` during system calls. Where
+/// both are needed, `pipe` comes first; only a `try_lock` may turn that around.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
+    pipe: Mutex<Pipe>,
     limit: usize,
 }
 
+/// What waits to be written.
 #[derive(Debug)]
 struct State {
-    stdin: Option<ServerStdin>,
     queue: Vec<u8>,
-    /// How much of the front of `queue` is written already.
-    written: usize,
+    /// How many bytes the pipe's batch had when it was taken from the queue; 0
+    /// when all of it is written.
+    in_pipe: usize,
     accepting: bool,
     writer: Option<Waker>,
 }
 
-/// Queues over this size give their memory back once they are empty.
+/// What is being written.
+#[derive(Debug)]
+struct Pipe {
+    stdin: Option<ServerStdin>,
+    batch: Vec<u8>,
+    /// How much of the front of `batch` is written already.
+    written: usize,
+}
+
+/// Buffers over this size give their memory back once they are empty.
 const KEPT_CAPACITY: usize = 4096;
 
 impl Outbox {
     pub(super) fn new(stdin: ServerStdin, limit: usize) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
-                stdin: Some(stdin),
                 queue: Vec::new(),
-                written: 0,
+                in_pipe: 0,
                 accepting: true,
                 writer: None,
+            }),
+            pipe: Mutex::new(Pipe {
+                stdin: Some(stdin),
+                batch: Vec::new(),
+                written: 0,
             }),
             limit,
         })
@@ -68,7 +87,8 @@ impl Outbox {
         if !state.accepting {
             return Err(SendError::Closed);
         }
-        let queued = state.queue.len() - state.written;
+        let waiting = state.queue.len();
+        let queued = waiting + state.in_pipe;
         if queued >= self.limit {
             return Err(SendError::Full {
                 queued,
@@ -77,54 +97,82 @@ impl Outbox {
         }
         encode(&mut state.queue);
         state.queue.push(b'\n');
-        let idle = queued == 0;
-        if at_once
-            && idle
-            && state
-                .poll_write(&mut Context::from_waker(Waker::noop()))
-                .is_ready()
-        {
+        if waiting > 0 {
+            // The writer was woken for those before, and takes all there is.
             return Ok(());
         }
-        if let Some(writer) = &state.writer {
-            writer.wake_by_ref();
+        if at_once
+            && state.in_pipe == 0
+            && let Ok(mut pipe) = self.pipe.try_lock()
+        {
+            state.hand_over(&mut pipe);
+            drop(state);
+            self.write_at_once(&mut pipe);
+            return Ok(());
         }
+        state.wake();
         Ok(())
+    }
+
+    /// One attempt; the writer does what is left of it.
+    fn write_at_once(&self, pipe: &mut Pipe) {
+        let written = pipe.poll_write(&mut Context::from_waker(Waker::noop()));
+        let mut state = self.lock();
+        match written {
+            Poll::Ready(Ok(())) => {
+                state.in_pipe = 0;
+                if !state.queue.is_empty() {
+                    state.wake();
+                }
+            }
+            Poll::Ready(Err(_)) => state.give_up(),
+            Poll::Pending => state.wake(),
+        }
     }
 
     /// Refuses further messages; what is queued is still written.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.accepting = false;
-        if let Some(writer) = &state.writer {
-            writer.wake_by_ref();
-        }
+        state.wake();
     }
 
     /// Whether everything that was accepted has been written.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().queue.is_empty()
+        let state = self.lock();
+        state.queue.is_empty() && state.in_pipe == 0
     }
 
     /// Writes whatever is queued, until the outbox is closed and empty or the
     /// server's input is gone. The one task that waits for room in the pipe.
     pub(crate) async fn write_all(self: Arc<Self>) {
-        std::future::poll_fn(|cx| {
+        std::future::poll_fn(|cx| self.poll_write_all(cx)).await;
+    }
+
+    fn poll_write_all(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.lock().register(cx.waker());
+        // Whoever writes at once holds it for one system call that does not
+        // block, so waiting for it is no worse than writing.
+        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let written = pipe.poll_write(cx);
             let mut state = self.lock();
-            if !state
-                .writer
-                .as_ref()
-                .is_some_and(|w| w.will_wake(cx.waker()))
-            {
-                state.writer = Some(cx.waker().clone());
+            match written {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => {
+                    state.give_up();
+                    return Poll::Ready(());
+                }
+                Poll::Ready(Ok(())) => state.in_pipe = 0,
             }
-            match state.poll_write(cx) {
-                Poll::Ready(Ok(())) if state.accepting => Poll::Pending,
-                Poll::Ready(_) => Poll::Ready(()),
-                Poll::Pending => Poll::Pending,
+            if state.queue.is_empty() {
+                return match state.accepting {
+                    true => Poll::Pending,
+                    false => Poll::Ready(()),
+                };
             }
-        })
-        .await;
+            state.hand_over(&mut pipe);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -133,22 +181,53 @@ impl Outbox {
 }
 
 impl State {
-    /// Writes as much as goes. Ready when the queue is empty, or on an error,
-    /// after which nothing is accepted any more.
+    /// Everything that waits becomes the batch that is written next. The batch
+    /// before it is written.
+    fn hand_over(&mut self, pipe: &mut Pipe) {
+        debug_assert!(pipe.batch.is_empty(), "a batch is lost");
+        std::mem::swap(&mut self.queue, &mut pipe.batch);
+        self.in_pipe = pipe.batch.len();
+    }
+
+    fn register(&mut self, waker: &Waker) {
+        match &mut self.writer {
+            Some(known) => known.clone_from(waker),
+            unknown => *unknown = Some(waker.clone()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(writer) = &self.writer {
+            writer.wake_by_ref();
+        }
+    }
+
+    /// Nobody reads what is queued.
+    fn give_up(&mut self) {
+        self.accepting = false;
+        self.queue = Vec::new();
+        self.in_pipe = 0;
+        self.wake();
+    }
+}
+
+impl Pipe {
+    /// Writes as much as goes. Ready when the batch is written, or on an error,
+    /// after which there is no standard input any more.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.written < self.queue.len() {
+        while self.written < self.batch.len() {
             let Some(stdin) = self.stdin.as_mut() else {
                 return self.fail(io::ErrorKind::BrokenPipe.into());
             };
-            match Pin::new(stdin).poll_write(cx, &self.queue[self.written..]) {
+            match Pin::new(stdin).poll_write(cx, &self.batch[self.written..]) {
                 Poll::Ready(Ok(0)) => return self.fail(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => self.written += n,
                 Poll::Ready(Err(error)) => return self.fail(error),
                 Poll::Pending => return Poll::Pending,
             }
         }
-        self.queue.clear();
-        self.queue.shrink_to(KEPT_CAPACITY);
+        self.batch.clear();
+        self.batch.shrink_to(KEPT_CAPACITY);
         self.written = 0;
         match self.stdin.as_mut() {
             // A pipe has nothing to flush; an attached container may.
@@ -159,9 +238,8 @@ impl State {
 
     fn fail(&mut self, error: io::Error) -> Poll<io::Result<()>> {
         tracing::debug!(%error, "the server's standard input is gone");
-        self.accepting = false;
         self.stdin = None;
-        self.queue = Vec::new();
+        self.batch = Vec::new();
         self.written = 0;
         Poll::Ready(Err(error))
     }
