@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{StartError, TerminateError};
+use crate::manager::RefreshReport;
 use crate::{EndReason, ServerIdentity, TerminationReport};
 
 /// Something happened to a server of a manager or a pool.
@@ -159,6 +160,12 @@ impl fmt::Display for StartReason {
 pub trait ServerObserver: Send + Sync + 'static {
     /// Something happened.
     fn on_event(&self, event: &ServerEvent);
+
+    /// A refresh of the manager `owner` has settled: the summary after the
+    /// events of its servers. Not told when the caller has dropped the refresh.
+    fn on_refreshed(&self, owner: &str, report: &RefreshReport) {
+        let _ = (owner, report);
+    }
 }
 
 impl<F: Fn(&ServerEvent) + Send + Sync + 'static> ServerObserver for F {

@@ -16,6 +16,8 @@ pub use table::RecordTable;
 
 use std::sync::Arc;
 
+use crate::manager::RefreshReport;
+
 /// Where the events of one manager or pool go.
 pub(crate) struct Journal {
     observer: Option<Arc<dyn ServerObserver>>,
@@ -47,6 +49,14 @@ impl Journal {
         );
         if let Some(observer) = &self.observer {
             observer.on_event(event);
+        }
+    }
+
+    /// Traces and tells the summary of a refresh. Not to be called under a lock.
+    pub(crate) fn refreshed(&self, owner: &str, report: &RefreshReport) {
+        tracing::info!(owner, "{report}");
+        if let Some(observer) = &self.observer {
+            observer.on_refreshed(owner, report);
         }
     }
 }

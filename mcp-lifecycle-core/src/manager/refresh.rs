@@ -12,6 +12,7 @@ use super::{
 };
 use crate::account::ServerState;
 use crate::error::TerminateError;
+use crate::restart::Time;
 use crate::slot::engine::{Card, Engine, Failure, State};
 use crate::slot::{Phase, SlotId};
 use crate::{EndReason, ServerConfig};
@@ -63,7 +64,7 @@ pub(super) async fn refresh(
         report.servers.push(outcome);
     }
     report.took = begun.elapsed();
-    tracing::info!(owner = %manager.owner, "{report}");
+    manager.engine.journal.refreshed(&manager.owner, &report);
     if manager.engine.lock().table.is_closed() {
         return Err(RefreshError::ShutDown {
             manager: manager.owner.to_string(),
@@ -92,83 +93,25 @@ fn declare(
                 manager: manager.owner.to_string(),
             });
         }
-        let mut changes = BTreeMap::new();
-        let mut successors = Vec::new();
-        let missing: Vec<_> = declared
-            .servers
-            .keys()
-            .filter(|n| !wanted.contains_key(*n))
-            .cloned()
-            .collect();
-        for name in missing {
-            let mut change = Change::default();
-            for slot in declared.slots(&name) {
-                change.ends = state.card(slot).map(|card| (slot, card));
-                state.table.retire(slot, &EndReason::ConfigChanged, now);
-            }
-            declared.servers.remove(&name);
-            changes.insert(name, change);
-        }
+        let mut set = Set {
+            state,
+            declared: &mut declared,
+            owner: &manager.owner,
+            now,
+            successors: Vec::new(),
+        };
+        let mut changes = set.remove_all_but(&wanted);
         for (name, config) in wanted {
-            let mut change = Change {
-                required: config.required,
-                ..Change::default()
+            let required = config.required;
+            let mut change = match set.declared.servers.get(&name) {
+                Some(server) if server.newest().same_process(&config) => set.keep(&name, config),
+                Some(_) if beside => set.put_beside(&name, config),
+                Some(_) | None => set.put(&name, config),
             };
-            let known = declared.servers.get_mut(&name);
-            if let Some(server) = known.as_deref()
-                && server.newest().same_process(&config)
-            {
-                keep(state, &mut declared, &name, config, &mut change);
-                changes.insert(name, change);
-                continue;
-            }
-            let replaces = known.is_some();
-            let card = Card::new(Arc::clone(&manager.owner), Arc::clone(&config));
-            let slot_settings = settings::slot(&config, beside && replaces);
-            if let (Some(server), true) = (known, beside) {
-                if let Some((superseded, _)) = server.successor.take() {
-                    state
-                        .table
-                        .retire(superseded, &EndReason::ConfigChanged, now);
-                }
-                let slot = Engine::insert(
-                    state,
-                    Arc::clone(&name),
-                    slot_settings,
-                    Arc::clone(&card),
-                    now,
-                );
-                server.successor = Some((slot, config));
-                change.starts = Some((slot, card));
-                successors.push((Arc::clone(&name), slot));
-            } else {
-                if let Some((old, _)) = declared.current(&name) {
-                    change.ends = state
-                        .card(old)
-                        .filter(|_| state.is_live(old))
-                        .map(|card| (old, card));
-                    state.table.retire(old, &EndReason::ConfigChanged, now);
-                }
-                let slot = Engine::insert(
-                    state,
-                    Arc::clone(&name),
-                    slot_settings,
-                    Arc::clone(&card),
-                    now,
-                );
-                declared.servers.insert(
-                    Arc::clone(&name),
-                    Server {
-                        config,
-                        slot,
-                        successor: None,
-                    },
-                );
-                change.starts = Some((slot, card));
-            }
+            change.required = required;
             changes.insert(name, change);
         }
-        Ok((changes, successors))
+        Ok((changes, set.successors))
     })?;
     for (name, slot) in successors {
         succeed(manager, name, slot);
@@ -176,34 +119,127 @@ fn declare(
     Ok(changes)
 }
 
-/// An unchanged server keeps its process and takes over what governs it. One
-/// that is down is waited for, within its budget: a refresh does not renew it,
-/// or a host that refreshes often would start a broken server for ever.
-fn keep(
-    state: &mut State<Name>,
-    declared: &mut super::Declared,
-    name: &Name,
-    config: Arc<ServerConfig>,
-    change: &mut Change,
-) {
-    let Some(server) = declared.servers.get_mut(name) else {
-        return;
-    };
-    let slot = server
-        .successor
-        .as_ref()
-        .map_or(server.slot, |(slot, _)| *slot);
-    match &mut server.successor {
-        Some((_, newest)) => *newest = Arc::clone(&config),
-        None => server.config = Arc::clone(&config),
+/// The declared set while it is being changed, under both locks.
+struct Set<'a> {
+    state: &'a mut State<Name>,
+    declared: &'a mut super::Declared,
+    owner: &'a Name,
+    now: Time,
+    /// The slots that are to take over once they are ready.
+    successors: Vec<(Name, SlotId)>,
+}
+
+impl Set<'_> {
+    /// Servers that are not wanted any more end.
+    fn remove_all_but(
+        &mut self,
+        wanted: &BTreeMap<Name, Arc<ServerConfig>>,
+    ) -> BTreeMap<Name, Change> {
+        let names = self.declared.servers.keys();
+        let missing: Vec<_> = names
+            .filter(|n| !wanted.contains_key(*n))
+            .cloned()
+            .collect();
+        let mut changes = BTreeMap::new();
+        for name in missing {
+            let mut change = Change::default();
+            for slot in self.declared.slots(&name) {
+                change.ends = self.retire(slot).or(change.ends);
+            }
+            self.declared.servers.remove(&name);
+            changes.insert(name, change);
+        }
+        changes
     }
-    let beside = server.successor.is_some();
-    state.table.configure(slot, settings::slot(&config, beside));
-    let Some(card) = state.card(slot) else { return };
-    card.set_config(config);
-    match state.table.slot(slot).map(|slot| slot.state()) {
-        Some(ServerState::Ready) => change.kept = true,
-        _ => change.starts = Some((slot, card)),
+
+    /// An unchanged server keeps its process and takes over what governs it. One
+    /// that is down is waited for, within its budget: a refresh does not renew it,
+    /// or a host that refreshes often would start a broken server for ever.
+    fn keep(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+        let mut change = Change::default();
+        let Some(server) = self.declared.servers.get_mut(name) else {
+            return change;
+        };
+        let beside = server.successor.is_some();
+        let slot = match &mut server.successor {
+            Some((slot, newest)) => {
+                *newest = Arc::clone(&config);
+                *slot
+            }
+            None => {
+                server.config = Arc::clone(&config);
+                server.slot
+            }
+        };
+        let table = &mut self.state.table;
+        table.configure(slot, settings::slot(&config, beside));
+        if let Some(card) = self.state.card(slot) {
+            card.set_config(config);
+            match self.state.table.slot(slot).map(|slot| slot.state()) {
+                Some(ServerState::Ready) => change.kept = true,
+                _ => change.starts = Some((slot, card)),
+            }
+        }
+        change
+    }
+
+    /// A new server, or one that starts once its predecessor is proven gone.
+    fn put(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+        let ends = self.declared.current(name).and_then(|(old, _)| {
+            let was_live = self.state.is_live(old);
+            self.retire(old).filter(|_| was_live)
+        });
+        let (slot, card) = self.insert(name, &config, false);
+        let server = Server {
+            config,
+            slot,
+            successor: None,
+        };
+        self.declared.servers.insert(Arc::clone(name), server);
+        Change {
+            ends,
+            starts: Some((slot, card)),
+            ..Change::default()
+        }
+    }
+
+    /// A server that starts while its predecessor runs.
+    fn put_beside(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+        let (slot, card) = self.insert(name, &config, true);
+        let server = self.declared.servers.get_mut(name);
+        let overtaken = server.and_then(|server| server.successor.replace((slot, config)));
+        if let Some((overtaken, _)) = overtaken {
+            self.retire(overtaken);
+        }
+        self.successors.push((Arc::clone(name), slot));
+        Change {
+            starts: Some((slot, card)),
+            ..Change::default()
+        }
+    }
+
+    fn insert(
+        &mut self,
+        name: &Name,
+        config: &Arc<ServerConfig>,
+        beside: bool,
+    ) -> (SlotId, Arc<Card>) {
+        let card = Card::new(Arc::clone(self.owner), Arc::clone(config));
+        let slot = Engine::insert(
+            self.state,
+            Arc::clone(name),
+            settings::slot(config, beside),
+            Arc::clone(&card),
+            self.now,
+        );
+        (slot, card)
+    }
+
+    fn retire(&mut self, slot: SlotId) -> Option<(SlotId, Arc<Card>)> {
+        let card = self.state.card(slot);
+        let table = &mut self.state.table;
+        table.retire(slot, &EndReason::ConfigChanged, self.now);
+        Some((slot, card?))
     }
 }
 

@@ -6,6 +6,8 @@
 mod fake;
 mod manager;
 mod manager_end;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pool;
 mod pool_limits;
 mod restart;

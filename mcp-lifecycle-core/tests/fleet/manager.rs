@@ -1,8 +1,10 @@
 //! Starting and refreshing a declared set.
 
+use std::sync::{Arc, Mutex};
+
 use mcp_lifecycle_core::ServerManager;
-use mcp_lifecycle_core::account::{KeptBy, ServerState};
-use mcp_lifecycle_core::manager::{RefreshError, Replacement, StartOutcome};
+use mcp_lifecycle_core::account::{KeptBy, ServerEvent, ServerObserver, ServerState};
+use mcp_lifecycle_core::manager::{RefreshError, RefreshReport, Replacement, StartOutcome};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, Log, call, seconds};
@@ -76,6 +78,46 @@ async fn a_refresh_keeps_what_is_unchanged_and_replaces_what_is_not() {
     );
     manager.shutdown(seconds(5)).await.unwrap();
     log.assert_balanced();
+}
+
+/// What a user interface shows: the servers one by one, and then the summary.
+#[derive(Clone, Default)]
+struct Screen(Arc<Mutex<Vec<String>>>);
+
+impl ServerObserver for Screen {
+    fn on_event(&self, event: &ServerEvent) {
+        let line = format!("{} {}", event.server, event.kind.as_str());
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn on_refreshed(&self, owner: &str, report: &RefreshReport) {
+        let failed = report.failed().count();
+        let line = format!("{owner}: {} ready, {failed} failed", report.ready());
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_summary_of_a_refresh_is_told_after_the_events_of_its_servers() {
+    let fake = Fake::new();
+    let screen = Screen::default();
+    let manager = ServerManager::builder("m").observer(screen.clone()).build();
+    let servers = [fake.config("good", &[]), fake.config("bad", &["--fail"])];
+    manager.refresh(servers).await.unwrap();
+    let required = [fake.config("bad", &["--fail", "--again"]).required(true)];
+    manager.refresh(required).await.unwrap_err();
+    manager.shutdown(seconds(5)).await.unwrap();
+    let lines = screen.0.lock().unwrap().clone();
+    let at = |wanted: &str| {
+        let mut found = lines.iter().enumerate().filter(|(_, line)| *line == wanted);
+        let first = found.next().map(|(at, _)| at);
+        assert!(found.next().is_none(), "{wanted} twice: {lines:?}");
+        first.unwrap_or_else(|| panic!("no {wanted}: {lines:?}"))
+    };
+    let summary = at("m: 1 ready, 1 failed");
+    assert!(at("good ready") < summary, "{lines:?}");
+    let second = at("m: 0 ready, 1 failed");
+    assert!(summary < second && at("good ended") < second, "{lines:?}");
 }
 
 #[tokio::test(start_paused = true)]
