@@ -70,7 +70,7 @@ impl Command {
     /// moment ago, so a missing file now is its interpreter.
     pub(crate) fn explain(&self, error: std::io::Error) -> LaunchErrorKind {
         match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EACCES | libc::ENOEXEC | libc::ELIBBAD) => {
+            Some(errno) if crate::sys::is_not_executable(errno) => {
                 LaunchErrorKind::NotExecutable(self.program.clone())
             }
             Some(libc::EAGAIN) => LaunchErrorKind::Limit {

@@ -75,6 +75,7 @@ impl Ending {
     }
 
     /// Waits until the last word is spoken, whatever it is.
+    #[cfg(target_os = "linux")]
     pub(crate) async fn over(&self) {
         let mut state = self.state.subscribe();
         let _ = state.wait_for(|state| state.proof.is_some()).await;

@@ -1,9 +1,15 @@
 //! The host's ends of a server's streams.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
+
+use crate::sys;
 
 /// The host's end of standard input.
 pub(crate) fn writer(fd: OwnedFd) -> io::Result<pipe::Sender> {
@@ -11,6 +17,113 @@ pub(crate) fn writer(fd: OwnedFd) -> io::Result<pipe::Sender> {
 }
 
 /// The host's end of standard output or standard error.
-pub(crate) fn reader(fd: OwnedFd) -> io::Result<pipe::Receiver> {
-    pipe::Receiver::from_owned_fd(fd)
+pub(crate) fn reader(fd: OwnedFd) -> io::Result<Output> {
+    Ok(Output {
+        pipe: pipe::Receiver::from_owned_fd(fd)?,
+        size: Size::Usual,
+    })
+}
+
+/// What comes out of a server.
+///
+/// A pipe holds 64 KiB, and a server with a long message is stopped and woken
+/// once for each of them, which costs more than the copying. A pipe that was
+/// found full is therefore enlarged, once, while the [budget](MAX_LARGE) lasts.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pipe: pipe::Receiver,
+    size: Size,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    /// What the system gives.
+    Usual,
+    /// Enlarged, and counted.
+    Large,
+    /// It cannot be enlarged.
+    Fixed,
+}
+
+/// What Linux gives a pipe (pipe(7)).
+const USUAL: usize = 64 * 1024;
+
+/// What a pipe may have without privileges: `/proc/sys/fs/pipe-max-size`.
+const LARGE: usize = 1024 * 1024;
+
+/// How many large pipes one host has at most. Linux allows each user 64 MiB of
+/// pipes before it makes new ones tiny, for all programs of the user (pipe(7),
+/// `pipe-user-pages-soft`): half of it is left to others.
+const MAX_LARGE: usize = 32;
+
+/// How many there are.
+static LARGE_PIPES: AtomicUsize = AtomicUsize::new(0);
+
+impl Output {
+    fn enlarge(&mut self) {
+        let in_budget = LARGE_PIPES.fetch_add(1, Ordering::Relaxed) < MAX_LARGE;
+        if in_budget && sys::set_pipe_size(self.pipe.as_fd(), LARGE).is_ok() {
+            self.size = Size::Large;
+            return;
+        }
+        LARGE_PIPES.fetch_sub(1, Ordering::Relaxed);
+        // Asked once: whoever has a long message may have another, and a refusal
+        // is a limit of this user's that does not go away by asking again.
+        self.size = Size::Fixed;
+    }
+}
+
+impl AsyncRead for Output {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.pipe).poll_read(cx, buf))?;
+        if self.size == Size::Usual && buf.filled().len() - before >= USUAL {
+            self.enlarge();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.size == Size::Large {
+            LARGE_PIPES.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use tokio::io::AsyncReadExt;
+
+    fn size(fd: impl AsFd) -> usize {
+        let size = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_GETPIPE_SZ).unwrap();
+        usize::try_from(size).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_pipe_that_was_full_is_enlarged_and_no_other() {
+        let (ours, theirs) = io::pipe().unwrap();
+        let mut theirs = std::fs::File::from(OwnedFd::from(theirs));
+        let mut output = reader(ours.into()).unwrap();
+        let mut buffer = vec![0; 2 * USUAL];
+        theirs.write_all(&vec![1; USUAL - 1]).unwrap();
+        assert_eq!(output.read(&mut buffer).await.unwrap(), USUAL - 1);
+        assert_eq!(size(&theirs), USUAL);
+        theirs.write_all(&vec![1; USUAL]).unwrap();
+        assert_eq!(output.read(&mut buffer).await.unwrap(), USUAL);
+        assert_eq!(size(&theirs), LARGE);
+        // Nobody reads meanwhile: it all fits.
+        theirs.write_all(&vec![1; LARGE]).unwrap();
+        drop(theirs);
+        let mut rest = Vec::new();
+        output.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest.len(), LARGE);
+    }
 }

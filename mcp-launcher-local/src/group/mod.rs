@@ -21,7 +21,10 @@ pub(crate) use spawn::spawn;
 
 use mcp_lifecycle_core::{Containment, Reach};
 
+use crate::sys;
+
 /// What this level promises.
 pub(crate) fn containment() -> Containment {
-    Containment::new("process group", Reach::Group)
+    let (mechanism, on_host_death) = sys::HOST_DEATH;
+    Containment::new(mechanism, Reach::Group).on_host_death(on_host_death)
 }

@@ -37,6 +37,10 @@ struct State {
     swept: BTreeMap<Pid, String>,
 }
 
+/// Why there is no proof.
+const UNSEEN: &str = "the members of its process group cannot be listed (is /proc mounted?); \
+                      whoever was left in it was sent SIGKILL";
+
 impl GroupServer {
     /// Takes the server over from `posix_spawn` and watches it.
     pub(super) fn watch(leader: Leader) -> io::Result<Self> {
@@ -85,35 +89,35 @@ impl Group {
         if self.leader.reaches_group() {
             self.reap();
         }
-        let gone = self.look();
+        let proof = self.look();
         self.ending.update(|known| {
             known.exit = Some(status);
-            known.proof = gone.map(Proof::Gone);
+            known.proof = proof;
         });
     }
 
     /// On the watcher's thread: somebody who was in the group has ended.
     fn look_again(self: &Arc<Self>) {
-        if let Some(gone) = self.look() {
-            self.ending
-                .update(|known| known.proof = Some(Proof::Gone(gone)));
+        if let Some(proof) = self.look() {
+            self.ending.update(|known| known.proof = Some(proof));
         }
     }
 
     /// The proof that the group is empty, or else a wait for somebody in it.
-    fn look(self: &Arc<Self>) -> Option<Gone> {
+    fn look(self: &Arc<Self>) -> Option<Proof> {
         if self.lock().reaped && self.leader.group_is_empty() {
-            return Some(self.account());
+            return Some(Proof::Gone(self.account()));
         }
         let members = match sys::members_of_group(self.leader.pid()) {
             Ok(members) => members,
             Err(error) => {
-                tracing::debug!(%error, "the members of a group cannot be listed");
-                Vec::new()
+                tracing::error!(%error, "the members of a group cannot be listed");
+                self.kill_unseen();
+                return Some(Proof::Lost(UNSEEN));
             }
         };
         let Some(first) = members.first().cloned() else {
-            return Some(self.account());
+            return Some(Proof::Gone(self.account()));
         };
         // One at a time: whoever it is, its exit is when to look again.
         let pid = first.pid;
@@ -134,6 +138,18 @@ impl Group {
             .map(|(pid, name)| Remnant::process(pid.as_u32(), name))
             .collect();
         Gone::swept(swept)
+    }
+
+    /// Whoever is left is killed, before the group's number is let go.
+    fn kill_unseen(&self) {
+        let mut state = self.lock();
+        if let Err(error) = self.leader.signal_group(Signal::Kill, state.reaped) {
+            tracing::warn!(%error, "SIGKILL could not be sent");
+        }
+        if !state.reaped {
+            self.leader.reap();
+            state.reaped = true;
+        }
     }
 
     fn reap(&self) {

@@ -20,6 +20,13 @@ const LOST: &str = "the guardian was killed; the server ended with it, but what 
 /// Why there is no proof although there was a cgroup.
 const LOST_BOTH: &str = "the guardian was killed, and its server's cgroup could not be emptied";
 
+/// What has to come together before the last word is out.
+#[derive(Debug, Default)]
+pub(super) struct Settling {
+    guardian_reaped: bool,
+    word: Option<(Option<ExitStatus>, Gone)>,
+}
+
 impl Server {
     /// Who was swept: of those that were alive when the tree was signalled, all
     /// but the server's own process.
@@ -38,8 +45,8 @@ impl Server {
         gone
     }
 
-    /// The guardian has no descendants any more. The cgroup goes with them, and
-    /// then the word is out.
+    /// The guardian has no descendants any more. The cgroup goes with them, the
+    /// guardian itself is reaped, and then the word is out.
     pub(super) fn conclude(
         self: &Arc<Self>,
         exit: Option<ExitStatus>,
@@ -59,14 +66,30 @@ impl Server {
             if let Some(failed) = failed {
                 server.started.send_replace(Some(Err(failed)));
             }
-            server.ending.update(|known| {
-                known.exit = known.exit.or(exit);
-                known.proof = Some(Proof::Gone(gone));
-            });
+            server.settle(|settling| settling.word = Some((exit, gone)));
         };
         match self.take_leaf() {
             Some(leaf) => leaf.end(publish),
             None => publish(Ok(())),
+        }
+    }
+
+    /// The guardian is no process any more. What it said last is out now: whoever
+    /// is told that nothing is left finds no guardian either.
+    pub(super) fn guardian_reaped(&self) {
+        self.settle(|settling| settling.guardian_reaped = true);
+    }
+
+    fn settle(&self, change: impl FnOnce(&mut Settling)) {
+        let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut settling);
+        if settling.guardian_reaped
+            && let Some((exit, gone)) = settling.word.take()
+        {
+            self.ending.update(|known| {
+                known.exit = known.exit.or(exit);
+                known.proof = Some(Proof::Gone(gone));
+            });
         }
     }
 

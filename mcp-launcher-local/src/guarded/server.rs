@@ -14,6 +14,7 @@ use mcp_lifecycle_core::{
 };
 use tokio::sync::watch;
 
+use super::conclude::Settling;
 use crate::cgroup::Leaf;
 use crate::ending::Ending;
 use crate::guard::protocol::{Listing, MESSAGE_MAX, Report, Request, Stage};
@@ -48,6 +49,7 @@ pub(super) struct Server {
     pid_namespace: bool,
     /// Somebody has the last word, which may take until the cgroup is empty.
     concluding: AtomicBool,
+    pub(super) settling: Mutex<Settling>,
     /// Who was alive besides the server's own process when the tree was signalled.
     signalled: Mutex<BTreeMap<u32, String>>,
 }
@@ -102,6 +104,7 @@ impl Server {
             entry: Mutex::new(entry),
             pid_namespace,
             concluding: AtomicBool::new(false),
+            settling: Mutex::default(),
             signalled: Mutex::default(),
         });
         let (socket, process) = (Arc::clone(&server), Arc::clone(&server));
@@ -202,6 +205,7 @@ impl Server {
         if !self.concluding.swap(true, Ordering::Relaxed) {
             self.take_over();
         }
+        self.guardian_reaped();
         Interest::Done
     }
 

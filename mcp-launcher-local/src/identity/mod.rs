@@ -11,7 +11,6 @@ pub(crate) use cookie::{Cookie, HostId};
 #[cfg(target_os = "linux")]
 pub(crate) use cookie::{decimal, hex};
 
-use std::fs;
 use std::sync::OnceLock;
 
 use crate::sys;
@@ -28,7 +27,7 @@ pub(crate) fn this_host() -> Option<&'static HostId> {
     THIS.get_or_init(|| {
         let pid = std::process::id();
         let start_time = sys::start_time_of(pid)?;
-        HostId::new(pid, start_time, &boot_id()?, random()?)
+        HostId::new(pid, start_time, &sys::boot_id()?, random()?)
     })
     .as_ref()
 }
@@ -36,12 +35,6 @@ pub(crate) fn this_host() -> Option<&'static HostId> {
 /// A new identity for a server of this host.
 pub(crate) fn new_server() -> Option<Cookie> {
     Some(Cookie::new(this_host()?.clone(), random()?))
-}
-
-/// Which boot of the machine this is.
-pub(crate) fn boot_id() -> Option<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(text.trim_end().to_owned())
 }
 
 fn random() -> Option<u64> {

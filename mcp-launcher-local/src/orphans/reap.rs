@@ -30,7 +30,7 @@ const CLEAN_LOOKS: u32 = 2;
 
 /// Finds and ends it. Blocks; at most a little longer than [`LIMIT`].
 pub(crate) fn reap() -> io::Result<ReapReport> {
-    let Some(boot_id) = identity::boot_id() else {
+    let Some(boot_id) = sys::boot_id() else {
         return Ok(ReapReport::new());
     };
     let mut round = Round {

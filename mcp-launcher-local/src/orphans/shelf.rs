@@ -12,8 +12,8 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::directory;
 use super::format::{self, Contents, MAX, Record};
+use crate::cgroup;
 use crate::sys;
-use crate::{cgroup, identity};
 
 /// What a file with the name of a ledger turned out to be.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) fn look(directory: &OwnedFd, name: &OsStr) -> io::Result<Found> {
 /// which locks do nothing must not make a living host look dead.
 fn is_alive(contents: &Contents) -> bool {
     let host = &contents.host;
-    identity::boot_id().as_deref() == Some(host.boot_id())
+    sys::boot_id().as_deref() == Some(host.boot_id())
         && sys::start_time_of(host.pid()) == Some(host.start_time())
 }
 

@@ -2,18 +2,22 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
-use nix::sys::wait::Id;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use tokio::io::unix::AsyncFd;
 
-use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::{ExitStatus, Reach};
 
 use super::watch::{self, Interest};
 use super::{Member, Pid, Signal, unix};
+
+/// What ends a process group when the host dies: here that is the guardian's
+/// work, so whoever asks for a process group alone gets no more than that.
+pub(crate) const HOST_DEATH: (&str, Reach) = ("process group", Reach::Nothing);
 
 /// A child of ours that leads a process group, held by a pidfd: the number
 /// behind it cannot come to mean another process.
@@ -38,12 +42,12 @@ impl Leader {
 
     /// How it ended, if it has; it stays a zombie.
     pub(crate) fn peek(&self) -> io::Result<Option<ExitStatus>> {
-        Ok(unix::peek(Id::PIDFd(self.pidfd.as_fd()))?)
+        Ok(peek(Id::PIDFd(self.pidfd.as_fd()))?)
     }
 
     /// Reaps it, if it has ended.
     pub(crate) fn reap(&self) {
-        if let Err(error) = unix::reap(Id::PIDFd(self.pidfd.as_fd())) {
+        if let Err(error) = reap(Id::PIDFd(self.pidfd.as_fd())) {
             tracing::debug!(pid = self.pid.as_u32(), %error, "a server could not be reaped");
         }
     }
@@ -218,6 +222,27 @@ pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
     Stat::read(pid).map(|stat| stat.start_time)
 }
 
+/// Whether this error of exec says that the file cannot be executed.
+pub(crate) fn is_not_executable(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ENOENT | libc::EACCES | libc::ENOEXEC | libc::ELIBBAD
+    )
+}
+
+/// Sets how many bytes a pipe holds.
+pub(crate) fn set_pipe_size(pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_SETPIPE_SZ(bytes))?;
+    Ok(())
+}
+
+/// Which boot of the machine this is.
+pub(crate) fn boot_id() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim_end().to_owned())
+}
+
 /// The parts of `/proc/PID/stat` that are used here (proc_pid_stat(5)).
 struct Stat {
     name: String,
@@ -250,6 +275,30 @@ impl Stat {
             group,
             start_time,
         })
+    }
+}
+
+/// The exit status of a child that has ended, leaving it a zombie.
+fn peek(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
+    wait(
+        id,
+        WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT,
+    )
+}
+
+/// Reaps a child that has ended.
+fn reap(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
+    wait(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG)
+}
+
+fn wait(id: Id<'_>, flags: WaitPidFlag) -> Result<Option<ExitStatus>, Errno> {
+    match waitid(id, flags) {
+        Ok(WaitStatus::Exited(_, code)) => Ok(Some(ExitStatus::Code(code))),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(ExitStatus::Signal(signal as i32))),
+        Ok(_) => Ok(None),
+        // Somebody else reaped our child: ended it has, how nobody knows.
+        Err(Errno::ECHILD) => Ok(Some(ExitStatus::Unknown)),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -6,15 +6,21 @@
 mod os;
 
 #[cfg(not(target_os = "linux"))]
-#[path = "other.rs"]
+#[path = "other/mod.rs"]
 mod os;
+
+#[cfg(any(not(target_os = "linux"), test))]
+mod lifeline;
+#[cfg(any(not(any(target_os = "linux", target_os = "macos")), test))]
+mod listing;
 
 mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 
 pub(crate) use os::{
-    ExitEvent, Leader, members_of_group, start_time, start_time_of, watch_process,
+    ExitEvent, HOST_DEATH, Leader, boot_id, is_not_executable, members_of_group, set_pipe_size,
+    start_time, start_time_of, watch_process,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use os::{hold, kill_held, name_of, parent_of};

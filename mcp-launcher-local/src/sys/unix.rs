@@ -5,10 +5,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::signal::{Signal as NixSignal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{AccessFlags, faccessat};
-
-use mcp_lifecycle_core::ExitStatus;
 
 use super::{Pid, Signal};
 
@@ -21,30 +18,6 @@ pub(crate) fn may_execute(path: &Path) -> bool {
         AtFlags::AT_EACCESS,
     )
     .is_ok()
-}
-
-/// The exit status of a child that has ended, leaving it a zombie.
-pub(super) fn peek(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
-    wait(
-        id,
-        WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT,
-    )
-}
-
-/// Reaps a child that has ended.
-pub(super) fn reap(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
-    wait(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG)
-}
-
-fn wait(id: Id<'_>, flags: WaitPidFlag) -> Result<Option<ExitStatus>, Errno> {
-    match waitid(id, flags) {
-        Ok(WaitStatus::Exited(_, code)) => Ok(Some(ExitStatus::Code(code))),
-        Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(ExitStatus::Signal(signal as i32))),
-        Ok(_) => Ok(None),
-        // Somebody else reaped our child: ended it has, how nobody knows.
-        Err(Errno::ECHILD) => Ok(Some(ExitStatus::Unknown)),
-        Err(errno) => Err(errno),
-    }
 }
 
 /// Signals a process group by number. Only sound while the number cannot be

@@ -1,0 +1,154 @@
+//! Other Unix than Linux: the group is reached by number, for as long as its
+//! leader has not been reaped, and a pipe watcher ends it when the host dies.
+//!
+//! ```text
+//! exits ──── when a process has ended: kqueue, or a thread for each
+//! facts ──── who is in a group, when a process started, which boot this is
+//! wait ───── how a child has ended
+//! ```
+//!
+//! Best effort, and unmeasured: compiled for macOS and FreeBSD, run on no
+//! machine of ours but for the pipe watcher, whose tests run everywhere.
+
+#[cfg_attr(
+    any(
+        target_vendor = "apple",
+        target_os = "freebsd",
+        target_os = "dragonfly",
+        target_os = "openbsd",
+        target_os = "netbsd"
+    ),
+    path = "exits_kqueue.rs"
+)]
+#[cfg_attr(
+    not(any(
+        target_vendor = "apple",
+        target_os = "freebsd",
+        target_os = "dragonfly",
+        target_os = "openbsd",
+        target_os = "netbsd"
+    )),
+    path = "exits_thread.rs"
+)]
+mod exits;
+
+#[cfg_attr(target_os = "macos", path = "facts_macos.rs")]
+#[cfg_attr(not(target_os = "macos"), path = "facts_ps.rs")]
+mod facts;
+mod wait;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
+
+use mcp_lifecycle_core::{ExitStatus, Reach};
+
+use super::lifeline::Lifeline;
+#[cfg(not(target_os = "macos"))]
+use super::listing;
+use super::{Member, Pid, Signal, unix};
+
+pub(crate) use facts::boot_id;
+
+/// What ends a group when the host dies, and how far that reaches.
+pub(crate) const HOST_DEATH: (&str, Reach) = ("process group and pipe watcher", Reach::Group);
+
+/// A child of ours that leads a process group.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    pid: Pid,
+    /// Struck off before the leader is reaped.
+    lifeline: Mutex<Option<Lifeline>>,
+}
+
+impl Leader {
+    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+        Ok(Self {
+            pid,
+            lifeline: Mutex::new(Some(Lifeline::tie(pid)?)),
+        })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(crate) fn peek(&self) -> io::Result<Option<ExitStatus>> {
+        wait::peek(self.pid)
+    }
+
+    pub(crate) fn reap(&self) {
+        let lifeline = self.lifeline.lock();
+        drop(lifeline.unwrap_or_else(PoisonError::into_inner).take());
+        if let Err(error) = wait::reap(self.pid) {
+            tracing::debug!(pid = self.pid.as_u32(), %error, "a server could not be reaped");
+        }
+    }
+
+    pub(crate) fn reaches_group(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
+        if reaped {
+            return Ok(());
+        }
+        Ok(unix::signal_group(self.pid, signal)?)
+    }
+
+    pub(crate) fn group_is_empty(&self) -> bool {
+        unix::group_is_empty(self.pid)
+    }
+
+    pub(crate) fn exit_event(&self) -> io::Result<ExitEvent> {
+        Ok(ExitEvent)
+    }
+
+    pub(crate) fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        exits::watch(self.pid, on_exit)
+    }
+}
+
+/// There is none that is portable: the watcher's thread has to do.
+#[derive(Debug)]
+pub(crate) struct ExitEvent;
+
+impl ExitEvent {
+    pub(crate) async fn happened(&self) {
+        std::future::pending().await
+    }
+}
+
+pub(crate) fn watch_process(
+    pid: Pid,
+    still: impl FnOnce() -> bool,
+    on_exit: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    if !still() {
+        on_exit();
+        return Ok(());
+    }
+    exits::watch(pid, on_exit)
+}
+
+pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
+    facts::members_of_group(group)
+}
+
+pub(crate) fn start_time(pid: Pid) -> Option<u64> {
+    start_time_of(pid.as_u32())
+}
+
+pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
+    facts::start_time_of(pid)
+}
+
+/// Whether this error of exec says that the file cannot be executed.
+pub(crate) fn is_not_executable(errno: i32) -> bool {
+    matches!(errno, libc::ENOENT | libc::EACCES | libc::ENOEXEC)
+}
+
+/// Pipes have the size the system gives them.
+pub(crate) fn set_pipe_size(_pipe: BorrowedFd<'_>, _bytes: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
