@@ -1,6 +1,9 @@
 //! The conformance kit on the local launcher, at each level of isolation.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::host::{self, HostCommand};
@@ -15,11 +18,14 @@ fn fixture() -> FixtureCommand {
     FixtureCommand::local(env!("CARGO_BIN_EXE_mcp-fixture"))
 }
 
-fn conformance(isolation: Isolation, host: &str) {
-    /// The census counts the whole process: tests take turns.
+/// The census counts the whole process: tests take turns.
+fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
+fn conformance(isolation: Isolation, host: &str) {
+    let _turn = turn();
     let host = HostCommand::this_test(host).unwrap();
     let kit = Conformance::new(launcher(isolation), fixture()).host(host);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -40,6 +46,34 @@ fn with_a_guardian() {
 #[test]
 fn with_a_process_group() {
     conformance(Isolation::ProcessGroup, "host_with_a_process_group");
+}
+
+/// Both once more as a user without privileges, to whom no cgroup was delegated.
+#[test]
+fn as_nobody() {
+    const NOBODY: u32 = 65534;
+    if !nix::unistd::geteuid().is_root() {
+        println!("the other tests are this one: nobody here is root");
+        return;
+    }
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    chown(directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "with_a_guardian", "with_a_process_group"])
+        .arg("--nocapture")
+        .env("XDG_RUNTIME_DIR", directory.path())
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    println!("{stdout}");
+    // A name that does not exist is no test, and passes.
+    let passed = output.status.success() && stdout.contains("2 passed");
+    assert!(passed, "as nobody: {}", output.status);
 }
 
 /// The hosts that the kit kills; in any other run of the tests, nothing.
