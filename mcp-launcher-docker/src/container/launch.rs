@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join, poll_immediate};
+use futures_util::future::join;
 use mcp_lifecycle_core::LaunchedServer;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::timeout;
@@ -157,17 +157,21 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         engine.unpack(id, supervised::archive()).await?;
     }
     // Registered before the start, or a server that exits at once takes its
-    // exit code with it. Polled once, so that the requests are on their way;
-    // the answers to attach and inspect come behind them.
-    let mut exit = engine.wait(id, Condition::NextExit).await?;
-    let mut removed = engine.wait(id, Condition::Removed).await?;
-    let mut exit_code = Box::pin(exit.code());
-    let mut removed_code = Box::pin(removed.code());
-    let _ = poll_immediate(&mut exit_code).await;
-    let _ = poll_immediate(&mut removed_code).await;
+    // exit code with it: polled for as long as attach and inspect take, for a
+    // request is not sent by the first poll.
+    let mut waits = Waits {
+        exit: engine.wait(id, Condition::NextExit).await?,
+        removed: engine.wait(id, Condition::Removed).await?,
+        out_of_memory: match job.plan.limits_memory() {
+            true => Some(engine.out_of_memory(id).await?),
+            false => None,
+        },
+    };
     // Attached before the start, or the first line is lost.
-    let (attached, signal) = join(engine.attach(id), engine.stop_signal(id)).await;
-    drop((exit_code, removed_code));
+    let (attached, signal) = tokio::select! {
+        answers = join(engine.attach(id), engine.stop_signal(id)) => answers,
+        never = waits.register() => match never {},
+    };
     let container = Arc::new(Container {
         id: id.to_owned(),
         name: job.name.clone(),
@@ -187,7 +191,7 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
     let (streams, drain) = drain::split(attached?, signals);
     tokio::spawn(drain);
     engine.start(id).await?;
-    tokio::spawn(watch(Arc::clone(&container), Waits { exit, removed }));
+    tokio::spawn(watch(Arc::clone(&container), waits));
     let Streams {
         stdin,
         stdout,

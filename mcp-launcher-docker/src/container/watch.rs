@@ -1,15 +1,17 @@
 //! What becomes of a running container.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join3;
 use mcp_lifecycle_core::ExitStatus;
 use mcp_lifecycle_core::error::Report;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::{Container, remove_until_absent};
-use crate::engine::{Condition, State, WaitStream};
+use crate::engine::{Condition, Meaning, OomStream, State, WaitStream};
 
 /// How long the engine has to remove an ended container by itself before we do.
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
@@ -28,27 +30,61 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct Waits {
     pub(super) exit: WaitStream,
     pub(super) removed: WaitStream,
+    /// Where its memory is limited.
+    pub(super) out_of_memory: Option<OomStream>,
+}
+
+impl Waits {
+    /// Sends the requests. What they are for has not happened yet.
+    pub(super) async fn register(&mut self) -> Infallible {
+        let out_of_memory = async {
+            if let Some(stream) = &mut self.out_of_memory {
+                stream.next().await;
+            }
+        };
+        let _ = join3(self.exit.code(), self.removed.code(), out_of_memory).await;
+        std::future::pending().await
+    }
+
+    /// How the main process ended. A wait that was registered too late for the
+    /// end never answers, and the other one has the code as well.
+    async fn exit_code(&mut self) -> Result<i64, Meaning> {
+        tokio::select! {
+            biased;
+            code = self.exit.code() => code,
+            code = self.removed.code() => code,
+        }
+    }
+
+    /// Whether it ended for lack of memory, as far as is told in time.
+    async fn was_out_of_memory(&mut self) -> bool {
+        match &mut self.out_of_memory {
+            Some(stream) => timeout(LATE_CODE, stream.next()).await.is_ok(),
+            None => false,
+        }
+    }
 }
 
 /// Watches until the container is proven gone.
-pub(super) async fn watch(container: Arc<Container>, waits: Waits) {
-    let Waits {
-        mut exit,
-        mut removed,
-    } = waits;
+pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     let ended = {
         let container = Arc::clone(&container);
-        async move { exit_status(&container, &mut exit).await }
+        async move {
+            let status = exit_status(&container, &mut waits).await;
+            (status, waits)
+        }
     };
     let mut ended = std::pin::pin!(ended);
-    let mut exit = tokio::select! {
-        status = &mut ended => Some(status),
+    let ended_by_itself = tokio::select! {
+        ended = &mut ended => Some(ended),
         () = container.force.cancelled() => None,
     };
-    if let Some(status) = exit {
+    let exit;
+    if let Some((status, mut waits)) = ended_by_itself {
         debug!(container = container.id, exit = %status, "container ended");
+        exit = Some(status);
         tokio::select! {
-            _ = removed.code() => {}
+            _ = waits.removed.code() => {}
             () = sleep(AUTO_REMOVE) => {}
             () = container.force.cancelled() => {}
         }
@@ -63,7 +99,8 @@ pub(super) async fn watch(container: Arc<Container>, waits: Waits) {
     } else {
         remove(&container).await;
         // The code of the kill is on its way on another connection.
-        exit = timeout(LATE_CODE, ended).await.ok();
+        let late = timeout(LATE_CODE, ended).await;
+        exit = late.ok().map(|(status, _)| status);
     }
     container.learn(|known| {
         known
@@ -91,9 +128,16 @@ async fn remove(container: &Container) {
 
 /// How the main process ended. Asks for as long as it takes: a daemon that does
 /// not answer says nothing about the process.
-async fn exit_status(container: &Container, exit: &mut WaitStream) -> ExitStatus {
-    match exit.code().await {
-        Ok(code) => status(container, code).await,
+async fn exit_status(container: &Container, waits: &mut Waits) -> ExitStatus {
+    match waits.exit_code().await {
+        Ok(code) => match status(container, code).await {
+            ExitStatus::Signal(9)
+                if !container.force.is_cancelled() && waits.was_out_of_memory().await =>
+            {
+                ExitStatus::OutOfMemory
+            }
+            status => status,
+        },
         Err(_) => ask(container).await,
     }
 }

@@ -8,9 +8,10 @@ use bollard::container::LogOutput;
 use bollard::errors::Error;
 use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummary};
 use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, InspectContainerOptions,
-    KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
-    StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptionsBuilder,
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, EventsOptionsBuilder,
+    InspectContainerOptions, KillContainerOptionsBuilder, ListContainersOptionsBuilder,
+    RemoveContainerOptionsBuilder, StartContainerOptions, UploadToContainerOptionsBuilder,
+    WaitContainerOptionsBuilder,
 };
 use futures_util::{Stream, StreamExt};
 use mcp_lifecycle_core::{BoxWrite, ExitStatus};
@@ -75,7 +76,39 @@ impl fmt::Debug for WaitStream {
     }
 }
 
+/// Says when the kernel kills something in a container for lack of memory.
+pub(crate) struct OomStream(Pin<Box<dyn Stream<Item = ()> + Send>>);
+
+impl OomStream {
+    /// The next time; never, when the connection ends before.
+    pub(crate) async fn next(&mut self) {
+        if self.0.next().await.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl fmt::Debug for OomStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OomStream").finish_non_exhaustive()
+    }
+}
+
 impl Engine {
+    /// Nothing is sent until the stream is polled.
+    pub(crate) async fn out_of_memory(&self, id: &str) -> Result<OomStream, EngineError> {
+        let filter = |key: &str, value: &str| (key.to_owned(), vec![value.to_owned()]);
+        let filters = [("type", "container"), ("container", id), ("event", "oom")];
+        let filters = filters.map(|(key, value)| filter(key, value));
+        let options = EventsOptionsBuilder::default()
+            .filters(&HashMap::from(filters))
+            .build();
+        let docker = self.docker(ANSWER_LIMIT).await?;
+        let events = docker.events(Some(options));
+        let events = events.filter_map(async |event| event.ok().map(drop));
+        Ok(OomStream(Box::pin(events)))
+    }
+
     /// Creates a container and returns its id. The daemon does not cancel a
     /// create whose client has gone: whoever calls this must see it through.
     pub(crate) async fn create(

@@ -12,7 +12,7 @@ use bollard::Docker;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-pub(crate) use container::{Attached, Condition, Found, State, WaitStream};
+pub(crate) use container::{Attached, Condition, Found, OomStream, State, WaitStream};
 pub(crate) use error::{EngineError, Meaning};
 pub(crate) use image::{ImageFacts, Progress, Pull, PullEvent, Pulls};
 

@@ -26,6 +26,13 @@ pub(crate) struct Plan {
     pub(crate) body: ContainerCreateBody,
 }
 
+impl Plan {
+    pub(crate) fn limits_memory(&self) -> bool {
+        let host = self.body.host_config.as_ref();
+        host.is_some_and(|host| host.memory.is_some())
+    }
+}
+
 /// What a launcher says for servers that do not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Defaults<'a> {

@@ -118,6 +118,10 @@ impl Drop for PrivateEngine {
             let _ = self.engine.command(&["rm", "-f", id]).output();
         }
         self.signal(nix::sys::signal::Signal::SIGTERM);
+        // One that was killed has left its data mounted on itself.
+        let data = self.directory.path().join("data");
+        let unmount = || Command::new("umount").arg(&data).output();
+        while unmount().is_ok_and(|output| output.status.success()) {}
     }
 }
 
