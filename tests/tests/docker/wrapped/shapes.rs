@@ -115,7 +115,7 @@ shape!(
     shape_08_compose,
     Shape::Speaks,
     "sh",
-    ["-c", &format!("cd $(mktemp -d) && {COMPOSE}")]
+    ["-c", &format!("cd $DIRECTORY && {COMPOSE}")]
 );
 shape!(shape_09_docker_py, Shape::Speaks, "python3", ["-c", PYTHON]);
 shape!(
