@@ -27,6 +27,10 @@ pub(crate) enum Incoming {
     /// One message.
     Frame(Bytes),
     /// A sign of life below the protocol.
+    #[cfg_attr(
+        not(feature = "websocket"),
+        expect(dead_code, reason = "only sockets have pings")
+    )]
     Alive,
     /// A frame over the limit; it was discarded and the link goes on.
     TooLarge(usize),
