@@ -127,8 +127,9 @@ async fn output_that_nobody_reads_holds_its_server_back() {
         }
     })
     .await;
-    // The window, what the pipe holds, and what the reader's buffer took.
-    assert!(stuck < 512 << 10, "{stuck} bytes");
+    // The window, what the reader's buffer took, and what the pipe holds: Linux
+    // gives a pipe a mebibyte at most.
+    assert!(stuck < 1536 << 10, "{stuck} bytes");
     server.end(&TerminationPolicy::immediate()).await.unwrap();
 }
 
