@@ -1,5 +1,8 @@
 //! The model test: random interleavings against a world that obeys the orders.
 
+mod check;
+mod op;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -8,6 +11,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use self::op::{Op, op};
 use super::*;
 use crate::RestartPolicy;
 
@@ -22,73 +26,6 @@ impl Gauge for Server {
     fn is_dead(&self) -> bool {
         self.0.get().1
     }
-}
-
-#[derive(Debug, Clone)]
-enum Op {
-    Acquire {
-        key: u8,
-        exclusive: bool,
-        patience: u64,
-    },
-    Declare {
-        key: u8,
-    },
-    Reconfigure {
-        nth: usize,
-    },
-    CancelWaiter {
-        nth: usize,
-    },
-    Release {
-        nth: usize,
-        twice: bool,
-    },
-    StartSucceeds {
-        nth: usize,
-    },
-    StartFails {
-        nth: usize,
-        proven: bool,
-    },
-    Crash {
-        nth: usize,
-        noticed: bool,
-    },
-    Ended {
-        nth: usize,
-        proven: bool,
-    },
-    Busy {
-        nth: usize,
-        busy: bool,
-    },
-    Retire {
-        nth: usize,
-    },
-    Tick {
-        seconds: u64,
-    },
-    Shutdown,
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let nth = any::<usize>();
-    prop_oneof![
-        8 => (0u8..4, any::<bool>(), 0u64..60).prop_map(|(key, exclusive, patience)| Op::Acquire { key, exclusive, patience }),
-        2 => (4u8..6).prop_map(|key| Op::Declare { key }),
-        1 => nth.prop_map(|nth| Op::Reconfigure { nth }),
-        2 => nth.prop_map(|nth| Op::CancelWaiter { nth }),
-        6 => (nth, any::<bool>()).prop_map(|(nth, twice)| Op::Release { nth, twice }),
-        8 => nth.prop_map(|nth| Op::StartSucceeds { nth }),
-        2 => (nth, any::<bool>()).prop_map(|(nth, proven)| Op::StartFails { nth, proven }),
-        3 => (nth, any::<bool>()).prop_map(|(nth, noticed)| Op::Crash { nth, noticed }),
-        6 => (nth, prop::bool::weighted(0.8)).prop_map(|(nth, proven)| Op::Ended { nth, proven }),
-        1 => (nth, any::<bool>()).prop_map(|(nth, busy)| Op::Busy { nth, busy }),
-        1 => nth.prop_map(|nth| Op::Retire { nth }),
-        4 => (0u64..40).prop_map(|seconds| Op::Tick { seconds }),
-        1 => Just(Op::Shutdown),
-    ]
 }
 
 fn end(generation: Generation, proven: bool, entropy: u64) -> End {
@@ -130,13 +67,13 @@ struct World {
     entropy: u64,
 }
 
-fn settings(demand: Demand, exclusive: bool, key: u8) -> SlotSettings {
+fn settings(demand: Demand, exclusive: bool, beside: bool, key: u8) -> SlotSettings {
     SlotSettings {
         demand,
         exclusive,
         idle_ttl: key.is_multiple_of(2).then_some(Duration::from_secs(20)),
         restart: RestartPolicy::new().max_restarts(2),
-        beside: false,
+        beside,
         server: Arc::from(format!("server-{}", key / 2)),
         max_of_server: (key == 1).then_some(1),
     }
@@ -189,7 +126,7 @@ impl World {
                     insert(
                         &mut self.table,
                         key,
-                        settings(Demand::OnDemand, exclusive, key),
+                        settings(Demand::OnDemand, exclusive, false, key),
                         self.now,
                     )
                 });
@@ -204,12 +141,11 @@ impl World {
                 insert(
                     &mut self.table,
                     key,
-                    settings(Demand::Declared, false, key),
+                    settings(Demand::Declared, false, false, key),
                     self.now,
                 );
             }
-            Op::Reconfigure { nth } => {
-                // Another process for the same key, after the old one.
+            Op::Reconfigure { nth, beside } => {
                 let Some(key) = pick(
                     self.table
                         .slots()
@@ -225,8 +161,11 @@ impl World {
                     } else {
                         Demand::Declared
                     };
-                    self.table.retire(old, &EndReason::ConfigChanged, self.now);
-                    insert(&mut self.table, key, settings(demand, false, key), self.now);
+                    if !beside {
+                        self.table.retire(old, &EndReason::ConfigChanged, self.now);
+                    }
+                    let settings = settings(demand, false, beside, key);
+                    insert(&mut self.table, key, settings, self.now);
                 }
             }
             Op::CancelWaiter { nth } => {
@@ -315,124 +254,6 @@ impl World {
         }
         self.table
             .ended(id, end(generation, proven, self.entropy), self.now);
-    }
-
-    fn granted(&mut self, slot: SlotId, generation: Generation) {
-        let process = self.processes.get(&slot).expect("leased without a process");
-        assert_eq!(process.generation, generation, "leased an old process");
-        assert!(!process.server.is_dead(), "leased a dead server");
-        assert_eq!(
-            process.state,
-            State::Running,
-            "leased a server that is not ready"
-        );
-        self.leases.push((slot, generation));
-    }
-
-    fn obey(&mut self) {
-        for effect in self.table.take_effects() {
-            match effect {
-                Effect::Start { slot, generation } => {
-                    assert!(!self.table.is_closed(), "started after the shutdown");
-                    let key = *self.table.key(slot).expect("started without a slot");
-                    let rival = self.processes.values().find(|p| p.key == key);
-                    assert!(
-                        rival.is_none(),
-                        "two live processes of key {key}: {rival:?}"
-                    );
-                    let server = Server::default();
-                    let state = State::Starting;
-                    self.processes.insert(
-                        slot,
-                        Process {
-                            key,
-                            generation,
-                            server,
-                            state,
-                        },
-                    );
-                }
-                Effect::End { slot, reason } => {
-                    let process = self
-                        .processes
-                        .get_mut(&slot)
-                        .expect("ended without a process");
-                    if matches!(reason, EndReason::Evicted | EndReason::Idle) {
-                        assert!(!process.server.is_busy(), "a busy server was {reason}");
-                        let held = |l: &&(SlotId, Generation)| **l == (slot, process.generation);
-                        assert_eq!(
-                            self.leases.iter().filter(held).count(),
-                            0,
-                            "a lease was {reason}"
-                        );
-                    }
-                    process.state = State::Ending;
-                }
-                Effect::EndAgain { slot } => {
-                    let process = self
-                        .processes
-                        .get_mut(&slot)
-                        .expect("ended without a process");
-                    assert_eq!(process.state, State::Stuck);
-                    process.state = State::Ending;
-                }
-                Effect::Grant {
-                    waiter,
-                    slot,
-                    generation,
-                } => {
-                    assert_eq!(
-                        self.waiters.remove(&waiter),
-                        Some(slot),
-                        "granted to nobody"
-                    );
-                    self.granted(slot, generation);
-                }
-                Effect::Refuse { waiter, .. } => {
-                    assert!(self.waiters.remove(&waiter).is_some(), "refused nobody");
-                }
-                Effect::Removed { slot } => {
-                    assert!(
-                        !self.processes.contains_key(&slot),
-                        "a process lost its owner"
-                    );
-                }
-            }
-        }
-    }
-
-    fn check(&self) {
-        assert!(self.processes.len() <= MAX_LIVE, "over the limit");
-        let starting = self
-            .processes
-            .values()
-            .filter(|p| p.state == State::Starting)
-            .count();
-        assert!(starting <= MAX_STARTING, "over the limit of starts");
-        for (id, process) in &self.processes {
-            let slot = self
-                .table
-                .slot(*id)
-                .expect("a live process without an owner");
-            assert!(slot.is_live() && slot.generation() == process.generation);
-            let held = self
-                .leases
-                .iter()
-                .filter(|l| **l == (*id, process.generation))
-                .count();
-            assert_eq!(slot.leases(), held, "a lease was lost");
-        }
-        let live = self
-            .table
-            .slots()
-            .filter(|(_, slot)| slot.is_live())
-            .count();
-        assert_eq!(live, self.processes.len(), "a slot lives without a process");
-        let waiting: usize = self.table.slots().map(|(_, slot)| slot.waiting()).sum();
-        assert_eq!(waiting, self.waiters.len(), "a waiter was lost");
-        if self.table.is_closed() {
-            assert_eq!(waiting, 0, "somebody waits for a table that is shut down");
-        }
     }
 }
 

@@ -1,9 +1,13 @@
 //! [`Slot`]: the life of one server under one key.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+mod clock;
+mod wait;
 
-use super::{Demand, Effect, End, Gauge, Generation, Refusal, SlotId, SlotSettings, WaiterId};
+use std::collections::VecDeque;
+
+use self::clock::end_again_after;
+use self::wait::Waiter;
+use super::{Demand, Effect, End, Gauge, Generation, Refusal, SlotId, SlotSettings};
 use crate::EndReason;
 use crate::account::ServerState;
 use crate::restart::{Restarts, Time, Verdict};
@@ -27,21 +31,11 @@ pub(crate) enum Phase {
     Exhausted { until: Option<Time> },
 }
 
-/// How long after a failed end the next attempt is made: doubling, within these.
-const END_AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
-
-#[derive(Debug)]
-struct Waiter {
-    id: WaiterId,
-    /// When it will have given up.
-    patience: Time,
-}
-
 /// One slot. Its methods are what can happen to it.
 #[derive(Debug)]
 pub(crate) struct Slot<G> {
-    pub(super) id: SlotId,
-    pub(super) settings: SlotSettings,
+    pub(in crate::slot) id: SlotId,
+    pub(in crate::slot) settings: SlotSettings,
     phase: Phase,
     generation: Generation,
     restarts: Restarts,
@@ -56,11 +50,11 @@ pub(crate) struct Slot<G> {
     died_at: Time,
     unproven: u32,
     /// Whether it stands in the queue of starts.
-    pub(super) queued: bool,
+    pub(in crate::slot) queued: bool,
 }
 
 impl<G: Gauge> Slot<G> {
-    pub(super) fn new(id: SlotId, settings: SlotSettings, now: Time) -> Self {
+    pub(in crate::slot) fn new(id: SlotId, settings: SlotSettings, now: Time) -> Self {
         Self {
             id,
             restarts: Restarts::new(settings.restart.clone()),
@@ -142,14 +136,14 @@ impl<G: Gauge> Slot<G> {
         )
     }
 
-    pub(super) fn wants_start(&self) -> bool {
+    pub(in crate::slot) fn wants_start(&self) -> bool {
         self.phase == Phase::Vacant
             && self.retired.is_none()
             && (self.settings.demand == Demand::Declared || !self.waiters.is_empty())
     }
 
     /// Whether it runs and nobody uses it.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::slot) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Ready { .. })
             && self.settings.demand == Demand::OnDemand
             && self.leases == 0
@@ -158,7 +152,7 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// Whether nothing would be lost by forgetting it.
-    pub(super) fn is_void(&self, now: Time) -> bool {
+    pub(in crate::slot) fn is_void(&self, now: Time) -> bool {
         if self.is_live() || !self.waiters.is_empty() {
             return false;
         }
@@ -167,7 +161,7 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// Grants a lease now, if that is possible.
-    pub(super) fn lease(&mut self, now: Time) -> Option<Generation> {
+    pub(in crate::slot) fn lease(&mut self, now: Time) -> Option<Generation> {
         if !matches!(self.phase, Phase::Ready { .. }) {
             return None;
         }
@@ -183,36 +177,13 @@ impl<G: Gauge> Slot<G> {
         Some(self.generation)
     }
 
-    /// Queues somebody for the next lease, unless that is hopeless.
-    pub(super) fn wait(&mut self, id: WaiterId, patience: Time) -> Result<(), Refusal> {
-        self.hopeless(patience)?;
-        self.waiters.push_back(Waiter { id, patience });
-        Ok(())
-    }
-
-    fn hopeless(&self, patience: Time) -> Result<(), Refusal> {
-        let failures = self.failures();
-        match (&self.retired, &self.phase) {
-            (Some(reason), _) => Err(Refusal::Retired(reason.clone())),
-            (_, &Phase::Backoff { until }) if until > patience => {
-                Err(Refusal::Backoff { until, failures })
-            }
-            (_, &Phase::Exhausted { until }) => Err(Refusal::Exhausted { until, failures }),
-            (_, Phase::Uncertain { .. }) => Err(Refusal::Uncertain),
-            _ => Ok(()),
-        }
-    }
-
-    /// Removes a waiter. The start goes on, for the others or for the next.
-    pub(super) fn cancel(&mut self, id: WaiterId, now: Time) -> bool {
-        let before = self.waiters.len();
-        self.waiters.retain(|waiter| waiter.id != id);
-        self.idle_since = now;
-        self.waiters.len() < before
-    }
-
     /// A lease came back. One of an earlier process changes nothing.
-    pub(super) fn release(&mut self, generation: Generation, now: Time, out: &mut Vec<Effect>) {
+    pub(in crate::slot) fn release(
+        &mut self,
+        generation: Generation,
+        now: Time,
+        out: &mut Vec<Effect>,
+    ) {
         if generation != self.generation {
             return;
         }
@@ -224,7 +195,7 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// The order to start is given.
-    pub(super) fn start(&mut self, out: &mut Vec<Effect>) {
+    pub(in crate::slot) fn start(&mut self, out: &mut Vec<Effect>) {
         self.generation += 1;
         self.leases = 0;
         self.was_ready = None;
@@ -236,7 +207,7 @@ impl<G: Gauge> Slot<G> {
         });
     }
 
-    pub(super) fn started(
+    pub(in crate::slot) fn started(
         &mut self,
         generation: Generation,
         gauge: G,
@@ -254,7 +225,7 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// The process has died; what is left of it is being ended.
-    pub(super) fn died(&mut self, generation: Generation, now: Time) {
+    pub(in crate::slot) fn died(&mut self, generation: Generation, now: Time) {
         if generation == self.generation && matches!(self.phase, Phase::Ready { .. }) {
             self.died_at = now;
             self.phase = Phase::Ending;
@@ -262,7 +233,7 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// The start failed, or the process has ended: proven, or not.
-    pub(super) fn ended(&mut self, end: End, now: Time, out: &mut Vec<Effect>) {
+    pub(in crate::slot) fn ended(&mut self, end: End, now: Time, out: &mut Vec<Effect>) {
         let End {
             generation,
             proven,
@@ -276,10 +247,7 @@ impl<G: Gauge> Slot<G> {
         }
         self.died(generation, now);
         if !proven {
-            let (first, longest) = END_AGAIN;
-            let wait = first
-                .saturating_mul(1 << self.unproven.min(16))
-                .min(longest);
+            let wait = end_again_after(self.unproven);
             self.unproven += 1;
             self.phase = Phase::Uncertain {
                 retry_at: now + wait,
@@ -310,7 +278,7 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// Never starts again; what runs is ended. The first reason stays.
-    pub(super) fn retire(&mut self, reason: &EndReason, out: &mut Vec<Effect>) {
+    pub(in crate::slot) fn retire(&mut self, reason: &EndReason, out: &mut Vec<Effect>) {
         if self.retired.is_some() {
             return;
         }
@@ -332,7 +300,7 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// Starts a new series of failures, by hand.
-    pub(super) fn reset(&mut self) {
+    pub(in crate::slot) fn reset(&mut self) {
         self.restarts.reset();
         if matches!(self.phase, Phase::Backoff { .. } | Phase::Exhausted { .. }) {
             self.phase = Phase::Vacant;
@@ -340,78 +308,8 @@ impl<G: Gauge> Slot<G> {
     }
 
     /// Takes over settings that need no other process.
-    pub(super) fn configure(&mut self, settings: SlotSettings) {
+    pub(in crate::slot) fn configure(&mut self, settings: SlotSettings) {
         self.restarts.set_policy(settings.restart.clone());
         self.settings = settings;
-    }
-
-    /// What the time makes happen.
-    pub(super) fn tick(&mut self, now: Time, out: &mut Vec<Effect>) {
-        match self.phase {
-            Phase::Backoff { until } if until <= now => self.phase = Phase::Vacant,
-            Phase::Exhausted { until: Some(until) } if until <= now => self.reset(),
-            Phase::Uncertain { retry_at } if retry_at <= now => self.end_again(out),
-            Phase::Ready { .. } if self.idle_deadline().is_some_and(|at| at <= now) => {
-                if self.is_idle() {
-                    self.retire(&EndReason::Idle, out);
-                } else {
-                    // A call goes on though its lease was returned.
-                    self.idle_since = now;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn end_again(&mut self, out: &mut Vec<Effect>) {
-        if matches!(self.phase, Phase::Uncertain { .. }) {
-            self.phase = Phase::Ending;
-            out.push(Effect::EndAgain { slot: self.id });
-        }
-    }
-
-    /// When [`tick`](Self::tick) will have something to do.
-    pub(super) fn deadline(&self) -> Option<Time> {
-        match self.phase {
-            Phase::Backoff { until: at } | Phase::Uncertain { retry_at: at } => Some(at),
-            Phase::Exhausted { until } => until,
-            Phase::Ready { .. } => self.idle_deadline(),
-            Phase::Vacant
-                if self.settings.demand == Demand::OnDemand && self.waiters.is_empty() =>
-            {
-                self.restarts.forget_at()
-            }
-            Phase::Vacant | Phase::Starting | Phase::Ending => None,
-        }
-    }
-
-    fn idle_deadline(&self) -> Option<Time> {
-        let unused = self.settings.demand == Demand::OnDemand && self.leases == 0;
-        let ttl = self.settings.idle_ttl?;
-        (unused && self.waiters.is_empty()).then(|| self.idle_since + ttl)
-    }
-
-    pub(super) fn refuse_all(&mut self, refusal: &Refusal, out: &mut Vec<Effect>) {
-        for waiter in self.waiters.drain(..) {
-            out.push(Effect::Refuse {
-                waiter: waiter.id,
-                refusal: refusal.clone(),
-            });
-        }
-    }
-
-    fn grant(&mut self, now: Time, out: &mut Vec<Effect>) {
-        while !self.waiters.is_empty() {
-            let Some(generation) = self.lease(now) else {
-                return;
-            };
-            if let Some(Waiter { id, .. }) = self.waiters.pop_front() {
-                out.push(Effect::Grant {
-                    waiter: id,
-                    slot: self.id,
-                    generation,
-                });
-            }
-        }
     }
 }

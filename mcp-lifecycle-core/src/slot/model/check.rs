@@ -1,0 +1,127 @@
+//! The world carries out what the table orders, and looks whether all is well.
+
+use super::*;
+
+impl World {
+    /// The lease is of a process that runs.
+    pub(super) fn granted(&mut self, slot: SlotId, generation: Generation) {
+        let process = self.processes.get(&slot).expect("leased without a process");
+        assert_eq!(process.generation, generation, "leased an old process");
+        assert!(!process.server.is_dead(), "leased a dead server");
+        assert_eq!(
+            process.state,
+            State::Running,
+            "leased a server that is not ready"
+        );
+        self.leases.push((slot, generation));
+    }
+
+    /// Carries out what the table orders, if it may order that.
+    pub(super) fn obey(&mut self) {
+        for effect in self.table.take_effects() {
+            match effect {
+                Effect::Start { slot, generation } => {
+                    assert!(!self.table.is_closed(), "started after the shutdown");
+                    let key = *self.table.key(slot).expect("started without a slot");
+                    let rival = self.processes.values().find(|p| p.key == key);
+                    let beside = self.table.slot(slot).is_some_and(|s| s.settings.beside);
+                    assert!(
+                        rival.is_none() || beside,
+                        "two live processes of key {key}: {rival:?}"
+                    );
+                    let server = Server::default();
+                    let state = State::Starting;
+                    self.processes.insert(
+                        slot,
+                        Process {
+                            key,
+                            generation,
+                            server,
+                            state,
+                        },
+                    );
+                }
+                Effect::End { slot, reason } => {
+                    let process = self
+                        .processes
+                        .get_mut(&slot)
+                        .expect("ended without a process");
+                    if matches!(reason, EndReason::Evicted | EndReason::Idle) {
+                        assert!(!process.server.is_busy(), "a busy server was {reason}");
+                        let held = |l: &&(SlotId, Generation)| **l == (slot, process.generation);
+                        assert_eq!(
+                            self.leases.iter().filter(held).count(),
+                            0,
+                            "a lease was {reason}"
+                        );
+                    }
+                    process.state = State::Ending;
+                }
+                Effect::EndAgain { slot } => {
+                    let process = self
+                        .processes
+                        .get_mut(&slot)
+                        .expect("ended without a process");
+                    assert_eq!(process.state, State::Stuck);
+                    process.state = State::Ending;
+                }
+                Effect::Grant {
+                    waiter,
+                    slot,
+                    generation,
+                } => {
+                    assert_eq!(
+                        self.waiters.remove(&waiter),
+                        Some(slot),
+                        "granted to nobody"
+                    );
+                    self.granted(slot, generation);
+                }
+                Effect::Refuse { waiter, .. } => {
+                    assert!(self.waiters.remove(&waiter).is_some(), "refused nobody");
+                }
+                Effect::Removed { slot } => {
+                    assert!(
+                        !self.processes.contains_key(&slot),
+                        "a process lost its owner"
+                    );
+                }
+            }
+        }
+    }
+
+    /// What always holds.
+    pub(super) fn check(&self) {
+        assert!(self.processes.len() <= MAX_LIVE, "over the limit");
+        let starting = self
+            .processes
+            .values()
+            .filter(|p| p.state == State::Starting)
+            .count();
+        assert!(starting <= MAX_STARTING, "over the limit of starts");
+        for (id, process) in &self.processes {
+            let slot = self
+                .table
+                .slot(*id)
+                .expect("a live process without an owner");
+            assert!(slot.is_live() && slot.generation() == process.generation);
+            let held = self
+                .leases
+                .iter()
+                .filter(|l| **l == (*id, process.generation))
+                .count();
+            assert_eq!(slot.leases(), held, "a lease was lost");
+        }
+        let live = self
+            .table
+            .slots()
+            .filter(|(_, slot)| slot.is_live())
+            .count();
+        assert_eq!(live, self.processes.len(), "a slot lives without a process");
+        let waiting: usize = self.table.slots().map(|(_, slot)| slot.waiting()).sum();
+        assert_eq!(waiting, self.waiters.len(), "a waiter was lost");
+        if self.table.is_closed() {
+            assert_eq!(waiting, 0, "somebody waits for a table that is shut down");
+        }
+    }
+}
