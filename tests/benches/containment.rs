@@ -1,8 +1,9 @@
 //! How fast a tree of 200 processes is ended, against a `killpg` that reaches
-//! all of it, and what 2,000 starts of daemons leave behind.
+//! all of it, what 2,000 starts of daemons leave behind, and how often anybody
+//! wakes up while nothing happens.
 //!
 //! ```text
-//! cargo bench -p mcp-lifecycle-conformance --bench containment [-- burst cycles]
+//! cargo bench -p mcp-lifecycle-conformance --bench containment [-- burst cycles idle]
 //! ```
 //!
 //! Truth is the end of file on a FIFO that every process of the tree holds.
@@ -22,7 +23,7 @@ use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::deadline::Watchdog;
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, Way, run};
-use mcp_lifecycle_core::{LaunchedParts, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::{LaunchedParts, LifecycleClient, ServerLauncher, ServerSpec};
 
 /// Trees ended in each way.
 const ROUNDS: usize = 25;
@@ -60,6 +61,9 @@ fn main() {
     println!("{}", launcher.semantics().containment);
     if wanted("burst") {
         burst(&runtime, &launcher);
+    }
+    if wanted("idle") {
+        idle(&launcher);
     }
     if wanted("cycles") {
         cycles(&runtime, &launcher, &fixture);
@@ -197,6 +201,51 @@ impl Fifo {
     }
 }
 
+/// Wake-ups of a host with ready clients, and of their guardians.
+fn idle(launcher: &Arc<LocalLauncher>) {
+    const CLIENTS: usize = 20;
+    const SPAN: Duration = Duration::from_secs(3);
+    // Of its own, so that nothing else runs on it.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let spec = ServerSpec::builder("echo", env!("CARGO_BIN_EXE_mcp-echo"));
+        let start = LifecycleClient::start(launcher.clone(), spec.build().unwrap());
+        clients.push(runtime.block_on(start).unwrap());
+    }
+    // The first span shows what a start still has to do after it is ready.
+    for _ in 0..2 {
+        let (host, guardians) = (wake_ups("self"), guardian_wake_ups());
+        thread::sleep(SPAN);
+        // This thread's own sleep is one of them.
+        let host = wake_ups("self") - host - 1;
+        let guardians = guardian_wake_ups() - guardians;
+        println!(
+            "\n{CLIENTS} idle clients, wake-ups in {SPAN:?}: host {host}, guardians {guardians}"
+        );
+    }
+    for client in clients {
+        runtime.block_on(client.shutdown()).unwrap();
+    }
+}
+
+/// Context switches of a process's threads, of those that live now.
+fn wake_ups(process: &str) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let switches = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    tasks.map(switches).sum()
+}
+
+fn guardian_wake_ups() -> u64 {
+    children().iter().map(|pid| wake_ups(pid)).sum()
+}
+
 fn cycles(
     runtime: &tokio::runtime::Runtime,
     launcher: &Arc<LocalLauncher>,
@@ -246,9 +295,19 @@ async fn killed_at_random(launcher: &LocalLauncher, mut seed: u64) {
 
 /// Also of guardians nothing is left, not even a zombie.
 fn assert_no_children() {
-    for task in std::fs::read_dir("/proc/self/task").unwrap() {
-        let children = task.unwrap().path().join("children");
-        let children = std::fs::read_to_string(children).unwrap_or_default();
-        assert_eq!(children.trim(), "");
-    }
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+/// The children of this process, whichever of its threads started them.
+fn children() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        let children = std::fs::read_to_string(task.unwrap().path().join("children"));
+        let children = children.unwrap_or_default();
+        children
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    tasks.flat_map(of_task).collect()
 }
