@@ -179,7 +179,7 @@ pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
         };
         if let Some(stat) = Stat::read(pid.as_u32())
             && stat.group == i64::from(group.0)
-            && !matches!(stat.state, 'Z' | 'X')
+            && !stat.is_dead()
         {
             members.push(Member {
                 pid,
@@ -249,10 +249,18 @@ struct Stat {
     state: char,
     parent: i64,
     group: i64,
+    threads: i64,
     start_time: u64,
 }
 
 impl Stat {
+    /// Whether all of it has ended. The state is that of the first thread: a
+    /// zombie whose other threads are still on their way out holds its files,
+    /// and may even go on for ever.
+    fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+
     fn read(pid: u32) -> Option<Self> {
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Self::parse(&String::from_utf8_lossy(&stat))
@@ -266,13 +274,15 @@ impl Stat {
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
-        // ppid is field 4, pgrp is field 5, starttime field 22.
-        let start_time = fields.nth(16)?.parse().ok()?;
+        // ppid is field 4, pgrp is field 5, num_threads 20, starttime field 22.
+        let threads = fields.nth(14)?.parse().ok()?;
+        let start_time = fields.nth(1)?.parse().ok()?;
         Some(Self {
             name,
             state,
             parent,
             group,
+            threads,
             start_time,
         })
     }
@@ -361,7 +371,20 @@ mod tests {
         assert_eq!(stat.state, 'S');
         assert_eq!(stat.group, 40);
         assert_eq!(stat.start_time, 98765);
+        assert_eq!(stat.threads, 1);
         assert!(Stat::parse("42 (x").is_none());
+    }
+
+    #[test]
+    fn a_zombie_whose_threads_live_is_not_dead() {
+        let stat = |state, threads| {
+            let stat = format!("42 (x) {state} 1 40 40 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 9");
+            Stat::parse(&stat).unwrap()
+        };
+        assert!(stat('Z', 1).is_dead());
+        assert!(stat('X', 0).is_dead());
+        assert!(!stat('Z', 2).is_dead());
+        assert!(!stat('S', 1).is_dead());
     }
 
     #[test]
