@@ -259,9 +259,8 @@ impl Watcher {
         }
         session.close(cause);
         if alive && !session.wire.outbox.is_empty() {
-            let _ = timeout(policy.flush, pumps.writer).await;
+            let _ = timeout(policy.flush, &mut pumps.writer).await;
         }
-        service.cancel();
         let outcome = {
             let mut drain = std::pin::pin!(session.wire.drain_output());
             let mut end = std::pin::pin!(handle.terminate_here(&policy, reason));
@@ -270,6 +269,10 @@ impl Watcher {
                 () = &mut drain => end.await,
             }
         };
+        // Not before: nobody waits for these two, and each wake-up takes time
+        // from the server that is to leave.
+        service.cancel();
+        pumps.writer.abort();
         if explain {
             wait_for(&mut pumps.stderr).await;
         }

@@ -130,11 +130,15 @@ impl Outbox {
         }
     }
 
-    /// Refuses further messages; what is queued is still written.
+    /// Refuses further messages; what is queued is still written. A writer with
+    /// nothing to write is not woken: that of a server that is being ended has
+    /// better things to do.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.accepting = false;
-        state.wake();
+        if !state.queue.is_empty() || state.in_pipe > 0 {
+            state.wake();
+        }
     }
 
     /// Whether everything that was accepted has been written.
