@@ -92,7 +92,8 @@ impl Group {
         let proof = self.look();
         self.ending.update(|known| {
             known.exit = Some(status);
-            known.proof = proof;
+            // The last of them may have ended while it was being looked for.
+            known.proof = known.proof.take().or(proof);
         });
     }
 
