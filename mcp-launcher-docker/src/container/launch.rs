@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
 use mcp_lifecycle_core::LaunchedServer;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::timeout;
@@ -71,7 +70,18 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
     };
     // From here to the answer nothing may interrupt: the daemon creates the
     // container in any case, and only its answer has the id.
-    let id = create(&job).await?;
+    let id = match create(&job).await {
+        // Asked for only now: mostly it is there, and a question less.
+        Err(error) if matches!(*error, EngineError::Absent(_)) => {
+            tokio::select! {
+                biased;
+                () = cancelled.cancelled() => return cancellation(),
+                fetched = fetch(&job) => fetched?,
+            }
+            create(&job).await?
+        }
+        created => created?,
+    };
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => cancellation(),
@@ -84,12 +94,16 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
     result
 }
 
-/// The image is there, and the request says what becomes process 1.
+/// What has to be known before the create: the image, where it is pulled in any
+/// case or says what becomes process 1.
 async fn prepare_with_init(job: &mut Job) -> Result<Option<Route>, Arc<EngineError>> {
-    prepare(job).await?;
     let Some(supervision) = job.plan.supervision else {
+        if job.pull == PullPolicy::Always {
+            fetch(job).await?;
+        }
         return Ok(None);
     };
+    prepare(job).await?;
     let image = job.engine.image_facts(&job.plan.image).await?;
     let directory = job.local_directory.as_deref();
     let route = supervision.wrap(&mut job.plan.body, image, directory)?;
@@ -103,9 +117,15 @@ pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
         PullPolicy::Always => false,
         PullPolicy::Missing | PullPolicy::Never => job.engine.has_image(image).await?,
     };
-    if present {
-        return Ok(());
+    match present {
+        true => Ok(()),
+        false => fetch(job).await,
     }
+}
+
+/// Gets an image that is not there.
+async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
+    let image = &job.plan.image;
     if job.pull == PullPolicy::Never {
         let image = image.clone();
         return Err(Arc::new(EngineError::ImageMissing { image }));
@@ -157,8 +177,8 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         engine.unpack(id, supervised::archive()).await?;
     }
     // Registered before the start, or a server that exits at once takes its
-    // exit code with it: polled for as long as attach and inspect take, for a
-    // request is not sent by the first poll.
+    // exit code with it: polled for as long as attach takes, for a request is
+    // not sent by the first poll.
     let mut waits = Waits {
         exit: engine.wait(id, Condition::NextExit).await?,
         removed: engine.wait(id, Condition::Removed).await?,
@@ -168,15 +188,14 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         },
     };
     // Attached before the start, or the first line is lost.
-    let (attached, signal) = tokio::select! {
-        answers = join(engine.attach(id), engine.stop_signal(id)) => answers,
+    let attached = tokio::select! {
+        attached = engine.attach(id) => attached?,
         never = waits.register() => match never {},
     };
     let container = Arc::new(Container {
         id: id.to_owned(),
         name: job.name.clone(),
         engine: Arc::clone(engine),
-        stop_signal: signal?.unwrap_or_else(|| "SIGTERM".to_owned()),
         supervised: route.is_some(),
         known: channel::Sender::new(Known::default()),
         force: CancellationToken::new(),
@@ -188,7 +207,7 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         discard: container.discard.clone(),
         detach: container.detach.clone(),
     };
-    let (streams, drain) = drain::split(attached?, signals);
+    let (streams, drain) = drain::split(attached, signals);
     tokio::spawn(drain);
     engine.start(id).await?;
     tokio::spawn(watch(Arc::clone(&container), waits));

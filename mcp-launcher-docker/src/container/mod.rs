@@ -47,7 +47,6 @@ pub(crate) struct Container {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) engine: Arc<Engine>,
-    stop_signal: String,
     supervised: bool,
     known: channel::Sender<Known>,
     /// The order to remove it, running or not.

@@ -65,10 +65,8 @@ impl ProcessTerminator for DockerTerminator {
     async fn request_end(&self) -> Result<(), StepError> {
         self.container.discard_output();
         let container = Arc::clone(&self.container);
-        let request = control::spawn(async move {
-            let signal = &container.stop_signal;
-            container.engine.kill(&container.id, signal).await
-        });
+        let request =
+            control::spawn(async move { container.engine.ask_to_end(&container.id).await });
         let failed = |error: BoxError| StepError::new("ask the container to end", error);
         let request = request.map_err(|error| failed(error.into()))?;
         match request.await {

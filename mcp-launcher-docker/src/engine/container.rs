@@ -181,12 +181,25 @@ impl Engine {
     }
 
     /// Sends a signal. A container that does not run or does not exist is fine.
-    pub(crate) async fn kill(&self, id: &str, signal: &str) -> Result<(), EngineError> {
+    async fn kill(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         let options = KillContainerOptionsBuilder::default()
             .signal(signal)
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
         self.unless_gone(docker.kill_container(id, Some(options)).await)
+    }
+
+    /// Sends the signal that asks this container to end: its image may name
+    /// another than SIGTERM. As [`kill`](Self::kill).
+    pub(crate) async fn ask_to_end(&self, id: &str) -> Result<(), EngineError> {
+        let container = match self.inspect(id).await {
+            Ok(container) => container,
+            Err(EngineError::Absent(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let signal = container.config.and_then(|config| config.stop_signal);
+        let signal = signal.filter(|signal| !signal.is_empty());
+        self.kill(id, signal.as_deref().unwrap_or("SIGTERM")).await
     }
 
     /// Orders the removal, running or not, with its anonymous volumes. `Ok`
@@ -206,14 +219,6 @@ impl Engine {
             Err(EngineError::Absent(_)) => Ok(State::Absent),
             Err(error) => Err(error),
         }
-    }
-
-    /// The signal that asks this container to end: its image may name another
-    /// than SIGTERM.
-    pub(crate) async fn stop_signal(&self, id: &str) -> Result<Option<String>, EngineError> {
-        let answer = self.inspect(id).await?;
-        let signal = answer.config.and_then(|config| config.stop_signal);
-        Ok(signal.filter(|signal| !signal.is_empty()))
     }
 
     /// All containers, running or not, that have all of these labels
