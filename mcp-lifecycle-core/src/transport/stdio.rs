@@ -230,6 +230,11 @@ impl StdioTransport {
 
     /// Ready when one of them changed something.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_answered = |(id, _): &(RequestId, _)| self.wire.pending.get(id).is_none();
+        if self.probe.as_ref().is_some_and(is_answered) {
+            // Or it would wake an idle host once more.
+            self.probe = None;
+        }
         if let Some((id, timer)) = &mut self.probe
             && timer.as_mut().poll(cx).is_ready()
         {

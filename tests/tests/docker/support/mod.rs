@@ -5,6 +5,7 @@ mod host;
 mod image;
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint};
@@ -50,6 +51,19 @@ impl Rig {
         }
     }
 
+    /// Removes its directories, which are then of no use any more.
+    pub(crate) fn remove_files(&self) {
+        std::fs::remove_dir_all(self.alive_directory()).unwrap();
+        std::fs::remove_dir_all(self.leases.path()).unwrap();
+    }
+
+    /// Where the socket of the observer is.
+    fn alive_directory(&self) -> PathBuf {
+        let socket = self.alive.address();
+        let socket = socket.trim_start_matches("unix:");
+        PathBuf::from(socket.trim_end_matches("/s"))
+    }
+
     pub(crate) fn launcher(&self) -> DockerLauncher {
         DockerLauncher::builder()
             .endpoint(Endpoint::from_url(&self.engine.host).unwrap())
@@ -61,8 +75,7 @@ impl Rig {
     pub(crate) fn options(&self) -> ContainerOptions {
         let mut options = ContainerOptions::new(image::NAME);
         options.network = Some("none".to_owned());
-        let socket = self.alive.address();
-        let directory = socket.trim_start_matches("unix:").trim_end_matches("/s");
+        let directory = self.alive_directory();
         options.mounts.push(
             serde_json::from_value(serde_json::json!({
                 "type": "bind", "source": directory, "target": directory, "writable": true,
