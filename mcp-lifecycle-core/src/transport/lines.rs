@@ -167,12 +167,13 @@ fn make_room(partial: &mut Vec<u8>) {
     partial.reserve(wanted);
 }
 
-/// Keeps a buffer for the next long line on this thread.
+/// Keeps a buffer for the next long line on this thread, if it is larger than
+/// the one that is kept.
 fn put_spare(mut buffer: Vec<u8>) {
     buffer.clear();
-    if (SCRATCH..=KEPT_SPARE).contains(&buffer.capacity()) {
-        SPARE.set(buffer);
-    }
+    let spare = SPARE.take();
+    let is_better = (spare.capacity() + 1..=KEPT_SPARE).contains(&buffer.capacity());
+    SPARE.set(if is_better { buffer } else { spare });
 }
 
 impl std::fmt::Debug for LineReader {
@@ -256,6 +257,14 @@ mod tests {
         assert_eq!(seen[0].len(), 3 * SCRATCH);
         assert_eq!(seen[1], "y");
         assert!(lines(&[&text], SCRATCH)[0].starts_with('!'));
+    }
+
+    #[test]
+    fn the_larger_buffer_is_kept_for_the_next_long_line() {
+        for size in [2 * SCRATCH, SCRATCH, KEPT_SPARE + 1, 0] {
+            put_spare(Vec::with_capacity(size));
+        }
+        assert_eq!(SPARE.take().capacity(), 2 * SCRATCH);
     }
 
     #[test]
