@@ -12,11 +12,10 @@ use super::registry::{Registry, short};
 use super::session::{Haste, Next, Session};
 use super::{Shared, dispatch};
 use crate::link::{HIGH_WATER, Incoming, Link};
-use crate::protocol::extension::{Extensions, GoneNotification, Lifecycle, VERSION};
-use crate::protocol::process::{ClosedNotification, ExitedNotification};
+use crate::protocol::extension::{Extensions, Lifecycle, VERSION};
 use crate::protocol::{
     EnvironmentInfo, InitializeParams, InitializeResult, Message, Params, RequestId, RpcError,
-    code, encode_error, encode_notification, encode_output, encode_result, method, path_to_uri,
+    code, encode_error, encode_result, method, path_to_uri,
 };
 use crate::wire::wire_containment;
 
@@ -222,7 +221,7 @@ impl Connection {
                     }
                     process.sent();
                     if let Some((seq, event)) = event {
-                        self.send(encode_event(&process.id, seq, event));
+                        self.send(event.frame(&process.id, seq));
                     }
                 }
             }
@@ -350,43 +349,6 @@ impl Connection {
             max_processes: Some(limits.max_processes as u64),
             containment: Some(wire_containment(&containment)),
         }
-    }
-}
-
-fn encode_event(process_id: &str, seq: u64, event: super::log::Event) -> String {
-    use super::log::Event;
-    let process_id_owned = || process_id.to_owned();
-    match event {
-        Event::Output(stream, bytes) => encode_output(process_id, seq, stream, &bytes),
-        Event::Exited(code) => encode_notification(
-            method::EXITED,
-            &ExitedNotification {
-                process_id: process_id_owned(),
-                seq,
-                exit_code: Some(code),
-            },
-        ),
-        Event::Closed => encode_notification(
-            method::CLOSED,
-            &ClosedNotification {
-                process_id: process_id_owned(),
-                seq: Some(seq),
-            },
-        ),
-        Event::Gone {
-            swept,
-            swept_count,
-            failure,
-        } => encode_notification(
-            method::GONE,
-            &GoneNotification {
-                process_id: process_id_owned(),
-                seq,
-                swept,
-                swept_count,
-                failure,
-            },
-        ),
     }
 }
 

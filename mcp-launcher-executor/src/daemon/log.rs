@@ -2,33 +2,9 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-
+use super::event::Event;
 use crate::protocol::Chunk;
-use crate::protocol::extension::WireRemnant;
 use crate::protocol::process::{ReadChunk, ReadResult, Stream};
-
-/// What can happen to a process.
-#[derive(Debug, Clone)]
-pub(super) enum Event {
-    Output(Stream, Bytes),
-    Exited(i64),
-    Closed,
-    Gone {
-        swept: Vec<WireRemnant>,
-        swept_count: u64,
-        failure: Option<String>,
-    },
-}
-
-impl Event {
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Output(_, bytes) => bytes.len(),
-            _ => 0,
-        }
-    }
-}
 
 /// When events may be forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@ mod accept;
 mod connection;
 mod dispatch;
 mod environment;
+mod event;
 mod http;
 mod limits;
 mod log;

@@ -12,7 +12,8 @@ use mcp_lifecycle_core::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
-use super::log::{Event, Log};
+use super::event::Event;
+use super::log::Log;
 use super::session::Session;
 use super::stdin::{StdinQueue, Verdict};
 use crate::protocol::RequestId;

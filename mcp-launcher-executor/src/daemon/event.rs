@@ -1,0 +1,67 @@
+//! What can happen to a process, and how its client is told. Pure.
+
+use bytes::Bytes;
+
+use crate::protocol::extension::{GoneNotification, WireRemnant};
+use crate::protocol::process::{ClosedNotification, ExitedNotification, Stream};
+use crate::protocol::{encode_notification, encode_output, method};
+
+/// What can happen to a process.
+#[derive(Debug, Clone)]
+pub(super) enum Event {
+    Output(Stream, Bytes),
+    Exited(i64),
+    Closed,
+    Gone {
+        swept: Vec<WireRemnant>,
+        swept_count: u64,
+        failure: Option<String>,
+    },
+}
+
+impl Event {
+    /// What counts against the bounds on memory.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Output(_, bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// How a client is told.
+    pub(super) fn frame(self, process_id: &str, seq: u64) -> String {
+        let id = || process_id.to_owned();
+        match self {
+            Self::Output(stream, bytes) => encode_output(process_id, seq, stream, &bytes),
+            Self::Exited(code) => encode_notification(
+                method::EXITED,
+                &ExitedNotification {
+                    process_id: id(),
+                    seq,
+                    exit_code: Some(code),
+                },
+            ),
+            Self::Closed => encode_notification(
+                method::CLOSED,
+                &ClosedNotification {
+                    process_id: id(),
+                    seq: Some(seq),
+                },
+            ),
+            Self::Gone {
+                swept,
+                swept_count,
+                failure,
+            } => encode_notification(
+                method::GONE,
+                &GoneNotification {
+                    process_id: id(),
+                    seq,
+                    swept,
+                    swept_count,
+                    failure,
+                },
+            ),
+        }
+    }
+}
