@@ -42,13 +42,15 @@ fn stdio(part: usize) {
 kit::parts! { websocket: websocket_0 0, websocket_1 1, websocket_2 2, websocket_3 3, }
 kit::parts! { stdio: stdio_0 0, stdio_1 1, stdio_2 2, stdio_3 3, }
 
-/// The hosts that the kit kills; in any other run of the tests, nothing.
+/// The hosts that the kit kills.
 #[tokio::test]
+#[ignore = "the role of a host in the tests above"]
 async fn websocket_host() {
     kit::run_if_asked(ExecServerConfig::websocket).await;
 }
 
 #[tokio::test]
+#[ignore = "the role of a host in the tests above"]
 async fn stdio_host() {
     kit::run_if_asked(|_| over_stdio()).await;
 }

@@ -56,6 +56,12 @@ impl Census {
         self.fds.len()
     }
 
+    /// How many descriptors refer to something of this kind: `socket:`, `pipe:`,
+    /// or a target as `/proc/self/fd` tells it.
+    pub fn fds_of(&self, kind: &str) -> usize {
+        kinds(&self.fds).get(kind).copied().unwrap_or(0)
+    }
+
     /// How many threads run.
     pub fn thread_count(&self) -> usize {
         self.threads.len()

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mcp_lifecycle_core::{Containment, Reach, ServerLauncher};
 
+use crate::census::Census;
 use crate::deadline::Watchdog;
 use crate::fixture::Fixture;
 use crate::host::HostCommand;
@@ -125,6 +126,8 @@ pub async fn run(kit: &Conformance) -> Matrix {
     matrix
         .declared
         .push(("launches and ends a plain server", warm_up));
+    // What is still being closed of it would be missed later.
+    wait_for_rest(kit.limit).await;
 
     for fixture in &kit.fixtures {
         let mut row = Vec::new();
@@ -162,6 +165,22 @@ fn reaches(declared: &Containment, fixture: &Fixture, way: Way) -> bool {
         _ => declared.on_terminate,
     };
     reach >= fixture.needs()
+}
+
+/// Returns when this process has held on to the same things for a while, which
+/// is all that can be known of a launcher whose workings nobody knows.
+async fn wait_for_rest(limit: Duration) {
+    const A_WHILE: Duration = Duration::from_millis(100);
+    let deadline = Instant::now() + limit;
+    let mut before = Census::take();
+    while Instant::now() < deadline {
+        tokio::time::sleep(A_WHILE).await;
+        let now = Census::take();
+        if before.difference(&now).is_none() {
+            return;
+        }
+        before = now;
+    }
 }
 
 async fn perform(kit: &Conformance, fixture: Fixture, way: Way) -> Verdict {

@@ -214,8 +214,9 @@ fn assert_red(matrix: &Matrix, place: &str, why: &str) {
     );
 }
 
-/// The host that the kit kills; in any other run of the tests, nothing.
+/// The host that the kit kills.
 #[tokio::test]
+#[ignore = "the role of a host in the tests above"]
 async fn host() {
     let (inner, fault) = (weak(), Fault::DeclaresHostDeath);
     host::run_if_asked(Arc::new(Faulty { inner, fault }), &fixture()).await;
