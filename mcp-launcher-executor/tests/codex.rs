@@ -90,6 +90,24 @@ async fn a_dropped_server_is_killed_with_its_tree() {
     .await;
 }
 
+/// The watcher of the session must not take the end of the launcher for its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_outlives_the_launcher_it_came_from() {
+    both(async |config| {
+        let launcher = launcher(config).await;
+        let mut server = launch(&launcher, sh("exec cat")).await;
+        drop(launcher);
+        for _ in 0..20 {
+            server.stdin.write_all(b"still here\n").await.unwrap();
+            assert_eq!(server.line().await, "still here");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let report = server.end(&TerminationPolicy::default()).await.unwrap();
+        assert_eq!(report.exit, ExitStatus::Signal(15), "{report}");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_program_is_an_error_of_the_launch() {
     both(async |config| {

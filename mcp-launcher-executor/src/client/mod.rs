@@ -49,7 +49,7 @@ struct Established {
     semantics: TerminationSemantics,
     /// The helper script, on a plain peer.
     helper: Option<Abilities>,
-    /// Sweeps the session when the peer drops it; it lives as long as this.
+    /// Sweeps the session when the peer drops it, and when this is dropped.
     _watch: Option<process::Wiring>,
 }
 
@@ -151,6 +151,15 @@ impl Executor for ExecServer {
     /// Nothing: an executor ends what its dead clients leave by its own lease.
     async fn reap_orphans(&self) -> Result<ReapReport, ExecutorError> {
         Ok(ReapReport::new())
+    }
+}
+
+impl fmt::Debug for Established {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Established")
+            .field("connection", &self.connection)
+            .field("helper", &self.helper)
+            .finish_non_exhaustive()
     }
 }
 

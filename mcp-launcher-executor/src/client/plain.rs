@@ -52,7 +52,7 @@ pub(super) fn session_cookie(connection: &Connection) -> String {
 }
 
 pub(super) async fn start(
-    established: &Established,
+    established: &Arc<Established>,
     peer: String,
     command: &RemoteCommand,
 ) -> Result<StartedProcess, ExecutorError> {
@@ -75,9 +75,7 @@ pub(super) async fn start(
     let wiring = started?;
     let process = Plain {
         remote: wiring.process,
-        connection: connection.clone(),
-        semantics: established.semantics.clone(),
-        helper: established.helper.is_some(),
+        established: Arc::clone(established),
         cookie,
         peer,
         swept: Arc::default(),
@@ -110,9 +108,9 @@ impl Drop for Undo<'_> {
 #[derive(Debug)]
 struct Plain {
     remote: Arc<Remote>,
-    connection: Connection,
-    semantics: TerminationSemantics,
-    helper: bool,
+    /// The watcher takes the end of it for the end of the session, so it lives
+    /// at least as long as the last process.
+    established: Arc<Established>,
     cookie: String,
     peer: String,
     /// Who had to be killed; locked while a sweep is under way.
@@ -120,9 +118,17 @@ struct Plain {
 }
 
 impl Plain {
+    fn connection(&self) -> &Connection {
+        &self.established.connection
+    }
+
+    fn has_helper(&self) -> bool {
+        self.established.helper.is_some()
+    }
+
     async fn kill(&self) -> Result<(), ExecutorError> {
         let params = json!({"processId": self.remote.id()});
-        self.connection
+        self.connection()
             .call(method::TERMINATE, params)
             .await
             .map(drop)
@@ -140,13 +146,13 @@ impl Plain {
 
     async fn emptied(&self) -> Result<Gone, ExecutorError> {
         let mut status = self.remote.status();
-        if !self.helper {
+        if !self.has_helper() {
             // All there is: the peer's word that the process has closed.
             let _ = status.wait_for(|status| status.closed).await;
             return Ok(Gone::clean());
         }
         let _ = status.wait_for(|status| status.exit.is_some()).await;
-        helper::wait(&self.connection, &self.cookie).await?;
+        helper::wait(self.connection(), &self.cookie).await?;
         Ok(Gone::swept(self.swept.lock().await.clone()))
     }
 }
@@ -161,7 +167,7 @@ impl RemoteProcess for Plain {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        self.semantics.clone()
+        self.established.semantics.clone()
     }
 
     async fn wait(&self) -> ExitStatus {
@@ -169,21 +175,21 @@ impl RemoteProcess for Plain {
     }
 
     async fn signal(&self) -> Result<(), ExecutorError> {
-        if !self.helper {
+        if !self.has_helper() {
             return Err(ExecutorError::Unsupported {
                 what: "signal politely",
             });
         }
-        let (connection, cookie) = (self.connection.clone(), self.cookie.clone());
+        let (connection, cookie) = (self.connection().clone(), self.cookie.clone());
         detached(async move { helper::term(&connection, &cookie).await }).await
     }
 
     async fn terminate(&self) -> Result<(), ExecutorError> {
         self.kill().await?;
-        if !self.helper {
+        if !self.has_helper() {
             return Ok(());
         }
-        let (connection, cookie) = (self.connection.clone(), self.cookie.clone());
+        let (connection, cookie) = (self.connection().clone(), self.cookie.clone());
         let swept = Arc::clone(&self.swept);
         detached(async move {
             let mut swept = swept.lock().await;
@@ -201,8 +207,8 @@ impl RemoteProcess for Plain {
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
-        if self.helper {
-            return helper::list(&self.connection, &self.cookie).await;
+        if self.has_helper() {
+            return helper::list(self.connection(), &self.cookie).await;
         }
         let status = self.remote.status();
         let over = status.borrow().exit.is_some();
@@ -211,9 +217,9 @@ impl RemoteProcess for Plain {
     }
 
     fn terminate_now(&self) {
-        self.connection.terminate_now(self.remote.id());
-        if self.helper {
-            helper::kill_now(&self.connection, &self.cookie);
+        self.connection().terminate_now(self.remote.id());
+        if self.has_helper() {
+            helper::kill_now(self.connection(), &self.cookie);
         }
     }
 }
