@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use mcp_launcher_executor::protocol::extension::{AckParams, GoneNotification};
 use mcp_launcher_executor::protocol::process::{
@@ -10,10 +11,15 @@ use mcp_launcher_executor::protocol::process::{
     SignalParams, StartParams, WriteParams,
 };
 use mcp_launcher_executor::protocol::{
-    InitializeParams, InitializeResult, Message, encode_output, path_from_wire,
+    InitializeParams, InitializeResult, Message, RawOutput, encode_output, encode_raw_output,
+    path_from_wire,
 };
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Some(Ok(it)) = RawOutput::parse(&Bytes::copy_from_slice(bytes)) {
+        let frame = encode_raw_output(it.process_id, it.seq, it.stream, &it.bytes);
+        assert_eq!(frame.as_deref(), Some(bytes));
+    }
     let Ok(message) = Message::parse(bytes) else {
         return;
     };

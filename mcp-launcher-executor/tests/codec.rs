@@ -1,11 +1,13 @@
 //! The codec on what real peers say and on what nobody should.
 
+use bytes::Bytes;
 use mcp_launcher_executor::protocol::process::{
     ClosedNotification, ExitedNotification, OutputNotification, ReadResult, StartParams, Stream,
     WriteParams,
 };
 use mcp_launcher_executor::protocol::{
-    Chunk, InitializeResult, Message, RequestId, encode_output, encode_request, path_from_wire,
+    Chunk, InitializeResult, Message, RawOutput, RequestId, encode_output, encode_raw_output,
+    encode_request, path_from_wire,
 };
 
 /// Lines of a real exchange with codex 0.169, and of older dialects.
@@ -35,6 +37,10 @@ fn every_line_of_the_corpus_is_a_message() {
 
 /// What the fuzz target does: nothing may panic, and what parses is used.
 fn use_everything(bytes: &[u8]) {
+    if let Some(Ok(it)) = RawOutput::parse(&Bytes::copy_from_slice(bytes)) {
+        let frame = encode_raw_output(it.process_id, it.seq, it.stream, &it.bytes);
+        assert_eq!(frame.as_deref(), Some(bytes));
+    }
     let Ok(message) = Message::parse(bytes) else {
         return;
     };
@@ -62,12 +68,13 @@ fn no_mutation_of_the_corpus_panics() {
         state ^= state << 17;
         state
     };
-    for line in CORPUS.lines() {
-        for cut in 0..line.len() {
-            use_everything(&line.as_bytes()[..cut]);
+    let raw = encode_raw_output("name", 7, Stream::Stdout, b"output").unwrap();
+    for frame in CORPUS.lines().map(str::as_bytes).chain([&*raw]) {
+        for cut in 0..frame.len() {
+            use_everything(&frame[..cut]);
         }
         for _ in 0..500 {
-            let mut bytes = line.as_bytes().to_vec();
+            let mut bytes = frame.to_vec();
             for _ in 0..1 + random() % 4 {
                 let at = random() as usize % bytes.len();
                 match random() % 3 {

@@ -130,6 +130,11 @@ impl ExecServerConfig {
         self
     }
 
+    /// Whether frames may be other than text.
+    pub(crate) fn is_websocket(&self) -> bool {
+        !matches!(self.target, Target::Command { .. })
+    }
+
     /// Where it is, without secrets.
     pub(crate) fn peer(&self) -> String {
         match &self.target {

@@ -58,6 +58,7 @@ impl Connection {
             window: Some(config.window as u64),
             lease_ms: config.lease.map(|lease| lease.as_millis() as u64),
             max_processes: None,
+            raw_output: config.is_websocket(),
             containment: None,
         };
         let session = Session::new(timing(config), "mcp-lifecycle".to_owned(), wish, now);

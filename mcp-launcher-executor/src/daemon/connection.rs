@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::EndReason;
 use tokio_util::sync::CancellationToken;
 
+use super::event::Event;
 use super::registry::{Registry, short};
 use super::session::{Haste, Next, Session};
 use super::{Shared, dispatch};
@@ -15,7 +16,7 @@ use crate::link::{HIGH_WATER, Incoming, Link};
 use crate::protocol::extension::{Extensions, Lifecycle, VERSION};
 use crate::protocol::{
     EnvironmentInfo, InitializeParams, InitializeResult, Message, Params, RequestId, RpcError,
-    code, encode_error, encode_result, method, path_to_uri,
+    code, encode_error, encode_raw_output, encode_result, method, path_to_uri,
 };
 use crate::wire::wire_containment;
 
@@ -200,6 +201,19 @@ impl Connection {
         let _ = self.link.send(frame);
     }
 
+    fn send_event(&mut self, process_id: &str, seq: u64, event: Event, raw: bool) {
+        if raw
+            && let Event::Output(stream, bytes) = &event
+            && let Some(frame) = encode_raw_output(process_id, seq, *stream, bytes)
+        {
+            self.dirty = true;
+            // A link that fails here fails in the next poll as well.
+            let _ = self.link.send_raw(frame);
+        } else {
+            self.send(event.frame(process_id, seq));
+        }
+    }
+
     /// Answers, then one event of each process in turn, while the link takes it.
     fn send_what_is_due(&mut self, cx: &Context<'_>) {
         let State::Open(session, generation) = &self.state else {
@@ -221,7 +235,7 @@ impl Connection {
                     }
                     process.sent();
                     if let Some((seq, event)) = event {
-                        self.send(event.frame(&process.id, seq));
+                        self.send_event(&process.id, seq, event, session.takes_raw_output());
                     }
                 }
             }
@@ -347,6 +361,7 @@ impl Connection {
             window: Some(window.clamp(4096, most)),
             lease_ms: Some(lease.clamp(100, longest)),
             max_processes: Some(limits.max_processes as u64),
+            raw_output: wish.raw_output && self.kind == Kind::Socket,
             containment: Some(wire_containment(&containment)),
         }
     }

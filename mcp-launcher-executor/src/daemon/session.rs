@@ -92,6 +92,11 @@ impl Session {
         self.lifecycle.is_some()
     }
 
+    /// Whether its client takes output as it is.
+    pub(super) fn takes_raw_output(&self) -> bool {
+        self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
+    }
+
     pub(super) fn launching(&self) -> &tokio_util::task::TaskTracker {
         &self.launching
     }

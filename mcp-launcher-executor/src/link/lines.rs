@@ -99,6 +99,10 @@ where
         Ok(())
     }
 
+    fn send_raw(&mut self, _: Vec<u8>) -> Result<(), LinkError> {
+        Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
+    }
+
     fn ping(&mut self) -> bool {
         false
     }

@@ -44,6 +44,10 @@ pub(crate) trait Link: Send {
     /// Queues a frame. Look at [`buffered`](Self::buffered) first.
     fn send(&mut self, frame: String) -> Result<(), LinkError>;
 
+    /// As [`send`](Self::send), of bytes that are no text. Refused by a link
+    /// that has only lines.
+    fn send_raw(&mut self, frame: Vec<u8>) -> Result<(), LinkError>;
+
     /// Asks the other end for a sign of life. `false` where the link has no
     /// means of its own.
     fn ping(&mut self) -> bool;

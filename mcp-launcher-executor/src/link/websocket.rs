@@ -1,4 +1,4 @@
-//! A message per WebSocket frame.
+//! A message per WebSocket frame: text, or raw output.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,6 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::{Incoming, Link, LinkError};
 
-/// Text frames out, text or binary frames in.
 pub(crate) struct WebSocketLink<S> {
     socket: WebSocketStream<S>,
     buffered: usize,
@@ -37,6 +36,15 @@ impl<S> WebSocketLink<S> {
     }
 }
 
+impl<S: AsyncRead + AsyncWrite + Unpin> WebSocketLink<S> {
+    fn start_send(&mut self, message: Message) -> Result<(), LinkError> {
+        self.buffered += message.len();
+        Pin::new(&mut self.socket)
+            .start_send(message)
+            .map_err(failure)
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Incoming, LinkError>>> {
         let message = match ready!(Pin::new(&mut self.socket).poll_next(cx)) {
@@ -55,10 +63,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
     }
 
     fn send(&mut self, frame: String) -> Result<(), LinkError> {
-        self.buffered += frame.len();
-        Pin::new(&mut self.socket)
-            .start_send(Message::Text(frame.into()))
-            .map_err(failure)
+        self.start_send(Message::Text(frame.into()))
+    }
+
+    fn send_raw(&mut self, frame: Vec<u8>) -> Result<(), LinkError> {
+        self.start_send(Message::Binary(frame.into()))
     }
 
     fn ping(&mut self) -> bool {

@@ -30,6 +30,10 @@ pub struct Lifecycle {
     /// How many processes a session may have. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
+    /// Output comes as raw frames, see [`RawOutput`](super::RawOutput): over a
+    /// WebSocket only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raw_output: bool,
     /// How well the daemon holds a server together. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<WireContainment>,

@@ -20,6 +20,7 @@ mod encode;
 mod error;
 mod handshake;
 mod message;
+mod raw;
 mod uri;
 
 pub use chunk::Chunk;
@@ -27,6 +28,7 @@ pub use encode::{encode_error, encode_notification, encode_output, encode_reques
 pub use error::{RpcError, code};
 pub use handshake::{EnvironmentInfo, InitializeParams, InitializeResult};
 pub use message::{MalformedMessage, Message, Params, RequestId};
+pub use raw::{RawOutput, encode_raw_output};
 pub use uri::{path_from_wire, path_to_uri};
 
 /// The names of the methods.

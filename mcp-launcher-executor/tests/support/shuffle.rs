@@ -52,8 +52,12 @@ impl Shuffle {
     }
 }
 
+/// Whether it is a message of this method, or raw output of a process.
 fn is(message: &Message, method: &str) -> bool {
-    matches!(message, Message::Text(text) if text.contains(method))
+    match message {
+        Message::Text(text) => text.contains(method),
+        message => message.is_binary() && "\"process/output\"".starts_with(method),
+    }
 }
 
 /// Dropping the streams breaks both connections.

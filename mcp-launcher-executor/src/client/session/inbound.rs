@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use super::link::refused;
 use super::{Effect, GoneProof, LinkState, ProcessEvent, Purpose, Recovery, Session};
 use crate::ExecutorError;
@@ -10,16 +12,22 @@ use crate::protocol::process::{
     ClosedNotification, ExitedNotification, OutputNotification, ProcessParams, ReadResult,
 };
 use crate::protocol::{
-    MalformedMessage, Message, Params, RequestId, RpcError, code, encode_error, method,
+    MalformedMessage, Message, Params, RawOutput, RequestId, RpcError, code, encode_error, method,
 };
 use crate::wire::remnant;
 
 impl Session {
     /// A frame has arrived. What makes no sense is passed over and traced: a
     /// newer peer may say more than we understand.
-    pub(crate) fn frame(&mut self, now: Instant, frame: &[u8]) {
+    pub(crate) fn frame(&mut self, now: Instant, frame: &Bytes) {
         self.heard = now;
-        let outcome = Message::parse(frame).and_then(|message| self.message(now, message));
+        let outcome = match RawOutput::parse(frame) {
+            Some(raw) if self.takes_raw_output() => raw.map(|raw| {
+                let event = ProcessEvent::Output(raw.stream, raw.bytes);
+                self.event(now, raw.process_id, Some(raw.seq), event);
+            }),
+            _ => Message::parse(frame).and_then(|message| self.message(now, message)),
+        };
         if let Err(error) = outcome {
             tracing::warn!(%error, "passed over a message of the executor");
         }

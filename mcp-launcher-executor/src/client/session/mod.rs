@@ -158,6 +158,11 @@ impl Session {
         self.lifecycle.is_some()
     }
 
+    /// Whether output was agreed to come as it is.
+    fn takes_raw_output(&self) -> bool {
+        self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
+    }
+
     /// Begins to follow a process.
     pub(crate) fn track(&mut self, process_id: String) {
         self.tracks.insert(

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::protocol::Chunk;
 use crate::protocol::extension::VERSION;
-use crate::protocol::process::{StartParams, WriteParams};
+use crate::protocol::process::{StartParams, Stream, WriteParams};
+use crate::protocol::{Chunk, encode_raw_output};
 
 struct World {
     session: Session,
@@ -37,6 +37,7 @@ impl World {
             window: None,
             lease_ms: None,
             max_processes: None,
+            raw_output: true,
             containment: None,
         };
         let now = Instant::now();
@@ -72,7 +73,7 @@ impl World {
     }
 
     fn receive(&mut self, message: &Value) {
-        self.session.frame(self.now, message.to_string().as_bytes());
+        self.session.frame(self.now, &message.to_string().into());
     }
 
     fn answer(&mut self, request: &Value, result: Value) {
@@ -264,6 +265,26 @@ fn an_event_that_stays_away_is_asked_for() {
 }
 
 #[test]
+fn raw_output_is_taken_in_order_from_a_peer_that_agreed_to_it() {
+    let raw = |seq| {
+        let frame = encode_raw_output("p", seq, Stream::Stdout, b"out").unwrap();
+        Bytes::from(frame)
+    };
+    let agreed = json!({"mcpLifecycle": {"version": VERSION, "rawOutput": true}});
+    let extended = json!({"sessionId": "s", "extensions": agreed});
+    for (mut world, expected) in [(World::with(extended), 3), (World::plain(), 0)] {
+        world.start();
+        for seq in [2, 1, 3, 3] {
+            world.session.frame(world.now, &raw(seq));
+        }
+        let outputs = world.effects().into_iter().filter(|effect| {
+            matches!(effect, Effect::Event(_, ProcessEvent::Output(Stream::Stdout, b)) if **b == *b"out")
+        });
+        assert_eq!(outputs.count(), expected);
+    }
+}
+
+#[test]
 fn nonsense_of_the_peer_is_passed_over() {
     let mut world = World::plain();
     for frame in [
@@ -273,7 +294,9 @@ fn nonsense_of_the_peer_is_passed_over() {
         br#"{"id":99,"result":1}"#,
         br#"{"method":"new/thing"}"#,
     ] {
-        world.session.frame(world.now, frame);
+        world
+            .session
+            .frame(world.now, &Bytes::copy_from_slice(frame));
     }
     assert!(world.effects().is_empty());
     world.receive(&json!({"id": 5, "method": "network/policyRequest", "params": {}}));
