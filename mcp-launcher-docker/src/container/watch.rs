@@ -8,6 +8,7 @@ use futures_util::future::join3;
 use mcp_lifecycle_core::ExitStatus;
 use mcp_lifecycle_core::error::Report;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{Container, remove_until_absent};
@@ -18,6 +19,10 @@ const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
 /// How long the exit code may take to arrive after the removal was proven.
 const LATE_CODE: Duration = Duration::from_millis(100);
+
+/// How long the word that memory ran out may take to follow the exit code. The
+/// engine hears of both from different threads of the container's shim.
+const LATE_OUT_OF_MEMORY: Duration = Duration::from_millis(500);
 
 /// A removal that takes longer than this has a stream in its way.
 const WEDGED: Duration = Duration::from_secs(3);
@@ -56,11 +61,17 @@ impl Waits {
         }
     }
 
-    /// Whether it ended for lack of memory, as far as is told in time.
-    async fn was_out_of_memory(&mut self) -> bool {
-        match &mut self.out_of_memory {
-            Some(stream) => timeout(LATE_CODE, stream.next()).await.is_ok(),
-            None => false,
+    /// Whether it ended for lack of memory, as far as is told in time: before
+    /// it was killed by us, if it was.
+    async fn was_out_of_memory(&mut self, force: &CancellationToken) -> bool {
+        let Some(stream) = &mut self.out_of_memory else {
+            return false;
+        };
+        tokio::select! {
+            biased;
+            () = stream.next() => true,
+            () = force.cancelled() => false,
+            () = sleep(LATE_OUT_OF_MEMORY) => false,
         }
     }
 }
@@ -131,9 +142,7 @@ async fn remove(container: &Container) {
 async fn exit_status(container: &Container, waits: &mut Waits) -> ExitStatus {
     match waits.exit_code().await {
         Ok(code) => match status(container, code).await {
-            ExitStatus::Signal(9)
-                if !container.force.is_cancelled() && waits.was_out_of_memory().await =>
-            {
+            ExitStatus::Signal(9) if waits.was_out_of_memory(&container.force).await => {
                 ExitStatus::OutOfMemory
             }
             status => status,

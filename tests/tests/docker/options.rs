@@ -30,27 +30,40 @@ async fn the_engine_confirms_the_safe_defaults() {
     rig.assert_clean().await;
 }
 
+/// Several times, if need be: the shim of an engine with version 1 of cgroups
+/// drops the event when the cgroup is deleted before it looked, and then nobody
+/// knows more than the signal.
 #[tokio::test]
 async fn too_much_memory_is_told_apart_from_a_kill() {
+    const ATTEMPTS: u32 = 5;
     let Some(rig) = Rig::new("memory") else {
         return;
     };
+    for attempt in 1..=ATTEMPTS {
+        let exit = exit_of_too_much_memory(&rig).await;
+        rig.assert_clean().await;
+        if exit == ExitStatus::OutOfMemory {
+            return;
+        }
+        println!("attempt {attempt}: {exit}");
+        assert_eq!(exit, ExitStatus::Signal(9));
+    }
+    panic!("in {ATTEMPTS} attempts the engine never said that memory ran out");
+}
+
+async fn exit_of_too_much_memory(rig: &Rig) -> ExitStatus {
     let mut options = rig.options();
     options.memory = Some("24m".parse().unwrap());
     let spec = rig.spec_with(&options, &["plain"]);
     let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
-    let client = LifecycleClient::builder(launcher, spec)
-        .start()
-        .await
-        .unwrap();
+    let started = LifecycleClient::builder(launcher, spec).start().await;
+    let client = started.unwrap();
     let arguments = json!({"bytes": 200 << 20});
     let call =
         CallToolRequestParams::new("blob").with_arguments(arguments.as_object().unwrap().clone());
     let error = in_time("the call fails", client.peer().call_tool(call)).await;
     error.unwrap_err();
-    let report = client.shutdown().await.unwrap();
-    assert_eq!(report.exit, ExitStatus::OutOfMemory);
-    rig.assert_clean().await;
+    client.shutdown().await.unwrap().exit
 }
 
 #[tokio::test]
