@@ -1,13 +1,14 @@
 //! One connection: a thread that drives it, and the handle to that thread.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use mcp_lifecycle_core::spec::InheritEnv;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::commands::{Closed, Commands, Inbox, Seat, commands};
 use super::config::{CwdDialect, ExecServerConfig};
 use super::driver::{Command, Driver};
 use super::process::{DEPTH, Remote, Wiring};
@@ -24,7 +25,7 @@ use crate::{ExecutorError, RemoteCommand};
 /// be ended, and a lost link resumed, when the host's runtime is stuck or gone.
 #[derive(Clone)]
 pub(super) struct Connection {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: Commands,
     peer: Arc<Peer>,
     dead: Arc<AtomicBool>,
 }
@@ -50,7 +51,7 @@ pub(super) struct Peer {
 impl Connection {
     /// Connects and shakes hands.
     pub(super) async fn open(config: &ExecServerConfig) -> Result<Self, ExecutorError> {
-        let (commands, receiver) = mpsc::unbounded_channel();
+        let (commands, inbox, seat) = commands();
         let (ready, opened) = oneshot::channel();
         let now = Instant::now();
         let wish = Lifecycle {
@@ -68,7 +69,7 @@ impl Connection {
             .name("mcp-executor".to_owned())
             .spawn({
                 let dead = Arc::clone(&dead);
-                move || drive(driven, session, receiver, ready, dead)
+                move || drive(driven, session, inbox, &seat, ready, dead)
             })
             .map_err(|error| broken(config, error))?;
         let hello = opened
@@ -222,7 +223,7 @@ impl Connection {
     }
 
     fn send(&self, command: Command) -> Result<(), ExecutorError> {
-        self.commands.send(command).map_err(|_| over())
+        self.commands.send(command).map_err(|Closed| over())
     }
 
     async fn answer(
@@ -264,19 +265,46 @@ fn timing(config: &ExecServerConfig) -> Timing {
 fn drive(
     config: ExecServerConfig,
     session: Session,
-    commands: mpsc::UnboundedReceiver<Command>,
+    commands: Arc<Inbox>,
+    seat: &Seat,
     ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
     dead: Arc<AtomicBool>,
 ) {
+    let _vacate = Vacate {
+        commands: Arc::clone(&commands),
+        seat,
+        dead: Arc::clone(&dead),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     match runtime {
         Ok(runtime) => runtime.block_on(async {
             Driver::new(config, session, commands, ready, dead)
-                .run()
+                .run(seat)
                 .await;
         }),
         Err(error) => drop(ready.send(Err(broken(&config, error)))),
+    }
+}
+
+/// What is left when the driver's thread ends, by a panic as well: whoever
+/// waits for an answer is told that there will be none.
+struct Vacate<'a> {
+    commands: Arc<Inbox>,
+    seat: &'a Seat,
+    dead: Arc<AtomicBool>,
+}
+
+impl Drop for Vacate<'_> {
+    fn drop(&mut self) {
+        self.dead.store(true, Ordering::Release);
+        self.commands.close();
+        let driver = self
+            .seat
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(driver);
     }
 }

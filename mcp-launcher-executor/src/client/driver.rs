@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
+use super::commands::{Inbox, Seat};
 use super::config::ExecServerConfig;
 use super::connect::{Connected, connect};
 use super::process::Remote;
@@ -40,7 +41,7 @@ pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
 /// How long the good-bye may take once nobody needs the connection any more.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Commands taken in one go, before frames have their turn.
+/// Commands, or frames, taken in one go before the others have their turn.
 const TURN: usize = 64;
 
 enum Event {
@@ -57,10 +58,12 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> 
 pub(super) struct Driver {
     config: ExecServerConfig,
     session: Session,
-    commands: mpsc::UnboundedReceiver<Command>,
+    commands: Arc<Inbox>,
     link: Option<Connected>,
     connecting: Option<Connecting>,
     dirty: bool,
+    /// Received since commands and deadlines had their turn.
+    frames: usize,
     replies: HashMap<Token, Reply>,
     next_token: Token,
     processes: HashMap<String, Weak<Remote>>,
@@ -74,7 +77,7 @@ impl Driver {
     pub(super) fn new(
         config: ExecServerConfig,
         session: Session,
-        commands: mpsc::UnboundedReceiver<Command>,
+        commands: Arc<Inbox>,
         ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
         dead: Arc<AtomicBool>,
     ) -> Self {
@@ -85,6 +88,7 @@ impl Driver {
             link: None,
             connecting: None,
             dirty: false,
+            frames: 0,
             replies: HashMap::new(),
             next_token: 0,
             processes: HashMap::new(),
@@ -94,15 +98,35 @@ impl Driver {
         }
     }
 
-    /// Runs until nobody needs the connection any more.
-    pub(super) async fn run(mut self) {
+    /// Runs until nobody needs the connection any more. In between, others may
+    /// [stand in](Self::stand_in).
+    pub(super) async fn run(self, seat: &Seat) {
+        let inbox = Arc::clone(&self.commands);
+        let sit = || seat.lock().unwrap_or_else(PoisonError::into_inner);
+        *sit() = Some(self);
+        poll_fn(|cx| {
+            inbox.register(cx.waker());
+            match &mut *sit() {
+                Some(driver) => driver.poll(cx),
+                None => Poll::Ready(()),
+            }
+        })
+        .await;
+        let driver = sit().take();
+        if let Some(driver) = driver {
+            driver.farewell().await;
+        }
+    }
+
+    /// Does what there is to do, until nobody needs the connection any more.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.carry_out();
             let deadline = self.session.next_deadline().into();
             if self.timer.deadline() != deadline {
                 self.timer.as_mut().reset(deadline);
             }
-            let event = poll_fn(|cx| self.poll_event(cx)).await;
+            let event = ready!(self.poll_event(cx));
             let now = Instant::now();
             match event {
                 Event::Frame(incoming) => self.incoming(now, incoming),
@@ -122,15 +146,49 @@ impl Driver {
                     self.session.link_down(now, ExecutorError::Lost { reason });
                 }
                 Event::Tick => self.session.tick(now),
-                Event::Abandoned => break,
+                Event::Abandoned => return Poll::Ready(()),
             }
         }
-        self.farewell().await;
+    }
+
+    /// On the thread of whoever sent a command: takes the commands and sends
+    /// their frames. `false` when something is left that only the driver's own
+    /// task can do, whose waker this is.
+    pub(super) fn stand_in(&mut self, driver: &Waker) -> bool {
+        let ready = |c: &Connected| c.link.buffered() <= HIGH_WATER;
+        if self.session.has_effects() || !self.link.as_ref().is_some_and(ready) {
+            return false;
+        }
+        let now = Instant::now();
+        for _ in 0..TURN {
+            match self.commands.pop() {
+                Some(command) => self.one_command(now, command),
+                None => break,
+            }
+        }
+        let Some(connected) = &mut self.link else {
+            return false;
+        };
+        while let Some(frame) = self.session.next_frame() {
+            self.dirty = true;
+            // A link that fails here fails in the next poll as well.
+            let _ = connected.link.send(frame);
+        }
+        if self.dirty {
+            let mut cx = Context::from_waker(driver);
+            match connected.link.poll_flush(&mut cx) {
+                Poll::Ready(Ok(())) => self.dirty = false,
+                Poll::Ready(Err(_)) => return false,
+                Poll::Pending => {}
+            }
+        }
+        let in_time = self.timer.deadline() <= self.session.next_deadline().into();
+        in_time && !self.session.has_effects() && self.commands.is_empty()
     }
 
     /// The next event. Frames first, so that no deadline expires over an
-    /// answer that is there already; commands are not starved, because a turn
-    /// of frames ends when the link has none.
+    /// answer that is there already; but only so many in a row, so that a peer
+    /// that never pauses starves neither commands nor deadlines.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if let Some(connecting) = &mut self.connecting
             && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
@@ -138,18 +196,16 @@ impl Driver {
             self.connecting = None;
             return Poll::Ready(Event::Connected(outcome));
         }
-        let mut full = false;
-        if let Some(connected) = &mut self.link {
-            match connected.link.poll_recv(cx) {
-                Poll::Ready(Some(Ok(incoming))) => return Poll::Ready(Event::Frame(incoming)),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::LinkLost(Some(error))),
-                Poll::Ready(None) => return Poll::Ready(Event::LinkLost(None)),
-                Poll::Pending => {}
-            }
-            full = connected.link.buffered() > HIGH_WATER;
+        let patient = self.frames < TURN;
+        if patient && let Poll::Ready(event) = self.poll_recv(cx) {
+            self.frames += 1;
+            return Poll::Ready(event);
         }
+        self.frames = 0;
+        let full = self.link.as_ref();
+        let full = full.is_some_and(|connected| connected.link.buffered() > HIGH_WATER);
         if !full {
-            match self.commands.poll_recv(cx) {
+            match self.commands.poll() {
                 Poll::Ready(Some(command)) => return Poll::Ready(Event::Command(command)),
                 Poll::Ready(None) => return Poll::Ready(Event::Abandoned),
                 Poll::Pending => {}
@@ -170,7 +226,22 @@ impl Driver {
                 Poll::Pending => {}
             }
         }
-        self.timer.as_mut().poll(cx).map(|()| Event::Tick)
+        match self.timer.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Event::Tick),
+            Poll::Pending if !patient => self.poll_recv(cx),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        let Some(connected) = &mut self.link else {
+            return Poll::Pending;
+        };
+        connected.link.poll_recv(cx).map(|received| match received {
+            Some(Ok(incoming)) => Event::Frame(incoming),
+            Some(Err(error)) => Event::LinkLost(Some(error)),
+            None => Event::LinkLost(None),
+        })
     }
 
     fn incoming(&mut self, now: Instant, incoming: Incoming) {
@@ -188,9 +259,9 @@ impl Driver {
     fn command(&mut self, now: Instant, command: Command) {
         self.one_command(now, command);
         for _ in 1..TURN {
-            match self.commands.try_recv() {
-                Ok(command) => self.one_command(now, command),
-                Err(_) => break,
+            match self.commands.pop() {
+                Some(command) => self.one_command(now, command),
+                None => break,
             }
         }
     }

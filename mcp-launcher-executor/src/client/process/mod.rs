@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use mcp_lifecycle_core::ExitStatus;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 pub(super) use input::{DEPTH, Input};
 pub(super) use output::Output;
 
 use self::output::Buffer;
+use super::commands::Commands;
 use super::driver::Command;
 use super::session::{GoneProof, ProcessEvent};
 use crate::ExecutorError;
@@ -42,7 +43,7 @@ pub(super) struct Status {
 /// The process is ended, unless it has ended.
 pub(super) struct Remote {
     id: String,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: Commands,
     status: watch::Sender<Status>,
     streams: Mutex<Streams>,
     window: usize,
@@ -74,12 +75,7 @@ struct Writing {
 }
 
 impl Remote {
-    pub(super) fn new(
-        id: String,
-        commands: mpsc::UnboundedSender<Command>,
-        window: usize,
-        depth: u32,
-    ) -> Arc<Self> {
+    pub(super) fn new(id: String, commands: Commands, window: usize, depth: u32) -> Arc<Self> {
         Arc::new(Self {
             id,
             commands,

@@ -148,6 +148,22 @@ impl Session {
         self.effects.pop_front()
     }
 
+    /// The next thing to do, if that is to send this frame.
+    pub(crate) fn next_frame(&mut self) -> Option<String> {
+        match self.effects.pop_front()? {
+            Effect::Send(frame) => Some(frame),
+            other => {
+                self.effects.push_front(other);
+                None
+            }
+        }
+    }
+
+    /// Whether there is something to do.
+    pub(crate) fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
+    }
+
     /// When [`tick`](Self::tick) wants to be called at the latest.
     pub(crate) fn next_deadline(&self) -> Instant {
         self.earliest
