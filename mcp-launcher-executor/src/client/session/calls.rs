@@ -101,16 +101,20 @@ impl Session {
     /// A start whose caller has gone: whatever it comes to must not live.
     pub(crate) fn abandon(&mut self, now: Instant, process_id: &str) {
         self.tracks.remove(process_id);
-        let unsent = self
-            .calls
-            .iter()
-            .find_map(|(id, call)| match &call.purpose {
-                Purpose::Start(started, _) if started == process_id && !call.sent => Some(*id),
-                _ => None,
-            });
-        if let Some(id) = unsent {
-            self.calls.remove(&id);
-            return;
+        let start = self.calls.iter().find_map(|(id, call)| {
+            let it = matches!(&call.purpose, Purpose::Start(started, _) if started == process_id);
+            it.then_some(*id)
+        });
+        // After a resume it would be started behind its own end.
+        if let Some(call) = start.and_then(|id| self.calls.remove(&id)) {
+            let sent = call.sent;
+            let abandoned = ExecutorError::Lost {
+                reason: "nobody waits for its start any more".to_owned(),
+            };
+            self.conclude(call, Err(abandoned));
+            if !sent {
+                return;
+            }
         }
         let params = ProcessParams {
             process_id: process_id.to_owned(),
@@ -171,6 +175,21 @@ impl Session {
         };
         let frame = encode_notification(method::ACK, &params);
         self.effects.push_back(Effect::Send(frame));
+    }
+
+    /// Nobody wants to know of this process any more: a daemon need not keep
+    /// what it says, nor wait for room.
+    pub(super) fn decline(&mut self, process_id: &str, seq: Option<u64>) {
+        if let (Some(seq), true) = (seq, self.is_extended()) {
+            let params = AckParams {
+                process_id: process_id.to_owned(),
+                seq,
+                stdout: u64::MAX,
+                stderr: u64::MAX,
+            };
+            let frame = encode_notification(method::ACK, &params);
+            self.effects.push_back(Effect::Send(frame));
+        }
     }
 
     /// Asks for what is missing of a process.

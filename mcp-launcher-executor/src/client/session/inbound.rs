@@ -16,6 +16,9 @@ use crate::protocol::{
 };
 use crate::wire::remnant;
 
+/// From this size on, raw output shares the memory that it was received in.
+const SHARED: usize = 16 * 1024;
+
 impl Session {
     /// A frame has arrived. What makes no sense is passed over and traced: a
     /// newer peer may say more than we understand.
@@ -23,7 +26,12 @@ impl Session {
         self.heard = now;
         let outcome = match RawOutput::parse(frame) {
             Some(raw) if self.takes_raw_output() => raw.map(|raw| {
-                let event = ProcessEvent::Output(raw.stream, raw.bytes);
+                // A small piece would keep all of what was read with it.
+                let bytes = match raw.bytes.len() {
+                    0..SHARED => Bytes::copy_from_slice(&raw.bytes),
+                    _ => raw.bytes,
+                };
+                let event = ProcessEvent::Output(raw.stream, bytes);
                 self.event(now, raw.process_id, Some(raw.seq), event);
             }),
             _ => Message::parse(frame).and_then(|message| self.message(now, message)),
@@ -40,14 +48,14 @@ impl Session {
                 self.answer(now, &id, Ok(result));
                 Ok(())
             }
-            Message::Error {
-                id: Some(id),
-                error,
-            } => {
-                self.answer(now, &id, Err(error));
-                Ok(())
-            }
-            Message::Error { id: None, error } => Err(MalformedMessage(error.to_string())),
+            Message::Error { id, error } => match id {
+                Some(id) if id != RequestId::Number(-1) => {
+                    self.answer(now, &id, Err(error));
+                    Ok(())
+                }
+                // About a frame of ours that the peer could not read.
+                _ => Err(MalformedMessage(error.to_string())),
+            },
             Message::Request { id, method, .. } => {
                 let error = format!("this client does not serve `{method}`");
                 let error = RpcError::new(code::METHOD_NOT_FOUND, error);
@@ -95,13 +103,16 @@ impl Session {
 
     fn event(&mut self, now: Instant, process_id: &str, seq: Option<u64>, event: ProcessEvent) {
         let Some(track) = self.tracks.get_mut(process_id) else {
+            self.decline(process_id, seq);
             return;
         };
         if track.lagging {
             return;
         }
         let effects = &mut self.effects;
+        let mut is_last = false;
         let in_reason = track.order.accept(seq, event, &mut |event| {
+            is_last |= matches!(event, ProcessEvent::Closed | ProcessEvent::Gone(_));
             effects.push_back(Effect::Event(process_id.to_owned(), event));
         });
         if !in_reason {
@@ -117,6 +128,10 @@ impl Session {
             track.hole_since = Some(now);
             let when = now + self.timing.hole;
             self.due(when);
+        }
+        if is_last && self.is_extended() {
+            // The daemon keeps everything until it knows that we have it.
+            self.acknowledge(process_id);
         }
     }
 

@@ -98,7 +98,7 @@ impl Session {
             LinkState::Up => self.keep_alive(now),
             _ => {}
         }
-        if self.expire(now) && self.link == LinkState::Up && self.session_id.is_some() {
+        if self.expire(now) && self.link == LinkState::Up && self.is_worth_another_link() {
             self.drop_link(now, "it does not answer");
         }
         self.ask_for_what_is_missing(now);
@@ -108,10 +108,20 @@ impl Session {
     fn keep_alive(&mut self, now: Instant) {
         if now >= self.heard + self.timing.dead_after {
             self.drop_link(now, "it has been silent for too long");
-        } else if now >= self.heard.max(self.pinged) + self.timing.keep_alive {
+        } else if now >= self.next_ping() {
             self.pinged = now;
             self.effects.push_back(Effect::Ping);
         }
+    }
+
+    /// A daemon of ours counts its lease from what it hears of us, however much
+    /// we hear of it.
+    fn next_ping(&self) -> Instant {
+        let since = match self.is_extended() {
+            true => self.pinged,
+            false => self.heard.max(self.pinged),
+        };
+        since + self.timing.keep_alive
     }
 
     fn drop_link(&mut self, now: Instant, why: &str) {
@@ -122,6 +132,13 @@ impl Session {
                 reason: why.to_owned(),
             },
         );
+    }
+
+    /// Whether another link helps a peer that is stuck on one request. A daemon
+    /// of ours never is, and a link that cannot be resumed takes everything
+    /// along.
+    fn is_worth_another_link(&self) -> bool {
+        self.session_id.is_some() && !self.is_extended() && !self.timing.resume.is_zero()
     }
 
     fn ask_for_what_is_missing(&mut self, now: Instant) {
@@ -146,8 +163,7 @@ impl Session {
     fn reschedule(&mut self, now: Instant) {
         let mut next = match self.link {
             LinkState::Waiting(when) | LinkState::Hello { until: when, .. } => when,
-            LinkState::Up => (self.heard.max(self.pinged) + self.timing.keep_alive)
-                .min(self.heard + self.timing.dead_after),
+            LinkState::Up => self.next_ping().min(self.heard + self.timing.dead_after),
             LinkState::Connecting | LinkState::Dead => now + self.timing.keep_alive,
         };
         let deadlines = self.calls.values().filter_map(|call| call.deadline);
@@ -221,7 +237,8 @@ impl Session {
         let lease = Duration::from_millis(lease);
         let timing = &mut self.timing;
         timing.keep_alive = timing.keep_alive.min(lease / 3);
-        timing.dead_after = timing.dead_after.min(lease);
+        // Half of it is left to come back in.
+        timing.dead_after = timing.dead_after.min(lease / 2);
         timing.resume = timing.resume.min(lease);
     }
 

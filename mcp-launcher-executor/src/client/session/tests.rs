@@ -264,15 +264,91 @@ fn an_event_that_stays_away_is_asked_for() {
     assert_eq!(delivered.count(), 2);
 }
 
+fn output(seq: u64) -> Value {
+    let params = json!({"processId": "p", "seq": seq, "stream": "stdout", "chunk": "YQ=="});
+    json!({"method": "process/output", "params": params})
+}
+
+fn extended() -> Value {
+    let agreed = json!({"mcpLifecycle": {"version": VERSION, "rawOutput": true}});
+    json!({"sessionId": "s", "extensions": agreed})
+}
+
+#[test]
+fn a_daemon_that_talks_hears_of_us_all_the_same() {
+    let mut world = World::with(extended());
+    world.start();
+    let mut pings = 0;
+    for seq in 1..=6 {
+        world.pass(Duration::from_secs(5));
+        world.receive(&output(seq));
+        let effects = world.effects();
+        pings += effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Ping))
+            .count();
+    }
+    assert_eq!(pings, 3, "in 30 s, of which it was never silent");
+}
+
+#[test]
+fn a_start_that_was_given_up_is_not_repeated_behind_its_end() {
+    for hello in [json!({"sessionId": "s"}), extended()] {
+        let mut world = World::with(hello.clone());
+        world.start();
+        world.lose_link();
+        world.session.abandon(world.now, "p");
+        assert!(matches!(world.effects()[..], [Effect::Answered(7, Err(_))]));
+        let resumed = world.come_up(&hello);
+        let methods: Vec<_> = resumed.iter().map(|m| m["method"].clone()).collect();
+        assert!(methods.contains(&json!("process/terminate")), "{methods:?}");
+        assert!(!methods.contains(&json!("process/start")), "{methods:?}");
+    }
+}
+
+#[test]
+fn a_daemon_is_told_that_we_have_everything_or_want_nothing() {
+    let mut world = World::with(extended());
+    world.start();
+    world.receive(&output(1));
+    assert!(world.sent().is_empty(), "output is told of when it is read");
+    world.receive(&json!({"method": "process/closed", "params": {"processId": "p", "seq": 2}}));
+    let ack = world.sent().remove(0);
+    assert_eq!(
+        (&ack["method"], &ack["params"]["seq"]),
+        (&json!("process/ack"), &json!(2))
+    );
+    world.session.forget("p");
+    world.receive(&json!({"method": "process/gone", "params": {"processId": "p", "seq": 3}}));
+    let ack = world.sent().remove(0);
+    assert_eq!(
+        (&ack["params"]["seq"], &ack["params"]["stdout"]),
+        (&json!(3), &json!(u64::MAX))
+    );
+}
+
+#[test]
+fn a_call_that_is_overdue_costs_a_link_only_where_another_one_helps() {
+    for (hello, helps) in [(json!({"sessionId": "s"}), true), (extended(), false)] {
+        let mut world = World::with(hello);
+        let params = serde_json::Map::new();
+        let call = Purpose::Answer(9);
+        world.session.call(world.now, "process/list", &params, call);
+        world.effects();
+        world.pass(Duration::from_secs(10));
+        let effects = world.effects();
+        let dropped = effects.iter().any(|e| matches!(e, Effect::Disconnect));
+        assert_eq!(dropped, helps, "{effects:?}");
+    }
+}
+
 #[test]
 fn raw_output_is_taken_in_order_from_a_peer_that_agreed_to_it() {
     let raw = |seq| {
         let frame = encode_raw_output("p", seq, Stream::Stdout, b"out").unwrap();
         Bytes::from(frame)
     };
-    let agreed = json!({"mcpLifecycle": {"version": VERSION, "rawOutput": true}});
-    let extended = json!({"sessionId": "s", "extensions": agreed});
-    for (mut world, expected) in [(World::with(extended), 3), (World::plain(), 0)] {
+    for (mut world, expected) in [(World::with(extended()), 3), (World::plain(), 0)] {
         world.start();
         for seq in [2, 1, 3, 3] {
             world.session.frame(world.now, &raw(seq));
