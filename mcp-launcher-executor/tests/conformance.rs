@@ -12,7 +12,7 @@ use support::listen;
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
 /// What a killed host leaves lives as long as its lease.
-const LEASE: &str = "1";
+const LEASE: &str = "2";
 
 fn over_stdio() -> ExecServerConfig {
     ExecServerConfig::command(DAEMON, ["--stdio"])

@@ -220,6 +220,7 @@ impl Connection {
             return;
         };
         let (session, generation) = (Arc::clone(session), *generation);
+        let raw = session.takes_raw_output() && self.kind == Kind::Socket;
         while self.link.buffered() <= HIGH_WATER {
             match session.next(generation, cx.waker()) {
                 None => return,
@@ -228,14 +229,14 @@ impl Connection {
                 Some(Next::Of(process)) => {
                     let (event, more) = {
                         let mut log = process.log();
-                        (log.send(), log.has_unsent())
+                        (log.send(generation), log.has_unsent())
                     };
                     if more {
                         session.wake(&process);
                     }
                     process.sent();
                     if let Some((seq, event)) = event {
-                        self.send_event(&process.id, seq, event, session.takes_raw_output());
+                        self.send_event(&process.id, seq, event, raw);
                     }
                 }
             }
@@ -290,9 +291,9 @@ impl Connection {
             (Message::Notification { method, .. }, State::Greeted(session, generation))
                 if method == method::INITIALIZED =>
             {
-                let session = Arc::clone(session);
-                self.state = State::Open(Arc::clone(&session), *generation);
-                session.begin_sending();
+                let (session, generation) = (Arc::clone(session), *generation);
+                self.state = State::Open(Arc::clone(&session), generation);
+                session.begin_sending(generation);
             }
             (
                 Message::Notification { method, params },

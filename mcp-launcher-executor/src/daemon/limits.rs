@@ -27,7 +27,8 @@ pub struct Limits {
     pub lease: Duration,
     /// How long a connection may take until it has a session. 10 s by default.
     pub handshake: Duration,
-    /// How long the output of a process that has ended is kept. 30 s by default.
+    /// How long the output of a process that has ended is kept for a plain
+    /// client: 30 s by default. One of ours tells what it has.
     pub retention: Duration,
     /// How processes are ended when their client has gone: 300 ms after the
     /// end of their input and 300 ms after SIGTERM by default.

@@ -26,6 +26,8 @@ pub(super) struct Log {
     window: usize,
     entries: VecDeque<(u64, Event)>,
     next: u64,
+    /// The present connection; the first one finds no log.
+    generation: u64,
     /// Everything up to here was sent on the present connection.
     sent: u64,
     /// Bytes in `entries`.
@@ -50,6 +52,7 @@ impl Log {
             window,
             entries: VecDeque::new(),
             next: 1,
+            generation: 0,
             sent: 0,
             held: 0,
             produced: [0; 2],
@@ -93,8 +96,12 @@ impl Log {
         self.next += 1;
     }
 
-    /// The next event to send.
-    pub(super) fn send(&mut self) -> Option<(u64, Event)> {
+    /// The next event to send on this connection; nothing on one that another
+    /// has replaced.
+    pub(super) fn send(&mut self, generation: u64) -> Option<(u64, Event)> {
+        if generation < self.generation {
+            return None;
+        }
         let first = self.entries.front()?.0;
         let at = (self.sent + 1).saturating_sub(first) as usize;
         let (seq, event) = self.entries.get(at)?.clone();
@@ -123,7 +130,8 @@ impl Log {
     }
 
     /// Another connection: what was sent on the last one may not have arrived.
-    pub(super) fn reattached(&mut self) {
+    pub(super) fn reattached(&mut self, generation: u64) {
+        self.generation = generation;
         if self.keep == Keep::Acknowledged {
             self.sent = self.entries.front().map_or(self.next, |(first, _)| *first) - 1;
         }
@@ -203,7 +211,7 @@ mod tests {
             (log.room(Stream::Stdout), log.room(Stream::Stderr)),
             (0, 100)
         );
-        log.send();
+        log.send(1);
         assert_eq!(log.room(Stream::Stdout), 0, "sent is not consumed");
         log.acknowledge(1, 40, 0);
         assert_eq!(log.room(Stream::Stdout), 40);
@@ -215,19 +223,28 @@ mod tests {
         log.push(output(1));
         log.push(output(2));
         log.push(Event::Exited(0));
-        while log.send().is_some() {}
+        while log.send(1).is_some() {}
         log.acknowledge(1, 0, 0);
-        log.reattached();
-        let again: Vec<u64> = std::iter::from_fn(|| log.send())
+        log.reattached(1);
+        let again: Vec<u64> = std::iter::from_fn(|| log.send(1))
             .map(|(seq, _)| seq)
             .collect();
         assert_eq!(again, [2, 3]);
         log.acknowledge(3, 3, 0);
         assert!(log.is_drained() && !log.has_unsent());
-        log.reattached();
-        assert!(log.send().is_none());
+        log.reattached(1);
+        assert!(log.send(1).is_none());
         log.push(Event::Closed);
-        assert_eq!(log.send().map(|(seq, _)| seq), Some(4));
+        assert_eq!(log.send(1).map(|(seq, _)| seq), Some(4));
+    }
+
+    #[test]
+    fn a_connection_that_was_replaced_takes_nothing_from_the_one_that_replaced_it() {
+        let mut log = Log::new(Keep::Acknowledged, 100);
+        log.push(output(1));
+        log.reattached(2);
+        assert!(log.send(1).is_none());
+        assert_eq!(log.send(2).map(|(seq, _)| seq), Some(1));
     }
 
     #[test]
@@ -238,7 +255,7 @@ mod tests {
         }
         log.push(Event::Exited(3));
         assert_eq!(log.read(0, 1000).chunks.len(), 4, "unsent is never dropped");
-        while log.send().is_some() {}
+        while log.send(1).is_some() {}
         let read = log.read(0, 5);
         assert_eq!(
             (read.chunks[0].seq, read.next_seq, read.exit_code),

@@ -20,8 +20,13 @@ use crate::protocol::RequestId;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
 use crate::wire::wire_remnant;
 
-/// How much is read from a pipe at once: what a pipe holds.
+/// How much is read from a pipe at once: what a pipe holds, and once that much
+/// came, what an enlarged one does.
 const READ: usize = 64 * 1024;
+const READ_MOST: usize = 256 * 1024;
+
+/// After so many smaller reads in a row the larger buffer is given back.
+const PATIENCE: u32 = 256;
 
 /// How long what a main process leaves behind may take to follow it, when its
 /// client does nothing about it.
@@ -184,13 +189,24 @@ impl Process {
     /// A pipe's output to the log, as far as there is room.
     async fn pump(self: Arc<Self>, mut pipe: BoxRead, stream: Stream) {
         let mut buffer = vec![0; READ];
+        let mut small_reads = 0_u32;
         loop {
-            let room = self.wait_for_room(stream).await.min(READ);
+            let room = self.wait_for_room(stream).await.min(buffer.len());
             match pipe.read(&mut buffer[..room]).await {
                 Ok(0) | Err(_) => break,
                 Ok(read) => {
                     let bytes = Bytes::copy_from_slice(&buffer[..read]);
                     self.push(Event::Output(stream, bytes));
+                    small_reads = if read < READ {
+                        small_reads.saturating_add(1)
+                    } else {
+                        0
+                    };
+                    if small_reads == 0 && buffer.len() < READ_MOST {
+                        buffer.resize(READ_MOST, 0);
+                    } else if small_reads > PATIENCE && buffer.len() > READ {
+                        buffer = vec![0; READ];
+                    }
                 }
             }
         }
@@ -275,22 +291,14 @@ impl Process {
         self.changed.notify_waiters();
         self.close_stdin();
         self.retire();
-        let Some(retention) = self
-            .session
-            .upgrade()
-            .map(|session| session.limits.retention)
-        else {
-            return;
-        };
-        let (session, id) = (Weak::clone(&self.session), self.id.clone());
-        drop(self);
-        tokio::time::sleep(retention).await;
-        if let Some(session) = session.upgrade() {
-            session.remove(&id);
+        if !extended {
+            let (session, id) = (Weak::clone(&self.session), self.id.clone());
+            drop(self);
+            forget_after_a_while(session, id).await;
         }
     }
 
-    /// Forgets it once the client has everything.
+    /// Forgets it once the client has everything, as it tells.
     fn retire(&self) {
         let over = self.has_ended() && {
             let log = self.log();
@@ -301,6 +309,22 @@ impl Process {
             && session.is_extended()
         {
             session.remove(&self.id);
+        }
+    }
+}
+
+/// A plain client does not tell what it has: it gets the time to read it, from
+/// when all of it was sent.
+async fn forget_after_a_while(session: Weak<Session>, id: String) {
+    while let Some(retention) = session.upgrade().map(|s| s.limits.retention) {
+        tokio::time::sleep(retention).await;
+        let Some(session) = session.upgrade() else {
+            return;
+        };
+        let process = session.process(&id);
+        if process.is_none_or(|process| !process.log().has_unsent()) {
+            session.remove(&id);
+            return;
         }
     }
 }

@@ -39,7 +39,10 @@ pub(super) struct Session {
     /// Grows with every connection; only the latest is attached.
     generation: AtomicU64,
     heard: Mutex<Instant>,
+    /// It is being ended, or has been.
     ended: AtomicBool,
+    /// It has been.
+    finished: CancellationToken,
     /// Every process has been ended.
     pub(super) over: Notify,
     /// Launches under way.
@@ -83,6 +86,7 @@ impl Session {
             generation: AtomicU64::new(0),
             heard: Mutex::new(Instant::now()),
             ended: AtomicBool::new(false),
+            finished: CancellationToken::new(),
             over: Notify::new(),
             launching: tokio_util::task::TaskTracker::new(),
         })
@@ -130,8 +134,12 @@ impl Session {
         }
     }
 
+    /// Forgets a process; what it still has to say is thrown away.
     pub(super) fn remove(&self, id: &str) {
-        self.processes().remove(id);
+        let removed = self.processes().remove(id);
+        if let Some(Slot::Running(process)) = removed {
+            process.abandon();
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -164,7 +172,7 @@ impl Session {
     }
 
     /// The client is ready: everything that it does not have is sent (again).
-    pub(super) fn begin_sending(&self) {
+    pub(super) fn begin_sending(&self, generation: u64) {
         let processes: Vec<_> = self
             .processes()
             .values()
@@ -175,7 +183,7 @@ impl Session {
             .collect();
         self.outbox().attached = true;
         for process in processes {
-            process.log().reattached();
+            process.log().reattached(generation);
             self.wake(&process);
         }
     }
@@ -263,11 +271,21 @@ impl Session {
         None
     }
 
-    /// Ends everything, in parallel, and waits for it.
-    pub(super) async fn end(&self, reason: EndReason) {
-        if self.ended.swap(true, Ordering::AcqRel) {
-            return;
+    /// Ends everything, in parallel, and waits for it, whoever asked first.
+    ///
+    /// Cancel safe: the end goes on.
+    pub(super) async fn end(self: &Arc<Self>, reason: EndReason) {
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            let session = Arc::clone(self);
+            tokio::spawn(async move {
+                session.end_processes(reason).await;
+                session.finished.cancel();
+            });
         }
+        self.finished.cancelled().await;
+    }
+
+    async fn end_processes(&self, reason: EndReason) {
         let mut running = Vec::new();
         for (_, slot) in self.processes().drain() {
             match slot {

@@ -40,8 +40,9 @@ pub(super) fn start(
             None => {}
         }
         let live = |slot: &&Slot| !matches!(slot, Slot::Running(process) if process.has_ended());
-        if processes.values().filter(live).count() >= session.limits.max_processes {
-            let limit = session.limits.max_processes;
+        let limit = session.limits.max_processes;
+        // Those that have ended are kept until the client has their output.
+        if processes.values().filter(live).count() >= limit || processes.len() >= 2 * limit {
             let text = format!("this session has {limit} processes already");
             return Err(RpcError::new(code::LIMIT, text));
         }

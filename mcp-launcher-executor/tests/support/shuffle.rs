@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, accept_async, client_async};
 
 /// Frames of the daemon until the connection is broken.
-const FRAMES: u64 = 40;
+const FRAMES: u64 = 12;
 
 /// How long a frame is held back for one to overtake it.
 const HELD: Duration = Duration::from_millis(5);
