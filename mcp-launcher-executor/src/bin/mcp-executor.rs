@@ -1,5 +1,6 @@
 //! `mcp-executor`: starts MCP servers on this machine for clients elsewhere.
 
+use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -159,7 +160,10 @@ async fn bind(cli: &Cli, listen: Listen) -> Result<Listener, BoxError> {
     let token = match (&cli.token_file, std::env::var("MCP_EXECUTOR_TOKEN")) {
         (Some(file), _) => Some(Token::from_file(file)?),
         (None, Ok(secret)) => Some(Token::new(&secret)?),
-        (None, Err(_)) => None,
+        (None, Err(VarError::NotPresent)) => None,
+        (None, Err(VarError::NotUnicode(_))) => {
+            return Err("MCP_EXECUTOR_TOKEN is not UTF-8".into());
+        }
     };
     if token.is_none() && !address.ip().is_loopback() {
         return Err(format!(

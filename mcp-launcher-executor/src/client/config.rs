@@ -139,14 +139,7 @@ impl ExecServerConfig {
     pub(crate) fn peer(&self) -> String {
         match &self.target {
             #[cfg(feature = "websocket")]
-            Target::WebSocket { url, .. } => match url.split_once('@') {
-                // User and password of a URL.
-                Some((before, after)) => {
-                    let scheme = before.split_once("://").map_or("", |(scheme, _)| scheme);
-                    format!("{scheme}://{after}")
-                }
-                None => url.split('?').next().unwrap_or(url).to_owned(),
-            },
+            Target::WebSocket { url, .. } => without_secrets(url),
             Target::Command { program, .. } => program.to_string_lossy().into_owned(),
         }
     }
@@ -159,5 +152,36 @@ impl fmt::Debug for ExecServerConfig {
             .field("cwd_dialect", &self.cwd_dialect)
             .field("resume_window", &self.resume_window)
             .finish_non_exhaustive()
+    }
+}
+
+/// Without a query, and without the user and password before the host.
+#[cfg(feature = "websocket")]
+fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or(url);
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or(authority);
+    format!("{scheme}://{host}{path}")
+}
+
+#[cfg(all(test, feature = "websocket"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_of_a_url_is_in_the_peer_s_name() {
+        for (url, name) in [
+            ("ws://h:1/path", "ws://h:1/path"),
+            ("ws://u:p@h/?token=S", "ws://h/"),
+            ("ws://h/?token=a@b", "ws://h/"),
+            ("wss://u:p@q@h", "wss://h"),
+            ("ws://h?t=u@v", "ws://h"),
+            ("ws://h/a@b", "ws://h/a@b"),
+        ] {
+            assert_eq!(ExecServerConfig::websocket(url).peer(), name, "{url}");
+        }
     }
 }

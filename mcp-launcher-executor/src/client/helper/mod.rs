@@ -8,10 +8,12 @@
 //! Not reached: a descendant that wiped its environment *and* was orphaned.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use mcp_lifecycle_core::Remnant;
 use mcp_lifecycle_core::spec::InheritEnv;
 use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::process::Wiring;
@@ -22,8 +24,14 @@ const SCRIPT: &str = include_str!("sweep.sh");
 /// The variable that carries the cookie.
 pub(super) const COOKIE: &str = "MCP_EXECUTOR_COOKIE";
 
-/// What the script may write; a fork bomb's list is cut here.
+/// What is taken of the script's answer; a fork bomb's list is cut here.
 const ANSWER: u64 = 64 * 1024;
+
+/// And of the end of one that is longer: the last word, and a newline.
+const VERDICT: usize = 6;
+
+/// How long the script may take to say what it can do.
+const PROBE: Duration = Duration::from_secs(10);
 
 /// What the script can do on this peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +42,14 @@ pub(super) struct Abilities {
 
 /// Whether the script works over there.
 pub(super) async fn probe(connection: &Connection) -> Option<Abilities> {
-    let answer = match run(connection, "probe", "-").await {
-        Ok(answer) => answer,
-        Err(error) => {
+    let answer = match timeout(PROBE, run(connection, "probe", "-")).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
             tracing::debug!(%error, "no helper on this executor");
+            return None;
+        }
+        Err(_) => {
+            tracing::warn!("the helper on this executor does not answer within {PROBE:?}");
             return None;
         }
     };
@@ -93,13 +105,22 @@ pub(super) fn kill_now(connection: &Connection, cookie: &str) {
 async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String, ExecutorError> {
     let argv = ["/bin/sh", "-c", SCRIPT, "sh", mode, cookie];
     let wiring = connection.start(&command(&argv)).await?;
-    let mut text = String::new();
-    let stdout = wiring.stdout;
-    let read = stdout.take(ANSWER).read_to_string(&mut text).await;
-    read.map_err(|error| ExecutorError::Lost {
-        reason: error.to_string(),
-    })?;
-    Ok(text)
+    let mut stdout = wiring.stdout;
+    let (mut answer, mut rest) = (Vec::new(), Vec::new());
+    let read = async {
+        (&mut stdout).take(ANSWER).read_to_end(&mut answer).await?;
+        // It goes on until it is done, however much it has to say. The last
+        // line is the verdict.
+        while stdout.read_buf(&mut rest).await? > 0 {
+            rest.drain(..rest.len().saturating_sub(VERDICT));
+        }
+        answer.extend_from_slice(&rest);
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    read.await
+        .map_err(|error: std::io::Error| ExecutorError::Lost {
+            reason: error.to_string(),
+        })
 }
 
 fn command(argv: &[&str]) -> RemoteCommand {
