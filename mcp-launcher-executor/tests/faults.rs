@@ -50,7 +50,7 @@ async fn frames_out_of_order_twice_and_over_many_connections_lose_and_repeat_not
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (connections, overtaken) = (count(&shuffle.connections), count(&shuffle.overtaken));
     assert!(
-        connections > 3 && overtaken > 20,
+        connections > 3 && overtaken > 3,
         "{connections} connections, {overtaken} overtaken"
     );
 }

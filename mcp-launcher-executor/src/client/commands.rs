@@ -13,10 +13,33 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use super::driver::{Command, Driver};
+use tokio::sync::oneshot;
+
+use super::driver::Driver;
+use super::process::Remote;
+use crate::ExecutorError;
+use crate::protocol::process::{StartParams, WriteParams};
+
+/// What the rest of the client wants of the driver.
+pub(super) enum Command {
+    Start(StartParams, Weak<Remote>, Reply),
+    Abandon(String),
+    Write(WriteParams),
+    CloseStdin(String),
+    Consumed(String, u64, u64),
+    Lag(String, bool),
+    Forget(String),
+    Call(&'static str, serde_json::Value, Reply),
+    /// Nobody follows it.
+    StartBlindly(StartParams),
+    /// Without an answer: the last resort.
+    Terminate(String),
+}
+
+pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
 
 /// For whoever needs the connection. The last one that is dropped ends it.
 #[derive(Clone)]

@@ -8,9 +8,9 @@ use std::time::Instant;
 use mcp_lifecycle_core::spec::InheritEnv;
 use tokio::sync::oneshot;
 
-use super::commands::{Closed, Commands, Inbox, Seat, commands};
+use super::commands::{Closed, Command, Commands, Inbox, Seat, commands};
 use super::config::{CwdDialect, ExecServerConfig};
-use super::driver::{Command, Driver};
+use super::driver::Driver;
 use super::process::{DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
 use crate::error::SharedError;

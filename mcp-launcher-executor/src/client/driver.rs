@@ -10,33 +10,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::commands::{Inbox, Seat};
+use super::commands::{Command, Inbox, Reply, Seat};
 use super::config::ExecServerConfig;
 use super::connect::{Connected, connect};
 use super::process::Remote;
 use super::session::{Effect, Purpose, Session, Token};
 use crate::ExecutorError;
 use crate::link::{HIGH_WATER, Incoming, LinkError};
-use crate::protocol::process::{ProcessParams, StartParams, WriteParams};
+use crate::protocol::process::ProcessParams;
 use crate::protocol::{InitializeResult, method};
-
-/// What the rest of the client wants of the driver.
-pub(super) enum Command {
-    Start(StartParams, Weak<Remote>, Reply),
-    Abandon(String),
-    Write(WriteParams),
-    CloseStdin(String),
-    Consumed(String, u64, u64),
-    Lag(String, bool),
-    Forget(String),
-    Call(&'static str, serde_json::Value, Reply),
-    /// Nobody follows it.
-    StartBlindly(StartParams),
-    /// Without an answer: the last resort.
-    Terminate(String),
-}
-
-pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
 
 /// How long the good-bye may take once nobody needs the connection any more.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -413,11 +395,9 @@ impl Driver {
             Poll::Ready(Ok(())) => self.dirty = false,
             Poll::Pending => {}
         }
-        match connected.link.poll_recv(cx) {
-            Poll::Ready(Some(Ok(incoming))) => Poll::Ready(Event::Frame(incoming)),
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Event::LinkLost(Some(error))),
-            Poll::Ready(None) => Poll::Ready(Event::LinkLost(None)),
+        match self.poll_recv(cx) {
             Poll::Pending => self.timer.as_mut().poll(cx).map(|()| Event::Tick),
+            received => received,
         }
     }
 }

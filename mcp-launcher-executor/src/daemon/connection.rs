@@ -9,6 +9,7 @@ use mcp_lifecycle_core::EndReason;
 use tokio_util::sync::CancellationToken;
 
 use super::event::Event;
+use super::limits::MOST_NAME;
 use super::registry::{Registry, short};
 use super::session::{Haste, Next, Session};
 use super::{Shared, dispatch};
@@ -172,7 +173,7 @@ impl Connection {
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
         while self.timer.as_mut().poll(cx).is_ready() {
-            let Some((session, _)) = self.session() else {
+            let State::Open(session, _) = &self.state else {
                 return Poll::Ready("no handshake in time");
             };
             if self.kind == Kind::Pipe && !session.is_extended() {
@@ -270,6 +271,18 @@ impl Connection {
 
     fn message(&mut self, message: Message<'_>) {
         match (message, &self.state) {
+            (
+                Message::Request {
+                    id: RequestId::Text(id),
+                    ..
+                },
+                _,
+            ) if id.len() > MOST_NAME => {
+                self.malformed(&format!(
+                    "an id of {} bytes, of at most {MOST_NAME}",
+                    id.len()
+                ));
+            }
             (Message::Request { id, method, params }, State::Open(session, _)) => {
                 dispatch::request(&self.shared, &Arc::clone(session), id, &method, params);
             }
@@ -293,6 +306,8 @@ impl Connection {
             {
                 let (session, generation) = (Arc::clone(session), *generation);
                 self.state = State::Open(Arc::clone(&session), generation);
+                let pause = PING.min(session.lease / 3);
+                self.timer.as_mut().reset((Instant::now() + pause).into());
                 session.begin_sending(generation);
             }
             (
@@ -343,8 +358,6 @@ impl Connection {
                 mcp_lifecycle: Some(lifecycle),
             }),
         };
-        let pause = PING.min(session.lease / 3);
-        self.timer.as_mut().reset((Instant::now() + pause).into());
         self.state = State::Greeted(session, generation);
         Ok(result)
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Shared;
+use super::limits::{MOST_NAME, MOST_WAITING};
 use super::process::Process;
 use super::session::{Session, Slot};
 use super::start::start;
@@ -140,6 +141,14 @@ pub(super) fn notification(
 }
 
 fn write(session: &Arc<Session>, id: RequestId, params: WriteParams) -> Result<(), RpcError> {
+    if params
+        .write_id
+        .as_ref()
+        .is_some_and(|id| id.len() > MOST_NAME)
+    {
+        let text = format!("writeId must not exceed {MOST_NAME} bytes");
+        return Err(RpcError::new(code::INVALID_PARAMS, text));
+    }
     let status = match session.processes().get(&params.process_id) {
         Some(Slot::Running(process)) => match process.write(id.clone(), params) {
             Verdict::Answer(status) => status,
@@ -254,8 +263,15 @@ fn later<T: Serialize>(
     id: RequestId,
     work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
 ) {
+    let Ok(place) = Arc::clone(&session.waiting).try_acquire_owned() else {
+        let text = format!("{MOST_WAITING} requests of this session wait already");
+        let error = RpcError::new(code::LIMIT, text);
+        session.answer(encode_error(Some(&id), &error));
+        return;
+    };
     let session = Arc::clone(session);
     tokio::spawn(async move {
+        let _place = place;
         let frame = match work.await {
             Ok(result) => encode_result(&id, &result),
             Err(error) => encode_error(Some(&id), &error),

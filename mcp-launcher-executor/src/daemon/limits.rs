@@ -4,6 +4,13 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::TerminationPolicy;
 
+/// The longest name that a client may give to a request, a process or a write,
+/// in bytes.
+pub(super) const MOST_NAME: usize = 256;
+
+/// Requests of one session that may wait for something to happen.
+pub(super) const MOST_WAITING: usize = 1024;
+
 /// The daemon's limits.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

@@ -7,10 +7,10 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::EndReason;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::limits::Limits;
+use super::limits::{Limits, MOST_WAITING};
 use super::log::Keep;
 use super::process::Process;
 use crate::protocol::extension::Lifecycle;
@@ -45,6 +45,8 @@ pub(super) struct Session {
     finished: CancellationToken,
     /// Every process has been ended.
     pub(super) over: Notify,
+    /// Places for requests that wait for something to happen.
+    pub(super) waiting: Arc<Semaphore>,
     /// Launches under way.
     launching: tokio_util::task::TaskTracker,
 }
@@ -88,6 +90,7 @@ impl Session {
             ended: AtomicBool::new(false),
             finished: CancellationToken::new(),
             over: Notify::new(),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             launching: tokio_util::task::TaskTracker::new(),
         })
     }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::environment;
+use super::limits::MOST_NAME;
 use super::process::Process;
 use super::session::{Session, Slot};
 use crate::protocol::process::{ProcessParams, StartParams};
@@ -133,6 +134,11 @@ fn spec(params: &StartParams) -> Result<ServerSpec, RpcError> {
     };
     if params.process_id.is_empty() {
         return Err(invalid("processId must not be empty".to_owned()));
+    }
+    if params.process_id.len() > MOST_NAME {
+        return Err(invalid(format!(
+            "processId must not exceed {MOST_NAME} bytes"
+        )));
     }
     if params.tty {
         return Err(invalid("this executor has no terminals".to_owned()));

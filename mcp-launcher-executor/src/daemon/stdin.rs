@@ -10,6 +10,12 @@ use crate::protocol::process::{WriteParams, WriteStatus};
 /// Write ids that are remembered, as many as codex does.
 const REMEMBERED: usize = 4096;
 
+/// What a write costs, even one of nothing.
+fn cost(bytes: &Bytes) -> usize {
+    const EACH: usize = 64;
+    EACH + bytes.len()
+}
+
 /// What to do about a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -63,10 +69,10 @@ impl StdinQueue {
             self.accept(params);
             return Verdict::Answer(WriteStatus::Accepted);
         }
-        if self.held_bytes + params.chunk.0.len() > held_limit {
+        if self.held_bytes + cost(&params.chunk.0) > held_limit {
             return Verdict::Full;
         }
-        self.held_bytes += params.chunk.0.len();
+        self.held_bytes += cost(&params.chunk.0);
         self.held.push_back((id, params));
         Verdict::Later
     }
@@ -74,7 +80,7 @@ impl StdinQueue {
     /// The next piece for the pipe.
     pub(super) fn pop(&mut self) -> Option<Bytes> {
         let bytes = self.accepted.pop_front()?;
-        self.bytes -= bytes.len();
+        self.bytes -= cost(&bytes);
         Some(bytes)
     }
 
@@ -84,7 +90,7 @@ impl StdinQueue {
         while self.bytes < limit
             && let Some((id, params)) = self.held.pop_front()
         {
-            self.held_bytes -= params.chunk.0.len();
+            self.held_bytes -= cost(&params.chunk.0);
             self.accept(params);
             admitted.push(id);
         }
@@ -120,7 +126,7 @@ impl StdinQueue {
             self.seen.insert(write_id.clone());
             self.order.push_back(write_id);
         }
-        self.bytes += params.chunk.0.len();
+        self.bytes += cost(&params.chunk.0);
         self.accepted.push_back(params.chunk.0);
     }
 }
@@ -136,7 +142,7 @@ mod tests {
             chunk: Chunk(vec![0; size].into()),
             write_id: Some(write_id.to_owned()),
         };
-        queue.write(RequestId::Number(id), params, 10, 20)
+        queue.write(RequestId::Number(id), params, 74, 100)
     }
 
     #[test]
@@ -156,9 +162,9 @@ mod tests {
         assert_eq!(write(&mut queue, 2, "b", 12), Verdict::Later);
         assert_eq!(write(&mut queue, 9, "b", 12), Verdict::Later);
         assert_eq!(write(&mut queue, 3, "c", 12), Verdict::Full);
-        assert!(queue.admit(10).is_empty());
+        assert!(queue.admit(74).is_empty());
         queue.pop();
-        assert_eq!(queue.admit(10), [RequestId::Number(9)]);
+        assert_eq!(queue.admit(74), [RequestId::Number(9)]);
         queue.close();
         assert!(!queue.at_end());
         queue.pop();

@@ -46,6 +46,10 @@ pub(crate) trait Link: Send {
 
     /// As [`send`](Self::send), of bytes that are no text. Refused by a link
     /// that has only lines.
+    #[cfg_attr(
+        not(feature = "daemon"),
+        expect(dead_code, reason = "only the daemon has output to send")
+    )]
     fn send_raw(&mut self, frame: Vec<u8>) -> Result<(), LinkError>;
 
     /// Asks the other end for a sign of life. `false` where the link has no

@@ -13,8 +13,7 @@ pub(super) use input::{DEPTH, Input};
 pub(super) use output::Output;
 
 use self::output::Buffer;
-use super::commands::Commands;
-use super::driver::Command;
+use super::commands::{Command, Commands};
 use super::session::{GoneProof, ProcessEvent};
 use crate::ExecutorError;
 use crate::protocol::process::{Stream, WriteStatus};

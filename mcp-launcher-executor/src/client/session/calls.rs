@@ -249,6 +249,11 @@ impl Session {
                     self.time_out(call);
                     self.abandon(now, &process_id);
                 }
+                Purpose::Recover(process_id) => {
+                    let process_id = process_id.clone();
+                    let error = self.overdue(&call);
+                    self.give_up(now, &process_id, error);
+                }
                 _ => self.time_out(call),
             }
         }
@@ -256,11 +261,15 @@ impl Session {
     }
 
     fn time_out(&mut self, call: Call) {
-        let error = ExecutorError::Timeout {
+        let error = self.overdue(&call);
+        self.conclude(call, Err(error));
+    }
+
+    fn overdue(&self, call: &Call) -> ExecutorError {
+        ExecutorError::Timeout {
             method: call.method,
             after: self.timing.call,
-        };
-        self.conclude(call, Err(error));
+        }
     }
 
     /// Hands the outcome to whoever wants it.

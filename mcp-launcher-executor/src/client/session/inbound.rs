@@ -162,9 +162,12 @@ impl Session {
             Err(error) => Err(refused(call.method, error)),
         };
         match (&call.purpose, &outcome) {
-            (Purpose::Recover(process_id), Ok(result)) => {
+            (Purpose::Recover(process_id), result) => {
                 let process_id = process_id.clone();
-                self.read(now, &process_id, result);
+                match result {
+                    Ok(result) => self.read(now, &process_id, result),
+                    Err(error) => self.give_up(now, &process_id, error.clone()),
+                }
                 return;
             }
             // Nothing was started, so there is nothing to follow.
@@ -213,7 +216,7 @@ impl Session {
     }
 
     /// A process whose output has a hole is of no use to anybody: it ends.
-    fn give_up(&mut self, now: Instant, process_id: &str, error: ExecutorError) {
+    pub(super) fn give_up(&mut self, now: Instant, process_id: &str, error: ExecutorError) {
         self.fail_process(process_id, error);
         let params = ProcessParams {
             process_id: process_id.to_owned(),
