@@ -41,6 +41,22 @@ async fn bytes_go_both_ways_and_end_of_file_ends_the_server() {
     .await;
 }
 
+/// Not only when its attempts to come back have failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_told_at_once_that_the_daemon_leaves() {
+    let peer = listen(DAEMON, LISTEN).await;
+    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let mut server = launch(&launcher, sh("exec cat")).await;
+    let pid = peer.child.id().unwrap().to_string();
+    let signalled = std::process::Command::new("kill").arg(&pid).status();
+    assert!(signalled.unwrap().success());
+    let mut rest = Vec::new();
+    let read = server.stdout.read_to_end(&mut rest);
+    let read = tokio::time::timeout(Duration::from_secs(5), read).await;
+    let error = read.expect("told within 5 s").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ladder_reaches_the_remote_tree() {
     both(async |config| {

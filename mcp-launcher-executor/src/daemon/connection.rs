@@ -17,7 +17,7 @@ use crate::link::{HIGH_WATER, Incoming, Link};
 use crate::protocol::extension::{Extensions, Lifecycle, VERSION};
 use crate::protocol::{
     EnvironmentInfo, InitializeParams, InitializeResult, Message, Params, RequestId, RpcError,
-    code, encode_error, encode_raw_output, encode_result, method, path_to_uri,
+    code, encode_error, encode_notification, encode_raw_output, encode_result, method, path_to_uri,
 };
 use crate::wire::wire_containment;
 
@@ -103,6 +103,7 @@ impl Connection {
         let mut stopped = std::pin::pin!(stopping.cancelled());
         poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
+                self.say_goodbye();
                 return Poll::Ready("the daemon is stopping");
             }
             self.poll(cx)
@@ -123,6 +124,7 @@ impl Connection {
                     return Poll::Ready("resumed by another connection");
                 }
                 if session.has_ended() {
+                    self.say_goodbye();
                     return Poll::Ready("the session is over");
                 }
             }
@@ -195,6 +197,15 @@ impl Connection {
         self.dirty = true;
         // A link that fails here fails in the next poll as well.
         let _ = self.link.send(frame);
+    }
+
+    /// A client that is told does not try to come back.
+    fn say_goodbye(&mut self) {
+        if let State::Open(session, _) = &self.state
+            && session.is_extended()
+        {
+            self.send(encode_notification(method::ENDED, &serde_json::Map::new()));
+        }
     }
 
     fn send_soon(&mut self, frame: String) {

@@ -68,6 +68,9 @@ pub mod method {
     pub const ACK: &str = "process/ack";
     /// Extension, request: a sign of life.
     pub const PING: &str = "session/ping";
+    /// Extension, notification from the server: it ends the session, and with it
+    /// every process.
+    pub const ENDED: &str = "session/ended";
     /// Extension, notification from the client: it is leaving for good.
     pub const END: &str = "session/end";
 }

@@ -96,6 +96,12 @@ impl Session {
                 };
                 self.event(now, &it.process_id, Some(it.seq), ProcessEvent::Gone(proof));
             }
+            method::ENDED if self.is_extended() => {
+                self.effects.push_back(Effect::Disconnect);
+                self.die(ExecutorError::Lost {
+                    reason: "the executor has ended the session and its processes".to_owned(),
+                });
+            }
             _ => {}
         }
         Ok(())

@@ -267,7 +267,7 @@ impl Session {
     }
 
     /// The end of the session.
-    fn die(&mut self, reason: ExecutorError) {
+    pub(super) fn die(&mut self, reason: ExecutorError) {
         self.link = LinkState::Dead;
         self.dead = Some(reason.clone());
         for (_, call) in std::mem::take(&mut self.calls) {
