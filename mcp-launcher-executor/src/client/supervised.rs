@@ -116,6 +116,11 @@ impl RemoteProcess for Supervised {
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
+        // A daemon forgets what it has proven once we know.
+        let proven = |status: &Status| status.gone.as_ref().is_some_and(|p| p.failure.is_none());
+        if proven(&self.remote.status().borrow()) {
+            return Ok(Vec::new());
+        }
         let params = json!({"processId": self.remote.id()});
         let result = self.connection.call(method::SURVIVORS, params).await?;
         let result: SurvivorsResult = super::session::parse(method::SURVIVORS, &result)?;
