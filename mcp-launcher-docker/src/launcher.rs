@@ -17,7 +17,7 @@ use crate::engine::{Engine, EngineError, PullEvent};
 use crate::labels::{self, Role};
 use crate::lease::{self, Lease};
 use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
-use crate::orphans;
+use crate::orphans::{self, First};
 use crate::progress::{PullObserver, PullProgress};
 use crate::{control, random};
 
@@ -198,7 +198,8 @@ impl ServerLauncher for DockerLauncher {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let engine = Arc::clone(&self.shared.engine);
         let directory = self.shared.settings.lease_directory.clone();
-        let reap = control::spawn(async move { orphans::reap(Some(&engine), &directory).await });
+        let reap =
+            control::spawn(async move { orphans::reap(First::Own(&engine), &directory).await });
         let failed = |error: BoxError| ReapError::new(NAME, error);
         let reap = reap.map_err(|error| failed(error.into()))?;
         match reap.await {

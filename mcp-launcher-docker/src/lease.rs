@@ -8,6 +8,7 @@
 //! host in a container or another machine may not. The directory therefore has
 //! a random name of its own, its *domain*, that every container carries.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -149,12 +150,9 @@ pub(crate) fn others(directory: &Path) -> io::Result<Vec<Other>> {
     };
     for entry in entries {
         let path = entry?.path();
-        let is_lease = path.extension().is_some_and(|suffix| suffix == SUFFIX);
-        let instance = path.file_stem().and_then(|stem| stem.to_str());
-        let (true, Some(instance)) = (is_lease, instance) else {
+        let Some(instance) = instance_of(&path) else {
             continue;
         };
-        let instance = instance.to_owned();
         let mut file = match File::open(&path) {
             Ok(file) => file,
             // Given back in this moment.
@@ -179,6 +177,29 @@ pub(crate) fn others(directory: &Path) -> io::Result<Vec<Other>> {
         });
     }
     Ok(leases)
+}
+
+/// The instances whose leases are in `directory` at this moment, held or not.
+///
+/// Nothing is locked, so that it can be asked while [`others`] holds its own.
+pub(crate) fn instances(directory: &Path) -> io::Result<BTreeSet<String>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        Err(error) => return Err(error),
+    };
+    let mut instances = BTreeSet::new();
+    for entry in entries {
+        instances.extend(instance_of(&entry?.path()));
+    }
+    Ok(instances)
+}
+
+/// The instance whose lease this file is, if it is one.
+fn instance_of(path: &Path) -> Option<String> {
+    let is_lease = path.extension().is_some_and(|suffix| suffix == SUFFIX);
+    let instance = path.file_stem().and_then(|stem| stem.to_str());
+    instance.filter(|_| is_lease).map(str::to_owned)
 }
 
 /// Where leases are kept unless the application says otherwise: of this user

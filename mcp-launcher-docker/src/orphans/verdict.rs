@@ -3,14 +3,42 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::labels;
-use crate::lease::Owner;
+use crate::lease::{Other, Owner};
 
 /// What can be seen of the hosts of this machine.
 #[derive(Debug)]
 pub(super) struct Leases {
-    pub(super) me: Owner,
+    me: Owner,
     /// The instances whose leases are held.
-    pub(super) living: BTreeSet<String>,
+    living: BTreeSet<String>,
+    /// Those whose leases nobody held, so that we hold them now.
+    dead: BTreeSet<String>,
+}
+
+impl Leases {
+    pub(super) fn new(me: Owner, others: &[Other]) -> Self {
+        let instances = |alive| {
+            let some = others.iter().filter(move |other| other.alive == alive);
+            some.map(|other| other.instance.clone()).collect()
+        };
+        Self {
+            me,
+            living: instances(true),
+            dead: instances(false),
+        }
+    }
+
+    /// As they are after containers were listed: a host may have taken its
+    /// lease, and created what is listed, since the others were looked at. It
+    /// takes the lease first, so that now it is there.
+    pub(super) fn after_a_list(&self, instances: BTreeSet<String>) -> Self {
+        let late = instances.difference(&self.dead).cloned();
+        Self {
+            me: self.me.clone(),
+            living: self.living.iter().cloned().chain(late).collect(),
+            dead: self.dead.clone(),
+        }
+    }
 }
 
 /// What is to become of a container.
@@ -83,6 +111,7 @@ mod tests {
                 boot: "b".into(),
             },
             living: ["alive".to_owned()].into(),
+            dead: ["dead".to_owned()].into(),
         }
     }
 
@@ -114,6 +143,20 @@ mod tests {
         for (labels, why) in spared {
             assert_eq!(verdict(&labels), Verdict::Spared(why));
         }
+    }
+
+    #[test]
+    fn a_host_that_came_between_the_leases_and_the_list_lives() {
+        let new = of("new", "d", "m", "b");
+        assert_eq!(verdict(&new), Verdict::Dead);
+        // The dead one's lease is there as well: it is ours to forget.
+        let now = ["new", "dead"].map(str::to_owned).into();
+        let leases = leases().after_a_list(now);
+        assert_eq!(judge(&new, &leases, true), Verdict::Spared(Why::Living));
+        let dead = of("dead", "d", "m", "b");
+        assert_eq!(judge(&dead, &leases, true), Verdict::Dead);
+        let alive = of("alive", "d", "m", "b");
+        assert_eq!(judge(&alive, &leases, true), Verdict::Spared(Why::Living));
     }
 
     #[test]

@@ -21,10 +21,11 @@ use mcp_lifecycle_core::{
 
 pub use policy::ReapPolicy;
 
+use crate::control;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::lease::{self, Lease};
-use crate::{control, orphans};
+use crate::orphans::{self, First};
 use terminator::TrackedTerminator;
 
 /// When a server gets a way of its own to the engine.
@@ -162,7 +163,7 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
         };
         let reap = control::spawn(async move {
             let engine = Endpoint::resolve().ok().map(Engine::new);
-            orphans::reap(engine.as_ref(), &directory).await
+            orphans::reap(First::Default(engine.as_ref()), &directory).await
         });
         let reap = reap.map_err(|error| failed(error.into()))?;
         match reap.await {
