@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use super::{Endpoint, EndpointError, context};
 
 /// What decides where the engine is. A value, so that it can be that of a
-/// server to be launched, or of a test.
-#[derive(Debug, Clone)]
+/// server to be launched, or of a test. Not to be shown: it holds the values
+/// of the environment.
+#[derive(Clone)]
 pub(crate) struct Surroundings {
     env: BTreeMap<OsString, OsString>,
     /// Stands before the absolute paths of sockets; empty but in tests.

@@ -16,8 +16,8 @@ use super::{ContainerOptions, Init, Mount, PullPolicy};
 use crate::labels;
 use crate::supervised::Supervision;
 
-/// All that is needed to launch one server.
-#[derive(Debug)]
+/// All that is needed to launch one server. Not to be shown: it holds the
+/// values of the environment.
 pub(crate) struct Plan {
     pub(crate) image: String,
     pub(crate) platform: Option<String>,
@@ -298,7 +298,7 @@ mod tests {
         let spec = options.apply(ServerSpec::builder_without_command("s"));
         assert!(planned(&spec.build().unwrap()).is_err());
         let none = ServerSpec::builder_without_command("s").build().unwrap();
-        let text = planned(&none).unwrap_err().to_string();
+        let text = planned(&none).err().unwrap().to_string();
         assert!(text.contains("image"), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 //! only it knows how to reach, and for Podman, which needs no daemon.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::labels;
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// How to ask the engine of a server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Cli {
     pub(super) program: OsString,
     /// The flags that say which engine.
@@ -72,5 +73,35 @@ impl Cli {
         }
         let stderr = String::from_utf8_lossy(&output.stderr);
         Err(io::Error::other(stderr.trim().to_owned()))
+    }
+}
+
+/// The names of the environment only: values are secrets, and this is part of
+/// what a launched server shows of itself.
+impl fmt::Debug for Cli {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Cli")
+            .field("program", &self.program)
+            .field("globals", &self.globals)
+            .field("env", &names)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_value_of_the_environment_is_shown() {
+        let cli = Cli {
+            program: "docker".into(),
+            globals: vec!["--debug".into()],
+            env: vec![("TOKEN".into(), "hunter2".into())],
+        };
+        let text = format!("{cli:?}");
+        assert!(text.contains("TOKEN"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
     }
 }
