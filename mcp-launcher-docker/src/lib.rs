@@ -43,6 +43,14 @@
 //! `docs/docker.md` and `docs/docker-wrappers.md` have the tables of which
 //! guarantee holds when, what is not guaranteed, and the labels for operators.
 //!
+//! # Logging
+//!
+//! By `tracing`, and never a value of an environment. The client library logs
+//! by `log`, at the level of debug, whole requests and answers. Those of a
+//! container, with its environment, are kept from a `tracing` subscriber. A
+//! logger of `log` itself, such as `env_logger`, gets them: give it the filter
+//! `bollard=info` wherever it is set to debug.
+//!
 //! # Features
 //!
 //! `tcp`, `tls` and `ssh` add endpoints; Unix sockets and named pipes are always
@@ -58,6 +66,8 @@ mod container;
 mod control;
 mod endpoint;
 mod engine;
+#[cfg(all(test, unix))]
+mod fake;
 mod labels;
 mod launcher;
 mod lease;

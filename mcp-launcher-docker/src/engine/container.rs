@@ -16,6 +16,7 @@ use bollard::query_parameters::{
 use futures_util::{Stream, StreamExt};
 use mcp_lifecycle_core::{BoxWrite, ExitStatus};
 
+use super::quiet::quietly;
 use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT};
 
 /// What a container is doing, as far as the daemon tells.
@@ -122,7 +123,7 @@ impl Engine {
             options = options.platform(platform);
         }
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
-        let created = docker.create_container(Some(options.build()), body).await;
+        let created = quietly(docker.create_container(Some(options.build()), body)).await;
         Ok(created.map_err(|error| self.error(error))?.id)
     }
 
@@ -230,16 +231,15 @@ impl Engine {
             .filters(&filters)
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let list = docker.list_containers(Some(options)).await;
+        let list = quietly(docker.list_containers(Some(options))).await;
         let list = list.map_err(|error| self.error(error))?;
         Ok(list.into_iter().filter_map(found).collect())
     }
 
     async fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let answer = docker
-            .inspect_container(id, None::<InspectContainerOptions>)
-            .await;
+        let answer = docker.inspect_container(id, None::<InspectContainerOptions>);
+        let answer = quietly(answer).await;
         answer.map_err(|error| self.error(error))
     }
 

@@ -11,6 +11,7 @@ use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::quiet::quietly;
 use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT};
 use crate::control;
 
@@ -71,7 +72,10 @@ impl fmt::Debug for Pulls {
 impl Engine {
     pub(crate) async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
-        match docker.inspect_image(image).await.map_err(|e| self.error(e)) {
+        match quietly(docker.inspect_image(image))
+            .await
+            .map_err(|e| self.error(e))
+        {
             Ok(_) => Ok(true),
             Err(EngineError::Absent(_)) => Ok(false),
             Err(error) => Err(error),
@@ -80,7 +84,7 @@ impl Engine {
 
     pub(crate) async fn image_facts(&self, image: &str) -> Result<ImageFacts, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let answer = docker.inspect_image(image).await;
+        let answer = quietly(docker.inspect_image(image)).await;
         let answer = answer.map_err(|error| self.error(error))?;
         let config = answer.config.unwrap_or_default();
         Ok(ImageFacts {

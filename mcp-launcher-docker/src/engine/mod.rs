@@ -5,6 +5,7 @@ mod container;
 mod error;
 mod image;
 mod last_order;
+mod quiet;
 
 use std::time::Duration;
 

@@ -1,0 +1,85 @@
+//! Requests whose content no log is to see.
+
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
+
+/// Runs a request of bollard's that carries the environment of a container,
+/// which bollard logs as a whole at the level of debug: the body of a create,
+/// the answer to an inspect.
+///
+/// It logs by `log`. Where that goes to the application's subscriber, there is
+/// none meanwhile. A logger of `log` itself cannot be kept from it: for that
+/// the crate's documentation names the filter.
+pub(super) async fn quietly<F: Future>(request: F) -> F::Output {
+    request.with_subscriber(NoSubscriber::new()).await
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+
+    use bollard::models::ContainerCreateBody;
+    use tracing::dispatcher;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::fake::FakeEngine;
+
+    /// Takes a record to the subscriber, as the crate `tracing-log` does.
+    struct Bridge;
+
+    static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    impl log::Log for Bridge {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn log(&self, record: &log::Record<'_>) {
+            dispatcher::get_default(|subscriber| {
+                if !subscriber.is::<NoSubscriber>() {
+                    SEEN.lock().unwrap().push(record.args().to_string());
+                }
+            });
+        }
+
+        fn flush(&self) {}
+    }
+
+    #[test]
+    fn the_environment_of_a_container_is_not_logged() {
+        log::set_logger(&Bridge).unwrap();
+        log::set_max_level(log::LevelFilter::Trace);
+        let daemon = FakeEngine::start(|request| {
+            Some(match request.split(' ').next() {
+                Some("POST") => (201, r#"{"Id":"x","Warnings":[]}"#.to_owned()),
+                Some("DELETE") => (204, String::new()),
+                _ if request.contains("/x/json") => {
+                    (200, r#"{"Config":{"Env":["TOKEN=hunter2"]}}"#.to_owned())
+                }
+                _ => (200, r#"[{"Id":"x","Command":"a hunter2"}]"#.to_owned()),
+            })
+        });
+        let engine = Engine::new(daemon.endpoint());
+        let body = ContainerCreateBody {
+            env: Some(vec!["TOKEN=hunter2".to_owned()]),
+            labels: Some(HashMap::new()),
+            ..Default::default()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let _default = tracing::subscriber::set_default(tracing_subscriber::registry());
+        runtime.block_on(async {
+            engine.create("n", None, body).await.unwrap();
+            engine.state("x").await.unwrap();
+            engine.list(&[]).await.unwrap();
+            engine.remove("x").await.unwrap();
+        });
+        let seen = SEEN.lock().unwrap().join("\n");
+        assert!(seen.contains("containers/x"), "the bridge works: {seen}");
+        assert!(!seen.contains("hunter2"), "{seen}");
+    }
+}

@@ -1,0 +1,77 @@
+//! An engine of a unit test's own, that answers what it is told to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::endpoint::Endpoint;
+
+/// What it answers: a status and a body; `None` ends the connection.
+pub(crate) type Answer = Option<(u16, String)>;
+
+pub(crate) struct FakeEngine {
+    directory: tempfile::TempDir,
+}
+
+impl FakeEngine {
+    /// Listens. `answer` is given the first line of each request, but for the
+    /// question after the version, and may block.
+    pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("s")).unwrap();
+        let answer = Arc::new(answer);
+        // Ends with the test process.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let answer = Arc::clone(&answer);
+                std::thread::spawn(move || serve(client, &*answer));
+            }
+        });
+        Self { directory }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("s")
+    }
+
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        Endpoint::Unix(self.socket())
+    }
+}
+
+fn serve(client: UnixStream, answer: &impl Fn(&str) -> Answer) {
+    let mut writer = client.try_clone().unwrap();
+    let mut reader = BufReader::new(client);
+    let mut first = String::new();
+    if reader.read_line(&mut first).unwrap_or(0) == 0 {
+        return;
+    }
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(n) = line.strip_prefix("content-length:") {
+            length = n.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let first = first.trim();
+    let answer = if first.contains("/version") {
+        Some((200, r#"{"ApiVersion":"1.41"}"#.to_owned()))
+    } else {
+        answer(first)
+    };
+    if let Some((status, body)) = answer {
+        let length = body.len();
+        let _ = write!(
+            writer,
+            "HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
+    }
+}
