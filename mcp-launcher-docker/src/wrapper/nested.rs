@@ -1,5 +1,8 @@
 //! The containers of one server: found by label, ended by policy, proven gone.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +23,9 @@ use crate::labels;
 use crate::lease::Lease;
 use crate::orphans::PARALLEL;
 
-/// How long a create that is under way may take.
-const CREATE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a create that is under way may take before that is worth a line in
+/// the log.
+const LONG_CREATE: Duration = Duration::from_secs(10);
 
 /// Without a fence a create may come true after the first look.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
@@ -116,8 +120,11 @@ impl Nested {
         let mut swept = Swept::default();
         if let Means::Proxy { proxy, .. } = &self.means {
             proxy.close();
-            if timeout(CREATE_LIMIT, proxy.fence().empty()).await.is_err() {
+            let mut empty = std::pin::pin!(proxy.fence().empty());
+            // However long: a list proves nothing while more can come.
+            if timeout(LONG_CREATE, &mut empty).await.is_err() {
                 warn!("a create of an ended server is still under way");
+                empty.await;
             }
         }
         let mut may_be_late = matches!(self.means, Means::Cli { .. });
@@ -247,6 +254,11 @@ impl Nested {
     pub(super) async fn survivors(self: &Arc<Self>) -> Result<Vec<Remnant>, String> {
         if self.done.borrow().is_some() {
             return Ok(Vec::new());
+        }
+        if let Means::Proxy { proxy, .. } = &self.means
+            && proxy.fence().has_late()
+        {
+            return Err("a create is under way in the engine".to_owned());
         }
         let nested = Arc::clone(self);
         let look = control::spawn(async move { nested.look().await });

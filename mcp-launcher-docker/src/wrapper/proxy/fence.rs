@@ -48,6 +48,19 @@ impl Fence {
         self.state.send_modify(|state| state.closed = true);
     }
 
+    /// Completes when none may begin any more.
+    pub(super) async fn closed(&self) {
+        let mut state = self.state.subscribe();
+        // The sender lives in `self`.
+        let _ = state.wait_for(|state| state.closed).await;
+    }
+
+    /// Whether it is closed, and something that was let in is not over yet.
+    pub(crate) fn has_late(&self) -> bool {
+        let state = self.state.borrow();
+        state.closed && state.within > 0
+    }
+
     /// Completes when no create is under way.
     pub(crate) async fn empty(&self) {
         let mut state = self.state.subscribe();
@@ -74,10 +87,15 @@ mod tests {
         assert!(!fence.is_used());
         let pass = fence.enter().unwrap();
         assert!(fence.is_used());
+        assert_eq!(fence.closed().now_or_never(), None);
+        assert!(!fence.has_late());
         fence.close();
+        assert_eq!(fence.closed().now_or_never(), Some(()));
+        assert!(fence.has_late());
         assert!(fence.enter().is_none());
         assert_eq!(fence.empty().now_or_never(), None);
         drop(pass);
+        assert!(!fence.has_late());
         assert_eq!(fence.empty().now_or_never(), Some(()));
     }
 }

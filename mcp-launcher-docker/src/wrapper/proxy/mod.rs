@@ -9,6 +9,8 @@ mod body;
 mod fence;
 mod head;
 mod relay;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::io;

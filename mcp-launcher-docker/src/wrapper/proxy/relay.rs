@@ -59,12 +59,24 @@ async fn create(
     mut buffer: Vec<u8>,
 ) -> io::Result<()> {
     let Some(pass) = shared.fence.enter() else {
-        return answer(client, "409 Conflict", "the MCP server is being ended").await;
+        return refuse(client).await;
     };
-    if head.lists("expect", "100-continue") {
-        client.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
-    }
-    let body = read_body(client, &mut buffer, head.length()).await?;
+    let body = async {
+        if head.lists("expect", "100-continue") {
+            client.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        read_body(client, &mut buffer, head.length()).await
+    };
+    let body = tokio::select! {
+        biased;
+        // Who waits for the fence must not have to wait for this client.
+        () = shared.fence.closed() => None,
+        body = body => Some(body?),
+    };
+    let Some(body) = body else {
+        drop(pass);
+        return refuse(client).await;
+    };
     let body = rewrite(&body, head.route(), &shared.marks).unwrap_or(body);
     head.set_length(body.len());
     // To its end, even when the client has gone: the daemon creates it anyway,
@@ -87,6 +99,10 @@ async fn create(
         Ok(Err(error)) => unreachable(client, &shared.upstream, &error).await,
         Err(error) => Err(io::Error::other(error)),
     }
+}
+
+async fn refuse(client: &mut UnixStream) -> io::Result<()> {
+    answer(client, "409 Conflict", "the MCP server is being ended").await
 }
 
 async fn unreachable(client: &mut UnixStream, path: &Path, error: &io::Error) -> io::Result<()> {

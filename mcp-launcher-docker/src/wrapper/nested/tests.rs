@@ -1,0 +1,94 @@
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use super::super::ReapPolicy;
+use super::super::proxy::Marks;
+use super::*;
+use crate::fake::FakeEngine;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A server that never came to be: its containers are swept at once.
+fn abandoned(directory: &std::path::Path, means: Means) -> Arc<Nested> {
+    let lease = Arc::new(Lease::take(directory).unwrap());
+    let nested = Arc::new(Nested::new("L".to_owned(), means, lease));
+    drop(nested.follow().unwrap());
+    nested
+}
+
+fn by_proxy(directory: &std::path::Path, engine: &FakeEngine, labelled: bool) -> Means {
+    let marks = Marks {
+        labels: [(labels::LAUNCH.to_owned(), "L".to_owned())].into(),
+        policy: ReapPolicy::All,
+        sockets: None,
+    };
+    Means::Proxy {
+        proxy: Proxy::start(directory.join("p"), engine.socket(), marks).unwrap(),
+        engine: Box::new(Engine::new(engine.endpoint())),
+        labelled,
+    }
+}
+
+fn run<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let bounded = async { timeout(LIMIT, future).await };
+    runtime.block_on(bounded).expect(what)
+}
+
+#[test]
+fn a_create_that_the_engine_has_not_answered_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (arrived, create) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let released = std::sync::Mutex::new(released);
+    let there = AtomicBool::new(false);
+    let engine = FakeEngine::start(move |request| {
+        let json = |text: &str| Some((200, text.to_owned()));
+        if request.contains("/containers/create") {
+            arrived.send(()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+            there.store(true, Ordering::SeqCst);
+            return json(r#"{"Id":"x"}"#);
+        }
+        if request.starts_with("DELETE") {
+            there.store(false, Ordering::SeqCst);
+            return Some((204, String::new()));
+        }
+        match (there.load(Ordering::SeqCst), request.contains("/x/json")) {
+            (false, true) => Some((404, r#"{"message":"none"}"#.to_owned())),
+            (true, true) => json("{}"),
+            (false, false) => json("[]"),
+            (true, false) => json(&format!(
+                r#"[{{"Id":"x","Names":["/x"],"Labels":{{"{}":"end"}}}}]"#,
+                labels::ON_END
+            )),
+        }
+    });
+    let means = by_proxy(directory.path(), &engine, false);
+    let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
+    let request = "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    client.write_all(request.as_bytes()).unwrap();
+    create.recv_timeout(LIMIT).unwrap();
+
+    let nested = abandoned(directory.path(), means);
+    let Means::Proxy { proxy, .. } = &nested.means else {
+        unreachable!();
+    };
+    proxy.close();
+    let error = run("it tells", nested.survivors()).unwrap_err();
+    assert!(error.contains("under way"), "{error}");
+    assert!(nested.done.borrow().is_none());
+    release.send(()).unwrap();
+    let swept = run("it ends", nested.done());
+    assert_eq!(swept.ended.len(), 1, "{swept:?}");
+    assert_eq!(run("it tells", nested.survivors()).unwrap(), []);
+    // Its client has the answer all the same.
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}

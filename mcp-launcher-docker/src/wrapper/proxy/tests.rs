@@ -1,0 +1,59 @@
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::*;
+use crate::fake::FakeEngine;
+use crate::wrapper::ReapPolicy;
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let bounded = async { tokio::time::timeout(LIMIT, future).await };
+    runtime.block_on(bounded).expect(what)
+}
+
+#[test]
+fn a_create_whose_body_is_not_all_there_when_the_fence_closes_is_refused() {
+    let asked = Arc::new(AtomicBool::new(false));
+    let engine = FakeEngine::start({
+        let asked = Arc::clone(&asked);
+        move |_| {
+            asked.store(true, Ordering::SeqCst);
+            None
+        }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let marks = Marks {
+        labels: [].into(),
+        policy: ReapPolicy::All,
+        sockets: None,
+    };
+    let proxy = Proxy::start(path.clone(), engine.socket(), marks).unwrap();
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(LIMIT)).unwrap();
+    let head =
+        "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    client.write_all(head.as_bytes()).unwrap();
+    // It is let in as soon as its head is read.
+    let mut go_on = [0; 25];
+    client.read_exact(&mut go_on).unwrap();
+    client.write_all(b"{").unwrap();
+
+    proxy.close();
+    within("nothing is under way", proxy.fence().empty());
+    // The rest comes too late, also where it still can be sent.
+    let _ = client.write_all(b"}");
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 409"), "{answer}");
+    assert!(!asked.load(Ordering::SeqCst), "the engine was asked");
+}
