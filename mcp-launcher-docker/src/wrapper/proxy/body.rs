@@ -16,7 +16,8 @@ pub(crate) struct Marks {
     pub(crate) labels: HashMap<String, String>,
     pub(crate) policy: ReapPolicy,
     /// Where the daemon's socket is, and where the proxy's is instead: for a
-    /// container that is given the socket, to start containers beside itself.
+    /// container that is given the socket, to start containers beside itself,
+    /// and does not outlive the server.
     pub(crate) sockets: Option<(String, String)>,
 }
 
@@ -40,12 +41,13 @@ pub(super) fn rewrite(body: &[u8], route: Route, marks: &Marks) -> Option<Vec<u8
     for (key, value) in &marks.labels {
         all.insert(key.clone(), Value::String(value.clone()));
     }
-    let fate = match fate {
+    let on_end = match fate {
         Fate::End => labels::END,
         Fate::Keep => labels::KEEP,
     };
-    all.insert(labels::ON_END.to_owned(), Value::String(fate.to_owned()));
-    if let Some((theirs, ours)) = &marks.sockets {
+    all.insert(labels::ON_END.to_owned(), Value::String(on_end.to_owned()));
+    // Ours ends with the server: what stays behind needs the engine's own.
+    if let (Fate::End, Some((theirs, ours))) = (fate, &marks.sockets) {
         replace_socket(create, theirs, ours);
     }
     serde_json::to_vec(&value).ok()
@@ -157,12 +159,17 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_gets_the_socket_gets_ours() {
-        let body = json!({"HostConfig": {
-            "Binds": ["/run/docker.sock:/var/run/docker.sock:rw", "/a:/b"],
-            "Mounts": [{"Type": "bind", "Source": "/var/run/docker.sock", "Target": "/s"}],
-        }});
-        let host = &rewritten(body, ReapPolicy::Tied)["HostConfig"];
+    fn a_container_that_gets_the_socket_gets_ours_if_it_ends_with_its_server() {
+        let body = || {
+            json!({"HostConfig": {
+                "AutoRemove": true,
+                "Binds": ["/run/docker.sock:/var/run/docker.sock:rw", "/a:/b"],
+                "Mounts": [{"Type": "bind", "Source": "/var/run/docker.sock", "Target": "/s"}],
+            }})
+        };
+        let kept = &rewritten(body(), ReapPolicy::Report)["HostConfig"];
+        assert_eq!(*kept, body()["HostConfig"]);
+        let host = &rewritten(body(), ReapPolicy::Tied)["HostConfig"];
         assert_eq!(
             host["Binds"],
             json!(["/p.sock:/var/run/docker.sock:rw", "/a:/b"])
