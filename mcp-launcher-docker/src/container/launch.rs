@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::LaunchedServer;
 use tokio::sync::{oneshot, watch as channel};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
@@ -14,7 +14,7 @@ use super::drain::{self, Signals, Streams};
 use super::watch::{Waits, watch};
 use super::{Container, DockerTerminator, Known, remove_until_absent};
 use crate::control;
-use crate::engine::{Condition, Engine, EngineError, Progress, Pull};
+use crate::engine::{Condition, CreateError, Engine, EngineError, Progress, Pull};
 use crate::lease::Lease;
 use crate::options::{Plan, PullPolicy};
 use crate::supervised::{self, Route};
@@ -144,30 +144,30 @@ async fn create(job: &Job) -> Result<String, Arc<EngineError>> {
     let created = job
         .engine
         .create(&job.name, platform, job.plan.body.clone());
-    match created.await {
-        Ok(id) => Ok(id),
-        Err(error) => {
-            if matches!(
-                error,
-                EngineError::Unreachable { .. } | EngineError::Silent { .. }
-            ) {
-                // It may or may not have been created, now or in a moment.
-                let (engine, name) = (Arc::clone(&job.engine), job.name.clone());
-                let lease = Arc::clone(&job.lease);
-                drop(tokio::spawn(async move {
-                    let late = tokio::time::Instant::now() + LATE_CREATE;
-                    loop {
-                        remove_until_absent(&engine, &name, |_| {}).await;
-                        if tokio::time::Instant::now() >= late {
-                            drop(lease);
-                            return;
-                        }
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                }));
-            }
-            Err(Arc::new(error))
+    let CreateError { error, may_exist } = match created.await {
+        Ok(id) => return Ok(id),
+        Err(error) => error,
+    };
+    if may_exist {
+        let (engine, name) = (Arc::clone(&job.engine), job.name.clone());
+        let lease = Arc::clone(&job.lease);
+        drop(tokio::spawn(async move {
+            remove_late(&engine, &name).await;
+            drop(lease);
+        }));
+    }
+    Err(Arc::new(error))
+}
+
+/// Removes what may have been created, now or in a moment.
+async fn remove_late(engine: &Engine, name: &str) {
+    let late = Instant::now() + LATE_CREATE;
+    loop {
+        remove_until_absent(engine, name, |_| {}).await;
+        if Instant::now() >= late {
+            return;
         }
+        sleep(Duration::from_millis(100)).await;
     }
 }
 

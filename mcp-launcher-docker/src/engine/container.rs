@@ -6,12 +6,11 @@ use std::pin::Pin;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
-use bollard::models::{ContainerCreateBody, ContainerInspectResponse, ContainerSummary};
+use bollard::models::{ContainerInspectResponse, ContainerSummary};
 use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, EventsOptionsBuilder,
-    InspectContainerOptions, KillContainerOptionsBuilder, ListContainersOptionsBuilder,
-    RemoveContainerOptionsBuilder, StartContainerOptions, UploadToContainerOptionsBuilder,
-    WaitContainerOptionsBuilder,
+    AttachContainerOptionsBuilder, EventsOptionsBuilder, InspectContainerOptions,
+    KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+    StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptionsBuilder,
 };
 use futures_util::{Stream, StreamExt};
 use mcp_lifecycle_core::{BoxWrite, ExitStatus};
@@ -108,23 +107,6 @@ impl Engine {
         let events = docker.events(Some(options));
         let events = events.filter_map(async |event| event.ok().map(drop));
         Ok(OomStream(Box::pin(events)))
-    }
-
-    /// Creates a container and returns its id. The daemon does not cancel a
-    /// create whose client has gone: whoever calls this must see it through.
-    pub(crate) async fn create(
-        &self,
-        name: &str,
-        platform: Option<&str>,
-        body: ContainerCreateBody,
-    ) -> Result<String, EngineError> {
-        let mut options = CreateContainerOptionsBuilder::default().name(name);
-        if let Some(platform) = platform {
-            options = options.platform(platform);
-        }
-        let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
-        let created = quietly(docker.create_container(Some(options.build()), body)).await;
-        Ok(created.map_err(|error| self.error(error))?.id)
     }
 
     /// Unpacks a tar archive into the root of a container.

@@ -2,6 +2,7 @@
 
 mod connect;
 mod container;
+mod create;
 mod error;
 mod image;
 mod last_order;
@@ -14,6 +15,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 pub(crate) use container::{Attached, Condition, Found, OomStream, State, WaitStream};
+pub(crate) use create::CreateError;
 pub(crate) use error::{EngineError, Meaning};
 pub(crate) use image::{ImageFacts, Progress, Pull, PullEvent, Pulls};
 

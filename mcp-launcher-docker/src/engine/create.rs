@@ -1,0 +1,98 @@
+//! The create of a container, and what its failure leaves open.
+
+use bollard::errors::Error;
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::CreateContainerOptionsBuilder;
+
+use super::quiet::quietly;
+use super::{Engine, EngineError, SLOW_ANSWER_LIMIT};
+
+/// A create failed.
+#[derive(Debug)]
+pub(crate) struct CreateError {
+    pub(crate) error: EngineError,
+    /// The daemon was asked and did not answer: it may have created the
+    /// container, or be about to.
+    pub(crate) may_exist: bool,
+}
+
+impl Engine {
+    /// Creates a container and returns its id. The daemon does not cancel a
+    /// create whose client has gone: whoever calls this must see it through.
+    pub(crate) async fn create(
+        &self,
+        name: &str,
+        platform: Option<&str>,
+        body: ContainerCreateBody,
+    ) -> Result<String, CreateError> {
+        let mut options = CreateContainerOptionsBuilder::default().name(name);
+        if let Some(platform) = platform {
+            options = options.platform(platform);
+        }
+        let docker = match self.docker(SLOW_ANSWER_LIMIT).await {
+            Ok(docker) => docker,
+            // Not even greeted.
+            Err(error) => {
+                let may_exist = false;
+                return Err(CreateError { error, may_exist });
+            }
+        };
+        let created = quietly(docker.create_container(Some(options.build()), body)).await;
+        match created {
+            Ok(created) => Ok(created.id),
+            Err(error) => Err(CreateError {
+                may_exist: may_be_done(&error),
+                error: self.error(error),
+            }),
+        }
+    }
+}
+
+/// Whether a request that failed like this may have been carried out: not when
+/// it was refused, nor when there was no connection to send it on.
+fn may_be_done(error: &Error) -> bool {
+    match error {
+        Error::DockerResponseServerError { .. } => false,
+        Error::HyperLegacyError { err } => !err.is_connect(),
+        _ => true,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::fake::FakeEngine;
+
+    fn may_exist(engine: &Engine, before: impl AsyncFnOnce(&Engine)) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let failure = runtime.block_on(async {
+            before(engine).await;
+            let body = ContainerCreateBody::default();
+            engine.create("n", None, body).await.unwrap_err()
+        });
+        failure.may_exist
+    }
+
+    #[test]
+    fn only_what_was_sent_and_not_answered_may_exist() {
+        let silent = FakeEngine::start(|_| None);
+        let engine = Engine::new(silent.endpoint());
+        assert!(may_exist(&engine, async |_| {}));
+
+        let refusing = FakeEngine::start(|_| Some((409, r#"{"message":"no"}"#.to_owned())));
+        let engine = Engine::new(refusing.endpoint());
+        assert!(!may_exist(&engine, async |_| {}));
+        // Greeted, and gone when it is asked.
+        let gone = async |engine: &Engine| {
+            engine.state("x").await.unwrap_err();
+            std::fs::remove_file(refusing.socket()).unwrap();
+        };
+        assert!(!may_exist(&engine, gone));
+
+        let engine = Engine::new(refusing.endpoint());
+        assert!(!may_exist(&engine, async |_| {}), "never there");
+    }
+}
