@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(super) struct Cli {
     pub(super) globals: Vec<OsString>,
     /// The server's environment, which may say so too.
     pub(super) env: Vec<(OsString, OsString)>,
+    /// The server's directory, which a relative program is relative to.
+    pub(super) directory: Option<PathBuf>,
 }
 
 impl Cli {
@@ -64,6 +67,9 @@ impl Cli {
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .kill_on_drop(true);
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
         let output = match timeout(LIMIT, command.output()).await {
             Ok(output) => output?,
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
@@ -85,6 +91,7 @@ impl fmt::Debug for Cli {
             .field("program", &self.program)
             .field("globals", &self.globals)
             .field("env", &names)
+            .field("directory", &self.directory)
             .finish()
     }
 }
@@ -99,6 +106,7 @@ mod tests {
             program: "docker".into(),
             globals: vec!["--debug".into()],
             env: vec![("TOKEN".into(), "hunter2".into())],
+            directory: None,
         };
         let text = format!("{cli:?}");
         assert!(text.contains("TOKEN"), "{text}");

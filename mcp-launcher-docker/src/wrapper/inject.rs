@@ -75,8 +75,8 @@ pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
         }
         let name = arg.split('=').next().unwrap_or(arg);
         let known = WITH_VALUE.iter().find(|(flag, _)| *flag == name);
-        // `-Hunix://...`
-        let short = arg.starts_with("-H") && arg.len() > 2;
+        // `-Hunix://...`, `-clab`
+        let short = ["-H", "-c"].iter().any(|flag| arg.starts_with(flag)) && arg.len() > 2;
         names_engine |= short || known.is_some_and(|(_, engine)| *engine);
         let value_follows = known.is_some() && !arg.contains('=');
         at += 1 + usize::from(value_follows);
@@ -173,6 +173,7 @@ mod tests {
         assert!(names("docker -H unix:///x run img"));
         assert!(names("docker -Hunix:///x run img"));
         assert!(names("docker --context lab run img"));
+        assert!(names("docker -clab run img"));
         assert!(!names("docker --log-level debug run img"));
         assert!(!names("docker run -H x img"));
     }

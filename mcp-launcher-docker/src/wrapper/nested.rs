@@ -12,7 +12,7 @@ use mcp_lifecycle_core::{ProcessTerminator, Remnant};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::cli::Cli;
 use super::proxy::Proxy;
@@ -58,6 +58,14 @@ pub(super) struct Swept {
     pub(super) kept: Vec<Remnant>,
 }
 
+/// A look that told nothing.
+#[derive(Debug)]
+struct Blind {
+    problem: String,
+    /// The command that was to look does not exist.
+    no_program: bool,
+}
+
 /// The containers of one server, and the task that ends them after it.
 #[derive(Debug)]
 pub(super) struct Nested {
@@ -91,10 +99,11 @@ impl Nested {
         let (sender, server) = oneshot::channel::<Arc<dyn ProcessTerminator>>();
         let nested = Arc::clone(self);
         control::spawn(async move {
-            if let Ok(server) = server.await {
-                nested.wait_for(&*server).await;
+            let server = server.await.ok();
+            if let Some(server) = &server {
+                nested.wait_for(&**server).await;
             }
-            let swept = nested.sweep().await;
+            let swept = nested.sweep(server.is_some()).await;
             nested.done.send_replace(Some(swept));
         })?;
         Ok(sender)
@@ -116,7 +125,7 @@ impl Nested {
     }
 
     /// Ends what is to end, and does not return before that is proven.
-    async fn sweep(&self) -> Swept {
+    async fn sweep(&self, launched: bool) -> Swept {
         let mut swept = Swept::default();
         if let Means::Proxy { proxy, .. } = &self.means {
             proxy.close();
@@ -159,8 +168,23 @@ impl Nested {
                     }
                     Err(problem) => self.failed(problem).await,
                 },
-                Err(problem) => self.failed(problem).await,
+                Err(blind) if self.has_nothing(&blind, launched) => {
+                    debug!(error = blind.problem, "no containers to look for");
+                    return swept;
+                }
+                Err(blind) => self.failed(blind.problem).await,
             }
+        }
+    }
+
+    /// Whether there can be no container, although a look told nothing.
+    fn has_nothing(&self, blind: &Blind, launched: bool) -> bool {
+        match &self.means {
+            // What has our labels in its command line is looked for in any
+            // case. But it was given the proxy for its engine.
+            Means::Proxy { proxy, .. } => !proxy.fence().is_used(),
+            // What cannot be run has not run.
+            Means::Cli { .. } => blind.no_program && !launched,
         }
     }
 
@@ -175,7 +199,7 @@ impl Nested {
     }
 
     /// What there is: to be ended, and to be kept.
-    async fn look(&self) -> Result<Swept, String> {
+    async fn look(&self) -> Result<Swept, Blind> {
         match &self.means {
             // Nobody but the proxy gives the label: the engine of a server that
             // never created anything is not even asked.
@@ -187,7 +211,10 @@ impl Nested {
             Means::Proxy { engine, .. } => {
                 let label = format!("{}={}", labels::LAUNCH, self.launch);
                 let found = engine.list(&[label]).await;
-                let found = found.map_err(|error| Report(&error).to_string())?;
+                let found = found.map_err(|error| Blind {
+                    problem: Report(&error).to_string(),
+                    no_program: false,
+                })?;
                 let ends = |labels: &std::collections::HashMap<String, String>| {
                     labels.get(labels::ON_END).is_some_and(|v| v == labels::END)
                 };
@@ -203,7 +230,10 @@ impl Nested {
                 })
             }
             Means::Cli { cli, keep } => {
-                let found = cli.list(&self.launch).await.map_err(|e| e.to_string())?;
+                let found = cli.list(&self.launch).await.map_err(|error| Blind {
+                    problem: error.to_string(),
+                    no_program: error.kind() == std::io::ErrorKind::NotFound,
+                })?;
                 Ok(match keep {
                     true => Swept {
                         ended: Vec::new(),
@@ -263,7 +293,10 @@ impl Nested {
         let nested = Arc::clone(self);
         let look = control::spawn(async move { nested.look().await });
         let look = look.map_err(|error| error.to_string())?;
-        let found = look.await.map_err(|error| error.to_string())??;
-        Ok(found.ended)
+        match look.await {
+            Ok(Ok(found)) => Ok(found.ended),
+            Ok(Err(blind)) => Err(blind.problem),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }

@@ -186,6 +186,7 @@ fn by_labels(
         program,
         globals: creates.globals.clone(),
         env: env.into_iter().collect(),
+        directory: spec.cwd().map(Path::to_owned),
     };
     Ok((respec::with(spec, changes)?, Means::Cli { cli, keep }))
 }

@@ -92,3 +92,29 @@ fn a_create_that_the_engine_has_not_answered_is_waited_for() {
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
+
+#[test]
+fn a_command_that_does_not_exist_has_created_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let cli = Cli {
+        program: "/no/such/docker".into(),
+        globals: Vec::new(),
+        env: Vec::new(),
+        directory: None,
+    };
+    let nested = abandoned(directory.path(), Means::Cli { cli, keep: false });
+    assert!(run("it ends", nested.done()).ended.is_empty());
+}
+
+#[test]
+fn a_server_that_created_nothing_does_not_wait_for_an_engine_that_is_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = FakeEngine::start(|_| None);
+    for labelled in [false, true] {
+        let nested = abandoned(
+            directory.path(),
+            by_proxy(directory.path(), &engine, labelled),
+        );
+        assert!(run("it ends", nested.done()).ended.is_empty());
+    }
+}
