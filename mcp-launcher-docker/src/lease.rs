@@ -27,12 +27,20 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// An owner of this machine without leases, and so of no domain.
+    pub(crate) fn without_domain() -> Self {
+        Self {
+            domain: String::new(),
+            machine: machine::id(),
+            boot: machine::boot(),
+        }
+    }
+
     /// An owner of this machine, with its leases in `directory`.
     pub(crate) fn in_directory(directory: &Path) -> io::Result<Self> {
         Ok(Self {
             domain: domain(directory)?,
-            machine: machine::id(),
-            boot: machine::boot(),
+            ..Self::without_domain()
         })
     }
 }

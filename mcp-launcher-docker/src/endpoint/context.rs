@@ -66,10 +66,12 @@ pub(super) fn endpoint(directory: &Path, name: &str) -> Result<Endpoint, Endpoin
             .join(entry.file_name())
             .join("docker");
         return Ok(match Endpoint::from_url(&host)? {
-            Endpoint::Tcp(address) if certificates.is_dir() => Endpoint::Tls {
-                address,
-                certificates,
-            },
+            Endpoint::Tcp(address) | Endpoint::Tls { address, .. } if certificates.is_dir() => {
+                Endpoint::Tls {
+                    address,
+                    certificates,
+                }
+            }
             other => other,
         });
     }

@@ -83,7 +83,9 @@ impl Endpoint {
     }
 
     /// Reads an address as in `DOCKER_HOST`: `unix:///path`, `npipe://…`,
-    /// `tcp://host:port`, `http://host:port`, `ssh://user@host`.
+    /// `tcp://host:port`, `http://host:port`, `ssh://user@host`; and what
+    /// `Display` writes. For `https://host:port` the certificates are those that
+    /// the docker CLI would use: of `DOCKER_CERT_PATH`, or its configuration.
     ///
     /// # Errors
     ///
@@ -96,6 +98,10 @@ impl Endpoint {
             "unix" => Self::Unix(rest.into()),
             "npipe" => Self::NamedPipe(url.to_owned()),
             "tcp" | "http" => Self::Tcp(rest.trim_end_matches('/').to_owned()),
+            "https" => Self::Tls {
+                address: rest.trim_end_matches('/').to_owned(),
+                certificates: Surroundings::of_this_process().certificates(),
+            },
             "ssh" => Self::Ssh(url.to_owned()),
             _ => return Err(EndpointError::Scheme(url.to_owned())),
         })
@@ -125,4 +131,28 @@ impl fmt::Display for Endpoint {
 fn list(paths: &[PathBuf]) -> String {
     let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
     paths.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_displayed_can_be_read_again() {
+        let tls = Endpoint::Tls {
+            address: "h:2376".to_owned(),
+            certificates: "/somewhere".into(),
+        };
+        let all = [
+            Endpoint::Unix("/s".into()),
+            Endpoint::NamedPipe("npipe:////./pipe/x".to_owned()),
+            Endpoint::Tcp("h:2375".to_owned()),
+            Endpoint::Ssh("ssh://u@h".to_owned()),
+            tls,
+        ];
+        for endpoint in all {
+            let text = endpoint.to_string();
+            assert_eq!(Endpoint::from_url(&text).unwrap().to_string(), text);
+        }
+    }
 }

@@ -66,18 +66,28 @@ impl Surroundings {
     }
 
     fn with_tls(&self, endpoint: Endpoint) -> Endpoint {
+        let verify = self.text("DOCKER_TLS_VERIFY").is_some();
         match endpoint {
-            Endpoint::Tcp(address) if self.text("DOCKER_TLS_VERIFY").is_some() => {
-                let certificates = self.path("DOCKER_CERT_PATH");
-                Endpoint::Tls {
-                    address,
-                    certificates: certificates
-                        .or_else(|| self.config_directory())
-                        .unwrap_or_default(),
-                }
-            }
+            Endpoint::Tcp(address) if verify => self.tls(address),
+            Endpoint::Tls { address, .. } => self.tls(address),
             other => other,
         }
+    }
+
+    fn tls(&self, address: String) -> Endpoint {
+        let certificates = self.certificates();
+        Endpoint::Tls {
+            address,
+            certificates,
+        }
+    }
+
+    /// Where the certificates are that nothing else says anything about.
+    pub(super) fn certificates(&self) -> PathBuf {
+        let certificates = self.path("DOCKER_CERT_PATH");
+        certificates
+            .or_else(|| self.config_directory())
+            .unwrap_or_default()
     }
 
     fn config_directory(&self) -> Option<PathBuf> {

@@ -1,5 +1,7 @@
 //! Containers of dead hosts.
 
+#[cfg(all(test, unix))]
+mod tests;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -8,16 +10,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use mcp_lifecycle_core::error::Report;
 use mcp_lifecycle_core::{ReapReport, Remnant};
 use thiserror::Error;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::container::remove_until_absent;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, Found};
 use crate::labels;
-use crate::lease::{self, Owner};
+use crate::lease::{self, Other, Owner};
 use verdict::{Leases, Verdict, judge};
 
 /// How many removals the daemon gets at a time.
@@ -39,8 +42,10 @@ pub(crate) enum OrphansError {
     List {
         endpoint: Endpoint,
         #[source]
-        source: EngineError,
+        source: Box<EngineError>,
     },
+    #[error("the endpoint that a dead host noted cannot be used")]
+    Endpoint(#[from] EndpointError),
 }
 
 /// The engine to begin with.
@@ -64,11 +69,12 @@ pub(crate) async fn reap(first: First<'_>, directory: &Path) -> Result<ReapRepor
         directory: directory.display().to_string(),
         source,
     };
-    if !directory.exists() {
-        // Nobody here ever launched anything.
-        return Ok(ReapReport::new());
-    }
-    let me = Owner::in_directory(directory).map_err(unreadable)?;
+    let me = match directory.exists() {
+        true => Owner::in_directory(directory).map_err(unreadable)?,
+        // Nobody here launched anything, or none since the directory was
+        // cleared, as that of the runtime is by a boot.
+        false => Owner::without_domain(),
+    };
     let others = lease::others(directory).map_err(unreadable)?;
     let mut search = Search {
         directory,
@@ -76,12 +82,16 @@ pub(crate) async fn reap(first: First<'_>, directory: &Path) -> Result<ReapRepor
         report: ReapReport::new(),
         unclean: BTreeSet::new(),
     };
-    let engine = match first {
-        First::Own(engine) => Some(engine),
-        First::Default(engine) => engine,
+    let (engine, has_to_answer) = match first {
+        First::Own(engine) => (Some(engine), true),
+        First::Default(engine) => (engine, false),
     };
     if let Some(engine) = engine {
-        search.sweep(engine).await?;
+        match search.sweep(engine).await {
+            Err(error) if has_to_answer => return Err(error),
+            Err(error) => search.missed(&engine.endpoint().to_string(), &others, error),
+            Ok(()) => {}
+        }
     }
     let here = engine.map(|engine| engine.endpoint().to_string());
     let elsewhere: BTreeSet<&String> = others.iter().flat_map(|other| &other.endpoints).collect();
@@ -89,15 +99,12 @@ pub(crate) async fn reap(first: First<'_>, directory: &Path) -> Result<ReapRepor
         .into_iter()
         .filter(|url| Some(*url) != here.as_ref())
     {
-        let there = match Endpoint::from_url(url) {
-            Ok(endpoint) => Engine::new(endpoint),
-            Err(_) => continue,
+        let swept = match Endpoint::from_url(url) {
+            Ok(endpoint) => search.sweep(&Engine::new(endpoint)).await,
+            Err(error) => Err(error.into()),
         };
-        if let Err(error) = search.sweep(&there).await {
-            warn!(endpoint = url, %error, "an engine that a dead host used does not answer");
-            let users = others.iter().filter(|other| other.endpoints.contains(url));
-            let users = users.map(|other| other.instance.clone());
-            search.unclean.extend(users);
+        if let Err(error) = swept {
+            search.missed(url, &others, error);
         }
     }
     for dead in others.into_iter().filter(|other| !other.alive) {
@@ -118,11 +125,22 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// An engine could not be searched: the leases of those who used it stay.
+    fn missed(&mut self, url: &str, others: &[Other], error: OrphansError) {
+        let error = Report(&error);
+        warn!(endpoint = url, %error, "an engine that a dead host may have used cannot be searched");
+        let users = others
+            .iter()
+            .filter(|other| other.endpoints.iter().any(|used| used == url));
+        self.unclean
+            .extend(users.map(|other| other.instance.clone()));
+    }
+
     async fn sweep(&mut self, engine: &Engine) -> Result<(), OrphansError> {
         let ours = engine.list(&[labels::INSTANCE.to_owned()]).await;
         let ours = ours.map_err(|source| OrphansError::List {
             endpoint: engine.endpoint().clone(),
-            source,
+            source: Box::new(source),
         })?;
         let now = lease::instances(self.directory).map_err(|source| OrphansError::Leases {
             directory: self.directory.display().to_string(),

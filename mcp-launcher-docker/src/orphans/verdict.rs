@@ -90,7 +90,8 @@ pub(super) fn judge(labels: &HashMap<String, String>, leases: &Leases, local: bo
         return Verdict::Spared(Why::Living);
     }
     let earlier_boot = local && !boot.is_empty() && !me.boot.is_empty() && boot != me.boot;
-    if domain != me.domain && !earlier_boot {
+    let ours = domain == me.domain && !domain.is_empty();
+    if !ours && !earlier_boot {
         return Verdict::Spared(Why::OtherDomain);
     }
     if on_end != labels::END {
@@ -165,6 +166,18 @@ mod tests {
         assert_eq!(verdict(&earlier), Verdict::Dead);
         let remote = judge(&earlier, &leases(), false);
         assert_eq!(remote, Verdict::Spared(Why::OtherDomain));
+    }
+
+    #[test]
+    fn without_leases_only_an_earlier_boot_is_dead() {
+        let mut none = Leases::new(leases().me, &[]);
+        none.me.domain.clear();
+        let earlier = of("dead", "d", "m", "earlier");
+        assert_eq!(judge(&earlier, &none, true), Verdict::Dead);
+        for domain in ["d", ""] {
+            let now = judge(&of("dead", domain, "m", "b"), &none, true);
+            assert_eq!(now, Verdict::Spared(Why::OtherDomain));
+        }
     }
 
     #[test]

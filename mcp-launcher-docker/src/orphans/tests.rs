@@ -1,0 +1,110 @@
+use std::collections::HashMap;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::fake::FakeEngine;
+use crate::lease::Lease;
+use crate::machine;
+
+/// Labels of a host of this machine.
+fn labels_of(instance: &str, domain: &str, boot: &str) -> HashMap<String, String> {
+    [
+        (labels::INSTANCE, instance),
+        (labels::DOMAIN, domain),
+        (labels::MACHINE, &machine::id()),
+        (labels::BOOT, boot),
+        (labels::ON_END, labels::END),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// An engine with one container, that has these labels when it is listed.
+fn engine_with(labels: impl Fn() -> HashMap<String, String> + Send + Sync + 'static) -> FakeEngine {
+    let removed = AtomicBool::new(false);
+    FakeEngine::start(move |request| {
+        if request.starts_with("DELETE") {
+            removed.store(true, Ordering::SeqCst);
+            return Some((204, String::new()));
+        }
+        if request.contains("/x/json") {
+            return Some(match removed.load(Ordering::SeqCst) {
+                true => (404, r#"{"message":"none"}"#.to_owned()),
+                false => (200, "{}".to_owned()),
+            });
+        }
+        let container = serde_json::json!([{"Id": "x", "Names": ["/x"], "Labels": labels()}]);
+        Some((200, container.to_string()))
+    })
+}
+
+fn run(first: First<'_>, directory: &Path) -> Result<ReapReport, OrphansError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(reap(first, directory))
+}
+
+/// A lease whose holder died, having used this engine.
+fn dead(directory: &Path, endpoint: &str) {
+    let file = directory.join("0123.lease");
+    fs::write(file, format!("{endpoint}\n")).unwrap();
+}
+
+fn leases(directory: &Path) -> usize {
+    lease::instances(directory).unwrap().len()
+}
+
+#[test]
+fn a_host_that_begins_before_the_list_keeps_its_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, new) = (directory.path().to_owned(), Mutex::new(None));
+    let engine = engine_with(move || {
+        let lease = Lease::take(&path).unwrap();
+        let owner = lease.owner();
+        let labels = labels_of(lease.instance(), &owner.domain, &owner.boot);
+        *new.lock().unwrap() = Some(lease);
+        labels
+    });
+    let own = Engine::new(engine.endpoint());
+    let report = run(First::Own(&own), directory.path()).unwrap();
+    assert!(report.ended.is_empty(), "{report:?}");
+    assert_eq!(report.spared.len(), 1, "{report:?}");
+}
+
+#[test]
+fn a_lease_directory_that_a_boot_cleared_does_not_hide_what_is_older() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("none");
+    let engine = engine_with(|| labels_of("0123", "d", "an-earlier-boot"));
+    let own = Engine::new(engine.endpoint());
+    let report = run(First::Own(&own), &missing).unwrap();
+    assert_eq!(report.ended.len(), 1, "{report:?}");
+    assert!(!missing.exists());
+}
+
+#[test]
+fn a_default_engine_that_does_not_answer_costs_nothing_but_its_leases_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let silent = FakeEngine::start(|_| None);
+    let engine = Engine::new(silent.endpoint());
+    dead(directory.path(), &silent.endpoint().to_string());
+    run(First::Own(&engine), directory.path()).unwrap_err();
+    run(First::Default(Some(&engine)), directory.path()).unwrap();
+    assert_eq!(leases(directory.path()), 1);
+    run(First::Default(None), directory.path()).unwrap();
+    assert_eq!(leases(directory.path()), 1);
+}
+
+#[test]
+fn a_lease_stays_whose_engine_cannot_be_reached_from_here() {
+    for endpoint in ["https://127.0.0.1:1", "carrier-pigeon://x"] {
+        let directory = tempfile::tempdir().unwrap();
+        dead(directory.path(), endpoint);
+        run(First::Default(None), directory.path()).unwrap();
+        assert_eq!(leases(directory.path()), 1, "{endpoint}");
+    }
+}
