@@ -17,8 +17,9 @@ use crate::engine::{Condition, Meaning, OomStream, State, WaitStream};
 /// How long the engine has to remove an ended container by itself before we do.
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
-/// How long the exit code may take to arrive after the removal was proven.
-const LATE_CODE: Duration = Duration::from_millis(100);
+/// How long the exit code may take to arrive after the removal was proven. It
+/// is there in a few milliseconds, unless the machine is busy.
+const LATE_CODE: Duration = Duration::from_millis(500);
 
 /// How long the word that memory ran out may take to follow the exit code. The
 /// engine hears of both from different threads of the container's shim.

@@ -70,7 +70,8 @@ impl Engine {
 pub(crate) struct PrivateEngine {
     pub(crate) engine: Engine,
     directory: tempfile::TempDir,
-    child: Child,
+    /// `None` when it was ended and not started again: its pid may be anybody's.
+    child: Option<Child>,
     flags: Vec<String>,
 }
 
@@ -88,15 +89,19 @@ impl PrivateEngine {
         Self {
             engine,
             directory,
-            child,
+            child: Some(child),
             flags,
         }
     }
 
+    /// Ends it by this signal, if it runs.
     pub(crate) fn signal(&mut self, signal: nix::sys::signal::Signal) {
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
         nix::sys::signal::kill(pid, signal).unwrap();
-        self.child.wait().unwrap();
+        child.wait().unwrap();
     }
 
     pub(crate) fn start_again(&mut self) {
@@ -105,7 +110,7 @@ impl PrivateEngine {
         for file in ["pid", "exec/containerd/containerd.pid"] {
             let _ = std::fs::remove_file(self.directory.path().join(file));
         }
-        self.child = spawn(self.directory.path(), &self.flags);
+        self.child = Some(spawn(self.directory.path(), &self.flags));
         wait_for(&self.engine);
     }
 }
