@@ -69,6 +69,25 @@ impl fmt::Debug for Pulls {
     }
 }
 
+/// A pull's entry among those that are under way.
+///
+/// # Drop
+///
+/// Removes it: also when an observer panics, or nobody could ever pull that
+/// image again.
+struct Entry {
+    engine: Arc<Engine>,
+    key: String,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let running = &self.engine.pulls.running;
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.remove(&self.key);
+    }
+}
+
 impl Engine {
     pub(crate) async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
@@ -120,6 +139,11 @@ impl Engine {
         let task = control::spawn({
             let key = key.clone();
             async move {
+                // Within the task: outside of it the lock is held.
+                let entry = Entry {
+                    engine: Arc::clone(&engine),
+                    key,
+                };
                 let outcome = match timeout(pull.limit, engine.pull_once(&pull)).await {
                     Ok(outcome) => outcome,
                     Err(_) => Err(EngineError::PullTimeout {
@@ -127,9 +151,7 @@ impl Engine {
                         limit: pull.limit,
                     }),
                 };
-                let running = &engine.pulls.running;
-                let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-                running.remove(&key);
+                drop(entry);
                 sender.send_replace(Some(outcome.map_err(Arc::new)));
             }
         });
@@ -193,7 +215,7 @@ fn split_tag(image: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::split_tag;
+    use super::*;
 
     #[test]
     fn an_image_without_a_tag_is_the_latest() {
@@ -201,5 +223,26 @@ mod tests {
         assert_eq!(split_tag("h:5000/a"), ("h:5000/a", "latest"));
         assert_eq!(split_tag("h:5000/a:1"), ("h:5000/a", "1"));
         assert_eq!(split_tag("a@sha256:00"), ("a@sha256:00", ""));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_observer_that_panics_does_not_keep_an_image_from_being_pulled() {
+        let daemon =
+            crate::fake::FakeEngine::start(|_| Some((200, r#"{"status":"s"}"#.to_owned())));
+        let engine = Arc::new(Engine::new(daemon.endpoint()));
+        let pull = |progress: Progress| Pull {
+            image: "i".to_owned(),
+            platform: None,
+            limit: SLOW_ANSWER_LIMIT,
+            progress,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let panics = pull(Arc::new(|_: &str, _| panic!("an observer panics")));
+        runtime.block_on(engine.pull(panics)).unwrap_err();
+        let fine = pull(Arc::new(|_: &str, _| {}));
+        runtime.block_on(engine.pull(fine)).unwrap();
     }
 }

@@ -4,14 +4,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncWriteExt, copy_bidirectional};
 use tokio::net::UnixStream;
 use tracing::debug;
 
 use super::Shared;
 use super::body::rewrite;
 use super::head::{Head, Route};
-use super::wire::{read_body, read_head};
+use super::wire::{read_answer, read_body, read_head};
 
 /// Serves one client: one request, whatever it turns into.
 pub(super) async fn serve(shared: Arc<Shared>, mut client: UnixStream) {
@@ -87,9 +87,7 @@ async fn create(
         let mut upstream = UnixStream::connect(upstream).await?;
         upstream.write_all(&head.to_bytes()).await?;
         upstream.write_all(&body).await?;
-        let mut answer = Vec::new();
-        upstream.read_to_end(&mut answer).await?;
-        io::Result::Ok(answer)
+        read_answer(&mut upstream).await
     });
     match exchange.await {
         Ok(Ok(answer)) => {

@@ -9,7 +9,7 @@ use super::head::{self, Length};
 /// The longest head of a request or an answer.
 const LONGEST_HEAD: usize = 256 << 10;
 
-/// The longest body of a create, and of the answer to one.
+/// The longest body of a create, and the longest answer to one.
 const LONGEST_BODY: u64 = 16 << 20;
 
 /// Reads up to the end of a head. What was read beyond it stays in `buffer`.
@@ -45,6 +45,17 @@ pub(super) async fn read_body(
         Length::Exact(n) if n > LONGEST_BODY => Err(too_long("body")),
         Length::Exact(n) => take(from, buffer, n as usize).await,
         Length::Chunked => read_chunks(from, buffer).await,
+    }
+}
+
+/// Reads an answer to its end, which is that of the connection.
+pub(super) async fn read_answer(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    let mut bounded = from.take(LONGEST_BODY + 1);
+    bounded.read_to_end(&mut answer).await?;
+    match answer.len() as u64 > LONGEST_BODY {
+        true => Err(too_long("answer")),
+        false => Ok(answer),
     }
 }
 
@@ -124,6 +135,17 @@ mod tests {
             |all, byte| Box::new(all.chain(std::io::Cursor::new(byte.to_vec()))),
         );
         runtime.block_on(read_body(&mut from, &mut Vec::new(), length))
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let read = |mut from: &[u8]| runtime.block_on(read_answer(&mut from));
+        assert_eq!(read(b"HTTP/1.1 201").unwrap(), b"HTTP/1.1 201");
+        let endless = runtime.block_on(read_answer(&mut tokio::io::repeat(b'x')));
+        assert!(endless.is_err());
     }
 
     #[test]
