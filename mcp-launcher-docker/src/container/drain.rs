@@ -7,6 +7,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bytes::{Buf, Bytes};
@@ -14,10 +15,16 @@ use futures_util::StreamExt;
 use mcp_lifecycle_core::BoxWrite;
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::engine::Attached;
+
+/// How long the end of the output waits for the word that the container has
+/// exited. The one comes at once, the other with the engine's bookkeeping; and
+/// output that ends while the server lives is another thing than an exit.
+const LATE_EXIT: Duration = Duration::from_secs(2);
 
 /// How many frames wait for a reader. The daemon's are at most 32 KiB.
 const FRAMES: usize = 8;
@@ -36,18 +43,24 @@ pub(super) struct Signals {
     pub(super) detach: CancellationToken,
 }
 
-/// The streams, and the task that has to be run for them.
+/// The streams, and the task that has to be run for them. `exited` completes
+/// when it is known how the container ended.
 pub(super) fn split(
     attached: Attached,
     signals: Signals,
-) -> (Streams, impl Future<Output = ()> + Send + use<>) {
+    exited: impl Future<Output = ()> + Send + 'static,
+) -> (Streams, impl Future<Output = ()> + Send + 'static) {
     let Attached { input, output } = attached;
     let (out, stdout) = mpsc::channel(FRAMES);
     let (err, stderr) = mpsc::channel(FRAMES);
     let detach = signals.detach.clone();
     let task = async move {
+        let until_exit = async {
+            drain(output, &out, err, &signals.discard).await;
+            let _ = timeout(LATE_EXIT, exited).await;
+        };
         tokio::select! {
-            () = drain(output, out, err, &signals.discard) => {}
+            () = until_exit => {}
             () = detach.cancelled() => {}
         }
     };
@@ -61,13 +74,13 @@ pub(super) fn split(
 
 async fn drain(
     mut output: impl futures_util::Stream<Item = Result<LogOutput, bollard::errors::Error>> + Unpin,
-    stdout: mpsc::Sender<Bytes>,
+    stdout: &mpsc::Sender<Bytes>,
     stderr: mpsc::Sender<Bytes>,
     discard: &CancellationToken,
 ) {
     while let Some(frame) = output.next().await {
         match frame {
-            Ok(LogOutput::StdOut { message }) => deliver(&stdout, message, discard).await,
+            Ok(LogOutput::StdOut { message }) => deliver(stdout, message, discard).await,
             Ok(LogOutput::StdErr { message }) => deliver(&stderr, message, discard).await,
             Ok(LogOutput::StdIn { .. }) => {}
             Ok(LogOutput::Console { .. }) => {
@@ -163,6 +176,7 @@ impl Drop for HalfClose {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use tokio::io::AsyncReadExt;
     use tokio::runtime::Builder;
 
@@ -182,7 +196,7 @@ mod tests {
             let discard = CancellationToken::new();
             let signal = discard.clone();
             let output = futures_util::stream::iter(frames(FRAMES * 4));
-            let task = tokio::spawn(async move { drain(output, out, err, &signal).await });
+            let task = tokio::spawn(async move { drain(output, &out, err, &signal).await });
             tokio::task::yield_now().await;
             assert!(!task.is_finished());
             discard.cancel();
@@ -192,6 +206,32 @@ mod tests {
             stdout.read_to_string(&mut text).await.unwrap();
             assert!(text.starts_with("0\n1\n"), "{text}");
             assert_eq!(text.lines().count(), FRAMES);
+        });
+    }
+
+    #[test]
+    fn the_end_of_the_output_follows_the_exit() {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let attached = Attached {
+                input: Box::new(io::sink()),
+                output: Box::pin(futures_util::stream::iter(frames(1))),
+            };
+            let signals = Signals {
+                discard: CancellationToken::new(),
+                detach: CancellationToken::new(),
+            };
+            let exit = CancellationToken::new();
+            let (mut streams, task) = split(attached, signals, exit.clone().cancelled_owned());
+            let task = tokio::spawn(task);
+            let mut text = String::new();
+            streams.stderr.read_to_string(&mut text).await.unwrap();
+            let mut read = std::pin::pin!(streams.stdout.read_to_string(&mut text));
+            assert!(read.as_mut().now_or_never().is_none());
+            exit.cancel();
+            task.await.unwrap();
+            read.await.unwrap();
+            assert_eq!(text, "0\n");
         });
     }
 }

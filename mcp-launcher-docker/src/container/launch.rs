@@ -207,7 +207,12 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         discard: container.discard.clone(),
         detach: container.detach.clone(),
     };
-    let (streams, drain) = drain::split(attached, signals);
+    let mut known = container.known();
+    let exited = async move {
+        // Or nobody is left to learn it.
+        let _ = known.wait_for(|known| known.exit.is_some()).await;
+    };
+    let (streams, drain) = drain::split(attached, signals, exited);
     tokio::spawn(drain);
     engine.start(id).await?;
     tokio::spawn(watch(Arc::clone(&container), waits));

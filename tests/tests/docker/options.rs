@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use mcp_lifecycle_core::{ExitStatus, LifecycleClient, ServerLauncher};
+use mcp_lifecycle_core::error::CallError;
+use mcp_lifecycle_core::{EndReason, ExitStatus, LifecycleClient, ServerLauncher};
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 
@@ -92,4 +93,33 @@ async fn a_line_of_a_mebibyte_and_stderr_beside_it_arrive_whole() {
     let report = client.shutdown().await.unwrap();
     assert!(report.was_graceful(), "{report}");
     rig.assert_clean().await;
+}
+
+/// Its output ends before the engine has told its code; half a second before,
+/// where the engine is first to say whether memory was lacking.
+#[tokio::test]
+async fn a_server_that_exits_by_itself_is_reported_with_its_code() {
+    let Some(rig) = Rig::new("exits") else {
+        return;
+    };
+    let mut limited = rig.options();
+    limited.memory = Some("64m".parse().unwrap());
+    for (options, code, exit) in [
+        (rig.options(), 3, ExitStatus::Code(3)),
+        (limited, 137, ExitStatus::Signal(9)),
+    ] {
+        let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
+        let spec = rig.spec_with(&options, &["plain"]);
+        let started = LifecycleClient::builder(launcher, spec).start().await;
+        let client = started.unwrap();
+        let arguments = json!({"code": code}).as_object().unwrap().clone();
+        let call = CallToolRequestParams::new("exit").with_arguments(arguments);
+        let error = in_time("the call fails", client.peer().call_tool(call)).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, CallError::ServerDied { .. }), "{error}");
+        let report = in_time("it is swept", client.ended()).await.unwrap();
+        assert_eq!(report.reason, EndReason::ServerExited, "{report}");
+        assert_eq!(report.exit, exit, "{report}");
+        rig.assert_clean().await;
+    }
 }
