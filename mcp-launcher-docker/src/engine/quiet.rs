@@ -1,7 +1,7 @@
 //! Requests whose content no log is to see.
 
+use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
-use tracing::subscriber::NoSubscriber;
 
 /// Runs a request of bollard's that carries the environment of a container,
 /// which bollard logs as a whole at the level of debug: the body of a create,
@@ -11,7 +11,7 @@ use tracing::subscriber::NoSubscriber;
 /// none meanwhile. A logger of `log` itself cannot be kept from it: for that
 /// the crate's documentation names the filter.
 pub(super) async fn quietly<F: Future>(request: F) -> F::Output {
-    request.with_subscriber(NoSubscriber::new()).await
+    request.with_subscriber(Dispatch::none()).await
 }
 
 #[cfg(all(test, unix))]
@@ -21,8 +21,8 @@ mod tests {
 
     use bollard::models::ContainerCreateBody;
     use tracing::dispatcher;
+    use tracing::subscriber::NoSubscriber;
 
-    use super::*;
     use crate::engine::Engine;
     use crate::fake::FakeEngine;
 
