@@ -168,7 +168,7 @@ impl Nested {
                     }
                     Err(problem) => self.failed(problem).await,
                 },
-                Err(blind) if self.has_nothing(&blind, launched) => {
+                Err(blind) if swept.ended.is_empty() && self.has_nothing(&blind, launched) => {
                     debug!(error = blind.problem, "no containers to look for");
                     return swept;
                 }
@@ -177,7 +177,8 @@ impl Nested {
         }
     }
 
-    /// Whether there can be no container, although a look told nothing.
+    /// Whether there can be no container, although a look told nothing and
+    /// none has shown anything yet.
     fn has_nothing(&self, blind: &Blind, launched: bool) -> bool {
         match &self.means {
             // What has our labels in its command line is looked for in any
