@@ -29,7 +29,7 @@ pub(super) fn rewrite(body: &[u8], route: Route, marks: &Marks) -> Option<Vec<u8
     let fate = marks.policy.fate(is_tied(create));
     let key = match route {
         Route::CreateLibpod => "labels",
-        Route::Create | Route::Other => "Labels",
+        Route::Create | Route::CreateLasting | Route::Other => "Labels",
     };
     let all = create.entry(key).or_insert(Value::Null);
     if !all.is_object() {

@@ -23,8 +23,10 @@ pub(super) enum Length {
 /// What a request does, for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Creates a container, a network or a volume, by Docker's API.
+    /// Creates a container, by Docker's API.
     Create,
+    /// Creates a network or a volume, which are labelled and never ended.
+    CreateLasting,
     /// Creates a container by Podman's own API.
     CreateLibpod,
     /// Anything else.
@@ -84,7 +86,8 @@ impl Head {
         }
         let path = self.target.split('?').next().unwrap_or_default();
         match without_version(path) {
-            "/containers/create" | "/networks/create" | "/volumes/create" => Route::Create,
+            "/containers/create" => Route::Create,
+            "/networks/create" | "/volumes/create" => Route::CreateLasting,
             "/libpod/containers/create" => Route::CreateLibpod,
             _ => Route::Other,
         }
@@ -159,7 +162,7 @@ mod tests {
     fn creates_are_recognised_with_any_version_and_query() {
         let route = |target: &str| head(&format!("POST {target} HTTP/1.1\n\n")).route();
         assert_eq!(route("/v1.41/containers/create?name=x"), Route::Create);
-        assert_eq!(route("/volumes/create"), Route::Create);
+        assert_eq!(route("/volumes/create"), Route::CreateLasting);
         assert_eq!(
             route("/v4.0.0/libpod/containers/create"),
             Route::CreateLibpod

@@ -31,7 +31,9 @@ async fn relay(shared: &Arc<Shared>, client: &mut UnixStream) -> io::Result<()> 
     head.close_after();
     match head.route() {
         Route::Other => pass_through(shared, client, &head, &buffer).await,
-        Route::Create | Route::CreateLibpod => create(shared, client, head, buffer).await,
+        Route::Create | Route::CreateLasting | Route::CreateLibpod => {
+            create(shared, client, head, buffer).await
+        }
     }
 }
 
@@ -77,6 +79,8 @@ async fn create(
         drop(pass);
         return refuse(client).await;
     };
+    // Nobody is going to look for what is not ended.
+    let pass = (head.route() != Route::CreateLasting).then_some(pass);
     let body = rewrite(&body, head.route(), &shared.marks).unwrap_or(body);
     head.set_length(body.len());
     // To its end, even when the client has gone: the daemon creates it anyway,

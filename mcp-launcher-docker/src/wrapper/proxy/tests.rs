@@ -19,6 +19,35 @@ fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     runtime.block_on(bounded).expect(what)
 }
 
+fn proxy_to(engine: &FakeEngine, path: &std::path::Path) -> Proxy {
+    let marks = Marks {
+        labels: [].into(),
+        policy: ReapPolicy::All,
+        sockets: None,
+    };
+    Proxy::start(path.to_owned(), engine.socket(), marks).unwrap()
+}
+
+/// A volume's driver may take its time; nothing of ours waits for a volume.
+#[test]
+fn a_volume_that_is_not_created_yet_is_not_waited_for() {
+    let (arrived, create) = std::sync::mpsc::channel();
+    let engine = FakeEngine::start(move |_| {
+        arrived.send(()).unwrap();
+        std::thread::park();
+        None
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let proxy = proxy_to(&engine, &path);
+    let mut client = UnixStream::connect(&path).unwrap();
+    let request = "POST /volumes/create HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    client.write_all(request.as_bytes()).unwrap();
+    create.recv_timeout(LIMIT).unwrap();
+    proxy.close();
+    within("nothing is under way", proxy.fence().empty());
+}
+
 #[test]
 fn a_create_whose_body_is_not_all_there_when_the_fence_closes_is_refused() {
     let asked = Arc::new(AtomicBool::new(false));
@@ -31,12 +60,7 @@ fn a_create_whose_body_is_not_all_there_when_the_fence_closes_is_refused() {
     });
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p");
-    let marks = Marks {
-        labels: [].into(),
-        policy: ReapPolicy::All,
-        sockets: None,
-    };
-    let proxy = Proxy::start(path.clone(), engine.socket(), marks).unwrap();
+    let proxy = proxy_to(&engine, &path);
     let mut client = UnixStream::connect(&path).unwrap();
     client.set_read_timeout(Some(LIMIT)).unwrap();
     let head =
