@@ -26,12 +26,22 @@ pub(crate) struct Marks {
 pub(super) fn rewrite(body: &[u8], route: Route, marks: &Marks) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(body).ok()?;
     let create = value.as_object_mut()?;
+    spell(
+        create,
+        &[
+            "HostConfig",
+            labels_of(route),
+            "OpenStdin",
+            "AttachStdin",
+            "StdinOnce",
+            "remove",
+        ],
+    );
+    if let Some(host) = create.get_mut("HostConfig").and_then(Value::as_object_mut) {
+        spell(host, &["AutoRemove", "Binds", "Mounts"]);
+    }
     let fate = marks.policy.fate(is_tied(create));
-    let key = match route {
-        Route::CreateLibpod => "labels",
-        Route::Create | Route::CreateLasting | Route::Other => "Labels",
-    };
-    let all = create.entry(key).or_insert(Value::Null);
+    let all = create.entry(labels_of(route)).or_insert(Value::Null);
     if !all.is_object() {
         *all = Value::Object(Map::new());
     }
@@ -51,6 +61,26 @@ pub(super) fn rewrite(body: &[u8], route: Route, marks: &Marks) -> Option<Vec<u8
         replace_socket(create, theirs, ours);
     }
     serde_json::to_vec(&value).ok()
+}
+
+fn labels_of(route: Route) -> &'static str {
+    match route {
+        Route::CreateLibpod => "labels",
+        Route::Create | Route::CreateLasting | Route::Other => "Labels",
+    }
+}
+
+/// Gives the keys that matter here their spelling. A daemon takes any: beside
+/// ours, a second one in other letters could take its place.
+fn spell(object: &mut Map<String, Value>, keys: &[&str]) {
+    for known in keys {
+        let other = |key: &&String| key.eq_ignore_ascii_case(known) && key.as_str() != *known;
+        while let Some(key) = object.keys().find(other).cloned() {
+            if let Some(value) = object.remove(&key) {
+                object.entry(*known).or_insert(value);
+            }
+        }
+    }
 }
 
 /// Whether its client meant it to end with the client: it is removed when it
@@ -143,6 +173,17 @@ mod tests {
         let new = rewritten(claim, ReapPolicy::Tied);
         assert_eq!(new["Labels"][labels::LAUNCH], "L");
         assert_eq!(new["Labels"].get(labels::INSTANCE), None);
+    }
+
+    #[test]
+    fn keys_in_other_letters_say_nothing_else() {
+        let claim = json!({"labels": {labels::LAUNCH: "x", "a": "b"}, "LABELS": {"c": "d"}});
+        let new = rewritten(claim, ReapPolicy::Tied);
+        assert_eq!(new.as_object().unwrap().len(), 1, "{new}");
+        assert_eq!(new["Labels"][labels::LAUNCH], "L");
+        let tied = json!({"hostconfig": {"autoremove": true}});
+        let new = rewritten(tied, ReapPolicy::Tied);
+        assert_eq!(new["Labels"][labels::ON_END], labels::END);
     }
 
     #[test]
