@@ -1,10 +1,13 @@
-//! The executor against the local launcher and against codex, in one run.
+//! The executor against the local launcher and against codex, in one run, with
+//! the floor of both beside them.
 //!
 //! `MCP_BENCH_ECHO` names the `mcp-echo` binary, `MCP_TEST_CODEX` codex's (left
 //! out without it). Prints ratios; absolute numbers are this machine's.
 //!
 //! Each peer is measured in turns, interleaved, and the best turn counts: what
 //! else the machine does only ever makes a turn slower.
+
+mod floor;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -108,8 +111,16 @@ fn ratio(a: Duration, b: Duration) -> f64 {
     a.as_secs_f64() / b.as_secs_f64()
 }
 
-#[tokio::main(worker_threads = 2)]
-async fn main() {
+fn main() {
+    floor::relay_if_asked();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(run());
+}
+
+async fn run() {
     let Ok(echo) = std::env::var("MCP_BENCH_ECHO") else {
         eprintln!("SKIPPED: MCP_BENCH_ECHO does not name the mcp-echo binary");
         return;
@@ -131,11 +142,14 @@ async fn main() {
     }
     let mut calls = vec![Duration::MAX; clients.len()];
     let mut blobs = vec![Duration::MAX; clients.len()];
+    let mut floor = (Duration::MAX, Duration::MAX);
     for _ in 0..TURNS {
         for (at, (_, client)) in clients.iter().enumerate() {
             calls[at] = calls[at].min(median(&latency(client, CALLS).await));
             blobs[at] = blobs[at].min(throughput(client).await);
         }
+        floor.0 = floor.0.min(floor::pipe(&echo, CALLS));
+        floor.1 = floor.1.min(floor::relay(&echo, CALLS));
     }
     for (at, (name, _)) in clients.iter().enumerate() {
         let rate = BLOBS as f64 / blobs[at].as_secs_f64();
@@ -144,6 +158,12 @@ async fn main() {
             calls[at]
         );
     }
+    println!(
+        "floor    call {:>9.1?} by pipe, {:.1?} over a relay: {:.2}",
+        floor.0,
+        floor.1,
+        ratio(floor.1, floor.0)
+    );
     println!(
         "latency daemon/local {:.2} (at most 3)",
         ratio(calls[1], calls[0])
