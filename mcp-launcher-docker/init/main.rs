@@ -8,6 +8,8 @@
 //! gets SIGTERM, and after another grace process 1 exits, which is SIGKILL for
 //! all others.
 //!
+//! `mcp-init --last-will SOCKET GRACE-MS` runs outside of containers, see [`will`].
+//!
 //! A static program without libc, built by this crate's build script in the
 //! same way as the guardian of `mcp-launcher-local`; `docs/docker.md` says why
 //! it is not the same program.
@@ -25,6 +27,7 @@
 )]
 
 mod sys;
+mod will;
 
 use sys::{Args, Fork, Reaped};
 
@@ -39,7 +42,19 @@ const EXIT_KILLED: i32 = 128 + 9;
 const GRACE: usize = 1;
 const PROGRAM: usize = 2;
 
+/// The first argument of what is not an init.
+const LAST_WILL: &[u8] = b"--last-will";
+/// Where its socket and its grace are.
+const SOCKET: usize = 2;
+const PATIENCE: usize = 3;
+
 fn main(args: Args) -> ! {
+    if args.get(GRACE) == Some(LAST_WILL) {
+        match (args.get(SOCKET), args.get(PATIENCE).and_then(number)) {
+            (Some(socket), Some(grace)) => will::run(socket, grace),
+            _ => sys::exit(EXIT_USAGE),
+        }
+    }
     let grace = args.get(GRACE).and_then(number);
     let Some(grace) = grace.filter(|_| args.get(PROGRAM).is_some()) else {
         sys::exit(EXIT_USAGE)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use crate::container::{self, Job};
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, PullEvent};
 use crate::labels::{self, Role};
+use crate::last_will::{self, LastWill};
 use crate::lease::{self, Lease};
 use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
 use crate::orphans::{self, First};
@@ -42,6 +43,8 @@ struct Shared {
     /// Taken with the first launch: a launcher that is never used leaves
     /// nothing on the disk.
     lease: Mutex<Option<Arc<Lease>>>,
+    /// As well.
+    will: OnceLock<Option<Arc<LastWill>>>,
 }
 
 /// Builds a [`DockerLauncher`].
@@ -56,6 +59,7 @@ pub struct DockerLauncherBuilder {
 struct Settings {
     image: Option<String>,
     init: Init,
+    last_will: bool,
     pull: PullPolicy,
     pull_timeout: Duration,
     observer: Arc<dyn PullObserver>,
@@ -81,6 +85,7 @@ impl DockerLauncher {
             settings: Settings {
                 image: None,
                 init: Init::default(),
+                last_will: true,
                 pull: PullPolicy::default(),
                 pull_timeout: Duration::from_secs(600),
                 observer: Arc::new(()),
@@ -144,6 +149,7 @@ impl DockerLauncher {
             pull: plan.pull.unwrap_or(settings.pull),
             plan,
             local_directory: self.shared.local_directory(),
+            will: self.shared.will(),
             name: labels::container_name(spec.name(), &launch),
             pull_limit: settings.pull_timeout,
             progress: Arc::new(move |image: &str, event: PullEvent| {
@@ -158,6 +164,34 @@ impl Shared {
     fn local_directory(&self) -> Option<PathBuf> {
         let is_here = self.engine.endpoint().local_socket().is_some();
         is_here.then(|| self.settings.lease_directory.clone())
+    }
+
+    /// Whether there is one, or will be as far as anybody knows.
+    fn has_will(&self) -> bool {
+        match self.will.get() {
+            Some(will) => will.is_some(),
+            None => {
+                let is_here = self.engine.endpoint().local_socket().is_some();
+                self.settings.last_will && is_here && last_will::is_possible()
+            }
+        }
+    }
+
+    /// Begins with the first launch. Where there is none, containers say so in
+    /// their semantics.
+    fn will(&self) -> Option<Arc<LastWill>> {
+        let begin = || {
+            let socket = self.engine.endpoint().local_socket();
+            let socket = socket.filter(|_| self.settings.last_will)?;
+            match LastWill::begin(&self.settings.lease_directory, socket) {
+                Ok(will) => Some(Arc::new(will)),
+                Err(error) => {
+                    tracing::debug!(%error, "nobody removes containers when this host dies");
+                    None
+                }
+            }
+        };
+        self.will.get_or_init(begin).clone()
     }
 
     fn lease(&self) -> std::io::Result<Arc<Lease>> {
@@ -179,7 +213,8 @@ impl ServerLauncher for DockerLauncher {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        container::semantics(self.shared.settings.init == Init::Supervised)
+        let supervised = self.shared.settings.init == Init::Supervised;
+        container::semantics(supervised, self.shared.has_will())
     }
 
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
@@ -231,6 +266,15 @@ impl DockerLauncherBuilder {
         self
     }
 
+    /// Sets whether a small process beside this one removes the containers of
+    /// stubborn servers when this one dies, 2 s after it; it does, by default,
+    /// where it can: on Linux, with an engine behind a Unix socket. It starts
+    /// with the first launch and ends with the launcher and its containers.
+    pub fn last_will(mut self, last_will: bool) -> Self {
+        self.settings.last_will = last_will;
+        self
+    }
+
     /// Sets when images are pulled, where a server does not say. When they
     /// are missing, by default.
     pub fn pull(mut self, policy: PullPolicy) -> Self {
@@ -274,6 +318,7 @@ impl DockerLauncherBuilder {
                 engine: Arc::new(Engine::new(endpoint)),
                 settings: self.settings,
                 lease: Mutex::new(None),
+                will: OnceLock::new(),
             }),
         })
     }

@@ -36,9 +36,12 @@
 //! is asked until it answers.
 //!
 //! When the *host* is killed, a server that leaves at the end of its input is
-//! gone at once; a stubborn one lives until [`reap_orphans`] of the next host,
-//! and [`Containment::on_host_death`] therefore says that nothing is reached.
-//! With [`Init::Supervised`] a stubborn one is ended within the container.
+//! gone at once. A stubborn one is removed 2 s later by a small process beside
+//! the host, which is started with the first launch; it needs Linux and a daemon
+//! behind a Unix socket. Where it cannot be, a stubborn one lives until
+//! [`reap_orphans`] of the next host, and [`Containment::on_host_death`] says
+//! so. With [`Init::Supervised`] it is ended within the container, wherever the
+//! daemon is and whatever else dies with the host.
 //!
 //! `docs/docker.md` and `docs/docker-wrappers.md` have the tables of which
 //! guarantee holds when, what is not guaranteed, and the labels for operators.
@@ -69,6 +72,7 @@ mod engine;
 #[cfg(all(test, unix))]
 mod fake;
 mod labels;
+mod last_will;
 mod launcher;
 mod lease;
 mod machine;

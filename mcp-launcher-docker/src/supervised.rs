@@ -21,6 +21,8 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcp-init"));
 #[cfg(not(init_available))]
 const PROGRAM: &[u8] = &[];
 
+const NO_PROGRAM: &str = "this build has no program for it: it is for Linux on x86_64 and aarch64";
+
 /// Its name in the root of the container.
 const NAME: &str = ".mcp-init";
 
@@ -111,9 +113,7 @@ pub(crate) fn archive() -> Vec<u8> {
 /// The names of the engine for the architecture that the program is for.
 fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
     if PROGRAM.is_empty() {
-        return Err(unsupported(
-            "this build has no program for it: it is for Linux on x86_64 and aarch64",
-        ));
+        return Err(unsupported(NO_PROGRAM));
     }
     let own = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -144,7 +144,10 @@ fn mount(host: &mut HostConfig, file: &Path) -> Result<(), EngineError> {
 
 /// The program as a file, which stays: other containers have it mounted. Named
 /// by what is in it, so that another version is another file.
-fn file_in(directory: &Path) -> io::Result<PathBuf> {
+pub(crate) fn file_in(directory: &Path) -> io::Result<PathBuf> {
+    if PROGRAM.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, NO_PROGRAM));
+    }
     // FNV-1a: names need not resist anybody, for the directory is private.
     let hash = PROGRAM
         .iter()

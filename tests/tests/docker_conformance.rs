@@ -121,16 +121,38 @@ async fn supervised_containers_end() {
     .await;
 }
 
+/// With the engine's init, and a process beside the host that removes what it
+/// leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_end_by_the_last_will_of_their_host() {
+    on_containers(Init::Engine, |kit| {
+        let host = HostCommand::this_test("host_with_a_last_will").unwrap();
+        let kit = kit.fixtures(SUPERVISED).ways([Way::HostKilled]).host(host);
+        kit.without_experiments()
+    })
+    .await;
+}
+
 /// The hosts that the kit kills.
 #[tokio::test]
 #[ignore = "the role of a host in the tests above"]
+async fn host_with_a_last_will() {
+    role_of_a_host(Init::Engine).await;
+}
+
+#[tokio::test]
+#[ignore = "the role of a host in the tests above"]
 async fn supervised_host() {
+    role_of_a_host(Init::Supervised).await;
+}
+
+async fn role_of_a_host(init: Init) {
     let host = std::env::var("DOCKER_HOST");
     let host = host.unwrap_or_else(|_| "unix:///var/run/docker.sock".to_owned());
     let engine = Engine { host };
     // One that dies leaves its lease; nobody looks there again.
     let leases = std::env::temp_dir().join("mcp-conformance-leases");
-    let launcher = launcher(&engine, &leases, Init::Supervised);
+    let launcher = launcher(&engine, &leases, init);
     host::run_if_asked(launcher, &fixture()).await;
 }
 

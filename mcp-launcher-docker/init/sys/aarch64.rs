@@ -12,6 +12,8 @@ pub(super) mod nr {
     pub(crate) const CLOCK_GETTIME: usize = 113;
     pub(crate) const KILL: usize = 129;
     pub(crate) const RT_SIGPROCMASK: usize = 135;
+    pub(crate) const SOCKET: usize = 198;
+    pub(crate) const CONNECT: usize = 203;
     pub(crate) const CLONE: usize = 220;
     pub(crate) const EXECVE: usize = 221;
     pub(crate) const WAIT4: usize = 260;

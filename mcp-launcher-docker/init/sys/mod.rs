@@ -167,9 +167,58 @@ pub(crate) fn reap() -> Reaped {
     }
 }
 
-/// Says it on standard error, if there is one.
-pub(crate) fn complain(text: &[u8]) {
+/// Lets so many nanoseconds pass.
+pub(crate) fn sleep(nanos: u64) {
+    // A negative descriptor is never ready.
+    wait_for(-1, -1, Some(nanos));
+}
+
+/// How many bytes came; none at the end.
+pub(crate) fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, i32> {
+    let (start, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+    // SAFETY: the kernel writes at most `len` bytes into `buffer`.
+    check(unsafe { arch::syscall(nr::READ, [word(fd), start, len, 0, 0, 0]) })
+}
+
+pub(crate) fn write(fd: i32, text: &[u8]) -> Result<usize, i32> {
     let (start, len) = (text.as_ptr() as usize, text.len());
     // SAFETY: the kernel reads `len` bytes.
-    let _ = unsafe { arch::syscall(nr::WRITE, [2, start, len, 0, 0, 0]) };
+    check(unsafe { arch::syscall(nr::WRITE, [word(fd), start, len, 0, 0, 0]) })
+}
+
+#[repr(C)]
+struct SocketAddress {
+    family: u16,
+    path: [u8; 108],
+}
+
+/// A connection to whoever listens at a path.
+pub(crate) fn connect(path: &[u8]) -> Result<i32, i32> {
+    const AF_UNIX: u16 = 1;
+    const SOCK_STREAM: usize = 1;
+    const ENAMETOOLONG: i32 = 36;
+    let mut address = SocketAddress { family: AF_UNIX, path: [0; 108] };
+    // The last byte stays zero.
+    if path.len() >= address.path.len() {
+        return Err(ENAMETOOLONG);
+    }
+    for (to, &byte) in address.path.iter_mut().zip(path) {
+        *to = byte;
+    }
+    let socket = scalar(nr::SOCKET, AF_UNIX.into(), SOCK_STREAM | O_CLOEXEC, 0)? as i32;
+    let (start, len) = (&raw const address as usize, size_of::<SocketAddress>());
+    // SAFETY: the kernel reads `len` bytes, which are those of the address.
+    let connected = unsafe { arch::syscall(nr::CONNECT, [word(socket), start, len, 0, 0, 0]) };
+    match check(connected) {
+        Ok(_) => Ok(socket),
+        Err(error) => {
+            close(socket);
+            Err(error)
+        }
+    }
+}
+
+/// Says it on standard error, if there is one.
+pub(crate) fn complain(text: &[u8]) {
+    let _ = write(2, text);
 }

@@ -7,6 +7,8 @@ pub(super) mod nr {
     pub(crate) const WRITE: usize = 1;
     pub(crate) const CLOSE: usize = 3;
     pub(crate) const RT_SIGPROCMASK: usize = 14;
+    pub(crate) const SOCKET: usize = 41;
+    pub(crate) const CONNECT: usize = 42;
     pub(crate) const CLONE: usize = 56;
     pub(crate) const EXECVE: usize = 59;
     pub(crate) const WAIT4: usize = 61;

@@ -1,7 +1,7 @@
 //! From a plan to a running container, in a task that nobody can abandon.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mcp_lifecycle_core::LaunchedServer;
@@ -15,6 +15,7 @@ use super::watch::{Waits, watch};
 use super::{Container, DockerTerminator, Known, remove_until_absent};
 use crate::control;
 use crate::engine::{Condition, CreateError, Engine, EngineError, Progress, Pull};
+use crate::last_will::LastWill;
 use crate::lease::Lease;
 use crate::options::{Plan, PullPolicy};
 use crate::supervised::{self, Route};
@@ -38,6 +39,8 @@ pub(crate) struct Job {
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,
     pub(crate) progress: Progress,
+    /// Who removes it when this host dies, where somebody can.
+    pub(crate) will: Option<Arc<LastWill>>,
 }
 
 /// Cancels a launch when its caller goes away.
@@ -192,6 +195,9 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         attached = engine.attach(id) => attached?,
         never = waits.register() => match never {},
     };
+    // A supervised one has graces of its own.
+    let will = job.will.as_ref().filter(|_| route.is_none());
+    let included = will.and_then(|will| will.include(id));
     let container = Arc::new(Container {
         id: id.to_owned(),
         name: job.name.clone(),
@@ -201,6 +207,8 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         force: CancellationToken::new(),
         discard: CancellationToken::new(),
         detach: CancellationToken::new(),
+        willed: included.is_some(),
+        included: Mutex::new(included),
         _lease: Arc::clone(&job.lease),
     });
     let signals = Signals {

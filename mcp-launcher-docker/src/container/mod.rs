@@ -17,7 +17,7 @@ mod remove;
 mod terminator;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_lifecycle_core::ExitStatus;
 use tokio::sync::watch as channel;
@@ -28,6 +28,7 @@ pub(crate) use remove::remove_until_absent;
 pub(crate) use terminator::{DockerTerminator, semantics};
 
 use crate::engine::Engine;
+use crate::last_will::Included;
 use crate::lease::Lease;
 
 /// What is known of a container.
@@ -57,6 +58,9 @@ pub(crate) struct Container {
     discard: CancellationToken,
     /// The attachment is closed, whoever still reads.
     detach: CancellationToken,
+    /// It is removed when this host dies, and until it is gone.
+    willed: bool,
+    included: Mutex<Option<Included>>,
     /// Kept until the container is gone.
     _lease: Arc<Lease>,
 }
@@ -74,6 +78,17 @@ impl Container {
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();
+    }
+
+    /// The engine has said that there is no such container.
+    fn is_gone(&self, exit: ExitStatus) {
+        let included = self.included.lock();
+        drop(included.unwrap_or_else(PoisonError::into_inner).take());
+        self.learn(|known| {
+            known.exit.get_or_insert(exit);
+            known.lost = None;
+            known.gone = true;
+        });
     }
 
     fn learn(&self, change: impl FnOnce(&mut Known)) {

@@ -18,15 +18,20 @@ pub(crate) struct DockerTerminator {
     container: Arc<Container>,
 }
 
-/// A container has an end of its own, whatever runs in it. Without a supervised
-/// init nothing outside of the host ends a stubborn one when the host dies: see
-/// the crate's table.
-pub(crate) fn semantics(supervised: bool) -> TerminationSemantics {
-    TerminationSemantics::full(match supervised {
-        true => Containment::new("container with a supervised init", Reach::Container)
-            .on_host_death(Reach::Container),
-        false => Containment::new("container", Reach::Container),
-    })
+/// A container has an end of its own, whatever runs in it. When the host dies, a
+/// stubborn one ends by a supervised init, or by the host's last will: see the
+/// crate's table.
+pub(crate) fn semantics(supervised: bool, willed: bool) -> TerminationSemantics {
+    let (mechanism, reach) = match (supervised, willed) {
+        (true, _) => ("container with a supervised init", Reach::Container),
+        (false, true) => (
+            "container, removed by a process beside the host",
+            Reach::Container,
+        ),
+        (false, false) => ("container", Reach::Nothing),
+    };
+    let containment = Containment::new(mechanism, Reach::Container);
+    TerminationSemantics::full(containment.on_host_death(reach))
 }
 
 impl DockerTerminator {
@@ -54,7 +59,7 @@ impl ProcessTerminator for DockerTerminator {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        semantics(self.container.supervised)
+        semantics(self.container.supervised, self.container.willed)
     }
 
     async fn exited(&self) -> ExitStatus {

@@ -114,13 +114,7 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
         let late = timeout(LATE_CODE, ended).await;
         exit = late.ok().map(|(status, _)| status);
     }
-    container.learn(|known| {
-        known
-            .exit
-            .get_or_insert(exit.unwrap_or(ExitStatus::Unknown));
-        known.lost = None;
-        known.gone = true;
-    });
+    container.is_gone(exit.unwrap_or(ExitStatus::Unknown));
 }
 
 async fn remove(container: &Container) {

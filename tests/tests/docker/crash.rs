@@ -11,12 +11,13 @@ const ME: &str = "crash::a_dead_hosts_containers_are_ended_and_a_living_ones_are
 
 /// Launches what it is told, says so, and waits to be killed.
 async fn host(rig: &Rig, job: &str) {
-    let [server, fixture, leases] = job.split('|').collect::<Vec<_>>()[..] else {
+    let [server, fixture, leases, will] = job.split('|').collect::<Vec<_>>()[..] else {
         panic!("{job}");
     };
     let launcher = mcp_launcher_docker::DockerLauncher::builder()
         .endpoint(rig.launcher().endpoint().clone())
         .lease_directory(leases)
+        .last_will(will == "will")
         .build()
         .unwrap();
     let spec = ServerSpec::builder(server, "/mcp-fixture").arg(fixture);
@@ -36,7 +37,7 @@ async fn a_dead_hosts_containers_are_ended_and_a_living_ones_are_not() {
     }
     let start = |fixture: &str| {
         let leases = rig.leases.path().display();
-        let mut host = Host::start(ME, &format!("{}|{fixture}|{leases}", rig.server));
+        let mut host = Host::start(ME, &format!("{}|{fixture}|{leases}|", rig.server));
         host.wait_for("launched");
         host
     };
@@ -67,6 +68,34 @@ async fn a_dead_hosts_containers_are_ended_and_a_living_ones_are_not() {
     rig.assert_clean().await;
     let leases = std::fs::read_dir(rig.leases.path()).unwrap();
     assert_eq!(leases.count(), 1, "only the domain is left");
+}
+
+/// Nobody sweeps: a process beside the host does it.
+#[tokio::test]
+async fn a_dead_hosts_stubborn_servers_are_removed_by_its_last_will() {
+    let Some(rig) = Rig::new("last-will") else {
+        return;
+    };
+    if let Some(job) = is_host() {
+        return host(&rig, &job).await;
+    }
+    let mut hosts = Vec::new();
+    for fixture in ["ignore-eof-term", "sigstop", "ignore-eof-term"] {
+        let leases = rig.leases.path().display();
+        let test = "crash::a_dead_hosts_stubborn_servers_are_removed_by_its_last_will";
+        let job = format!("{}|{fixture}|{leases}|will", rig.server);
+        let mut host = Host::start(test, &job);
+        host.wait_for("launched");
+        hosts.push(host);
+    }
+    let living = hosts.pop();
+    assert_eq!(rig.containers().len(), 3);
+    for mut host in hosts {
+        host.kill();
+    }
+    eventually("two are removed", || rig.containers().len() == 1).await;
+    drop(living);
+    eventually("and the third", || rig.containers().is_empty()).await;
 }
 
 #[tokio::test]
