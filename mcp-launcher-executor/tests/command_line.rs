@@ -9,7 +9,7 @@ use std::process::Stdio;
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_core::TerminationPolicy;
 use support::{Server, alive, launch, launcher, listen, marker, sh, within};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
@@ -29,6 +29,43 @@ async fn refuses(args: &[&str], why: &str) {
     let (success, text) = run(args).await;
     assert!(!success, "{args:?} did not fail: {text}");
     assert!(text.contains(why), "{args:?} does not say {why:?}: {text}");
+}
+
+/// All of its streams end at once, as when a client on a pipe is killed: its
+/// log has nobody to write to, which must not keep it from its work.
+#[tokio::test]
+async fn a_daemon_whose_client_was_killed_ends_its_servers_and_leaves() {
+    let mark = marker("killed-client");
+    let mut daemon = Command::new(DAEMON)
+        .arg("--stdio")
+        .env("RUST_LOG", "debug")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdin = daemon.stdin.take().unwrap();
+    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
+    let mut answer = async |request: String| {
+        stdin.write_all(request.as_bytes()).await.unwrap();
+        let mut line = String::new();
+        within(stdout.read_line(&mut line)).await.unwrap();
+        assert!(line.contains("result"), "{line}");
+    };
+    answer("{\"id\":1,\"method\":\"initialize\",\"params\":{\"clientName\":\"t\"}}\n".to_owned())
+        .await;
+    let script = format!("trap '' TERM; while :; do sleep 0.1; done; : {mark}");
+    let params = serde_json::json!({
+        "processId": "p", "argv": ["/bin/sh", "-c", script], "cwd": "file:///", "env": {},
+    });
+    let start = serde_json::json!({"id": 2, "method": "process/start", "params": params});
+    answer(format!("{{\"method\":\"initialized\"}}\n{start}\n")).await;
+    assert!(!alive(&mark).is_empty());
+    drop((stdin, stdout, daemon.stderr.take()));
+    let status = within(daemon.wait()).await.unwrap();
+    assert!(status.success(), "{status}");
+    assert_eq!(alive(&mark), Vec::<String>::new());
 }
 
 #[tokio::test]

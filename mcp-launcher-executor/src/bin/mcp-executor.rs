@@ -101,6 +101,8 @@ async fn main() -> ExitCode {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // Said on standard error, which is what failed: that would be a panic.
+        .log_internal_errors(false)
         .init();
     match run(cli).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -280,9 +280,11 @@ impl Session {
     pub(super) async fn end(self: &Arc<Self>, reason: EndReason) {
         if !self.ended.swap(true, Ordering::AcqRel) {
             let session = Arc::clone(self);
+            // Also by a panic: whoever waits must not wait for ever.
+            let finished = self.finished.clone().drop_guard();
             tokio::spawn(async move {
                 session.end_processes(reason).await;
-                session.finished.cancel();
+                drop(finished);
             });
         }
         self.finished.cancelled().await;
