@@ -1,5 +1,7 @@
 //! The task that owns the link and carries out what the session decides.
 
+mod farewell;
+
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -19,9 +21,6 @@ use crate::ExecutorError;
 use crate::link::{HIGH_WATER, Incoming, LinkError};
 use crate::protocol::process::ProcessParams;
 use crate::protocol::{InitializeResult, method};
-
-/// How long the good-bye may take once nobody needs the connection any more.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Commands, or frames, taken in one go before the others have their turn.
 const TURN: usize = 64;
@@ -357,47 +356,5 @@ impl Driver {
             tokio::spawn(connected.close());
         }
         self.dirty = false;
-    }
-
-    /// Nobody holds a process or the client any more: what was abandoned is
-    /// ended, the peer is told, and the link closed.
-    async fn farewell(mut self) {
-        let until = Instant::now() + FAREWELL;
-        self.session.end();
-        // No more commands; only ends that want an answer.
-        while self.session.has_calls() && self.link.is_some() && Instant::now() < until {
-            self.carry_out();
-            self.timer.as_mut().reset(until.into());
-            let event = poll_fn(|cx| match self.poll_event(cx) {
-                Poll::Ready(Event::Abandoned) => self.poll_link(cx),
-                other => other,
-            });
-            match event.await {
-                Event::Frame(incoming) => self.incoming(Instant::now(), incoming),
-                _ => break,
-            }
-        }
-        self.carry_out();
-        if let Some(mut connected) = self.link.take() {
-            let flush = poll_fn(|cx| connected.link.poll_flush(cx));
-            let _ = tokio::time::timeout_at(until.into(), flush).await;
-            connected.close().await;
-        }
-    }
-
-    /// As `poll_event`, when there can be no commands.
-    fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        let Some(connected) = &mut self.link else {
-            return Poll::Ready(Event::LinkLost(None));
-        };
-        match connected.link.poll_flush(cx) {
-            Poll::Ready(Err(error)) => return Poll::Ready(Event::LinkLost(Some(error))),
-            Poll::Ready(Ok(())) => self.dirty = false,
-            Poll::Pending => {}
-        }
-        match self.poll_recv(cx) {
-            Poll::Pending => self.timer.as_mut().poll(cx).map(|()| Event::Tick),
-            received => received,
-        }
     }
 }

@@ -1,0 +1,72 @@
+//! What client and daemon agree on before anything else.
+
+use super::super::registry::{Registry, short};
+use super::{Connection, Kind, State};
+use crate::protocol::extension::{Extensions, Lifecycle, VERSION};
+use crate::protocol::{
+    EnvironmentInfo, InitializeParams, InitializeResult, Params, RpcError, code, path_to_uri,
+};
+use crate::wire::wire_containment;
+
+impl Connection {
+    /// A session for this client, new or resumed.
+    pub(super) fn initialize(&mut self, params: Params<'_>) -> Result<InitializeResult, RpcError> {
+        let params: InitializeParams = params.parse()?;
+        let session = match &params.resume_session_id {
+            Some(id) => self.shared.registry.find(id).ok_or_else(|| {
+                RpcError::new(code::INVALID_REQUEST, format!("unknown session id {id}"))
+            })?,
+            None => {
+                let wish = params.extensions.and_then(|e| e.mcp_lifecycle);
+                let agreed = wish
+                    .filter(|w| w.version >= VERSION)
+                    .map(|w| self.agree(&w));
+                Registry::open(&self.shared, agreed)?
+            }
+        };
+        let generation = session.attach();
+        tracing::info!(
+            session = short(&session.id),
+            client = ?params.client_name,
+            resumed = generation > 1,
+            "client attached"
+        );
+        let result = InitializeResult {
+            session_id: Some(session.id.clone()),
+            environment_info: Some(environment_info()),
+            extensions: session.lifecycle.clone().map(|lifecycle| Extensions {
+                mcp_lifecycle: Some(lifecycle),
+            }),
+        };
+        self.state = State::Greeted(session, generation);
+        Ok(result)
+    }
+
+    /// What holds, given what the client wishes.
+    fn agree(&self, wish: &Lifecycle) -> Lifecycle {
+        let limits = &self.shared.limits;
+        let most = limits.window as u64 * 4;
+        let longest = limits.lease.as_millis() as u64 * 10;
+        let window = wish.window.unwrap_or(limits.window as u64);
+        let lease = wish.lease_ms.unwrap_or(limits.lease.as_millis() as u64);
+        let containment = self.shared.launcher.semantics().containment;
+        Lifecycle {
+            version: VERSION,
+            window: Some(window.clamp(4096, most)),
+            lease_ms: Some(lease.clamp(100, longest)),
+            max_processes: Some(limits.max_processes as u64),
+            raw_output: wish.raw_output && self.kind == Kind::Socket,
+            containment: Some(wire_containment(&containment)),
+        }
+    }
+}
+
+/// What this machine is like.
+pub(in crate::daemon) fn environment_info() -> EnvironmentInfo {
+    let cwd = std::env::current_dir().ok();
+    EnvironmentInfo {
+        executor_version: Some(concat!("mcp-executor ", env!("CARGO_PKG_VERSION")).to_owned()),
+        cwd: cwd.and_then(|dir| dir.to_str().map(path_to_uri)),
+        platform_os: Some(std::env::consts::OS.to_owned()),
+    }
+}
