@@ -8,8 +8,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::{LaunchError, ReapError};
-use crate::remnant::Remnant;
-use crate::{ProcessTerminator, ServerSpec, TerminationSemantics};
+use crate::{ProcessTerminator, ReapReport, ServerSpec, TerminationSemantics};
 
 /// A boxed byte sink: the server's standard input as the host sees it.
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
@@ -64,6 +63,8 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
     ///
     /// Servers of a living host, of this host, and of another machine are not
     /// touched. A launcher that can leave nothing behind returns an empty report.
+    /// What could not be looked at is never taken for absent: it is in
+    /// [`ReapReport::unknown`], and its record is kept for the next search.
     ///
     /// # Errors
     ///
@@ -169,25 +170,6 @@ impl fmt::Debug for LaunchedParts {
         f.debug_struct("LaunchedParts")
             .field("terminator", &self.terminator)
             .finish_non_exhaustive()
-    }
-}
-
-/// What [`ServerLauncher::reap_orphans`] found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ReapReport {
-    /// Ended and proven gone.
-    pub ended: Vec<Remnant>,
-    /// Belongs to a dead host but could not be ended.
-    pub failed: Vec<Remnant>,
-    /// Not touched: its host lives, or it cannot be told whose it is.
-    pub spared: Vec<Remnant>,
-}
-
-impl ReapReport {
-    /// An empty report.
-    pub fn new() -> Self {
-        Self::default()
     }
 }
 

@@ -24,6 +24,8 @@ pub enum RemnantKind {
     Container,
     /// A process on another machine.
     RemoteProcess,
+    /// What a host wrote down about its servers: a ledger, a lease.
+    Record,
 }
 
 impl Remnant {
@@ -53,6 +55,16 @@ impl Remnant {
             name: name.into(),
         }
     }
+
+    /// What a host wrote down about its servers, by its path; `name` says whose
+    /// it is.
+    pub fn record(id: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            kind: RemnantKind::Record,
+            id: id.into(),
+            name: name.into(),
+        }
+    }
 }
 
 impl fmt::Display for Remnant {
@@ -61,6 +73,7 @@ impl fmt::Display for Remnant {
             RemnantKind::Process => "process",
             RemnantKind::Container => "container",
             RemnantKind::RemoteProcess => "remote process",
+            RemnantKind::Record => "record",
         };
         write!(f, "{kind} {} ({})", self.id, self.name)
     }
