@@ -58,7 +58,7 @@ pub use manager::ServerManager;
 pub use policy::TerminationPolicy;
 pub use pool::{Lease, Scope, ServerPool};
 pub use reap::{ReapReport, UnknownRemnant};
-pub use remnant::{Gone, Remnant, RemnantKind};
+pub use remnant::{Evidence, Gone, Remnant, RemnantKind};
 pub use report::{EndReason, PhaseRecord, TerminationReport};
 pub use restart::RestartPolicy;
 pub use semantics::{Containment, ContainmentUnavailable, Guarantee, Reach, TerminationSemantics};

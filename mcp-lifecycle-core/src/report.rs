@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::ladder::Phase;
-use crate::remnant::Gone;
+use crate::remnant::{EvidenceList, Gone};
 use crate::{Containment, ExitStatus, ServerIdentity};
 
 /// Why a server was ended.
@@ -132,7 +132,8 @@ impl fmt::Display for TerminationReport {
         for remnant in &self.gone.reported {
             write!(f, "\nleft alone:  {remnant}")?;
         }
-        writeln!(f, "\ncontainment: {}", self.containment)?;
+        writeln!(f, "\nproof:       {}", EvidenceList(&self.gone.evidence))?;
+        writeln!(f, "containment: {}", self.containment)?;
         write!(f, "took:        {:.1?}", self.took)
     }
 }

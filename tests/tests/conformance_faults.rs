@@ -11,8 +11,8 @@ use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, Matrix, Verdict, Way, run};
 use mcp_lifecycle_core::error::{LaunchError, ReapError, StepError};
 use mcp_lifecycle_core::{
-    Containment, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Reach, ReapReport, Remnant,
-    ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Reach, ReapReport,
+    Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 /// What is wrong with a launcher.
@@ -149,7 +149,7 @@ impl ProcessTerminator for FaultyTerminator {
 
     async fn gone(&self) -> Result<Gone, StepError> {
         match self.fault {
-            Fault::EarlyProof => Ok(Gone::clean()),
+            Fault::EarlyProof => Ok(Gone::proven_by(Evidence::Reaped)),
             Fault::NoProof => std::future::pending().await,
             _ => self.inner.gone().await,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::{BoxError, StepError};
 use mcp_lifecycle_core::{
-    Containment, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, ServerIdentity,
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, ServerIdentity,
     TerminationSemantics,
 };
 
@@ -90,7 +90,7 @@ impl ProcessTerminator for DockerTerminator {
         // A daemon that does not answer may do so later: until then there is
         // neither proof nor an end to asking.
         self.until(|known| known.gone).await;
-        Ok(Gone::clean())
+        Ok(Gone::proven_by(Evidence::ContainerAbsent))
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{
-    ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+    Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
 };
 
 use super::nested::Nested;
@@ -53,8 +53,11 @@ impl ProcessTerminator for TrackedTerminator {
     async fn gone(&self) -> Result<Gone, StepError> {
         let mut gone = self.server.gone().await?;
         let nested = self.nested.done().await;
-        gone.swept_count += nested.ended.len();
-        gone.swept.extend(nested.ended);
+        if !nested.ended.is_empty() {
+            gone = gone
+                .and_by(Evidence::ContainerAbsent)
+                .with_swept(nested.ended);
+        }
         gone.reported.extend(nested.kept);
         Ok(gone)
     }

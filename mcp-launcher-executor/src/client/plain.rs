@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::{
-    Containment, ExitStatus, Gone, Reach, Remnant, ServerIdentity, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, Reach, Remnant, ServerIdentity, TerminationSemantics,
 };
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -149,11 +149,13 @@ impl Plain {
         if !self.has_helper() {
             // All there is: the peer's word that the process has closed.
             let _ = status.wait_for(|status| status.closed).await;
-            return Ok(Gone::clean());
+            let words = "the process has closed".to_owned();
+            return Ok(Gone::proven_by(Evidence::RemoteReported(words)));
         }
         let _ = status.wait_for(|status| status.exit.is_some()).await;
         helper::wait(self.connection(), &self.cookie).await?;
-        Ok(Gone::swept(self.swept.lock().await.clone()))
+        let swept = self.swept.lock().await.clone();
+        Ok(Gone::proven_by(Evidence::NoneMarked).with_swept(swept))
     }
 }
 

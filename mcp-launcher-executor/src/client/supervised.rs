@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::{ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics};
+use mcp_lifecycle_core::{
+    Evidence, ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics,
+};
 use serde_json::json;
 
 use super::Established;
@@ -104,7 +106,12 @@ impl RemoteProcess for Supervised {
             } => match proof.failure {
                 Some(what) => Err(ExecutorError::Unproven { what }),
                 None => {
-                    let mut gone = Gone::swept(proof.swept);
+                    let words = match proof.evidence.is_empty() {
+                        true => "nothing is left".to_owned(),
+                        false => proof.evidence.join("; "),
+                    };
+                    let evidence = Evidence::RemoteReported(words);
+                    let mut gone = Gone::proven_by(evidence).with_swept(proof.swept);
                     gone.swept_count = gone.swept_count.max(proof.swept_count as usize);
                     Ok(gone)
                 }

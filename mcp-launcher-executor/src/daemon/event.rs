@@ -15,6 +15,7 @@ pub(super) enum Event {
     Gone {
         swept: Vec<WireRemnant>,
         swept_count: u64,
+        evidence: Vec<String>,
         failure: Option<String>,
     },
 }
@@ -51,6 +52,7 @@ impl Event {
             Self::Gone {
                 swept,
                 swept_count,
+                evidence,
                 failure,
             } => encode_notification(
                 method::GONE,
@@ -59,6 +61,7 @@ impl Event {
                     seq,
                     swept,
                     swept_count,
+                    evidence,
                     failure,
                 },
             ),

@@ -275,11 +275,13 @@ impl Process {
             Ok(gone) => Event::Gone {
                 swept: gone.swept.iter().take(64).map(wire_remnant).collect(),
                 swept_count: gone.swept_count as u64,
+                evidence: gone.evidence.iter().map(ToString::to_string).collect(),
                 failure: None,
             },
             Err(error) => Event::Gone {
                 swept: Vec::new(),
                 swept_count: 0,
+                evidence: Vec::new(),
                 failure: Some(mcp_lifecycle_core::error::Report(&error).to_string()),
             },
         };

@@ -102,6 +102,9 @@ pub struct GoneNotification {
     /// How many there were.
     #[serde(default)]
     pub swept_count: u64,
+    /// What the proof rests on, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
     /// Set when the daemon lost the means to prove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

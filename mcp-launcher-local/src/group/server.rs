@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{
-    ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+    Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
 };
 
 use crate::ending::{Ending, Proof};
@@ -136,9 +136,8 @@ impl Group {
         let swept = std::mem::take(&mut self.lock().swept);
         let swept = swept
             .into_iter()
-            .map(|(pid, name)| Remnant::process(pid.as_u32(), name))
-            .collect();
-        Gone::swept(swept)
+            .map(|(pid, name)| Remnant::process(pid.as_u32(), name));
+        Gone::proven_by(Evidence::ProcessGroupEmpty).with_swept(swept)
     }
 
     /// Whoever is left is killed, before the group's number is let go.

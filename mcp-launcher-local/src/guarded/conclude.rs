@@ -5,7 +5,7 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use mcp_lifecycle_core::{ExitStatus, Gone, Remnant};
+use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::server::Server;
 use crate::cgroup::Leaf;
@@ -34,12 +34,11 @@ impl Server {
         let main = self.main_pid();
         let mut signalled = std::mem::take(&mut *self.lock_signalled());
         signalled.retain(|pid, _| Some(*pid) != main);
-        let mut gone = Gone::swept(
+        let mut gone = Gone::proven_by(Evidence::Reaped).with_swept(
             signalled
                 .into_iter()
                 .take(count)
-                .map(|(pid, name)| Remnant::process(pid, name))
-                .collect(),
+                .map(|(pid, name)| Remnant::process(pid, name)),
         );
         gone.swept_count = count;
         gone
@@ -112,12 +111,14 @@ impl Server {
             .into_iter()
             .filter(|pid| Some(*pid) != main)
             .map(|pid| Remnant::process(pid, sys::name_of(pid).unwrap_or_default()))
-            .collect();
+            .collect::<Vec<_>>();
         let server = Arc::clone(self);
         leaf.end(move |result| match result {
             Ok(()) => {
                 server.strike_out();
-                publish(Proof::Gone(Gone::swept(swept)));
+                publish(Proof::Gone(
+                    Gone::proven_by(Evidence::CgroupEmpty).with_swept(swept),
+                ));
             }
             Err(error) => {
                 tracing::error!(%error, "the cgroup of a server could not be emptied");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{
-    ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+    Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
 };
 use tokio::sync::watch;
 
@@ -171,7 +171,7 @@ impl Server {
             }
             Report::ExecFailed { stage, errno } => {
                 heard.failed = Some((stage, errno));
-                heard.gone = Some(Gone::clean());
+                heard.gone = Some(Gone::proven_by(Evidence::Reaped));
             }
             Report::MainExited { status } => heard.exit = Some(exit_status(status)),
             Report::Listing(listing) => self.take_listing(&listing),

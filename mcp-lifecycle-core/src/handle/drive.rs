@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 use super::{Run, Shared, TerminationOutcome};
 use crate::error::{Report, StepError, TerminateError};
 use crate::ladder::{Event, Ladder, Phase, Step};
-use crate::remnant::Gone;
+use crate::remnant::{EvidenceList, Gone};
 use crate::report::PhaseRecord;
 use crate::{EndReason, ExitStatus, TerminationPolicy, TerminationReport};
 
@@ -237,6 +237,7 @@ fn trace(outcome: &TerminationOutcome) {
             exit = %report.exit,
             phase = report.ended_in().map(Phase::as_str),
             swept = report.gone.swept_count,
+            proof = %EvidenceList(&report.gone.evidence),
             containment = %report.containment.mechanism,
             took_ms = report.took.as_millis() as u64,
             "server ended"

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use mcp_lifecycle_core::account::{ServerEvent, ServerEventKind};
 use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
 use mcp_lifecycle_core::{
-    Containment, ExitStatus, Gone, LaunchedServer, ProcessTerminator, ProtocolPreference, Reach,
-    ReapReport, Remnant, ServerConfig, ServerIdentity, ServerLauncher, ServerSpec,
+    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, ProtocolPreference,
+    Reach, ReapReport, Remnant, ServerConfig, ServerIdentity, ServerLauncher, ServerSpec,
     TerminationSemantics,
 };
 use rmcp::model::CallToolRequestParams;
@@ -309,7 +309,7 @@ impl ProcessTerminator for Process {
 
     async fn gone(&self) -> Result<Gone, StepError> {
         self.exited().await;
-        Ok(Gone::clean())
+        Ok(Gone::proven_by(Evidence::Reaped))
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {

@@ -151,7 +151,7 @@ impl ProcessTerminator for BareServer {
 
     async fn gone(&self) -> Result<Gone, StepError> {
         self.exited().await;
-        Ok(Gone::clean())
+        Ok(Gone::proven_by(Evidence::Reaped))
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {

@@ -92,6 +92,7 @@ impl Session {
                 let proof = GoneProof {
                     swept: it.swept.into_iter().map(remnant).collect(),
                     swept_count: it.swept_count,
+                    evidence: it.evidence,
                     failure: it.failure,
                 };
                 self.event(now, &it.process_id, Some(it.seq), ProcessEvent::Gone(proof));

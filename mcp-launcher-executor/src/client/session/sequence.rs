@@ -21,6 +21,7 @@ pub(crate) enum ProcessEvent {
 pub(crate) struct GoneProof {
     pub(crate) swept: Vec<mcp_lifecycle_core::Remnant>,
     pub(crate) swept_count: u64,
+    pub(crate) evidence: Vec<String>,
     pub(crate) failure: Option<String>,
 }
 
