@@ -23,6 +23,10 @@ pub struct RemoteCommand {
     pub inherit: InheritEnv,
     /// Variables that are set on top.
     pub env: BTreeMap<String, String>,
+    /// Labels that the machine must have: the business of an
+    /// [`ExecutorSet`](crate::ExecutorSet). An executor that is one machine
+    /// refuses any.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl RemoteCommand {
@@ -34,7 +38,8 @@ impl RemoteCommand {
     ///
     /// # Errors
     ///
-    /// [`SpecError`] when there is no command, or something is not UTF-8.
+    /// [`SpecError`] when there is no command, something is not UTF-8, or there
+    /// is an option other than `labels`, an object of strings.
     pub fn from_spec(spec: &ServerSpec) -> Result<Self, SpecError> {
         let program = spec.program().ok_or(SpecError::EmptyCommand)?;
         let mut argv = vec![text("the program", program)?];
@@ -63,6 +68,7 @@ impl RemoteCommand {
             cwd,
             inherit: spec.env().inherited(),
             env,
+            labels: labels(spec)?,
         })
     }
 }
@@ -75,8 +81,29 @@ impl fmt::Debug for RemoteCommand {
             .field("cwd", &self.cwd)
             .field("inherit", &self.inherit)
             .field("env", &self.env.keys().collect::<Vec<_>>())
+            .field("labels", &self.labels)
             .finish()
     }
+}
+
+/// The option `labels` of a specification, the only one there is.
+fn labels(spec: &ServerSpec) -> Result<BTreeMap<String, String>, SpecError> {
+    let invalid = |name: &str, problem: &str| SpecError::InvalidOption {
+        name: name.to_owned(),
+        problem: problem.to_owned(),
+    };
+    let mut labels = BTreeMap::new();
+    for (name, value) in spec.options() {
+        if name != "labels" {
+            return Err(invalid(name, "the executor launcher knows `labels` only"));
+        }
+        let problem = "an object is wanted, with a text for each label";
+        for (label, value) in value.as_object().ok_or_else(|| invalid(name, problem))? {
+            let value = value.as_str().ok_or_else(|| invalid(name, problem))?;
+            labels.insert(label.clone(), value.to_owned());
+        }
+    }
+    Ok(labels)
 }
 
 fn text(what: &str, value: &OsStr) -> Result<String, SpecError> {

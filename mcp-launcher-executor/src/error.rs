@@ -59,6 +59,12 @@ pub enum ExecutorError {
         /// Completes the sentence "cannot …".
         what: &'static str,
     },
+    /// No member of a set can take the process.
+    #[error("no executor can take it: {why}")]
+    NoPlace {
+        /// Why, member by member.
+        why: String,
+    },
     /// The order was given and something lives on.
     #[error("{what}")]
     Unproven {

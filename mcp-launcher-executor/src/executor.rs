@@ -44,6 +44,17 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
     /// Cancel safe: a start under way is undone.
     async fn start(&self, command: &RemoteCommand) -> Result<StartedProcess, ExecutorError>;
 
+    /// Finds out whether it can be reached, and connects if it has to.
+    ///
+    /// # Errors
+    ///
+    /// [`ExecutorError`] says why it cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    async fn check(&self) -> Result<(), ExecutorError>;
+
     /// Ends what dead hosts left behind on that machine, where the executor
     /// can know it.
     ///

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
-use mcp_lifecycle_core::spec::SpecError;
 use mcp_lifecycle_core::{
     ExitStatus, Gone, LaunchedServer, ProcessTerminator, ReapReport, Remnant, ServerIdentity,
     ServerLauncher, ServerSpec, TerminationSemantics,
@@ -17,7 +16,9 @@ const NAME: &str = "executor";
 
 /// Launches servers through an [`Executor`].
 ///
-/// It understands no options of its own in a [`ServerSpec`] and refuses any.
+/// It understands one option in a [`ServerSpec`] and refuses any other:
+/// `labels`, an object of strings, which an [`ExecutorSet`](crate::ExecutorSet)
+/// places the server by.
 #[derive(Debug, Clone)]
 pub struct ExecutorLauncher {
     executor: Arc<dyn Executor>,
@@ -47,14 +48,6 @@ impl ServerLauncher for ExecutorLauncher {
 
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
         let failed = |kind| LaunchError::new(NAME, spec, kind);
-        if let Some(name) = spec.options().keys().next() {
-            return Err(failed(LaunchErrorKind::InvalidSpec(
-                SpecError::InvalidOption {
-                    name: name.clone(),
-                    problem: "the executor launcher has no options per server".to_owned(),
-                },
-            )));
-        }
         let command = RemoteCommand::from_spec(spec)
             .map_err(|error| failed(LaunchErrorKind::InvalidSpec(error)))?;
         let started = self

@@ -3,6 +3,7 @@
 //! * [`Executor`] is the seam: a remote runtime that starts processes and
 //!   carries their stdio. [`ExecutorLauncher`] turns any of them into a
 //!   [`ServerLauncher`](mcp_lifecycle_core::ServerLauncher).
+//! * [`ExecutorSet`] makes one executor of many.
 //! * [`ExecServer`] is the client of codex's exec-server protocol, over
 //!   WebSocket or the stdio of any command. It works with a deployed
 //!   `codex exec-server` and is at its best with our own daemon.
@@ -35,6 +36,7 @@ mod error;
 mod executor;
 mod launcher;
 mod link;
+mod set;
 mod wire;
 
 pub use client::{CwdDialect, ExecServer, ExecServerConfig};
@@ -42,3 +44,4 @@ pub use command::RemoteCommand;
 pub use error::{ExecutorError, SharedError};
 pub use executor::{Executor, RemoteProcess, StartedProcess};
 pub use launcher::ExecutorLauncher;
+pub use set::{ExecutorSet, Health, Member, MemberState, UnknownMember};

@@ -16,7 +16,7 @@ mod session;
 mod supervised;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::{Containment, Reach, ReapReport, TerminationSemantics};
@@ -40,8 +40,9 @@ use crate::{Executor, ExecutorError, RemoteCommand, StartedProcess};
 /// the connection.
 pub struct ExecServer {
     config: ExecServerConfig,
-    semantics: TerminationSemantics,
-    current: Mutex<Arc<Established>>,
+    /// Of the last peer that there was a connection to.
+    semantics: std::sync::Mutex<TerminationSemantics>,
+    current: Mutex<Option<Arc<Established>>>,
 }
 
 /// A connection and what can be done with this peer.
@@ -66,12 +67,21 @@ impl ExecServer {
     ///
     /// Cancel safe: the connection is closed.
     pub async fn connect(config: ExecServerConfig) -> Result<Self, ExecutorError> {
-        let established = establish(&config).await?;
-        Ok(Self {
-            semantics: established.semantics.clone(),
-            current: Mutex::new(Arc::new(established)),
+        let server = Self::new(config);
+        server.established().await?;
+        Ok(server)
+    }
+
+    /// An executor that is connected to by its first use.
+    ///
+    /// Until then its semantics promise nothing.
+    pub fn new(config: ExecServerConfig) -> Self {
+        let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
+        Self {
+            semantics: std::sync::Mutex::new(TerminationSemantics::full(unknown)),
+            current: Mutex::new(None),
             config,
-        })
+        }
     }
 
     /// What the session has running at the peer, in lines for people.
@@ -90,10 +100,19 @@ impl ExecServer {
 
     async fn established(&self) -> Result<Arc<Established>, ExecutorError> {
         let mut current = self.current.lock().await;
-        if current.connection.is_dead() {
-            *current = Arc::new(establish(&self.config).await?);
+        if let Some(established) = current.as_ref().filter(|e| !e.connection.is_dead()) {
+            return Ok(Arc::clone(established));
         }
-        Ok(Arc::clone(&current))
+        let established = Arc::new(establish(&self.config).await?);
+        *self.known_semantics() = established.semantics.clone();
+        *current = Some(Arc::clone(&established));
+        Ok(established)
+    }
+
+    fn known_semantics(&self) -> MutexGuard<'_, TerminationSemantics> {
+        self.semantics
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,16 +156,29 @@ impl Executor for ExecServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        self.semantics.clone()
+        self.known_semantics().clone()
     }
 
     async fn start(&self, command: &RemoteCommand) -> Result<StartedProcess, ExecutorError> {
+        if !command.labels.is_empty() {
+            return Err(ExecutorError::Unsupported {
+                what: "choose a machine by label, for it is one machine; an `ExecutorSet` can",
+            });
+        }
         let established = self.established().await?;
         let peer = self.config.peer();
         if established.connection.lifecycle().is_some() {
             return supervised::start(&established, peer, command).await;
         }
         plain::start(&established, peer, command).await
+    }
+
+    async fn check(&self) -> Result<(), ExecutorError> {
+        let established = self.established().await?;
+        match established.connection.lifecycle() {
+            Some(_) => supervised::ping(&established.connection).await,
+            None => Ok(()),
+        }
     }
 
     /// Nothing: an executor ends what its dead clients leave by its own lease.
@@ -168,7 +200,7 @@ impl fmt::Debug for ExecServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecServer")
             .field("peer", &self.config.peer())
-            .field("semantics", &self.semantics)
+            .field("semantics", &*self.known_semantics())
             .finish_non_exhaustive()
     }
 }

@@ -36,6 +36,11 @@ pub(super) async fn start(
     })
 }
 
+/// Asks the daemon for a sign of life.
+pub(super) async fn ping(connection: &Connection) -> Result<(), ExecutorError> {
+    connection.call(method::PING, json!({})).await.map(drop)
+}
+
 pub(super) async fn list(connection: &Connection) -> Result<Vec<String>, ExecutorError> {
     if connection.lifecycle().is_none() {
         return Err(ExecutorError::Unsupported {

@@ -131,6 +131,7 @@ fn command(argv: &[&str]) -> RemoteCommand {
         cwd: Some("/".to_owned()),
         inherit: InheritEnv::Nothing,
         env: BTreeMap::from([("PATH".to_owned(), path.to_owned())]),
+        labels: BTreeMap::new(),
     }
 }
 
