@@ -212,6 +212,21 @@ impl ServerLauncher for DockerLauncher {
         NAME
     }
 
+    fn fingerprint(&self) -> Option<String> {
+        let Settings {
+            image,
+            init,
+            last_will,
+            pull,
+            lease_directory,
+            ..
+        } = &self.shared.settings;
+        let endpoint = self.endpoint();
+        Some(format!(
+            "{endpoint} {image:?} {init:?} {last_will} {pull:?} {lease_directory:?}"
+        ))
+    }
+
     fn semantics(&self) -> TerminationSemantics {
         let supervised = self.shared.settings.init == Init::Supervised;
         container::semantics(supervised, self.shared.has_will())

@@ -29,6 +29,15 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
     /// Where it is, for logs and people: a URL or a command, without secrets.
     fn name(&self) -> String;
 
+    /// Tells executors that start processes in the same place from others, across
+    /// instances, as [`ServerLauncher::fingerprint`] does for launchers. `None`, the
+    /// default, means that it is equal only to itself.
+    ///
+    /// [`ServerLauncher::fingerprint`]: mcp_lifecycle_core::ServerLauncher::fingerprint
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
+
     /// What can be done to the next process it starts.
     fn semantics(&self) -> TerminationSemantics;
 

@@ -42,6 +42,10 @@ impl ServerLauncher for ExecutorLauncher {
         NAME
     }
 
+    fn fingerprint(&self) -> Option<String> {
+        self.executor.fingerprint()
+    }
+
     fn semantics(&self) -> TerminationSemantics {
         self.executor.semantics()
     }

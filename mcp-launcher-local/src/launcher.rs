@@ -62,6 +62,10 @@ impl ServerLauncher for LocalLauncher {
         NAME
     }
 
+    fn fingerprint(&self) -> Option<String> {
+        Some(format!("{:?} {:?}", self.isolation, self.required))
+    }
+
     fn semantics(&self) -> TerminationSemantics {
         TerminationSemantics::full(level::containment(self.isolation))
     }
@@ -97,5 +101,20 @@ impl ServerLauncher for LocalLauncher {
         let reaped = tokio::task::spawn_blocking(orphans::reap).await;
         let reaped = reaped.map_err(|lost| ReapError::new(NAME, lost))?;
         reaped.map_err(|error| ReapError::new(NAME, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_made_alike_are_interchangeable() {
+        let plain = LocalLauncher::new().fingerprint();
+        assert_eq!(plain, LocalLauncher::new().fingerprint());
+        let group = LocalLauncher::new().isolation(Isolation::ProcessGroup);
+        assert_ne!(plain, group.fingerprint());
+        let strict = LocalLauncher::new().require(Guarantee::AtomicPlacement);
+        assert_ne!(plain, strict.fingerprint());
     }
 }

@@ -41,6 +41,19 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
     /// A short stable name for logs, errors and configuration: `"local"`.
     fn name(&self) -> &str;
 
+    /// Tells launchers that start the same server in the same place and the same way
+    /// from others, across instances: a host that reads its configuration again and
+    /// makes its launchers anew keeps its running servers if their fingerprints are
+    /// equal.
+    ///
+    /// Launchers of one [`name`](Self::name) are interchangeable if their fingerprints
+    /// are equal. It covers every setting that makes the process or its containment,
+    /// shows no secret, and need not be stable across versions or hosts. `None`, the
+    /// default, means that this launcher is equal only to itself, by its `Arc`.
+    fn fingerprint(&self) -> Option<String> {
+        None
+    }
+
     /// What this launcher can do to a server it starts, and what survives what.
     ///
     /// The values describe the next launch; a launcher that falls back to less
@@ -173,6 +186,20 @@ impl fmt::Debug for LaunchedParts {
     }
 }
 
+/// Whether a server started by `one` might as well have been started by `other`.
+pub(crate) fn interchangeable(
+    one: &Arc<dyn ServerLauncher>,
+    other: &Arc<dyn ServerLauncher>,
+) -> bool {
+    if Arc::ptr_eq(one, other) {
+        return true;
+    }
+    match (one.fingerprint(), other.fingerprint()) {
+        (Some(mine), Some(theirs)) => mine == theirs && one.name() == other.name(),
+        _ => false,
+    }
+}
+
 /// `dyn` is a promise: this fails to compile when it is broken.
 const _: fn(&dyn ServerLauncher, &dyn ProcessTerminator) = |_, _| {};
 
@@ -181,6 +208,9 @@ const _: fn(&dyn ServerLauncher, &dyn ProcessTerminator) = |_, _| {};
 impl<T: ServerLauncher + ?Sized> ServerLauncher for Arc<T> {
     fn name(&self) -> &str {
         (**self).name()
+    }
+    fn fingerprint(&self) -> Option<String> {
+        (**self).fingerprint()
     }
     fn semantics(&self) -> TerminationSemantics {
         (**self).semantics()
@@ -198,6 +228,9 @@ impl<T: ServerLauncher + ?Sized> ServerLauncher for Arc<T> {
 impl<T: ServerLauncher + ?Sized> ServerLauncher for Box<T> {
     fn name(&self) -> &str {
         (**self).name()
+    }
+    fn fingerprint(&self) -> Option<String> {
+        (**self).fingerprint()
     }
     fn semantics(&self) -> TerminationSemantics {
         (**self).semantics()

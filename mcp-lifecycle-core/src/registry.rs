@@ -7,9 +7,9 @@ use crate::ServerLauncher;
 
 /// Launchers by name.
 ///
-/// Servers of one launcher are compared by the launcher's identity, so that a
-/// refresh keeps a server only if it comes from the same registry, or from the
-/// same `Arc` in another one.
+/// A registry may be made anew each time the configuration is read: a server keeps
+/// its process if its launcher is the same `Arc` as before, or has the same
+/// [`fingerprint`](ServerLauncher::fingerprint).
 #[derive(Debug, Clone)]
 pub struct LauncherRegistry {
     default: String,

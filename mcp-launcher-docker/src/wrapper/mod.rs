@@ -135,6 +135,11 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
         self.launcher.name()
     }
 
+    fn fingerprint(&self) -> Option<String> {
+        let inner = self.launcher.fingerprint()?;
+        Some(format!("{inner} {:?}", self.settings))
+    }
+
     fn semantics(&self) -> TerminationSemantics {
         self.launcher.semantics()
     }

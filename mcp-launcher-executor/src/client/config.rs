@@ -1,6 +1,8 @@
 //! [`ExecServerConfig`]: where the executor is, and the client's limits.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Where an executor is and how patient its client is.
@@ -93,6 +95,23 @@ impl ExecServerConfig {
         config
     }
 
+    /// Equal for configurations that reach the same place, and different in another
+    /// run of this program. A token only opens the door.
+    pub(crate) fn fingerprint(&self) -> String {
+        static SECRET: OnceLock<RandomState> = OnceLock::new();
+        let hash = |place: &dyn fmt::Debug| {
+            let secret = SECRET.get_or_init(RandomState::new);
+            // Hashed, because a URL or an argument may hold a secret.
+            secret.hash_one(format!("{place:?}"))
+        };
+        let place = match &self.target {
+            #[cfg(feature = "websocket")]
+            Target::WebSocket { url, .. } => hash(url),
+            Target::Command { program, args } => hash(&(program, args)),
+        };
+        format!("{place:016x} {:?} {}", self.cwd_dialect, self.helper)
+    }
+
     fn new(target: Target) -> Self {
         Self {
             target,
@@ -183,5 +202,16 @@ mod tests {
         ] {
             assert_eq!(ExecServerConfig::websocket(url).peer(), name, "{url}");
         }
+    }
+
+    #[test]
+    fn the_place_makes_the_fingerprint_and_no_secret_shows_in_it() {
+        let at = |url: &str| ExecServerConfig::websocket(url).fingerprint();
+        assert_eq!(at("ws://h/?tenant=a"), at("ws://h/?tenant=a"));
+        assert_ne!(at("ws://h/?tenant=a"), at("ws://h/?tenant=b"));
+        assert!(!at("ws://h/?tenant=secret").contains("secret"));
+        let by = |key: &str| ExecServerConfig::command("ssh", ["-i", key, "host"]).fingerprint();
+        assert_eq!(by("one"), by("one"));
+        assert_ne!(by("one"), by("two"));
     }
 }

@@ -155,6 +155,10 @@ impl Executor for ExecServer {
         self.config.peer()
     }
 
+    fn fingerprint(&self) -> Option<String> {
+        Some(self.config.fingerprint())
+    }
+
     fn semantics(&self) -> TerminationSemantics {
         self.known_semantics().clone()
     }

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::service::{DynService, RoleClient, Service};
-
+use crate::launcher::interchangeable;
 use crate::{
     CallOptions, LifecycleClient, LifecycleClientBuilder, ProtocolPreference, RestartPolicy,
     ServerLauncher, ServerSpec, TerminationPolicy, TransportLimits,
@@ -24,6 +23,13 @@ pub enum Sharing {
 
 /// Everything about one server: what to start, where, and how to treat it.
 ///
+/// Two configurations stand for the same process if what makes the process is equal:
+/// the specification, the launcher (by its
+/// [`fingerprint`](ServerLauncher::fingerprint)), the limits and the protocol. The
+/// other settings govern a process from outside and change under it. So a host may
+/// read its configuration as often as it likes. The handler of the server's own
+/// requests belongs to the manager or the pool, not here.
+///
 /// Clones are cheap. `Debug` shows no values of the environment.
 #[derive(Clone)]
 pub struct ServerConfig {
@@ -39,7 +45,6 @@ pub struct ServerConfig {
     pub(crate) call_options: CallOptions,
     pub(crate) limits: TransportLimits,
     pub(crate) protocol: ProtocolPreference,
-    pub(crate) handler: Option<Arc<dyn DynService<RoleClient>>>,
 }
 
 impl ServerConfig {
@@ -58,7 +63,6 @@ impl ServerConfig {
             call_options: CallOptions::default(),
             limits: TransportLimits::default(),
             protocol: ProtocolPreference::default(),
-            handler: None,
         }
     }
 
@@ -154,38 +158,22 @@ impl ServerConfig {
         self
     }
 
-    /// Sets who answers the server's own requests: any rmcp `ClientHandler`.
-    #[must_use]
-    pub fn handler(mut self, handler: impl Service<RoleClient>) -> Self {
-        self.handler = Some(Arc::new(handler));
-        self
-    }
-
     /// Whether a process of `self` serves as well as one of `other` would.
     /// What only governs a process from outside does not matter.
     pub(crate) fn same_process(&self, other: &Self) -> bool {
         self.spec == other.spec
-            && Arc::ptr_eq(&self.launcher, &other.launcher)
+            && interchangeable(&self.launcher, &other.launcher)
             && self.limits == other.limits
             && self.protocol == other.protocol
-            && match (&self.handler, &other.handler) {
-                (None, None) => true,
-                (Some(mine), Some(others)) => Arc::ptr_eq(mine, others),
-                _ => false,
-            }
     }
 
     pub(crate) fn client(&self) -> LifecycleClientBuilder {
-        let builder = LifecycleClient::builder(Arc::clone(&self.launcher), (*self.spec).clone())
+        LifecycleClient::builder(Arc::clone(&self.launcher), (*self.spec).clone())
             .startup_timeout(self.startup_timeout)
             .termination(self.termination.clone())
             .call_options(self.call_options.clone())
             .limits(self.limits.clone())
-            .protocol(self.protocol);
-        match &self.handler {
-            Some(handler) => builder.shared_handler(Arc::clone(handler)),
-            None => builder,
-        }
+            .protocol(self.protocol)
     }
 }
 

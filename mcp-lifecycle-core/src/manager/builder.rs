@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rmcp::service::{RoleClient, Service};
+
 use super::{Declared, ServerManager};
 use crate::account::{Journal, ServerObserver};
 use crate::slot::Limits;
-use crate::slot::engine::Engine;
+use crate::slot::engine::{Engine, Handlers};
 
 /// How a server whose configuration changed is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -31,6 +33,7 @@ pub struct ServerManagerBuilder {
     drain: Duration,
     replacement: Replacement,
     observer: Option<Arc<dyn ServerObserver>>,
+    handlers: Option<Handlers>,
 }
 
 impl ServerManagerBuilder {
@@ -41,6 +44,7 @@ impl ServerManagerBuilder {
             drain: Duration::from_secs(10),
             replacement: Replacement::default(),
             observer: None,
+            handlers: None,
         }
     }
 
@@ -70,6 +74,21 @@ impl ServerManagerBuilder {
         self
     }
 
+    /// Sets who answers the servers' own requests (elicitation, sampling, roots) and
+    /// takes their notifications: `make` returns any rmcp `ClientHandler` for the
+    /// server of this name. It is called once for each start of a process, so what the
+    /// handlers share is captured by `make`. By default nothing is answered.
+    ///
+    /// The handler is no part of a server's configuration: reading the configuration again
+    /// restarts nothing.
+    pub fn handler<H: Service<RoleClient>>(
+        mut self,
+        make: impl Fn(&str) -> H + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers = Some(Box::new(move |card| Arc::new(make(&card.server))));
+        self
+    }
+
     /// Makes the manager. Called inside a runtime, it remembers it, and ends
     /// servers there if it is dropped outside any.
     pub fn build(self) -> ServerManager {
@@ -78,7 +97,12 @@ impl ServerManagerBuilder {
             max_starting: self.concurrent_starts,
         };
         ServerManager {
-            engine: Engine::new(limits, Journal::new(self.observer), self.drain),
+            engine: Engine::new(
+                limits,
+                Journal::new(self.observer),
+                self.drain,
+                self.handlers,
+            ),
             declared: Arc::new(Mutex::new(Declared::default())),
             owner: Arc::from(self.name),
             replacement: self.replacement,

@@ -171,10 +171,9 @@ impl Set<'_> {
                 server.slot
             }
         };
-        let table = &mut self.state.table;
-        table.configure(slot, settings::slot(&config, beside));
+        let settings = settings::slot(&config, beside);
+        self.state.configure(slot, settings, config);
         if let Some(card) = self.state.card(slot) {
-            card.set_config(config);
             match self.state.table.slot(slot).map(|slot| slot.state()) {
                 Some(ServerState::Ready) => change.kept = true,
                 _ => change.starts = Some((slot, card)),

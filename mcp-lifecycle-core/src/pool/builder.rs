@@ -5,11 +5,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rmcp::service::{DynService, RoleClient, Service};
+
 use super::ServerPool;
-use super::scope::{Scope, ScopeInner};
+use super::scope::{self, Scope, ScopeInner};
 use crate::account::{Journal, ServerObserver};
 use crate::slot::Limits;
-use crate::slot::engine::Engine;
+use crate::slot::engine::{Engine, Handlers};
 
 /// Describes a [`ServerPool`].
 #[must_use = "nothing is made until `build`"]
@@ -18,7 +20,11 @@ pub struct ServerPoolBuilder {
     limits: Limits,
     drain: Duration,
     observer: Option<Arc<dyn ServerObserver>>,
+    handlers: Option<MakeHandler>,
 }
+
+/// From the names of scope and server.
+type MakeHandler = Box<dyn Fn(&str, &str) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;
 
 impl ServerPoolBuilder {
     pub(super) fn new(name: String) -> Self {
@@ -30,6 +36,7 @@ impl ServerPoolBuilder {
             },
             drain: Duration::ZERO,
             observer: None,
+            handlers: None,
         }
     }
 
@@ -60,11 +67,32 @@ impl ServerPoolBuilder {
         self
     }
 
+    /// Sets who answers the servers' own requests (elicitation, sampling, roots) and
+    /// takes their notifications: `make` returns any rmcp `ClientHandler` for a scope,
+    /// whose name is empty outside any, and a server. It is called once for each start
+    /// of a process, which all leases of it share; what the handlers share is captured
+    /// by `make`. By default nothing is answered.
+    ///
+    /// The handler is no part of a server's configuration: equal configurations share
+    /// a process.
+    pub fn handler<H: Service<RoleClient>>(
+        mut self,
+        make: impl Fn(&str, &str) -> H + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers = Some(Box::new(move |scope, server| Arc::new(make(scope, server))));
+        self
+    }
+
     /// Makes the pool. Called inside a runtime, it remembers it, and ends servers
     /// there if it is dropped outside any.
     pub fn build(self) -> ServerPool {
-        let engine = Engine::new(self.limits, Journal::new(self.observer), self.drain);
         let name: Arc<str> = Arc::from(self.name);
+        let pool = Arc::clone(&name);
+        let handlers = self.handlers.map(|make| -> Handlers {
+            Box::new(move |card| make(scope::of_owner(&pool, &card.owner), &card.server))
+        });
+        let journal = Journal::new(self.observer);
+        let engine = Engine::new(self.limits, journal, self.drain, handlers);
         let root = ScopeInner::new(Arc::clone(&engine), Arc::from(""), Arc::clone(&name));
         ServerPool {
             engine,

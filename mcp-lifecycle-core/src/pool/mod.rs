@@ -109,7 +109,7 @@ impl ServerPool {
         scopes.retain(|_, scope| scope.upgrade().is_some_and(|scope| !scope.has_ended()));
         let known = scopes.get(&name).and_then(Weak::upgrade);
         let scope = known.unwrap_or_else(|| {
-            let owner = Arc::from(format!("{}/{name}", self.name));
+            let owner = scope::owner(&self.name, &name);
             let scope = ScopeInner::new(Arc::clone(&self.engine), Arc::clone(&name), owner);
             scopes.insert(name, Arc::downgrade(&scope));
             scope

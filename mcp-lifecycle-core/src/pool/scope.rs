@@ -51,9 +51,9 @@ impl Scope {
     /// Leases a server for this scope, starting it if need be, with the default
     /// [`AcquireOptions`].
     ///
-    /// Callers that ask for the same server share one start. The first one's
-    /// settings that do not make the process (idle time, restart, waits of the
-    /// end) hold for it.
+    /// Callers that ask for the same server share one start. The settings that do
+    /// not make the process (idle time, restart, waits of the end) are those of the
+    /// caller who asked last before it started.
     ///
     /// # Errors
     ///
@@ -184,6 +184,19 @@ impl Drop for ScopeInner {
             self.retire();
         }
     }
+}
+
+/// Whose the servers of a scope are, in lists and events.
+pub(super) fn owner(pool: &str, scope: &str) -> Arc<str> {
+    Arc::from(format!("{pool}/{scope}"))
+}
+
+/// The scope of an [`owner`]; empty for the pool itself.
+pub(super) fn of_owner<'a>(pool: &str, owner: &'a str) -> &'a str {
+    let scope = owner.strip_prefix(pool);
+    scope
+        .and_then(|scope| scope.strip_prefix('/'))
+        .unwrap_or("")
 }
 
 fn slot_settings(config: &ServerConfig) -> SlotSettings {

@@ -70,7 +70,6 @@ impl Fake {
         let spec = ServerSpec::builder(name, "fake")
             .args(args)
             .env("TOKEN", token);
-        // `Arc<dyn>` of the same value: launchers are told apart by identity.
         let launcher: Arc<dyn ServerLauncher> = self.clone();
         ServerConfig::new(launcher, spec.build().unwrap()).protocol(ProtocolPreference::Legacy)
     }
@@ -139,6 +138,10 @@ impl Drop for Launching {
 impl ServerLauncher for Fake {
     fn name(&self) -> &str {
         "fake"
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        Some(format!("{:p}", Arc::as_ptr(&self.world)))
     }
 
     fn semantics(&self) -> TerminationSemantics {

@@ -11,3 +11,4 @@ mod metrics;
 mod pool;
 mod pool_limits;
 mod restart;
+mod same_config;

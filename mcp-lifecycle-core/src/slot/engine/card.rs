@@ -51,7 +51,7 @@ impl Card {
         Arc::clone(&self.lock().config)
     }
 
-    pub(crate) fn set_config(&self, config: Arc<ServerConfig>) {
+    pub(super) fn set_config(&self, config: Arc<ServerConfig>) {
         self.lock().config = config;
     }
 

@@ -89,7 +89,14 @@ impl<K: Key> Engine<K> {
         let (sender, receiver) = oneshot::channel();
         let asked = self.change(|state, now| {
             let slot = match state.table.find(key) {
-                Some(slot) => slot,
+                Some(slot) if state.is_live(slot) => slot,
+                Some(slot) => {
+                    // What starts next, starts as it was asked for last: an equal
+                    // launcher may have a better connection.
+                    let (settings, card) = make()?;
+                    state.configure(slot, settings, card.config());
+                    slot
+                }
                 None => {
                     let (settings, card) = make()?;
                     Self::insert(state, key.clone(), settings, card, now)

@@ -44,18 +44,25 @@ pub(super) enum End {
     Client(Arc<LifecycleClient>, EndReason, TerminationPolicy),
 }
 
-pub(super) fn prepare(
+pub(super) fn prepare<K: Key>(
+    engine: &Arc<Engine<K>>,
     slot: SlotId,
     generation: Generation,
     card: &Arc<Card>,
     demand: Demand,
     failures: u32,
 ) -> (Run, Start) {
-    let config = card.config();
     card.begins();
+    let (engine, server) = (Arc::clone(engine), Arc::clone(card));
     let (launch, launching) = revocable(async move {
         // The start-up clock begins when the task first runs.
-        let attempt = StartAttempt::new(config.client());
+        let mut client = server.config().client();
+        if let Some(handlers) = &engine.handlers {
+            client = client.shared_handler(handlers(&server));
+        }
+        // A launch that hangs must not keep the engine of an owner that has gone.
+        drop(engine);
+        let attempt = StartAttempt::new(client);
         let client = attempt.launch().await?;
         Ok((attempt, client))
     });

@@ -18,6 +18,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rmcp::service::{DynService, RoleClient};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -32,7 +33,7 @@ use self::life::Run;
 use super::{Effect, Gauge, Limits, SlotId, SlotSettings, Table, WaiterId};
 use crate::account::Journal;
 use crate::restart::Time;
-use crate::{EndReason, LifecycleClient};
+use crate::{EndReason, LifecycleClient, ServerConfig};
 
 /// What a key of a table must be able to do.
 pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {}
@@ -61,7 +62,12 @@ pub(crate) struct Engine<K: Key> {
     dropped: CancellationToken,
     /// How long calls may go on when their server is replaced or removed.
     drain: Duration,
+    /// Who answers the servers' own requests.
+    handlers: Option<Handlers>,
 }
+
+/// Makes the handler of a server's process.
+pub(crate) type Handlers = Box<dyn Fn(&Card) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;
 
 pub(crate) struct State<K: Key> {
     pub(crate) table: Table<K, Arc<LifecycleClient>>,
@@ -89,7 +95,12 @@ enum Action<K: Key> {
 }
 
 impl<K: Key> Engine<K> {
-    pub(crate) fn new(limits: Limits, journal: Journal, drain: Duration) -> Arc<Self> {
+    pub(crate) fn new(
+        limits: Limits,
+        journal: Journal,
+        drain: Duration,
+        handlers: Option<Handlers>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
                 table: Table::new(limits),
@@ -107,6 +118,7 @@ impl<K: Key> Engine<K> {
             journal,
             dropped: CancellationToken::new(),
             drain,
+            handlers,
         })
     }
 
@@ -162,7 +174,8 @@ impl<K: Key> Engine<K> {
                 let failures = state.table.slot(slot)?.failures();
                 let demand = state.table.slot(slot)?.demand();
                 let entry = state.entries.get_mut(&slot)?;
-                let (run, start) = life::prepare(slot, generation, &entry.card, demand, failures);
+                let (run, start) =
+                    life::prepare(self, slot, generation, &entry.card, demand, failures);
                 entry.run = Some(run);
                 Some(Action::Start(start))
             }
@@ -291,6 +304,19 @@ impl<K: Key> Engine<K> {
 impl<K: Key> State<K> {
     pub(crate) fn card(&self, slot: SlotId) -> Option<Arc<Card>> {
         Some(Arc::clone(&self.entries.get(&slot)?.card))
+    }
+
+    /// Takes over what governs a slot, and what its next process is made from.
+    pub(crate) fn configure(
+        &mut self,
+        slot: SlotId,
+        settings: SlotSettings,
+        config: Arc<ServerConfig>,
+    ) {
+        self.table.configure(slot, settings);
+        if let Some(entry) = self.entries.get(&slot) {
+            entry.card.set_config(config);
+        }
     }
 
     pub(crate) fn is_live(&self, slot: SlotId) -> bool {
