@@ -19,6 +19,7 @@
 //!
 //! * [`alive`]: the observer. Every process of the fixture holds a connection
 //!   to it; end of file on the connection proves that every holder is dead.
+//! * [`copies`]: programs that every user may run, for a test that goes on as another user.
 //! * [`census`]: what this process itself holds on to (descriptors, threads,
 //!   children), to be the same after as before.
 //! * [`deadline`]: a suite that overruns aborts instead of hanging.
@@ -29,6 +30,7 @@
 
 pub mod alive;
 pub mod census;
+pub mod copies;
 pub mod deadline;
 pub mod host;
 

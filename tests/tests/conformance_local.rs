@@ -2,20 +2,23 @@
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
+use mcp_lifecycle_conformance::copies::{self, Copies};
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, run};
 use mcp_lifecycle_core::ServerLauncher;
+
+const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 
 fn launcher(isolation: Isolation) -> Arc<dyn ServerLauncher> {
     Arc::new(LocalLauncher::new().isolation(isolation))
 }
 
 fn fixture() -> FixtureCommand {
-    FixtureCommand::local(env!("CARGO_BIN_EXE_mcp-fixture"))
+    FixtureCommand::local(copies::fixture(FIXTURE))
 }
 
 /// The census counts the whole process: tests take turns.
@@ -59,7 +62,9 @@ fn as_nobody() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     chown(directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-    let output = Command::new(std::env::current_exe().unwrap())
+    let copies = Copies::make(FIXTURE.as_ref()).unwrap();
+    let output = copies
+        .command()
         .args(["--exact", "with_a_guardian", "with_a_process_group"])
         .arg("--nocapture")
         .env("XDG_RUNTIME_DIR", directory.path())

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::AliveListener;
+use mcp_lifecycle_conformance::copies::{self, Copies};
 use mcp_lifecycle_conformance::deadline::Watchdog;
 use mcp_lifecycle_core::{LaunchedServer, ServerLauncher, ServerSpec};
 use tempfile::TempDir;
@@ -22,6 +23,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// Tells a process that it is a role, and which cgroup to enter first.
 const ROLE: &str = "MCP_TEST_ROLE";
 const CGROUP: &str = "MCP_TEST_CGROUP";
+
+const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 
 /// Nobody in particular.
 pub(crate) const NOBODY: u32 = 65534;
@@ -41,7 +44,9 @@ fn perform_as(name: &str, user: Option<u32>) {
     let _watchdog = Watchdog::arm(name, LIMIT * 6);
     let runtime_directory = private_directory(user);
     let cgroup = OwnCgroup::new();
-    let mut command = role(name);
+    let copies = user.map(|_| Copies::make(FIXTURE.as_ref()).unwrap());
+    let mut command = copies.as_ref().map_or_else(this_program, Copies::command);
+    play(&mut command, name);
     command.env("XDG_RUNTIME_DIR", runtime_directory.path());
     if let Some(cgroup) = &cgroup {
         command.env(CGROUP, &cgroup.0);
@@ -78,12 +83,20 @@ fn private_directory(owner: Option<u32>) -> TempDir {
 
 /// This program again, to do what the ignored test `name` does.
 pub(crate) fn role(name: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = this_program();
+    play(&mut command, name);
+    command
+}
+
+fn this_program() -> Command {
+    Command::new(env::current_exe().unwrap())
+}
+
+fn play(command: &mut Command, name: &str) {
     command
         .args(["--exact", name, "--ignored", "--nocapture"])
         .arg("--test-threads=1")
         .env(ROLE, "1");
-    command
 }
 
 /// Starts a role that is going to be killed, or to be asked to end by the end
@@ -224,7 +237,7 @@ impl Stage {
 }
 
 pub(crate) fn fixture(args: &[&str], observer: &str) -> ServerSpec {
-    ServerSpec::builder(args[0], env!("CARGO_BIN_EXE_mcp-fixture"))
+    ServerSpec::builder(args[0], copies::fixture(FIXTURE))
         .args(args)
         .args(["--alive", observer])
         .build()
