@@ -8,7 +8,8 @@ use std::process::Stdio;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_core::TerminationPolicy;
-use support::{Server, alive, launch, launcher, listen, marker, sh, within};
+use nix::sys::signal::Signal;
+use support::{Server, alive, launch, launcher, listen, marker, sh, signal, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -227,12 +228,6 @@ fn parent(pid: u32) -> u32 {
     line.unwrap().trim().parse().unwrap()
 }
 
-async fn signal(signal: &str, pid: u32) {
-    let args = [signal.to_owned(), pid.to_string()];
-    let status = Command::new("kill").args(args).status().await.unwrap();
-    assert!(status.success());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_sweeps_what_a_killed_run_left() {
     // Ledgers of its own, so that no other test's daemon sweeps first.
@@ -259,9 +254,9 @@ async fn a_restart_sweeps_what_a_killed_run_left() {
     let guardian = parent(pid);
     assert_ne!(guardian, daemon, "no guardian: nothing to be swept after");
     // The guardian sleeps through the death of its host, and dies as well.
-    signal("-STOP", guardian).await;
+    signal(Signal::SIGSTOP, guardian);
     first.child.kill().await.unwrap();
-    signal("-KILL", guardian).await;
+    signal(Signal::SIGKILL, guardian);
     assert!(!alive(&mark).is_empty(), "there is nothing to sweep");
     // Swept before it says that it is ready.
     let _second = start().await;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, Executor, RemoteCommand};
 use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::{ExitStatus, Phase, Reach, ServerLauncher, ServerSpec, TerminationPolicy};
-use support::{Server, alive, launch, launcher, listen, marker, sh, vanished, within};
+use nix::sys::signal::Signal;
+use support::{Server, alive, launch, launcher, listen, marker, sh, signal, vanished, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
@@ -47,9 +48,7 @@ async fn a_client_is_told_at_once_that_the_daemon_leaves() {
     let peer = listen(DAEMON, LISTEN).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mut server = launch(&launcher, sh("exec cat")).await;
-    let pid = peer.child.id().unwrap().to_string();
-    let signalled = std::process::Command::new("kill").arg(&pid).status();
-    assert!(signalled.unwrap().success());
+    signal(Signal::SIGTERM, peer.child.id().unwrap());
     let mut rest = Vec::new();
     let read = server.stdout.read_to_end(&mut rest);
     let read = tokio::time::timeout(Duration::from_secs(5), read).await;
@@ -203,11 +202,7 @@ async fn the_daemon_s_end_in_order_ends_the_servers() {
     let mark = marker("sigterm");
     let mut server = launch(&launcher, sh(&format!("echo up; sleep 1000; : {mark}"))).await;
     assert_eq!(server.line().await, "up");
-    let pid = peer.child.id().unwrap().to_string();
-    let status = std::process::Command::new("kill")
-        .args(["-TERM", &pid])
-        .status();
-    assert!(status.unwrap().success());
+    signal(Signal::SIGTERM, peer.child.id().unwrap());
     assert!(within(peer.child.wait()).await.unwrap().success());
     assert_eq!(alive(&mark), Vec::<String>::new());
 }

@@ -13,6 +13,8 @@ use mcp_lifecycle_core::spec::ServerSpecBuilder;
 use mcp_lifecycle_core::{
     EndReason, LaunchedParts, ServerHandle, ServerLauncher, ServerSpec, TerminationPolicy,
 };
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -51,6 +53,12 @@ pub(crate) async fn listen(program: &str, args: &[&str]) -> Peer {
     };
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     Peer { child, url }
+}
+
+/// Sends a signal to a child of ours that was not reaped, or to a process below it.
+pub(crate) fn signal(signal: Signal, pid: u32) {
+    let pid = Pid::from_raw(pid.try_into().unwrap());
+    nix::sys::signal::kill(pid, signal).unwrap();
 }
 
 pub(crate) async fn launcher(config: ExecServerConfig) -> ExecutorLauncher {
