@@ -25,8 +25,9 @@ impl Podman {
         let at = |name: &str| self.0.path().join(name).display().to_string();
         let flags = ["--root", "--runroot", "--tmpdir"];
         let flags = flags.map(|flag| [flag.to_owned(), at(&flag[2..])]);
-        let driver = ["--storage-driver", "vfs"].map(str::to_owned);
-        [flags.concat(), driver.to_vec()].concat()
+        // Podman would prefer crun, which refuses a machine with cgroups of both versions.
+        let choices = ["--storage-driver", "vfs", "--runtime", "runc"].map(str::to_owned);
+        [flags.concat(), choices.to_vec()].concat()
     }
 
     /// What it prints.
