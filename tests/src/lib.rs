@@ -24,6 +24,7 @@
 //!   children), to be the same after as before.
 //! * [`deadline`]: a suite that overruns aborts instead of hanging.
 //! * [`host`]: a host that is started only to be killed.
+//! * [`random`]: choices that a printed seed repeats.
 //!
 //! The program under observation is `mcp-fixture`, a binary of this package:
 //! one misbehaviour per subcommand.
@@ -33,6 +34,7 @@ pub mod census;
 pub mod copies;
 pub mod deadline;
 pub mod host;
+pub mod random;
 
 mod command;
 mod conformance;

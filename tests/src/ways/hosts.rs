@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Check, Failure};
 use crate::host::Host;
+use crate::random::Random;
 use crate::stage::Stage;
 
 /// How many servers a host launches that is killed while it does.
@@ -22,7 +23,7 @@ pub(super) async fn idle(stage: &Stage) -> Check {
 /// Kills hosts at random instants of their launches.
 pub(super) async fn spawning(stage: &Stage) -> Check {
     let span = measure(stage).await?;
-    let mut random = Random(stage.kit.seed);
+    let mut random = Random::new(stage.kit.seed);
     for round in 0..stage.kit.rounds {
         let mut host = start_host(stage, SERVERS)?;
         stage.listener.accept("host", stage.limit()).await?;
@@ -65,19 +66,4 @@ fn start_host(stage: &Stage, servers: u32) -> Check<Host> {
         return Err(Failure::new("no host command"));
     };
     Ok(command.start(&stage.listener.address(), stage.fixture.name(), servers)?)
-}
-
-/// Enough randomness to be at different instants (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    /// In `0.0..1.0`.
-    fn fraction(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        (z >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Args {
     pub(crate) linger: Option<Duration>,
     /// After this the process ends itself, come what may.
     pub(crate) lifetime: Duration,
+    /// What `acts` does before it serves, in order.
+    pub(crate) acts: Vec<String>,
 }
 
 /// Which protocol eras the server speaks.
@@ -79,6 +81,7 @@ impl Args {
             total: None,
             linger: None,
             lifetime: Duration::from_secs(300),
+            acts: Vec::new(),
         };
         while let Some(name) = argv.next() {
             let mut value = || argv.next().ok_or(format!("{name} needs a value"));
@@ -97,6 +100,7 @@ impl Args {
                 "--linger-ms" => {
                     args.linger = Some(Duration::from_millis(number(&name, &value()?)?));
                 }
+                "--act" => args.acts.push(value()?),
                 "--lifetime-s" => args.lifetime = Duration::from_secs(number(&name, &value()?)?),
                 _ => return Err(format!("unknown option {name}")),
             }

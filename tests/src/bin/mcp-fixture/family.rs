@@ -32,16 +32,32 @@ impl Descendant {
             Err(error) => exit::refused("pipe", error),
         };
         // Both processes have the writer; ours is dropped with the closure.
-        self.start_then(context, role, move || drop(writer));
+        self.start_then(context, role, move || drop(writer), stay);
         let _ = reader.read(&mut [0]);
+    }
+
+    /// Like [`start`](Self::start), for a descendant that does `then`.
+    pub(crate) fn start_as(
+        self,
+        context: &Context,
+        role: &str,
+        then: impl FnOnce(&Context) -> Infallible,
+    ) {
+        self.start_then(context, role, || {}, then);
     }
 
     /// Like [`start`](Self::start) without the wait: many at once.
     pub(crate) fn start_and_go_on(self, context: &Context, role: &str) {
-        self.start_then(context, role, || {});
+        self.start_then(context, role, || {}, stay);
     }
 
-    fn start_then(self, context: &Context, role: &str, connected: impl FnOnce()) {
+    fn start_then(
+        self,
+        context: &Context,
+        role: &str,
+        connected: impl FnOnce(),
+        then: impl FnOnce(&Context) -> Infallible,
+    ) {
         let mut context = context.clone();
         sys::fork_into(context.args.lifetime, move || {
             context.connect(role);
@@ -51,9 +67,13 @@ impl Descendant {
             }
             sys::report_sigterm(self.ignore_term);
             sys::detach_stdio(self.keep_stdout);
-            linger(context.alive.as_ref())
+            match then(&context) {}
         });
     }
+}
+
+fn stay(context: &Context) -> Infallible {
+    linger(context.alive.as_ref())
 }
 
 /// Forks a classic daemon: two forks, a session of its own, every inherited

@@ -1,5 +1,7 @@
 //! Everything that needs `unsafe`, or the kernel's own vocabulary.
 
+mod attack;
+
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use nix::unistd::{self, ForkResult, alarm, fork};
+
+pub(crate) use attack::*;
 
 use crate::exit;
 

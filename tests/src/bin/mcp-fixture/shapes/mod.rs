@@ -1,5 +1,6 @@
 //! The misbehaviours, one per subcommand.
 
+mod acts;
 mod ending;
 mod family;
 mod output;
@@ -79,7 +80,15 @@ const SHAPES: &[(&str, &str)] = &[
         "crash-loop",
         "exits with --code and --stderr before it reads",
     ),
+    (
+        "acts",
+        "does each --act in order, then serves: the attacks of the soak",
+    ),
     ("linger", "no server: stays until killed"),
+    (
+        "foreign-namespace",
+        "no server: holds a PID namespace that others may enter",
+    ),
 ];
 
 /// The subcommands and options, for people.
@@ -91,8 +100,10 @@ pub(crate) fn usage_text() -> String {
     text.push_str(
         "\n  --alive unix:PATH|tcp:HOST:PORT  --role NAME  --era legacy|modern|both\
          \n  --ignore-eof  --ignore-term  --at handshake|call  --code N  --stderr TEXT\
-         \n  --bytes N  --count N  --total N  --linger-ms N  --lifetime-s N",
+         \n  --bytes N  --count N  --total N  --linger-ms N  --lifetime-s N\
+         \n  --act ACT[:N]...  an ACT is one of: ",
     );
+    text.push_str(&acts::names().join(" "));
     text
 }
 
@@ -139,6 +150,8 @@ pub(crate) fn run(mut context: Context) -> ! {
         "invalid-utf8" => serve(context, &mut output::Malformed(output::invalid_utf8)),
         "invalid-json" => serve(context, &mut output::Malformed(output::invalid_json)),
         "wrong-version" => serve(context, &mut output::WrongVersion),
+        "acts" => acts::run(context),
+        "foreign-namespace" => acts::foreign_namespace(&context),
         "linger" => linger(context.alive.as_ref()),
         unknown => exit::usage(&format!("unknown shape {unknown}")),
     }

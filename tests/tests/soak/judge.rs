@@ -1,0 +1,97 @@
+//! What must hold, by what the documentation declares. Pure.
+//!
+//! A proof is exact: whatever it covers is dead at that moment. Without one,
+//! what must be dead in time depends on what is left of host and guardian, and
+//! on what held the process (`docs/containment.md`, `docs/orphans.md`).
+
+use mcp_launcher_local::Isolation;
+
+use crate::plan::{Plan, Trouble, What};
+use crate::servers::{Held, Server};
+
+/// What held a server, as its host said or as far as is known without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Group,
+    Guardian,
+    GuardianAndCgroup,
+    /// With or without a cgroup besides: nobody says.
+    Namespace,
+}
+
+/// What has happened so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Facts {
+    pub(crate) host_dead: bool,
+    /// Who guards was killed, or may have been.
+    pub(crate) guardian_killed: bool,
+    /// Who guards was stopped, or may have been, and was not continued.
+    pub(crate) guardian_stopped: bool,
+    /// All of the host's cgroup was killed.
+    pub(crate) cgroup_killed: bool,
+    /// A next host has looked for orphans.
+    pub(crate) reaped: bool,
+}
+
+impl Level {
+    pub(crate) fn named(mechanism: &str) -> Self {
+        match mechanism {
+            "guardian" => Self::Guardian,
+            "guardian and cgroup" => Self::GuardianAndCgroup,
+            "PID namespace" => Self::Namespace,
+            _ => Self::Group,
+        }
+    }
+
+    /// The least that a server of this plan can have, where its host says nothing.
+    pub(crate) fn least(plan: &Plan) -> Self {
+        match plan.isolation {
+            Isolation::ProcessGroup => Self::Group,
+            _ => Self::Guardian,
+        }
+    }
+}
+
+/// Whether a process that is held like this is dead once its end was proven.
+pub(crate) fn is_covered(level: Level, held: Held) -> bool {
+    level != Level::Group || held.in_group
+}
+
+/// Whether a process must be dead a while after nobody wants it any more.
+pub(crate) fn must_be_dead(level: Level, held: Held, facts: Facts) -> bool {
+    if facts.cgroup_killed && held.in_cgroup {
+        return true;
+    }
+    let by_mark = facts.host_dead && facts.reaped && held.marked;
+    if level == Level::Group {
+        return by_mark || (!facts.host_dead && held.in_group);
+    }
+    let guarded = !facts.guardian_killed && !facts.guardian_stopped;
+    // By the host that lives, or by the next one.
+    let somebody_looks = !facts.host_dead || facts.reaped;
+    let by_cgroup = level == Level::GuardianAndCgroup && held.in_cgroup && somebody_looks;
+    // Its first process dies with the guardian, and takes the others along.
+    let by_kernel = level == Level::Namespace && !facts.guardian_stopped;
+    (guarded && held.in_tree) || by_cgroup || by_kernel || by_mark
+}
+
+/// Whether the end of a server whose host lives may be without proof.
+pub(crate) fn may_be_unproven(plan: &Plan, server: &Server, level: Level, facts: Facts) -> bool {
+    let no_cgroup = level != Level::GuardianAndCgroup || server.leaves_its_cgroup();
+    facts.guardian_stopped
+        || plan.trouble == Trouble::NoDescriptors
+        || (facts.guardian_killed && no_cgroup)
+        || (server.escapes_the_guardian() && no_cgroup)
+}
+
+/// Whether a start may fail.
+pub(crate) fn may_fail(plan: &Plan, server: &Server) -> bool {
+    let starved = matches!(
+        plan.trouble,
+        Trouble::Descriptors(_) | Trouble::Processes(_) | Trouble::ObserverPanics(_)
+    );
+    let hurt = plan
+        .fault
+        .is_some_and(|fault| fault.what != What::StopHostForAWhile);
+    starved || hurt || !server.must_start()
+}

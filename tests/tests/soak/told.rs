@@ -1,0 +1,137 @@
+//! What a host says of its servers, checked when it says it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mcp_lifecycle_conformance::alive::AliveListener;
+
+use crate::judge::{self, Level};
+use crate::servers::Server;
+use crate::stage::overdue;
+
+/// What was allowed to happen, counted, so that it is not forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Excused {
+    pub(crate) launches: u64,
+    pub(crate) proofs: u64,
+    pub(crate) unproven: u64,
+    pub(crate) refused: u64,
+    pub(crate) orphans: u64,
+    pub(crate) out_of_reach: u64,
+}
+
+impl Excused {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.launches += more.launches;
+        self.proofs += more.proofs;
+        self.unproven += more.unproven;
+        self.refused += more.refused;
+        self.orphans += more.orphans;
+        self.out_of_reach += more.out_of_reach;
+    }
+}
+
+impl fmt::Display for Excused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} servers launched, {} proofs, all right; as documented: {} ends without proof, {} \
+             starts refused, {} processes found by the next host, {} out of everybody's reach",
+            self.launches,
+            self.proofs,
+            self.unproven,
+            self.refused,
+            self.orphans,
+            self.out_of_reach,
+        )
+    }
+}
+
+/// What a host said of one server, checked when it said it.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) level: Option<Level>,
+    pub(crate) started: bool,
+    pub(crate) refused: Option<String>,
+    pub(crate) proven: bool,
+    pub(crate) unproven: Option<String>,
+    /// Who lived in spite of a proof.
+    pub(crate) lies: Vec<String>,
+    /// How many had connected when the proof was given.
+    pub(crate) connections: Option<usize>,
+    /// The longest that an end took.
+    pub(crate) took: Duration,
+}
+
+/// By the number of the server.
+pub(crate) type Book = Arc<Mutex<BTreeMap<usize, Told>>>;
+
+/// On the thread that hears the host: what it says of a server.
+pub(crate) fn take_down(
+    book: &Book,
+    observers: &[AliveListener],
+    servers: &[Server],
+    by_group: bool,
+    line: &str,
+) {
+    let mut words = line.splitn(3, ' ');
+    let (Some(what), Some(index)) = (words.next(), words.next()) else {
+        return;
+    };
+    let rest = words.next().unwrap_or_default();
+    let Some((index, server)) = index.parse().ok().and_then(|index: usize| {
+        let server = servers.get(index)?;
+        Some((index, server))
+    }) else {
+        return;
+    };
+    let level = {
+        let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = if by_group {
+            Level::Group
+        } else {
+            Level::Guardian
+        };
+        let told = book.get(&index).and_then(|told: &Told| told.level);
+        told.unwrap_or(unknown)
+    };
+    // A proof is checked at once, before anything else is done.
+    let mut checked = None;
+    if matches!(what, "proof" | "refused") {
+        let observer = &observers[index];
+        let covered = |role: &str| judge::is_covered(level, server.held(role, false));
+        let alive = overdue(observer, covered);
+        let lies = match alive {
+            Ok(alive) => alive.iter().map(|one| one.holder().to_string()).collect(),
+            Err(failure) => vec![failure],
+        };
+        checked = Some((lies, observer.connections().len()));
+    }
+    let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = book.entry(index).or_default();
+    if let Some((lies, connections)) = checked {
+        told.lies.extend(lies);
+        // Within a group, others may go on starting each other.
+        told.connections = (!matches!(level, Level::Group)).then_some(connections);
+    }
+    let took = rest.split(' ').next().and_then(|took| took.parse().ok());
+    match what {
+        "started" => {
+            told.started = true;
+            told.level = Some(Level::named(rest));
+        }
+        "refused" => told.refused = Some(rest.to_owned()),
+        "unproven-start" => told.unproven = Some(rest.to_owned()),
+        "proof" => {
+            told.proven = true;
+            told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
+        }
+        "unproven" => {
+            told.unproven = Some(rest.to_owned());
+            told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
+        }
+        _ => {}
+    }
+}

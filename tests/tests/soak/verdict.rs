@@ -1,0 +1,243 @@
+//! Whether what is declared holds: claims, deaths in time, and what is left.
+
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+
+use crate::case::{Case, STEP};
+use crate::host::policy;
+use crate::judge::{self, Facts, Level};
+use crate::plan::What;
+use crate::process::{Process, children_of, descriptors_of};
+use crate::servers::Server;
+use crate::stage::overdue;
+use crate::told::{Excused, Told};
+use crate::{Check, LIMIT};
+
+/// How much later than the policy's longest an end may be: a loaded machine.
+const SLACK: Duration = Duration::from_secs(3);
+
+impl Case<'_> {
+    /// Judges all of it, in the order in which less and less may be left.
+    pub(crate) fn judge(
+        &mut self,
+        host: &mut Process,
+        before: Option<Vec<String>>,
+    ) -> Check<Excused> {
+        let mut excused = self.claims()?;
+        self.in_time("the host let go of its servers", LIMIT)?;
+        if !self.facts.host_dead {
+            if let Some(before) = before
+                && self.everybody_is_dead()
+            {
+                holds_no_more(host.pid(), &before)?;
+            }
+            host.end(LIMIT)?;
+            self.facts.host_dead = true;
+            self.in_time("the host ended", LIMIT)?;
+        }
+        let orphans = self.alive();
+        self.reap()?;
+        self.proceed();
+        self.in_time("the next host looked for orphans", LIMIT)?;
+        excused.orphans = orphans.saturating_sub(self.alive()) as u64;
+        if self.everybody_is_dead() {
+            // Also whoever had not connected yet.
+            let end = Instant::now() + LIMIT;
+            loop {
+                self.continue_guardians();
+                let inside = self.stage.inside("host");
+                if inside.is_empty() {
+                    break;
+                }
+                if Instant::now() > end {
+                    return Err(format!("nobody is connected, and these live: {inside:?}"));
+                }
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        for (index, told) in &*self.book.lock().unwrap_or_else(PoisonError::into_inner) {
+            let now = self.observers[*index].connections().len();
+            if let Some(then) = told.connections.filter(|then| *then != now) {
+                let more = now - then;
+                return Err(format!(
+                    "server {index}: proven gone, then {more} more connected"
+                ));
+            }
+        }
+        Ok(excused)
+    }
+
+    /// What the host said, against what was true when it said so, and what it had to say.
+    fn claims(&self) -> Check<Excused> {
+        let mut excused = Excused::default();
+        let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, server) in self.servers.iter().enumerate() {
+            let none = Told::default();
+            let told = book.get(&index).unwrap_or(&none);
+            let name = format!("server {index} [{server}]");
+            excused.launches += u64::from(told.started);
+            excused.proofs += u64::from(told.proven);
+            if !told.lies.is_empty() {
+                return Err(format!("{name}: WRONG PROOF, these live: {:?}", told.lies));
+            }
+            if let Some(why) = &told.refused {
+                if !judge::may_fail(self.plan, server) {
+                    return Err(format!("{name}: cannot be started: {why}"));
+                }
+                excused.refused += 1;
+            }
+            if let Some(why) = &told.unproven {
+                let level = told.level.unwrap_or(Level::least(self.plan));
+                let stopped = self.plan.fault.is_some_and(|fault| {
+                    matches!(
+                        fault.what,
+                        What::StopGuardians | What::StopGuardiansForAWhile
+                    )
+                });
+                let facts = Facts {
+                    guardian_stopped: stopped || server.stops_its_guardian(),
+                    ..self.facts_of(server, self.facts)
+                };
+                if !judge::may_be_unproven(self.plan, server, level, facts) {
+                    return Err(format!("{name}: no proof: {why}"));
+                }
+                excused.unproven += 1;
+            }
+            let longest = policy().longest() + SLACK + self.stopped_for();
+            if told.took > longest {
+                return Err(format!(
+                    "{name}: its end took {:?} of {longest:?}",
+                    told.took
+                ));
+            }
+        }
+        Ok(excused)
+    }
+
+    fn stopped_for(&self) -> Duration {
+        match self.plan.fault {
+            Some(fault) if fault.what == What::StopHostForAWhile => Duration::from_millis(150),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn facts_of(&self, server: &Server, facts: Facts) -> Facts {
+        Facts {
+            guardian_killed: facts.guardian_killed || server.kills_its_guardian(),
+            guardian_stopped: facts.guardian_stopped
+                || (!self.continuing && server.stops_its_guardian()),
+            ..facts
+        }
+    }
+
+    /// Waits until everybody is dead who must be by now.
+    fn in_time(&self, since: &str, limit: Duration) -> Check {
+        let end = Instant::now() + limit;
+        for (index, server) in self.servers.iter().enumerate() {
+            let level = {
+                let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+                book.get(&index).and_then(|told| told.level)
+            };
+            let level = level.unwrap_or(Level::least(self.plan));
+            let facts = self.facts_of(server, self.facts);
+            // Let go of by whoever lives: by a client that has the proof, or none.
+            let must = |role: &str| {
+                judge::must_be_dead(level, server.held(role, !self.plan.unprivileged), facts)
+            };
+            loop {
+                if self.continuing {
+                    self.continue_guardians();
+                }
+                let alive = overdue(&self.observers[index], must)?;
+                if alive.is_empty() {
+                    break;
+                }
+                if Instant::now() > end {
+                    let names: Vec<_> = alive.iter().map(|one| one.holder().to_string()).collect();
+                    return Err(format!(
+                        "server {index} [{server}], {level:?}, {facts:?}: these live on {limit:?} \
+                         after {since}: {names:?}"
+                    ));
+                }
+                thread::sleep(Duration::from_millis(3));
+            }
+        }
+        Ok(())
+    }
+
+    fn alive(&self) -> usize {
+        self.observers.iter().map(|one| one.alive().len()).sum()
+    }
+
+    fn everybody_is_dead(&self) -> bool {
+        self.alive() == 0
+    }
+
+    /// The next host looks for orphans; some of it at the same time as others.
+    fn reap(&mut self) -> Check {
+        let start = |_| Process::start(&mut self.stage.role(&["reap"], "reaper"), |_| {});
+        let reapers: Check<Vec<_>> = (0..self.plan.reapers).map(start).collect();
+        let mut alone = true;
+        for mut reaper in reapers? {
+            let Some((_, report)) = reaper.hear("reaped", STEP)? else {
+                return Err(format!("the search for orphans: {:?}", reaper.said));
+            };
+            reaper.end(LIMIT)?;
+            alone &= self.plan.reapers == 1;
+            let stopped =
+                self.facts.guardian_stopped || self.servers.iter().any(Server::stops_its_guardian);
+            if alone && !stopped && !report.starts_with("0 ") {
+                return Err(format!(
+                    "the search for orphans could not end some: {report}"
+                ));
+            }
+        }
+        self.facts.reaped = true;
+        Ok(())
+    }
+
+    /// Ends whatever is out of everybody's reach, and looks at what is left on disk.
+    pub(crate) fn clean_up(&mut self) -> Check<u64> {
+        let out_of_reach = self.alive() as u64;
+        // Whoever lived keeps the evidence; without them there is none to keep.
+        self.observers = Arc::new(Vec::new());
+        for name in ["host", "elsewhere"] {
+            let end = Instant::now() + LIMIT;
+            while !self.stage.inside(name).is_empty() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        let end = Instant::now() + LIMIT;
+        loop {
+            let left = self.stage.left_behind();
+            if left.is_empty() {
+                return Ok(out_of_reach);
+            }
+            if Instant::now() > end {
+                return Err(format!("left on disk, and nobody lives: {left:?}"));
+            }
+            self.reap()?;
+        }
+    }
+}
+
+/// The host holds nothing of servers that are gone: no descriptor, no zombie.
+fn holds_no_more(host: Pid, before: &[String]) -> Check {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let now = descriptors_of(host);
+        let children = children_of(host);
+        if now.len() <= before.len() && children.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(format!(
+                "the host holds on to something: {before:?} before, {now:?} now; children {children:?}"
+            ));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
