@@ -28,10 +28,20 @@ pub(crate) const ROLE: &str = "dev.mcp-lifecycle.role";
 /// What becomes of it when its server ends: [`END`] or [`KEEP`].
 pub(crate) const ON_END: &str = "dev.mcp-lifecycle.on-end";
 
+/// All of them.
+pub(crate) const ALL: [&str; 9] = [
+    INSTANCE, DOMAIN, MACHINE, BOOT, LAUNCH, SERVER, HOST_PID, ROLE, ON_END,
+];
+
 /// It ends with its server.
 pub(crate) const END: &str = "end";
 /// It stays, and is reported.
 pub(crate) const KEEP: &str = "keep";
+
+/// It is the server.
+pub(crate) const ROLE_SERVER: &str = "server";
+/// The server started it.
+pub(crate) const ROLE_NESTED: &str = "nested";
 
 /// What a container is to its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +61,8 @@ pub(crate) fn of_launch(
 ) -> HashMap<String, String> {
     let owner = lease.owner();
     let role = match role {
-        Role::Server => "server",
-        Role::Nested => "nested",
+        Role::Server => ROLE_SERVER,
+        Role::Nested => ROLE_NESTED,
     };
     let labels = [
         (INSTANCE, lease.instance()),

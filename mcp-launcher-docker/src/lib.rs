@@ -77,6 +77,7 @@ mod launcher;
 mod lease;
 mod machine;
 mod options;
+mod origin;
 mod orphans;
 mod progress;
 mod random;

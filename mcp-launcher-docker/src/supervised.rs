@@ -187,7 +187,7 @@ mod tests {
         ImageFacts {
             entrypoint: words("npx -y"),
             cmd: words("thing"),
-            architecture: None,
+            ..ImageFacts::default()
         }
     }
 

@@ -48,6 +48,8 @@ pub(crate) struct Found {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) labels: HashMap<String, String>,
+    /// The id of its image.
+    pub(crate) image: String,
 }
 
 /// An attachment: bytes in, frames out.
@@ -259,5 +261,6 @@ fn found(summary: ContainerSummary) -> Option<Found> {
         id: summary.id?,
         name: name.unwrap_or_default().to_owned(),
         labels: summary.labels.unwrap_or_default(),
+        image: summary.image_id.unwrap_or_default(),
     })
 }

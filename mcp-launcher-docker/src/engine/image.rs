@@ -31,6 +31,8 @@ pub(crate) struct ImageFacts {
     pub(crate) cmd: Option<Vec<String>>,
     /// In the engine's words: `amd64`, `arm64`.
     pub(crate) architecture: Option<String>,
+    /// Every container of it has them, unless it has others.
+    pub(crate) labels: HashMap<String, String>,
 }
 
 /// Is told the image and the step.
@@ -110,6 +112,7 @@ impl Engine {
             entrypoint: config.entrypoint,
             cmd: config.cmd,
             architecture: answer.architecture,
+            labels: config.labels.unwrap_or_default(),
         })
     }
 

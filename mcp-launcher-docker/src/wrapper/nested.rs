@@ -18,14 +18,18 @@ use super::cli::Cli;
 use super::proxy::Proxy;
 use crate::container::remove_until_absent;
 use crate::control;
-use crate::engine::Engine;
+use crate::engine::{Engine, EngineError};
 use crate::labels;
 use crate::lease::Lease;
+use crate::origin::{self, Origin};
 use crate::orphans::PARALLEL;
 
-/// How long a create that is under way may take before that is worth a line in
-/// the log.
-const LONG_CREATE: Duration = Duration::from_secs(10);
+/// How long a create that is under way is waited for before what is known
+/// already is ended, and between two looks after that.
+const SHORT_CREATE: Duration = Duration::from_millis(300);
+const LONG_CREATE: Duration = Duration::from_secs(2);
+
+const UNDER_WAY: &str = "a create is under way in the engine";
 
 /// Without a fence a create may come true after the first look.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
@@ -129,15 +133,14 @@ impl Nested {
         let mut swept = Swept::default();
         if let Means::Proxy { proxy, .. } = &self.means {
             proxy.close();
-            let mut empty = std::pin::pin!(proxy.fence().empty());
-            // However long: a list proves nothing while more can come.
-            if timeout(LONG_CREATE, &mut empty).await.is_err() {
-                warn!("a create of an ended server is still under way");
-                empty.await;
-            }
         }
+        let mut patience = SHORT_CREATE;
         let mut may_be_late = matches!(self.means, Means::Cli { .. });
         loop {
+            // A list proves nothing while more can come. What it shows is ended
+            // all the same: one create that hangs does not save the others.
+            let settled = self.settled(patience).await;
+            patience = LONG_CREATE;
             let mut found = self.look().await;
             if let (Ok(found), Means::Proxy { .. }) = (&mut found, &self.means) {
                 // A daemon that has crashed may list what it has removed: what
@@ -145,6 +148,12 @@ impl Nested {
                 found.ended.retain(|one| !swept.ended.contains(one));
             }
             match found {
+                Ok(found) if found.ended.is_empty() && !settled => {
+                    let problem = UNDER_WAY.to_owned();
+                    if self.lost.send_replace(Some(problem)).is_none() {
+                        warn!("a create of an ended server is still under way");
+                    }
+                }
                 Ok(found) if found.ended.is_empty() => {
                     self.lost.send_replace(None);
                     if std::mem::take(&mut may_be_late) && swept.ended.is_empty() {
@@ -174,6 +183,14 @@ impl Nested {
                 }
                 Err(blind) => self.failed(blind.problem).await,
             }
+        }
+    }
+
+    /// Whether no create is under way, after so long at the most.
+    async fn settled(&self, patience: Duration) -> bool {
+        match &self.means {
+            Means::Proxy { proxy, .. } => timeout(patience, proxy.fence().empty()).await.is_ok(),
+            Means::Cli { .. } => true,
         }
     }
 
@@ -209,25 +226,10 @@ impl Nested {
                 labelled: false,
                 ..
             } if !proxy.fence().is_used() => Ok(Swept::default()),
-            Means::Proxy { engine, .. } => {
-                let label = format!("{}={}", labels::LAUNCH, self.launch);
-                let found = engine.list(&[label]).await;
-                let found = found.map_err(|error| Blind {
+            Means::Proxy { engine, proxy, .. } => {
+                self.look_at(engine, proxy).await.map_err(|error| Blind {
                     problem: Report(&error).to_string(),
                     no_program: false,
-                })?;
-                let ends = |labels: &std::collections::HashMap<String, String>| {
-                    labels.get(labels::ON_END).is_some_and(|v| v == labels::END)
-                };
-                let (end, keep): (Vec<_>, Vec<_>) =
-                    found.into_iter().partition(|found| ends(&found.labels));
-                let remnants = |found: Vec<crate::engine::Found>| {
-                    let remnant = |f: crate::engine::Found| Remnant::container(f.id, f.name);
-                    found.into_iter().map(remnant).collect()
-                };
-                Ok(Swept {
-                    ended: remnants(end),
-                    kept: remnants(keep),
                 })
             }
             Means::Cli { cli, keep } => {
@@ -247,6 +249,27 @@ impl Nested {
                 })
             }
         }
+    }
+
+    async fn look_at(&self, engine: &Engine, proxy: &Proxy) -> Result<Swept, EngineError> {
+        let label = format!("{}={}", labels::LAUNCH, self.launch);
+        let mut swept = Swept::default();
+        for found in engine.list(&[label]).await? {
+            let ends = found.labels.get(labels::ON_END);
+            let ends = ends.is_some_and(|value| value == labels::END);
+            // Somebody else's, of an image that was made of one of ours.
+            let origin = match proxy.has_created(&found.id) {
+                true => Origin::Own,
+                false => origin::of(engine, &found).await?,
+            };
+            let remnant = Remnant::container(found.id, found.name);
+            match (origin, ends) {
+                (Origin::Own, true) => swept.ended.push(remnant),
+                (Origin::Own, false) | (Origin::Unknown, _) => swept.kept.push(remnant),
+                (Origin::Image, _) => {}
+            }
+        }
+        Ok(swept)
     }
 
     async fn end(&self, containers: &[Remnant]) -> Result<(), String> {
@@ -286,15 +309,15 @@ impl Nested {
         if self.done.borrow().is_some() {
             return Ok(Vec::new());
         }
-        if let Means::Proxy { proxy, .. } = &self.means
-            && proxy.fence().has_late()
-        {
-            return Err("a create is under way in the engine".to_owned());
-        }
         let nested = Arc::clone(self);
         let look = control::spawn(async move { nested.look().await });
         let look = look.map_err(|error| error.to_string())?;
+        let has_late = match &self.means {
+            Means::Proxy { proxy, .. } => proxy.fence().has_late(),
+            Means::Cli { .. } => false,
+        };
         match look.await {
+            Ok(Ok(found)) if has_late && found.ended.is_empty() => Err(UNDER_WAY.to_owned()),
             Ok(Ok(found)) => Ok(found.ended),
             Ok(Err(blind)) => Err(blind.problem),
             Err(error) => Err(error.to_string()),

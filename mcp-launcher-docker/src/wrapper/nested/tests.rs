@@ -71,7 +71,8 @@ fn a_create_that_the_engine_has_not_answered_is_waited_for() {
     });
     let means = by_proxy(directory.path(), &engine, false);
     let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
-    let request = "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    let request =
+        "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
     client.write_all(request.as_bytes()).unwrap();
     create.recv_timeout(LIMIT).unwrap();
 
@@ -91,6 +92,54 @@ fn a_create_that_the_engine_has_not_answered_is_waited_for() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// The engine is stuck with one create, and not with the others.
+#[test]
+fn a_create_that_hangs_does_not_save_what_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let (arrived, create) = mpsc::channel();
+    let (removed, removal) = mpsc::channel();
+    let there = AtomicBool::new(true);
+    let engine = FakeEngine::start(move |request| {
+        let json = |text: &str| Some((200, text.to_owned()));
+        if request.contains("/containers/create") {
+            arrived.send(()).unwrap();
+            std::thread::park();
+        }
+        if request.starts_with("DELETE") {
+            there.store(false, Ordering::SeqCst);
+            removed.send(()).unwrap();
+            return Some((204, String::new()));
+        }
+        match (there.load(Ordering::SeqCst), request.contains("/x/json")) {
+            (false, true) => Some((404, r#"{"message":"none"}"#.to_owned())),
+            (false, false) => json("[]"),
+            (true, true) => json("{}"),
+            (true, false) if request.contains("/images/") => json("{}"),
+            (true, false) => {
+                let labels = [
+                    (labels::ON_END, "end"),
+                    (labels::LAUNCH, "L"),
+                    (labels::SERVER, "s"),
+                ];
+                let labels: std::collections::HashMap<_, _> = labels.into();
+                let all = serde_json::json!([{"Id": "x", "ImageID": "i", "Names": ["/x"], "Labels": labels}]);
+                json(&all.to_string())
+            }
+        }
+    });
+    let means = by_proxy(directory.path(), &engine, false);
+    let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
+    let request = "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+    client.write_all(request.as_bytes()).unwrap();
+    create.recv_timeout(LIMIT).unwrap();
+
+    let nested = abandoned(directory.path(), means);
+    removal.recv_timeout(LIMIT).unwrap();
+    assert!(nested.done.borrow().is_none(), "one may still come");
+    let error = run("it tells", nested.survivors()).unwrap_err();
+    assert!(error.contains("under way"), "{error}");
 }
 
 #[test]

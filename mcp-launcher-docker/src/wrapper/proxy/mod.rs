@@ -1,34 +1,38 @@
 //! A server's own way to the engine: everything passes, creates are labelled.
 //!
 //! Prior art for the rewriting of creates on the way to the daemon is
-//! buildkite/sockguard (archived). One request per connection: `Connection:
-//! close` is added to whatever does not upgrade, so that answers are not
-//! looked into.
+//! buildkite/sockguard (archived). HTTP is hyper's on both sides, so that each
+//! request is routed by itself, whatever was on its connection before. What
+//! would create a container and cannot be labelled is refused.
 
-mod body;
+mod answer;
+mod client;
+mod create;
 mod fence;
-mod head;
-mod relay;
+mod fields;
+mod forward;
+mod json;
+mod rewrite;
+mod route;
+mod serve;
 #[cfg(test)]
 mod tests;
-mod wire;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
-pub(crate) use body::Marks;
 pub(crate) use fence::Fence;
+pub(crate) use rewrite::Marks;
 
 use crate::control;
 
 /// The longest path of a Unix socket that every system takes (macOS: 104).
-const LONGEST_PATH: usize = 103;
+pub(crate) const LONGEST_PATH: usize = 103;
 
 /// A proxy that listens.
 ///
@@ -48,7 +52,12 @@ struct Shared {
     upstream: PathBuf,
     marks: Marks,
     fence: Fence,
+    created: Created,
 }
+
+/// The ids of the containers that the engine said it had created for us.
+#[derive(Debug, Default)]
+struct Created(Mutex<BTreeSet<String>>);
 
 impl Proxy {
     /// Listens at `path`, whose directory is private.
@@ -64,6 +73,7 @@ impl Proxy {
             upstream,
             marks,
             fence: Fence::default(),
+            created: Created::default(),
         });
         let proxy = Self {
             shared: Arc::clone(&shared),
@@ -76,7 +86,7 @@ impl Proxy {
         control::spawn(async move {
             let _pass = pass;
             tokio::select! {
-                () = accept(listener, shared) => {}
+                () = serve::accept(listener, shared) => {}
                 () = stop.cancelled() => {}
             }
         })?;
@@ -93,6 +103,12 @@ impl Proxy {
     pub(crate) fn fence(&self) -> &Fence {
         &self.shared.fence
     }
+
+    /// Whether the engine created this container by a request of ours.
+    pub(crate) fn has_created(&self, id: &str) -> bool {
+        let ids = self.shared.created.0.lock();
+        ids.unwrap_or_else(PoisonError::into_inner).contains(id)
+    }
 }
 
 impl Drop for Proxy {
@@ -101,19 +117,14 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: StdListener, shared: Arc<Shared>) {
-    let listener = match UnixListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return warn!(%error, "the proxy to the engine cannot listen"),
-    };
-    loop {
-        match listener.accept().await {
-            Ok((client, _)) => drop(tokio::spawn(relay::serve(Arc::clone(&shared), client))),
-            Err(error) => {
-                // Out of descriptors, as a rule: others have to close some.
-                warn!(%error, "the proxy to the engine cannot accept");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
+impl Created {
+    /// As many as are remembered; 64 bytes each.
+    const MOST: usize = 16 * 1024;
+
+    fn note(&self, id: &str) {
+        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if ids.len() < Self::MOST {
+            ids.insert(id.to_owned());
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod podman;
 mod policy;
+mod proxy;
 mod random_kills;
 mod shapes;
 

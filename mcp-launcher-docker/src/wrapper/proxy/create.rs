@@ -1,0 +1,118 @@
+//! A request that creates something: read whole, labelled, and seen through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
+use hyper::{Request, Response, StatusCode};
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::answer::{self, Body};
+use super::forward::{self, Failure};
+use super::rewrite::rewrite;
+use super::route::Kind;
+
+/// The longest body of a create.
+const LONGEST_BODY: usize = 16 * 1024 * 1024;
+
+/// How long a body may take to come.
+const BODY: Duration = Duration::from_secs(60);
+
+/// The longest answer to a create.
+const LONGEST_ANSWER: usize = 1024 * 1024;
+
+pub(super) async fn create(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+    kind: Kind,
+) -> Response<Body> {
+    let Some(pass) = shared.fence.enter() else {
+        return answer::ending();
+    };
+    let (mut head, body) = request.into_parts();
+    let body = tokio::select! {
+        biased;
+        // Who waits for the fence must not have to wait for this client.
+        () = shared.fence.closed() => return answer::ending(),
+        body = timeout(BODY, Limited::new(body, LONGEST_BODY).collect()) => body,
+    };
+    let body = match body {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            let problem = "the body of a create is longer than 16 MiB";
+            return answer::error(StatusCode::PAYLOAD_TOO_LARGE, problem);
+        }
+        Ok(Err(_)) => return answer::refused("the body of a create does not come to an end"),
+        Err(_) => {
+            let problem = "the body of a create did not come in time";
+            return answer::error(StatusCode::REQUEST_TIMEOUT, problem);
+        }
+    };
+    let body = match rewrite(&body, kind, &shared.marks) {
+        Ok(body) => body,
+        Err(problem) => {
+            let problem = format!("a create that cannot be tied to the MCP server: {problem}");
+            return answer::refused(&problem);
+        }
+    };
+    forward::hop_by_hop(&mut head.headers);
+    head.headers.remove(TRANSFER_ENCODING);
+    head.headers
+        .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    let request = Request::from_parts(head, Full::new(Bytes::from(body)));
+    // Nobody is going to look for what is not ended.
+    let pass = (kind != Kind::Lasting).then_some(pass);
+    // To its end, even when the client has gone: the daemon creates it anyway,
+    // and the fence has to know when that is over.
+    let exchange = tokio::spawn({
+        let shared = Arc::clone(shared);
+        async move {
+            let answer = exchange(&shared, request).await;
+            if let Ok(answer) = &answer {
+                note(&shared, kind, answer);
+            }
+            drop(pass);
+            answer
+        }
+    });
+    match exchange.await {
+        Ok(Ok(answer)) => answer.map(answer::full),
+        Ok(Err(failure)) => failure.answer(),
+        Err(error) => answer::error(StatusCode::BAD_GATEWAY, &error.to_string()),
+    }
+}
+
+async fn exchange(
+    shared: &Shared,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Bytes>, Failure> {
+    let answer = forward::send(shared, request).await?;
+    let (mut head, body) = answer.into_parts();
+    let body = Limited::new(body, LONGEST_ANSWER).collect().await;
+    let body = body.map_err(|error| Failure::Answer(error.to_string()))?;
+    forward::hop_by_hop(&mut head.headers);
+    head.headers.remove(TRANSFER_ENCODING);
+    head.headers.remove(CONTENT_LENGTH);
+    Ok(Response::from_parts(head, body.to_bytes()))
+}
+
+/// Remembers what was created.
+fn note(shared: &Shared, kind: Kind, answer: &Response<Bytes>) {
+    #[derive(Deserialize)]
+    struct Created {
+        #[serde(rename = "Id")]
+        id: String,
+    }
+
+    if kind != Kind::Lasting
+        && answer.status().is_success()
+        && let Ok(created) = serde_json::from_slice::<Created>(answer.body())
+    {
+        shared.created.note(&created.id);
+    }
+}

@@ -1,0 +1,113 @@
+//! An object of which a few fields matter: the others stay as they are, byte by
+//! byte and in their order, however deep or large. Pure.
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::json::is_key;
+
+/// The fields of an object, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl Fields {
+    /// `None` for what is no object.
+    pub(super) fn of(raw: &RawValue) -> Option<Self> {
+        serde_json::from_str(raw.get()).ok()
+    }
+
+    /// The values of all fields that the daemon takes for this one.
+    pub(super) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a RawValue> {
+        let fields = self.0.iter().filter(move |(key, _)| is_key(key, name));
+        fields.map(|(_, value)| &**value)
+    }
+
+    /// Changes the values of all fields that the daemon takes for this one,
+    /// where `change` has a new value for them.
+    pub(super) fn change(
+        &mut self,
+        name: &str,
+        change: impl Fn(&RawValue) -> Option<Box<RawValue>>,
+    ) {
+        for (key, value) in &mut self.0 {
+            if is_key(key, name)
+                && let Some(new) = change(value)
+            {
+                *value = new;
+            }
+        }
+    }
+
+    /// Makes one object of all fields that the daemon takes for this one, as it
+    /// does itself: later ones are read into earlier ones, and null clears. What
+    /// is no object stays beside it, for the daemon to refuse.
+    pub(super) fn merge(&mut self, name: &str, then: impl FnOnce(&mut Self)) {
+        let mut merged = Self::default();
+        self.0.retain(|(key, value)| {
+            if !is_key(key, name) {
+                return true;
+            }
+            if value.get() == "null" {
+                merged.0.clear();
+            } else if let Some(fields) = Self::of(value) {
+                merged.0.extend(fields.0);
+            } else {
+                return true;
+            }
+            false
+        });
+        then(&mut merged);
+        if !merged.0.is_empty() {
+            self.set(name, &merged);
+        }
+    }
+
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
+        self.0.retain(|(key, _)| keep(key));
+    }
+
+    /// Adds a field, which wins.
+    pub(super) fn set(&mut self, name: &str, value: &impl Serialize) {
+        // What is set here are strings, and values that were read.
+        if let Ok(raw) = to_raw_value(value) {
+            self.0.push((name.to_owned(), raw));
+        }
+    }
+
+    /// Whether the last of these fields that says something says yes.
+    pub(super) fn is(&self, name: &str) -> bool {
+        let said = self.values(name).filter(|value| value.get() != "null");
+        said.last().is_some_and(|value| value.get() == "true")
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Fields, M::Error> {
+                let mut fields = Fields::default();
+                while let Some(field) = map.next_entry()? {
+                    fields.0.push(field);
+                }
+                Ok(fields)
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}

@@ -1,0 +1,332 @@
+//! The body of a create request: our labels, and our socket. Pure.
+//!
+//! Only the fields that matter are read. All others stay as they came, so that
+//! it is the daemon that judges them.
+
+use std::collections::HashMap;
+
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::fields::Fields;
+use super::json;
+use super::route::Kind;
+use crate::labels;
+use crate::wrapper::policy::{Fate, ReapPolicy};
+
+/// The variable by which launchers know the processes of their servers. A
+/// container has labels for that: one that stays would be taken for the
+/// server's by its processes.
+const COOKIE: &str = "MCP_LIFECYCLE_ID";
+
+/// What is put into the creates of one server.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    /// The labels of the launch.
+    pub(crate) labels: HashMap<String, String>,
+    pub(crate) policy: ReapPolicy,
+    /// Where the daemon's socket is, and where the proxy's is instead: for a
+    /// container that is given the socket, to start containers beside itself,
+    /// and does not outlive the server.
+    pub(crate) sockets: Option<(String, String)>,
+}
+
+/// The body with our labels.
+///
+/// What follows the object stays, for the daemon to judge.
+///
+/// # Errors
+///
+/// Why it cannot be labelled. Nothing of the body is quoted.
+pub(super) fn rewrite(body: &[u8], kind: Kind, marks: &Marks) -> Result<Vec<u8>, String> {
+    let text = json::read(body);
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Fields>();
+    let mut create = match values.next() {
+        Some(Ok(create)) => create,
+        Some(Err(error)) => {
+            return Err(format!(
+                "the body is not a JSON object, at line {} column {}",
+                error.line(),
+                error.column()
+            ));
+        }
+        None => return Err("the request has no body".to_owned()),
+    };
+    let rest = text.get(values.byte_offset()..).unwrap_or_default();
+    create.merge("HostConfig", |_| {});
+    let fate = marks.policy.fate(is_tied(&create));
+    let labels = match kind {
+        Kind::Libpod => "labels",
+        Kind::Container | Kind::Lasting => "Labels",
+    };
+    create.merge(labels, |all| {
+        // Nobody else has anything to say about these.
+        all.retain(|key| !key.starts_with(labels::PREFIX));
+        for (key, value) in &marks.labels {
+            all.set(key, value);
+        }
+        let on_end = match fate {
+            Fate::End => labels::END,
+            Fate::Keep => labels::KEEP,
+        };
+        all.retain(|key| key != labels::ON_END);
+        all.set(labels::ON_END, &on_end);
+    });
+    create.change("Env", without_cookie);
+    if let Some((theirs, ours)) = &marks.sockets {
+        // Ours ends with the server: what stays behind needs the engine's own.
+        let (from, to) = match fate {
+            Fate::End => (theirs, ours),
+            Fate::Keep => (ours, theirs),
+        };
+        create.change("HostConfig", |host| {
+            let mut host = Fields::of(host)?;
+            replace_socket(&mut host, from, to);
+            to_raw_value(&host).ok()
+        });
+        if kind == Kind::Libpod {
+            replace_socket(&mut create, from, to);
+        }
+    }
+    let mut new = serde_json::to_vec(&create).map_err(|error| error.to_string())?;
+    new.extend_from_slice(rest.as_bytes());
+    Ok(new)
+}
+
+/// Whether its client meant it to end with the client: it is removed when it
+/// ends, or its standard input is the client's.
+fn is_tied(create: &Fields) -> bool {
+    let host = create.values("HostConfig").filter_map(Fields::of).last();
+    let auto_remove = host.is_some_and(|host| host.is("AutoRemove")) || create.is("remove");
+    let attached = ["OpenStdin", "AttachStdin", "StdinOnce"];
+    auto_remove || attached.iter().all(|key| create.is(key))
+}
+
+/// A list of `NAME=value`, or Podman's object.
+fn without_cookie(env: &RawValue) -> Option<Box<RawValue>> {
+    if let Some(mut fields) = Fields::of(env) {
+        fields.retain(|name| name != COOKIE);
+        return to_raw_value(&fields).ok();
+    }
+    let mut list: Vec<Box<RawValue>> = serde_json::from_str(env.get()).ok()?;
+    list.retain(|entry| {
+        let entry: Option<String> = serde_json::from_str(entry.get()).ok();
+        entry.is_none_or(|entry| entry.split('=').next() != Some(COOKIE))
+    });
+    to_raw_value(&list).ok()
+}
+
+fn replace_socket(host: &mut Fields, from: &str, to: &str) {
+    let item = |change: &dyn Fn(&RawValue) -> Option<Box<RawValue>>, list: &RawValue| {
+        let mut list: Vec<Box<RawValue>> = serde_json::from_str(list.get()).ok()?;
+        for entry in &mut list {
+            if let Some(new) = change(entry) {
+                *entry = new;
+            }
+        }
+        to_raw_value(&list).ok()
+    };
+    let bind = |bind: &RawValue| {
+        let bind: String = serde_json::from_str(bind.get()).ok()?;
+        let (source, rest) = bind.split_once(':')?;
+        let new = is_socket(source, from).then(|| format!("{to}:{rest}"))?;
+        to_raw_value(&new).ok()
+    };
+    let mount = |mount: &RawValue| {
+        let mut mount = Fields::of(mount)?;
+        mount.change("Source", |source| {
+            let source: String = serde_json::from_str(source.get()).ok()?;
+            is_socket(&source, from).then(|| to_raw_value(to).ok())?
+        });
+        to_raw_value(&mount).ok()
+    };
+    host.change("Binds", |list| item(&bind, list));
+    host.change("Mounts", |list| item(&mount, list));
+}
+
+/// Whether both lead to the same file, as far as their names tell: `/var/run` is
+/// `/run` on today's systems.
+fn is_socket(path: &str, socket: &str) -> bool {
+    fn plain(path: &str) -> Option<Vec<&str>> {
+        let mut parts = Vec::new();
+        for part in path.strip_prefix('/')?.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => drop(parts.pop()),
+                part => parts.push(part),
+            }
+        }
+        if parts.starts_with(&["var", "run"]) {
+            parts.remove(0);
+        }
+        Some(parts)
+    }
+    plain(path).is_some_and(|parts| Some(parts) == plain(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn marks(policy: ReapPolicy) -> Marks {
+        Marks {
+            labels: [(labels::LAUNCH.to_owned(), "L".to_owned())].into(),
+            policy,
+            sockets: Some(("/var/run/docker.sock".into(), "/p.sock".into())),
+        }
+    }
+
+    fn raw(body: &[u8], policy: ReapPolicy) -> Vec<u8> {
+        rewrite(body, Kind::Container, &marks(policy)).unwrap()
+    }
+
+    fn rewritten(body: Value, policy: ReapPolicy) -> Value {
+        serde_json::from_slice(&raw(body.to_string().as_bytes(), policy)).unwrap()
+    }
+
+    #[test]
+    fn labels_are_added_wherever_there_were_none() {
+        for body in [json!({}), json!({"Labels": null}), json!({"Labels": {}})] {
+            let new = rewritten(body, ReapPolicy::Tied);
+            assert_eq!(new["Labels"][labels::LAUNCH], "L");
+        }
+        let kept = rewritten(
+            json!({"Labels": {"a": "b"}, "Image": "i"}),
+            ReapPolicy::Tied,
+        );
+        assert_eq!(kept["Labels"]["a"], "b");
+        assert_eq!(kept["Image"], "i");
+    }
+
+    #[test]
+    fn nobody_can_claim_our_labels() {
+        for body in [
+            r#"{"Labels":{"dev.mcp-lifecycle.launch":"x","dev.mcp-lifecycle.instance":"x"}}"#,
+            r#"{"Label\u017f":{"dev.mcp-lifecycle.launch":"x","dev.mcp-lifecycle.instance":"x"}}"#,
+            r#"{"labels":{"a":"b"},"LABELS":{"dev.mcp-lifecycle.instance":"x"}}"#,
+        ] {
+            let new = raw(body.as_bytes(), ReapPolicy::Tied);
+            let text = String::from_utf8(new).unwrap();
+            assert!(!text.contains(r#":"x""#), "{text}");
+            assert_eq!(
+                text.to_lowercase().matches("\"labels\"").count(),
+                1,
+                "{text}"
+            );
+            let new: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(new["Labels"][labels::LAUNCH], "L");
+        }
+    }
+
+    #[test]
+    fn what_go_reads_is_labelled() {
+        let deep = format!(
+            r#"{{"Unknown":{}{}}}"#,
+            "[".repeat(50_000),
+            "]".repeat(50_000)
+        );
+        for body in [
+            br#"{"Env":["X=caf\udce9"]}"#.as_slice(),
+            b"{\"Env\":[\"X=caf\xe9\"]}",
+            br#"{"X\udce9":1}"#,
+            br#"{"Unknown":1e400}"#,
+            deep.as_bytes(),
+        ] {
+            let new = String::from_utf8(raw(body, ReapPolicy::Tied)).unwrap();
+            assert!(new.contains(labels::LAUNCH), "{:.200}", new);
+        }
+        let new = raw(b"{} garbage", ReapPolicy::Tied);
+        let new = String::from_utf8(new).unwrap();
+        assert!(
+            new.contains(labels::LAUNCH) && new.ends_with("} garbage"),
+            "{new}"
+        );
+        // Of the wrong kind: the daemon says so, and sees ours.
+        let new = raw(br#"{"Labels":[1],"HostConfig":7}"#, ReapPolicy::Tied);
+        let new = String::from_utf8(new).unwrap();
+        assert!(
+            new.starts_with(r#"{"Labels":[1],"HostConfig":7,"Labels":{"#),
+            "{new}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_labelled_is_refused() {
+        for body in [
+            b"".as_slice(),
+            b" ",
+            b"{",
+            b"[]",
+            b"null",
+            b"\"hunter2\"",
+            b"\xef\xbb\xbf{}",
+        ] {
+            let error = rewrite(body, Kind::Container, &marks(ReapPolicy::All)).unwrap_err();
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_tied_ends_and_what_is_detached_stays() {
+        let fate = |body, policy| rewritten(body, policy)["Labels"][labels::ON_END].clone();
+        let rm = || json!({"HostConfig": {"AutoRemove": true}});
+        let attached = || json!({"OpenStdin": true, "AttachStdin": true, "StdinOnce": true});
+        let detached = || json!({"OpenStdin": true, "HostConfig": {"AutoRemove": false}});
+        assert_eq!(fate(rm(), ReapPolicy::Tied), "end");
+        assert_eq!(fate(attached(), ReapPolicy::Tied), "end");
+        assert_eq!(fate(detached(), ReapPolicy::Tied), "keep");
+        assert_eq!(fate(detached(), ReapPolicy::All), "end");
+        assert_eq!(fate(rm(), ReapPolicy::Report), "keep");
+        let twice = raw(
+            br#"{"hostconfig":{"autoremove":true},"HostConfig":{"Privileged":false}}"#,
+            ReapPolicy::Tied,
+        );
+        let twice: Value = serde_json::from_slice(&twice).unwrap();
+        assert_eq!(twice["Labels"][labels::ON_END], "end");
+        assert_eq!(
+            twice["HostConfig"],
+            json!({"autoremove": true, "Privileged": false})
+        );
+    }
+
+    #[test]
+    fn the_socket_is_ours_in_what_ends_and_the_engines_in_what_stays() {
+        let with = |source: &str| {
+            json!({"HostConfig": {
+                "AutoRemove": true,
+                "Binds": [format!("{source}:/var/run/docker.sock:rw"), "/a:/b"],
+                "Mounts": [{"Type": "bind", "Source": source, "Target": "/s"}],
+            }})
+        };
+        for theirs in [
+            "/run/docker.sock",
+            "/var/run/../run//docker.sock",
+            "/var/run/docker.sock",
+        ] {
+            let new = rewritten(with(theirs), ReapPolicy::Tied);
+            assert_eq!(new["HostConfig"], with("/p.sock")["HostConfig"]);
+        }
+        let kept = rewritten(with("/p.sock"), ReapPolicy::Report);
+        assert_eq!(
+            kept["HostConfig"],
+            with("/var/run/docker.sock")["HostConfig"]
+        );
+    }
+
+    #[test]
+    fn the_cookie_of_the_environment_does_not_go_into_containers() {
+        let env = json!({"Env": ["A=1", "MCP_LIFECYCLE_ID=5.6.7", "MCP_LIFECYCLE_ID", "MCP_LIFECYCLE_IDS=1"]});
+        let new = rewritten(env, ReapPolicy::Report);
+        assert_eq!(new["Env"], json!(["A=1", "MCP_LIFECYCLE_IDS=1"]));
+    }
+
+    #[test]
+    fn podmans_own_form() {
+        let body = br#"{"remove":true,"env":{"A":"1","MCP_LIFECYCLE_ID":"x"},"mounts":[{"source":"/run/docker.sock"}]}"#;
+        let new = rewrite(body, Kind::Libpod, &marks(ReapPolicy::Tied)).unwrap();
+        let new: Value = serde_json::from_slice(&new).unwrap();
+        assert_eq!(new["labels"][labels::ON_END], "end");
+        assert_eq!(new["env"], json!({"A": "1"}));
+        assert_eq!(new["mounts"], json!([{"source": "/p.sock"}]));
+    }
+}
