@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{ReapReport, Remnant};
+use mcp_lifecycle_core::{ReapReport, Remnant, UnknownRemnant};
 use thiserror::Error;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -21,6 +21,7 @@ use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, Found};
 use crate::labels;
 use crate::lease::{self, Other, Owner};
+use crate::origin::{self, Origin};
 use verdict::{Leases, Verdict, judge};
 
 /// How many removals the daemon gets at a time.
@@ -136,6 +137,14 @@ impl Search<'_> {
             .extend(users.map(|other| other.instance.clone()));
     }
 
+    /// Nobody can tell whose it is: it stays, and so does its host's lease.
+    fn unknown(&mut self, found: &Found, why: &str) {
+        self.unclean
+            .extend(found.labels.get(labels::INSTANCE).cloned());
+        let unknown = UnknownRemnant::new(remnant(found), why);
+        self.report.unknown.push(unknown);
+    }
+
     async fn sweep(&mut self, engine: &Engine) -> Result<(), OrphansError> {
         let ours = engine.list(&[labels::INSTANCE.to_owned()]).await;
         let ours = ours.map_err(|source| OrphansError::List {
@@ -151,7 +160,13 @@ impl Search<'_> {
         let mut orphans = Vec::new();
         for found in ours {
             match judge(&found.labels, &leases, local) {
-                Verdict::Dead => orphans.push(found),
+                Verdict::Dead => match origin::of(engine, &found).await {
+                    Ok(Origin::Own) => orphans.push(found),
+                    // Somebody else's, of an image that was made of one of ours.
+                    Ok(Origin::Image) => self.report.spared.push(remnant(&found)),
+                    Ok(Origin::Unknown) => self.unknown(&found, "its image is gone, so that nobody can tell whether it has its labels from it"),
+                    Err(error) => self.unknown(&found, &Report(&error).to_string()),
+                },
                 Verdict::Spared(_) => self.report.spared.push(remnant(&found)),
             }
         }

@@ -16,6 +16,8 @@ fn labels_of(instance: &str, domain: &str, boot: &str) -> HashMap<String, String
         (labels::MACHINE, &machine::id()),
         (labels::BOOT, boot),
         (labels::ON_END, labels::END),
+        (labels::LAUNCH, "l"),
+        (labels::SERVER, "s"),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into()
@@ -35,7 +37,11 @@ fn engine_with(labels: impl Fn() -> HashMap<String, String> + Send + Sync + 'sta
                 false => (200, "{}".to_owned()),
             });
         }
-        let container = serde_json::json!([{"Id": "x", "Names": ["/x"], "Labels": labels()}]);
+        if request.contains("/images/") {
+            return Some((200, "{}".to_owned()));
+        }
+        let container =
+            serde_json::json!([{"Id": "x", "ImageID": "i", "Names": ["/x"], "Labels": labels()}]);
         Some((200, container.to_string()))
     })
 }

@@ -176,6 +176,7 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
                 report.ended.extend(containers.ended);
                 report.failed.extend(containers.failed);
                 report.spared.extend(containers.spared);
+                report.unknown.extend(containers.unknown);
                 Ok(report)
             }
             Ok(Err(error)) => Err(failed(error.into())),

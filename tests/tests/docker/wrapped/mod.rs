@@ -6,6 +6,7 @@ mod policy;
 mod proxy;
 mod random_kills;
 mod shapes;
+mod strangers;
 
 use std::time::{Duration, Instant};
 
