@@ -20,8 +20,6 @@ use crate::protocol::{
     encode_result, method,
 };
 
-pub(super) use handshake::environment_info;
-
 /// What a connection runs over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -8,14 +8,18 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Shared;
+use super::host::environment_info;
+use super::interrupt::interrupt;
 use super::limits::{MOST_NAME, MOST_WAITING};
+use super::metadata;
 use super::process::Process;
+use super::restrictions;
 use super::session::{Session, Slot};
 use super::start::start;
 use super::stdin::Verdict;
 use crate::protocol::extension::{AckParams, ListResult, ListedProcess, SurvivorsResult};
 use crate::protocol::process::{
-    ProcessParams, ReadParams, SignalParams, StartParams, TerminateResult, WriteParams,
+    ProcessParams, ReadParams, Signal, SignalParams, StartParams, TerminateResult, WriteParams,
     WriteResult, WriteStatus,
 };
 use crate::protocol::{
@@ -49,27 +53,31 @@ fn carry_out(
 ) -> Result<(), RpcError> {
     let extended = session.is_extended();
     match method {
-        method::START => start(shared, session, id, params.parse::<StartParams>()?),
+        method::START => {
+            restrictions::check(params)?;
+            start(shared, session, id, params.parse::<StartParams>()?)
+        }
         method::WRITE => write(session, id, params.parse()?),
         method::READ => read(session, id, params.parse()?),
-        method::SIGNAL => {
-            let it: SignalParams = params.parse()?;
-            if let Some(process) = session.process(&it.process_id) {
-                later(session, id, async move {
-                    let outcome = process.terminator.request_end().await;
-                    outcome.map(|()| json!({})).map_err(internal)
-                });
-            } else {
-                answer(session, &id, &json!({}));
-            }
-            Ok(())
-        }
+        method::SIGNAL => signal(session, id, params.parse()?),
         method::TERMINATE => {
             terminate(session, id, &params.parse::<ProcessParams>()?.process_id);
             Ok(())
         }
         method::ENVIRONMENT_INFO => {
-            answer(session, &id, &super::connection::environment_info());
+            answer(session, &id, &environment_info());
+            Ok(())
+        }
+        method::ENVIRONMENT_STATUS => {
+            answer(session, &id, &json!({"status": "ready"}));
+            Ok(())
+        }
+        method::GET_METADATA => {
+            let path = metadata::path(params)?;
+            later(session, id, async move {
+                let looked = tokio::task::spawn_blocking(move || metadata::look(&path)).await;
+                looked.unwrap_or_else(|_| Err(RpcError::new(code::INTERNAL, "it was cut short")))
+            });
             Ok(())
         }
         method::PING if extended => {
@@ -162,6 +170,23 @@ fn write(session: &Arc<Session>, id: RequestId, params: WriteParams) -> Result<(
         None => WriteStatus::UnknownProcess,
     };
     session.answer_write(&id, status);
+    Ok(())
+}
+
+fn signal(session: &Arc<Session>, id: RequestId, params: SignalParams) -> Result<(), RpcError> {
+    match (session.process(&params.process_id), params.signal) {
+        (None, _) => answer(session, &id, &json!({})),
+        (Some(process), Signal::Interrupt) => {
+            if !process.has_exited() {
+                interrupt(&process.terminator.identity())?;
+            }
+            answer(session, &id, &json!({}));
+        }
+        (Some(process), Signal::Terminate) => later(session, id, async move {
+            let outcome = process.terminator.request_end().await;
+            outcome.map(|()| json!({})).map_err(internal)
+        }),
+    }
     Ok(())
 }
 

@@ -40,6 +40,7 @@ impl Event {
                     process_id: id(),
                     seq,
                     exit_code: Some(code),
+                    sandbox_denied: Some(false),
                 },
             ),
             Self::Closed => encode_notification(

@@ -161,15 +161,19 @@ impl Log {
                 continue;
             };
             if taken > 0 && taken + bytes.len() > max_bytes {
+                result.next_seq = *seq;
                 break;
             }
             taken += bytes.len();
-            result.next_seq = seq + 1;
             result.chunks.push(ReadChunk {
                 seq: *seq,
                 stream: *stream,
                 chunk: Chunk(bytes.clone()),
             });
+            if taken >= max_bytes {
+                result.next_seq = seq + 1;
+                break;
+            }
         }
         result
     }

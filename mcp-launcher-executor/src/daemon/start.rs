@@ -14,7 +14,7 @@ use super::environment;
 use super::limits::MOST_NAME;
 use super::process::Process;
 use super::session::{Session, Slot};
-use crate::protocol::process::{ProcessParams, StartParams};
+use crate::protocol::process::{SandboxType, StartParams, StartResult};
 use crate::protocol::{RequestId, RpcError, code, encode_error, encode_result, path_from_wire};
 
 /// Starts a process; the answer follows when it runs or has failed.
@@ -97,7 +97,11 @@ async fn launch(
     match settled {
         Ok(answer_to) => {
             tracing::debug!(process = process_id, took = ?begun.elapsed(), "started");
-            session.answer(encode_result(&answer_to, &ProcessParams { process_id }));
+            let result = StartResult {
+                process_id,
+                sandbox_type: Some(SandboxType::None),
+            };
+            session.answer(encode_result(&answer_to, &result));
         }
         Err(unwanted) => undo(&process_id, *unwanted).await,
     }

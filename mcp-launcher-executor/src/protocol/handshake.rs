@@ -47,4 +47,29 @@ pub struct EnvironmentInfo {
     /// The operating system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform_os: Option<String>,
+    /// The user's shell; codex's client insists on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<Shell>,
+    /// The user's home directory, as a `file:` URI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_home_dir: Option<String>,
+    /// Where temporary files go, as a `file:` URI.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temp_dir: Option<String>,
+    /// What codex's server can do beyond processes: nothing of it is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Capabilities>,
 }
+
+/// A shell of the executor's machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shell {
+    /// The kind: `bash`, `sh`.
+    pub name: String,
+    /// Its program.
+    pub path: String,
+}
+
+/// The abilities of codex's server, all of them off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {}

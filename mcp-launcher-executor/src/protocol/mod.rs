@@ -26,7 +26,7 @@ mod uri;
 pub use chunk::Chunk;
 pub use encode::{encode_error, encode_notification, encode_output, encode_request, encode_result};
 pub use error::{RpcError, code};
-pub use handshake::{EnvironmentInfo, InitializeParams, InitializeResult};
+pub use handshake::{Capabilities, EnvironmentInfo, InitializeParams, InitializeResult, Shell};
 pub use message::{MalformedMessage, Message, Params, RequestId};
 pub use raw::{RawOutput, encode_raw_output};
 pub use uri::{path_from_wire, path_to_uri};
@@ -49,6 +49,10 @@ pub mod method {
     pub const TERMINATE: &str = "process/terminate";
     /// Request: what the machine is like.
     pub const ENVIRONMENT_INFO: &str = "environment/info";
+    /// Request: whether the machine can be used.
+    pub const ENVIRONMENT_STATUS: &str = "environment/status";
+    /// Request: what kind of file a path leads to.
+    pub const GET_METADATA: &str = "fs/getMetadata";
     /// Notification from the server: output.
     pub const OUTPUT: &str = "process/output";
     /// Notification from the server: the main process has exited.

@@ -48,7 +48,7 @@ impl fmt::Debug for StartParams {
 
 /// What of the executor's own environment a process sees.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct EnvPolicy {
     /// Where to begin.
     pub inherit: Inherit,
@@ -82,6 +82,28 @@ pub enum Inherit {
     All,
     /// Nothing.
     None,
+}
+
+/// Result of `process/start`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartResult {
+    /// As it was asked for.
+    pub process_id: String,
+    /// What confines the process.
+    #[serde(default)]
+    pub sandbox_type: Option<SandboxType>,
+}
+
+/// What confines a process on its executor, beyond containment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SandboxType {
+    /// Nothing.
+    None,
+    /// One that this version has no name for.
+    #[serde(other)]
+    Other,
 }
 
 /// Names one process.
@@ -131,6 +153,9 @@ pub struct ReadResult {
     /// The executor lost it.
     #[serde(default)]
     pub failure: Option<String>,
+    /// A sandbox kept it from something.
+    #[serde(default)]
+    pub sandbox_denied: bool,
 }
 
 /// One piece of output in a [`ReadResult`].
@@ -254,6 +279,9 @@ pub struct ExitedNotification {
     /// 128 + n for signal n; -1 when it is not known.
     #[serde(default)]
     pub exit_code: Option<i64>,
+    /// A sandbox kept it from something.
+    #[serde(default)]
+    pub sandbox_denied: Option<bool>,
 }
 
 /// `process/closed`.

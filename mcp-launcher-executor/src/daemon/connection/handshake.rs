@@ -1,11 +1,10 @@
 //! What client and daemon agree on before anything else.
 
+use super::super::host::environment_info;
 use super::super::registry::{Registry, short};
 use super::{Connection, Kind, State};
 use crate::protocol::extension::{Extensions, Lifecycle, VERSION};
-use crate::protocol::{
-    EnvironmentInfo, InitializeParams, InitializeResult, Params, RpcError, code, path_to_uri,
-};
+use crate::protocol::{InitializeParams, InitializeResult, Params, RpcError, code};
 use crate::wire::wire_containment;
 
 impl Connection {
@@ -58,15 +57,5 @@ impl Connection {
             raw_output: wish.raw_output && self.kind == Kind::Socket,
             containment: Some(wire_containment(&containment)),
         }
-    }
-}
-
-/// What this machine is like.
-pub(in crate::daemon) fn environment_info() -> EnvironmentInfo {
-    let cwd = std::env::current_dir().ok();
-    EnvironmentInfo {
-        executor_version: Some(concat!("mcp-executor ", env!("CARGO_PKG_VERSION")).to_owned()),
-        cwd: cwd.and_then(|dir| dir.to_str().map(path_to_uri)),
-        platform_os: Some(std::env::consts::OS.to_owned()),
     }
 }

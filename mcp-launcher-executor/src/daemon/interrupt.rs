@@ -1,0 +1,64 @@
+//! SIGINT to a process's group, as the base protocol has it.
+
+use mcp_lifecycle_core::ServerIdentity;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::protocol::{RpcError, code};
+
+/// Interrupts the group that this process leads. One that has exited is left
+/// alone, and so is any other process that has got its number meanwhile.
+pub(super) fn interrupt(process: &ServerIdentity) -> Result<(), RpcError> {
+    let ServerIdentity::Process {
+        pid,
+        start_time: Some(start_time),
+    } = process
+    else {
+        let text = "this executor cannot interrupt a process of this kind";
+        return Err(RpcError::new(code::INTERNAL, text));
+    };
+    let failed = |error: std::io::Error| {
+        let text = format!("the process could not be interrupted: {error}");
+        RpcError::new(code::INTERNAL, text)
+    };
+    let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    // Compared right before the signal: the number of a process that has been
+    // reaped may be another one's.
+    if leads_its_group(&stat, *pid, *start_time) {
+        let group = Pid::from_raw(i32::try_from(*pid).unwrap_or(i32::MAX));
+        match killpg(group, Signal::SIGINT) {
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Whether this line of `/proc/PID/stat` is of that very process, as the leader
+/// of its group.
+fn leads_its_group(stat: &str, pid: u32, start_time: u64) -> bool {
+    // The name in parentheses may contain anything.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let mut fields = fields.split(' ');
+    let group = fields.nth(2).and_then(|field| field.parse().ok());
+    let started = fields.nth(16).and_then(|field| field.parse().ok());
+    group == Some(pid) && started == Some(start_time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_very_process_is_meant() {
+        let stat = "77 (a) b) S 1 77 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0";
+        assert!(leads_its_group(stat, 77, 4242));
+        assert!(!leads_its_group(stat, 77, 4243));
+        assert!(!leads_its_group(stat, 78, 4242));
+        assert!(!leads_its_group("", 77, 4242));
+    }
+}

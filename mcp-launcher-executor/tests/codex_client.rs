@@ -1,0 +1,97 @@
+//! The real codex client with our daemon: `codex app-server`, whose MCP server
+//! runs on an environment of its `environments.toml`.
+//!
+//! `MCP_TEST_CODEX` names the codex binary; `tests/run codex` sets it.
+
+#[path = "support/app_server.rs"]
+mod app_server;
+#[path = "support/proxy.rs"]
+#[expect(dead_code, reason = "the faults have more moods")]
+mod proxy;
+mod support;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use app_server::AppServer;
+use proxy::{Mood, Proxy};
+use support::{alive, listen, marker, vanished, within};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+/// The lean MCP server, which `tests/run codex` builds beside the daemon.
+fn echo_server() -> String {
+    let path = PathBuf::from(DAEMON).with_file_name("mcp-echo");
+    assert!(path.is_file(), "{} is built", path.display());
+    path.to_str().unwrap().to_owned()
+}
+
+/// A server that codex starts through a shell which leaves a helper behind.
+fn messy(mark: &str) -> String {
+    format!(
+        "setsid sh -c 'sleep 1000; : {mark}' & exec {} ",
+        echo_server()
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_lists_and_calls_tools_through_twenty_cuts_and_leaves_nothing() {
+    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let proxy = Proxy::before(&peer.url).await;
+    let home = tempfile::tempdir().unwrap();
+    let project = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("AGENTS.md"), "be brief").unwrap();
+    let mark = marker("codex");
+    let script = messy(&mark);
+    let mut app = AppServer::start(home.path(), &proxy.url, "/bin/sh", &["-c", &script]).await;
+    let thread = app.thread(project.path()).await;
+    assert_eq!(app.tools(&thread).await, ["blob", "echo"]);
+    for round in 0..20 {
+        proxy.set(Mood::Cut);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        proxy.set(Mood::Fair);
+        for call in 0..3 {
+            let text = format!("{round}-{call}");
+            assert_eq!(app.echo(&thread, &text).await.unwrap(), text);
+        }
+    }
+    let connections = proxy.accepted.load(Ordering::Relaxed);
+    assert!(connections > 20, "{connections} connections");
+    assert!(!alive(&mark).is_empty(), "the helper runs");
+    app.leave().await;
+    // codex ends the servers that it started; what it does not, the lease does.
+    vanished(&mark, Duration::from_secs(35)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_started_again_serves_codex_s_next_thread() {
+    let mut peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let address = peer.url.clone();
+    let home = tempfile::tempdir().unwrap();
+    let mut app = AppServer::start(home.path(), &address, &echo_server(), &[]).await;
+    for round in 0..4 {
+        let cwd = tempfile::tempdir().unwrap();
+        let thread = app.thread(cwd.path()).await;
+        let text = format!("round {round}");
+        assert_eq!(within(app.echo(&thread, &text)).await.unwrap(), text);
+        if round == 3 {
+            break;
+        }
+        if round % 2 == 0 {
+            peer.child.kill().await.unwrap();
+        } else {
+            let pid = peer.child.id().unwrap().to_string();
+            let kill = std::process::Command::new("kill")
+                .args(["-TERM", &pid])
+                .status();
+            assert!(kill.unwrap().success());
+            within(peer.child.wait()).await.unwrap();
+        }
+        peer = listen(DAEMON, &["--listen", &address]).await;
+        // It goes on trying to resume for its own recovery window.
+        let lost = app.echo(&thread, "gone").await;
+        assert!(lost.is_err(), "{lost:?}");
+    }
+    app.leave().await;
+}

@@ -1,0 +1,206 @@
+//! The wire, word by word: what a client of codex's asks for and gets.
+
+#[path = "support/raw.rs"]
+mod raw;
+mod support;
+
+use raw::{Raw, start};
+use serde_json::{Value, json};
+use support::{Peer, listen};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+async fn daemon() -> Peer {
+    listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restriction_that_is_not_enforced_is_refused_and_nothing_runs() {
+    let peer = daemon().await;
+    let (mut client, _) = Raw::open(&peer.url).await;
+    let dir = tempfile::tempdir().unwrap();
+    let witness = dir.path().join("ran");
+    let script = format!("echo ran > {}", witness.display());
+    let profile = json!({"permissions": {"type": "managed", "network": "restricted"}});
+    let asked: [(&str, Value); 14] = [
+        ("sandbox", profile),
+        ("sandbox", json!({})),
+        ("sandbox", json!(5)),
+        ("sandbox", json!(false)),
+        ("managedNetwork", json!({"a": 1})),
+        ("managedNetwork", json!("x")),
+        ("networkProxy", json!({})),
+        ("networkProxy", json!(7)),
+        ("enforceManagedNetwork", json!(true)),
+        ("enforceManagedNetwork", json!("x")),
+        ("shellSnapshot", json!({"scopeId": "s"})),
+        ("metadata", json!(7)),
+        ("seccompProfile", json!("strict")),
+        ("readOnly", json!(true)),
+    ];
+    for (number, (field, value)) in asked.into_iter().enumerate() {
+        let mut params = start(&format!("p{number}"), &["/bin/sh", "-c", &script]);
+        params[field] = value.clone();
+        let refused = client.request("process/start", params).await;
+        let error = refused.expect_err(&format!("{field}: {value} was accepted"));
+        assert_eq!(error["code"], -32602, "{field}: {value}: {error}");
+        let text = error["message"].as_str().unwrap();
+        assert!(text.contains(field), "{text}");
+    }
+    // Of the policy for variables as well.
+    let mut params = start("policy", &["/bin/sh", "-c", &script]);
+    params["envPolicy"] = json!({"inherit": "core", "maskCredentials": true});
+    let error = client.request("process/start", params).await.unwrap_err();
+    assert_eq!(error["code"], -32602, "{error}");
+    assert!(!witness.exists(), "the command ran");
+
+    // What asks for nothing is as good as absent.
+    let mut params = start("plain", &["/bin/sh", "-c", &script]);
+    for field in [
+        "sandbox",
+        "managedNetwork",
+        "networkProxy",
+        "shellSnapshot",
+        "newer",
+    ] {
+        params[field] = Value::Null;
+    }
+    params["enforceManagedNetwork"] = json!(false);
+    params["metadata"] = json!({"threadId": "t"});
+    client.request("process/start", params).await.unwrap();
+    client.notification("process/closed").await;
+    assert!(witness.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_has_every_field_that_codex_s_client_reads() {
+    let peer = daemon().await;
+    let (mut client, hello) = Raw::open(&peer.url).await;
+    let info = client.request("environment/info", json!({})).await.unwrap();
+    assert_eq!(info, hello["environmentInfo"]);
+    let shell = info["shell"]["path"].as_str().unwrap();
+    assert!(std::path::Path::new(shell).is_file(), "{shell}");
+    let name = std::path::Path::new(shell).file_name().unwrap();
+    assert_eq!(info["shell"]["name"], name.to_str().unwrap());
+    for directory in ["cwd", "userHomeDir", "tempDir"] {
+        let uri = info[directory].as_str().unwrap();
+        assert!(uri.starts_with("file:///"), "{directory}: {uri}");
+    }
+    assert_eq!(info["platformOs"], std::env::consts::OS);
+    assert_eq!(info["capabilities"], json!({}), "it promises nothing");
+    let status = client.request("environment/status", json!({})).await;
+    assert_eq!(status.unwrap(), json!({"status": "ready"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_and_fields_of_a_process_are_those_of_codex() {
+    let peer = daemon().await;
+    let (mut client, _) = Raw::open(&peer.url).await;
+    let started = client
+        .request(
+            "process/start",
+            start("a", &["/bin/sh", "-c", "echo hi; exit 3"]),
+        )
+        .await
+        .unwrap();
+    assert_eq!(started, json!({"processId": "a", "sandboxType": "none"}));
+    let exited = client.notification("process/exited").await;
+    assert_eq!(exited["exitCode"], 3);
+    assert_eq!(exited["sandboxDenied"], false);
+    client.notification("process/closed").await;
+    let all = json!({"processId": "a", "afterSeq": null, "maxBytes": null, "waitMs": null});
+    let read = client.request("process/read", all).await.unwrap();
+    assert_eq!(
+        (&read["nextSeq"], &read["sandboxDenied"], &read["closed"]),
+        (&json!(4), &json!(false), &json!(true)),
+        "{read}"
+    );
+    assert!(read["failure"].is_null());
+    // An answer that its bound has cut short goes on from its last piece.
+    let cut = json!({"processId": "a", "afterSeq": 0, "maxBytes": 1});
+    let read = client.request("process/read", cut).await.unwrap();
+    assert_eq!(
+        (&read["chunks"][0]["seq"], &read["nextSeq"]),
+        (&json!(1), &json!(2))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupt_is_the_interrupt_of_the_process_group_and_of_nothing_else() {
+    let peer = daemon().await;
+    let (mut client, _) = Raw::open(&peer.url).await;
+    // The shell's trap runs when what it waits for has ended.
+    let child = "trap \"echo child; exit 0\" INT; echo up; while :; do sleep 0.05; done";
+    let script = &format!("trap 'echo int' INT; sh -c '{child}'; exec cat");
+    client
+        .request("process/start", start("a", &["/bin/sh", "-c", script]))
+        .await
+        .unwrap();
+    let mut seen = String::new();
+    while !seen.contains("up\n") {
+        seen.push_str(&output(&mut client).await);
+    }
+    let interrupt = json!({"processId": "a", "signal": "interrupt"});
+    assert_eq!(
+        client.request("process/signal", interrupt).await.unwrap(),
+        json!({})
+    );
+    while !(seen.contains("int\n") && seen.contains("child\n")) {
+        seen.push_str(&output(&mut client).await);
+    }
+    // It lives on.
+    let end = client
+        .request("process/terminate", json!({"processId": "a"}))
+        .await;
+    assert_eq!(end.unwrap(), json!({"running": true}));
+    for unknown in ["a", "nobody"] {
+        let signal = json!({"processId": unknown, "signal": "interrupt"});
+        assert_eq!(
+            client.request("process/signal", signal).await.unwrap(),
+            json!({})
+        );
+    }
+}
+
+async fn output(client: &mut Raw) -> String {
+    use base64::Engine as _;
+    let chunk = client.notification("process/output").await["chunk"].clone();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(chunk.as_str().unwrap());
+    String::from_utf8(bytes.unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_served_is_refused_by_name() {
+    let peer = daemon().await;
+    let (mut client, _) = Raw::open(&peer.url).await;
+    let file = |path: &str| json!({"path": path, "sandbox": null});
+    let found = client.request("fs/getMetadata", file("file:///")).await;
+    let found = found.unwrap();
+    assert_eq!(
+        (&found["isDirectory"], &found["isFile"], &found["isSymlink"]),
+        (&json!(true), &json!(false), &json!(false)),
+    );
+    let error = client.request("fs/getMetadata", file("file:///no/such"));
+    assert_eq!(error.await.unwrap_err()["code"], -32004);
+    let confined = json!({"path": "file:///", "sandbox": {}});
+    let error = client.request("fs/getMetadata", confined).await;
+    assert_eq!(error.unwrap_err()["code"], -32602);
+    for method in [
+        "fs/readFile",
+        "fs/writeFile",
+        "http/request",
+        "environmentConfig/read",
+    ] {
+        let error = client.request(method, json!({})).await.unwrap_err();
+        assert_eq!(error["code"], -32601, "{method}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(method));
+    }
+    let mut terminal = start("t", &["/bin/true"]);
+    terminal["tty"] = json!(true);
+    let mut renamed = start("r", &["/bin/true"]);
+    renamed["arg0"] = json!("other");
+    for params in [terminal, renamed] {
+        let error = client.request("process/start", params).await.unwrap_err();
+        assert_eq!(error["code"], -32602, "{error}");
+    }
+}
