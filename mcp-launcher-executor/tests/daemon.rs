@@ -211,7 +211,7 @@ async fn the_daemon_s_end_in_order_ends_the_servers() {
 async fn the_daemon_s_own_kill_ends_the_servers() {
     let mut peer = listen(DAEMON, LISTEN).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
-    let local = mcp_launcher_local_semantics();
+    let local = mcp_launcher_local_semantics().await;
     let mark = marker("sigkill");
     let mut server = launch(&launcher, sh(&format!("echo up; sleep 1000; : {mark}"))).await;
     assert_eq!(server.line().await, "up");
@@ -224,9 +224,9 @@ async fn the_daemon_s_own_kill_ends_the_servers() {
     vanished(&mark, Duration::from_secs(5)).await;
 }
 
-fn mcp_launcher_local_semantics() -> Reach {
+async fn mcp_launcher_local_semantics() -> Reach {
     mcp_launcher_local::LocalLauncher::new()
-        .semantics()
-        .containment
+        .probe()
+        .await
         .on_host_death
 }

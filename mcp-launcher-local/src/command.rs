@@ -73,25 +73,33 @@ impl Command {
             Some(errno) if crate::sys::is_not_executable(errno) => {
                 LaunchErrorKind::NotExecutable(self.program.clone())
             }
-            Some(libc::EAGAIN) => LaunchErrorKind::Limit {
-                what: "processes of this user or control group (RLIMIT_NPROC, pids.max)".to_owned(),
-                source: Some(error.into()),
-            },
-            Some(libc::EMFILE | libc::ENFILE) => LaunchErrorKind::Limit {
-                what: "open files of the host (RLIMIT_NOFILE)".to_owned(),
-                source: Some(error.into()),
-            },
-            Some(libc::ENOMEM) => LaunchErrorKind::Limit {
-                what: "memory".to_owned(),
-                source: Some(error.into()),
-            },
-            Some(libc::E2BIG) => LaunchErrorKind::Limit {
-                what: "size of arguments and environment (ARG_MAX)".to_owned(),
-                source: Some(error.into()),
-            },
-            _ => LaunchErrorKind::backend("the process could not be started", error),
+            _ => limit(error).unwrap_or_else(|error| {
+                LaunchErrorKind::backend("the process could not be started", error)
+            }),
         }
     }
+}
+
+/// The limit that an error says was reached.
+///
+/// # Errors
+///
+/// The error itself, if it says something else.
+pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::Error> {
+    let what = match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            "processes and threads of this user or control group (RLIMIT_NPROC, pids.max)"
+        }
+        Some(libc::EMFILE) => "open files of the host (RLIMIT_NOFILE)",
+        Some(libc::ENFILE) => "open files of this machine (fs.file-max)",
+        Some(libc::ENOMEM) => "memory",
+        Some(libc::E2BIG) => "size of arguments and environment (ARG_MAX)",
+        _ => return Err(error),
+    };
+    Ok(LaunchErrorKind::Limit {
+        what: what.to_owned(),
+        source: Some(error.into()),
+    })
 }
 
 pub(crate) fn working_directory(path: &Path, source: std::io::Error) -> LaunchErrorKind {

@@ -52,6 +52,12 @@ impl Ending {
         self.state.borrow().proof.is_some()
     }
 
+    /// Whether there is no proof, and will be none.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.state.borrow().proof, Some(Proof::Lost(_)))
+    }
+
     /// Waits for the end of the main process.
     pub(crate) async fn exited(&self) -> ExitStatus {
         let mut state = self.state.subscribe();

@@ -1,13 +1,17 @@
 //! [`LocalLauncher`]: servers as processes on this machine.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError};
+use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, Report};
 use mcp_lifecycle_core::{
-    Guarantee, LaunchedServer, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
+    Containment, Guarantee, LaunchedServer, Reach, ReapReport, ServerLauncher, ServerSpec,
+    TerminationSemantics,
 };
 
 use crate::command::Command;
-use crate::level::{self, Isolation};
+use crate::level::{Isolation, Plan};
 use crate::orphans;
 
 /// Starts servers as processes on this machine.
@@ -47,6 +51,22 @@ impl LocalLauncher {
         self
     }
 
+    /// Finds out what this machine allows, and returns what the next launch gets.
+    ///
+    /// Starts up to three processes that end at once and waits for them, about
+    /// half a millisecond each, on a thread that may block. The answer is kept
+    /// for the life of the process; [`semantics`](ServerLauncher::semantics)
+    /// reads it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropped, it is finished and kept all the same.
+    pub async fn probe(&self) -> Containment {
+        let isolation = self.isolation;
+        let found = blocking(move || Plan::choose(isolation).containment().clone()).await;
+        found.unwrap_or_else(|why| unknown().fell_back(Report(&why).to_string()))
+    }
+
     /// Insists on a guarantee: where this machine cannot give it, launches fail
     /// with [`LaunchErrorKind::Containment`] instead of doing with less.
     #[must_use]
@@ -66,8 +86,15 @@ impl ServerLauncher for LocalLauncher {
         Some(format!("{:?} {:?}", self.isolation, self.required))
     }
 
+    /// Reads what is known; never starts a process, never blocks.
+    ///
+    /// What this machine allows is found out by the first launch, or by
+    /// [`probe`](LocalLauncher::probe). Before that, the mechanism is
+    /// "not known yet", which promises nothing.
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(level::containment(self.isolation))
+        let plan = Plan::known(self.isolation);
+        let containment = plan.map_or_else(unknown, |plan| plan.containment().clone());
+        TerminationSemantics::full(containment)
     }
 
     /// Looks the program up and starts it, on a thread that may block: a path
@@ -76,25 +103,19 @@ impl ServerLauncher for LocalLauncher {
         let fail = |kind| LaunchError::new(NAME, spec, kind);
         let (isolation, required) = (self.isolation, self.required.clone());
         let owned = spec.clone();
-        let spawned = tokio::task::spawn_blocking(move || {
-            let containment = level::containment(isolation);
+        // Dropped here, the server is started anyway and killed at once, by the
+        // drop of what nobody took.
+        let spawned = blocking(move || {
+            let plan = Plan::choose(isolation);
             for guarantee in required {
-                containment
+                plan.containment()
                     .require(guarantee)
                     .map_err(LaunchErrorKind::Containment)?;
             }
-            level::spawn(isolation, Command::prepare(&owned)?)
+            plan.spawn(Command::prepare(&owned)?)
         });
-        // Dropped here, the server is started anyway and killed at once, by the
-        // drop of what nobody took.
-        match spawned.await {
-            Ok(Ok(spawned)) => spawned.started().await.map_err(fail),
-            Ok(Err(kind)) => Err(fail(kind)),
-            Err(lost) => Err(fail(LaunchErrorKind::backend(
-                "the runtime is shutting down",
-                lost,
-            ))),
-        }
+        let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
+        spawned.started().await.map_err(fail)
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
@@ -102,6 +123,43 @@ impl ServerLauncher for LocalLauncher {
         let reaped = reaped.map_err(|lost| ReapError::new(NAME, lost))?;
         reaped.map_err(|error| ReapError::new(NAME, error))
     }
+}
+
+fn unknown() -> Containment {
+    Containment::new("not known yet", Reach::Nothing)
+        .fell_back("the first launch finds out what this machine allows")
+}
+
+/// Runs `work` on a thread that may block.
+///
+/// # Errors
+///
+/// The runtime has no thread for it or is being shut down, or `work` panicked:
+/// then it has undone what it did.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, LaunchErrorKind> {
+    const NO_THREAD: &str = "the runtime could not start a thread for the launch";
+    // Tokio panics where the system gives it no thread.
+    let spawned = catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_blocking(work)));
+    let lost = match spawned {
+        Ok(spawned) => match spawned.await {
+            Ok(done) => return Ok(done),
+            Err(lost) => lost,
+        },
+        Err(panic) => return Err(LaunchErrorKind::backend(NO_THREAD, message(&*panic))),
+    };
+    Err(match lost.try_into_panic() {
+        Ok(panic) => LaunchErrorKind::backend("the launch panicked", message(&*panic)),
+        Err(lost) => LaunchErrorKind::backend("the runtime is being shut down", lost),
+    })
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "it did not say why".to_owned())
 }
 
 #[cfg(test)]

@@ -29,6 +29,15 @@ pub enum Isolation {
     ProcessGroup,
 }
 
+/// How the next server is going to be held together: decided once, and then
+/// carried out.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// `None` for a process group.
+    guarded: Option<guarded::Plan>,
+    containment: Containment,
+}
+
 /// A server whose start is not confirmed yet.
 pub(crate) enum Spawned {
     Running(LaunchedServer),
@@ -45,29 +54,74 @@ impl Spawned {
     }
 }
 
-/// What a launch at this level promises, on this machine.
-pub(crate) fn containment(isolation: Isolation) -> Containment {
-    match isolation {
-        Isolation::ProcessGroup => group::containment(),
-        Isolation::Guardian => match guarded::unavailable() {
-            None => guarded::containment(),
-            Some(why) => group::containment().fell_back(format!("no guardian: {why}")),
-        },
-        Isolation::PidNamespace => guarded::namespace_containment().unwrap_or_else(|why| {
-            let next = containment(Isolation::Guardian);
-            let besides = next.fallback.clone().unwrap_or_default();
-            let separator = if besides.is_empty() { "" } else { "; " };
-            next.fell_back(format!("no PID namespace: {why}{separator}{besides}"))
-        }),
+impl Plan {
+    /// The best that this machine allows at this level. The first call finds
+    /// out what that is, by trying, which blocks for some milliseconds.
+    pub(crate) fn choose(isolation: Isolation) -> Self {
+        match isolation {
+            Isolation::ProcessGroup => Self::group(),
+            Isolation::Guardian => Self::guardian(guarded::probe(false)),
+            Isolation::PidNamespace => Self::namespace(guarded::probe(true)),
+        }
     }
-}
 
-/// Starts a server at this level, or at the next lower one that there is.
-pub(crate) fn spawn(isolation: Isolation, command: Command) -> Result<Spawned, LaunchErrorKind> {
-    if isolation == Isolation::ProcessGroup || guarded::unavailable().is_some() {
-        return group::spawn(&command).map(Spawned::Running);
+    /// As [`choose`](Self::choose), if everything it needs to know is known.
+    pub(crate) fn known(isolation: Isolation) -> Option<Self> {
+        match isolation {
+            Isolation::ProcessGroup => Some(Self::group()),
+            Isolation::Guardian => guarded::known(false).map(Self::guardian),
+            Isolation::PidNamespace => guarded::known(true).map(Self::namespace),
+        }
     }
-    let in_namespace =
-        isolation == Isolation::PidNamespace && guarded::namespace_containment().is_ok();
-    guarded::spawn(command, in_namespace).map(Spawned::Guarded)
+
+    fn group() -> Self {
+        Self {
+            guarded: None,
+            containment: group::containment(),
+        }
+    }
+
+    fn guardian(found: guarded::Found) -> Self {
+        match guarded::Plan::guardian(&found) {
+            Ok(plan) => Self {
+                containment: plan.containment(),
+                guarded: Some(plan),
+            },
+            Err(why) => Self {
+                guarded: None,
+                containment: group::containment().fell_back(format!("no guardian: {why}")),
+            },
+        }
+    }
+
+    fn namespace(found: guarded::Found) -> Self {
+        let why = match guarded::Plan::namespace(&found) {
+            Ok(plan) => {
+                return Self {
+                    containment: plan.containment(),
+                    guarded: Some(plan),
+                };
+            }
+            Err(why) => why,
+        };
+        let mut next = Self::guardian(found);
+        let besides = next.containment.fallback.take();
+        let besides = besides.map_or(String::new(), |besides| format!("; {besides}"));
+        let why = format!("no PID namespace: {why}{besides}");
+        next.containment = next.containment.fell_back(why);
+        next
+    }
+
+    /// What a server gets by this plan.
+    pub(crate) fn containment(&self) -> &Containment {
+        &self.containment
+    }
+
+    /// Starts a server by this plan.
+    pub(crate) fn spawn(self, command: Command) -> Result<Spawned, LaunchErrorKind> {
+        match self.guarded {
+            Some(plan) => guarded::spawn(command, plan, self.containment).map(Spawned::Guarded),
+            None => group::spawn(&command, self.containment).map(Spawned::Running),
+        }
+    }
 }

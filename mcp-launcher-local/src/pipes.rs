@@ -6,18 +6,68 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use mcp_lifecycle_core::error::LaunchErrorKind;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
+use crate::command::limit;
 use crate::sys;
 
-/// The host's end of standard input.
-pub(crate) fn writer(fd: OwnedFd) -> io::Result<pipe::Sender> {
-    pipe::Sender::from_owned_fd(fd)
+/// The host's ends, known to the runtime.
+#[derive(Debug)]
+pub(crate) struct Ours {
+    pub(crate) stdin: pipe::Sender,
+    pub(crate) stdout: Output,
+    pub(crate) stderr: Output,
+}
+
+/// The server's ends.
+#[derive(Debug)]
+pub(crate) struct Theirs {
+    pub(crate) stdin: OwnedFd,
+    pub(crate) stdout: OwnedFd,
+    pub(crate) stderr: OwnedFd,
+}
+
+/// The three streams of a server.
+///
+/// Opened, and taken over by the current runtime, before there is a server: a
+/// runtime that is being shut down, or has no I/O, is an error while there is
+/// nothing that would have to be undone.
+pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
+    let failed = |error| {
+        limit(error).unwrap_or_else(|error| {
+            LaunchErrorKind::backend("the server's streams could not be opened", error)
+        })
+    };
+    let pair = || io::pipe().map_err(failed);
+    let (their_stdin, stdin) = pair()?;
+    let (stdout, their_stdout) = pair()?;
+    let (stderr, their_stderr) = pair()?;
+    let theirs = Theirs {
+        stdin: their_stdin.into(),
+        stdout: their_stdout.into(),
+        stderr: their_stderr.into(),
+    };
+    let adopt = || {
+        Ok(Ours {
+            stdin: pipe::Sender::from_owned_fd(stdin.into())?,
+            stdout: reader(stdout.into())?,
+            stderr: reader(stderr.into())?,
+        })
+    };
+    let ours = adopt().map_err(|error: io::Error| match limit(error) {
+        Ok(limit) => limit,
+        Err(error) => LaunchErrorKind::backend(
+            "the runtime of this launch does not take the server's streams (is it being shut down?)",
+            error,
+        ),
+    })?;
+    Ok((ours, theirs))
 }
 
 /// The host's end of standard output or standard error.
-pub(crate) fn reader(fd: OwnedFd) -> io::Result<Output> {
+fn reader(fd: OwnedFd) -> io::Result<Output> {
     Ok(Output {
         pipe: pipe::Receiver::from_owned_fd(fd)?,
         size: Size::Usual,

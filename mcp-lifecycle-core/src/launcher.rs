@@ -57,7 +57,9 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
     /// What this launcher can do to a server it starts, and what survives what.
     ///
     /// The values describe the next launch; a launcher that falls back to less
-    /// on some machines says so here, before anything is started.
+    /// on some machines says so here. Reads what is known: starts nothing and
+    /// never blocks. A launcher that learns it by its first launch promises
+    /// nothing before that, and says that it is not known yet.
     fn semantics(&self) -> TerminationSemantics;
 
     /// Starts the server that `spec` describes.

@@ -58,7 +58,7 @@ fn main() {
         .filter(|argument| !argument.starts_with('-'))
         .collect();
     let wanted = |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
-    println!("{}", launcher.semantics().containment);
+    println!("{}", runtime.block_on(launcher.probe()));
     if wanted("burst") {
         burst(&runtime, &launcher);
     }

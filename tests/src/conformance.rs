@@ -117,12 +117,12 @@ impl Conformance {
 /// Outside a Tokio runtime with time and I/O enabled.
 pub async fn run(kit: &Conformance) -> Matrix {
     let begun = Instant::now();
+    // What a launcher sets up once (a thread, a connection) is not a leak; and
+    // what it declares may be known by its first launch only.
+    let warm_up = perform(kit, Fixture::plain(), Way::WarmUp).await;
     let mut matrix = Matrix::new(kit.launcher.name(), kit.launcher.semantics());
     matrix.seed = kit.seed;
     matrix.columns.clone_from(&kit.ways);
-
-    // What a launcher sets up once (a thread, a connection) is not a leak.
-    let warm_up = perform(kit, Fixture::plain(), Way::WarmUp).await;
     matrix
         .declared
         .push(("launches and ends a plain server", warm_up));

@@ -13,7 +13,12 @@ use crate::arguments::{Arguments, LauncherName};
 pub(crate) async fn choose(arguments: &Arguments) -> Result<Arc<dyn ServerLauncher>, String> {
     match arguments.launcher {
         LauncherName::Docker => docker::launcher().await,
-        LauncherName::Local => Ok(Arc::new(LocalLauncher::new())),
+        LauncherName::Local => {
+            let launcher = LocalLauncher::new();
+            // So that what it can do is known, and printed, before the launch.
+            launcher.probe().await;
+            Ok(Arc::new(launcher))
+        }
         LauncherName::Executor => executor::launcher(&arguments.executor).await,
     }
 }

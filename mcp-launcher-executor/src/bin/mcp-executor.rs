@@ -122,7 +122,10 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
     // Signals first: one that comes during the start must not kill us halfway.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let launcher: Arc<dyn ServerLauncher> = Arc::new(LocalLauncher::new());
+    let launcher = LocalLauncher::new();
+    // Clients are told what there is before the first of them launches anything.
+    launcher.probe().await;
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher);
     let listener = match cli.listen {
         Some(listen) => Some(bind(&cli, listen).await?),
         None => None,

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{
-    Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity,
+    TerminationSemantics,
 };
 
 use crate::ending::{Ending, Proof};
@@ -17,7 +18,8 @@ use crate::sys::{self, ExitEvent, Leader, Member, Pid, Signal};
 #[derive(Debug)]
 pub(super) struct GroupServer {
     group: Arc<Group>,
-    exit: ExitEvent,
+    exit: Option<ExitEvent>,
+    containment: Containment,
 }
 
 /// Shared with the watcher, so that the server is reaped whoever is dropped.
@@ -43,7 +45,7 @@ const UNSEEN: &str = "the members of its process group cannot be listed (is /pro
 
 impl GroupServer {
     /// Takes the server over from `posix_spawn` and watches it.
-    pub(super) fn watch(leader: Leader) -> io::Result<Self> {
+    pub(super) fn watch(leader: Leader, containment: Containment) -> io::Result<Self> {
         let group = Arc::new(Group {
             start_time: sys::start_time(leader.pid()),
             leader,
@@ -52,8 +54,14 @@ impl GroupServer {
         });
         let watched = Arc::clone(&group);
         group.leader.watch(move || watched.leader_exited())?;
-        let exit = group.leader.exit_event()?;
-        Ok(Self { group, exit })
+        // Only a shorter way: the watcher's thread sees the exit as well, also
+        // when the runtime is being shut down at this moment.
+        let exit = group.leader.exit_event().ok();
+        Ok(Self {
+            group,
+            exit,
+            containment,
+        })
     }
 }
 
@@ -62,10 +70,13 @@ impl GroupServer {
     /// this task sees it before the watcher's thread does.
     async fn see_exit<T>(&self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);
+        let Some(exit) = &self.exit else {
+            return end.await;
+        };
         tokio::select! {
             biased;
             end = &mut end => end,
-            () = self.exit.happened() => {
+            () = exit.happened() => {
                 self.group.leader_exited();
                 end.await
             }
@@ -188,7 +199,7 @@ impl ProcessTerminator for GroupServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(super::containment())
+        TerminationSemantics::full(self.containment.clone())
     }
 
     async fn exited(&self) -> ExitStatus {

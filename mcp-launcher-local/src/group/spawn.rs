@@ -2,33 +2,43 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::LaunchedServer;
 use mcp_lifecycle_core::error::LaunchErrorKind;
+use mcp_lifecycle_core::{Containment, LaunchedServer};
 
 use super::server::GroupServer;
-use crate::command::Command;
-use crate::orphans;
-use crate::pipes;
-use crate::sys::{Leader, Pid};
+use crate::command::{Command, limit};
+use crate::sys::{self, Leader, Pid, Signal};
+use crate::{orphans, pipes};
 
 /// Starts `command` with its streams on pipes. Blocks for as long as the system
 /// needs to execute it, some tenths of a millisecond.
 ///
 /// No `pre_exec`: it would turn `posix_spawn` into `fork`, whose cost grows
 /// with the host's heap.
-pub(crate) fn spawn(command: &Command) -> Result<LaunchedServer, LaunchErrorKind> {
+///
+/// Whatever can fail or panic without a server does so before there is one.
+pub(crate) fn spawn(
+    command: &Command,
+    containment: Containment,
+) -> Result<LaunchedServer, LaunchErrorKind> {
+    sys::can_lead().map_err(|error| {
+        limit(error).unwrap_or_else(|error| {
+            LaunchErrorKind::backend("this system does not let a process be watched", error)
+        })
+    })?;
+    let (ours, theirs) = pipes::open()?;
     let mut process = std::process::Command::new(&command.program);
     process
         .arg0(&command.arg0)
         .args(&command.args)
         .env_clear()
         .envs(&command.env)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdin(theirs.stdin)
+        .stdout(theirs.stdout)
+        .stderr(theirs.stderr)
         .process_group(0);
     if let Some(dir) = &command.cwd {
         process.current_dir(dir);
@@ -36,47 +46,51 @@ pub(crate) fn spawn(command: &Command) -> Result<LaunchedServer, LaunchErrorKind
     if let Some(server) = &command.identity {
         orphans::register_uncontained(server);
     }
-    let child = process.spawn().map_err(|error| command.explain(error))?;
-    take_over(child)
-        .map_err(|error| LaunchErrorKind::backend("the new process could not be taken over", error))
-}
-
-/// From here to the end of the function the child must not get lost.
-fn take_over(child: Child) -> io::Result<LaunchedServer> {
-    let mut child = EndUnlessTaken(Some(child));
-    let Some(process) = child.0.as_mut() else {
-        unreachable!("just put there")
-    };
-    let pid = Pid::new(process.id().into())
-        .ok_or_else(|| io::Error::other("the system gave out an impossible pid"))?;
-    let (Some(stdin), Some(stdout), Some(stderr)) = (
-        process.stdin.take(),
-        process.stdout.take(),
-        process.stderr.take(),
-    ) else {
-        unreachable!("all three are piped")
-    };
-    let stdin = pipes::writer(stdin.into())?;
-    let stdout = pipes::reader(stdout.into())?;
-    let stderr = pipes::reader(stderr.into())?;
-    let server = GroupServer::watch(Leader::new(pid)?)?;
-    // std's handle would reap by number; from here on the pidfd does.
-    child.0 = None;
+    let mut child = EndUnlessOwned(Some(
+        process.spawn().map_err(|error| command.explain(error))?,
+    ));
+    // The host's copies of the server's ends.
+    drop(process);
+    let server = child.take_over(containment).map_err(|error| {
+        let what = "the new process could not be watched; its process group was ended again";
+        LaunchErrorKind::backend(what, error)
+    })?;
     Ok(LaunchedServer::new(
-        stdin,
-        stdout,
-        Some(Box::new(stderr)),
+        ours.stdin,
+        ours.stdout,
+        Some(Box::new(ours.stderr)),
         Arc::new(server),
     ))
 }
 
-/// The child of a launch that failed half-way.
-struct EndUnlessTaken(Option<Child>);
+/// A child that nobody owns yet.
+struct EndUnlessOwned(Option<Child>);
 
-impl Drop for EndUnlessTaken {
+impl EndUnlessOwned {
+    fn take_over(&mut self, containment: Containment) -> io::Result<GroupServer> {
+        let pid = self
+            .pid()
+            .ok_or_else(|| io::Error::other("an impossible process id"))?;
+        let server = GroupServer::watch(Leader::new(pid)?, containment)?;
+        // std's handle would reap by number; from here on the leader's does.
+        self.0 = None;
+        Ok(server)
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        self.0
+            .as_ref()
+            .and_then(|child| Pid::new(child.id().into()))
+    }
+}
+
+impl Drop for EndUnlessOwned {
     fn drop(&mut self) {
+        // It is our child and not reaped: its number is its own, and its group's.
+        if let Some(pid) = self.pid() {
+            let _ = sys::signal_group(pid, Signal::Kill);
+        }
         if let Some(mut child) = self.0.take() {
-            // It is our child and not reaped: its number is its own.
             let _ = child.kill();
             let _ = child.wait();
         }

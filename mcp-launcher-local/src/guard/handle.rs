@@ -4,25 +4,35 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::protocol::{MESSAGE_MAX, Report, Request};
+use super::unreaped::Unreaped;
 
 /// A guardian and, through it, a server.
 ///
-/// There is no way to signal the guardian, on purpose: killing it would set free what it guards. Dropping the handle closes the control socket, and
-/// the guardian ends the server; but it also gives up the only way to reap the guardian, which is then a zombie until the host ends. So keep it
-/// until [`try_reap`](Self::try_reap) has succeeded.
+/// There is no way to signal the guardian, on purpose: killing it would set free what it guards.
+///
+/// # Drop
+///
+/// Closes the control socket, so that the guardian ends the server. A guardian that [`try_reap`](Self::try_reap) has not reaped is reaped when it
+/// has ended, by the thread that waits for all servers.
 #[derive(Debug)]
 #[must_use = "dropping the handle kills the server"]
 pub struct GuardianHandle {
     pid: Pid,
-    pidfd: OwnedFd,
+    pidfd: Arc<OwnedFd>,
     control: OwnedFd,
+    reaped: AtomicBool,
 }
 
 /// What [`GuardianHandle::receive`] found.
@@ -40,8 +50,9 @@ impl GuardianHandle {
     pub(super) fn new(pid: Pid, pidfd: OwnedFd, control: OwnedFd) -> Self {
         Self {
             pid,
-            pidfd,
+            pidfd: Arc::new(pidfd),
             control,
+            reaped: AtomicBool::new(false),
         }
     }
 
@@ -112,15 +123,48 @@ impl GuardianHandle {
     ///
     /// ECHILD if something else in the host has reaped it.
     pub fn try_reap(&self) -> io::Result<Option<ExitStatus>> {
-        match waitid(
-            Id::PIDFd(self.pidfd.as_fd()),
-            WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG,
-        )? {
-            WaitStatus::Exited(_, code) => Ok(Some(ExitStatus::from_raw((code & 0xff) << 8))),
-            WaitStatus::Signaled(_, signal, core) => Ok(Some(ExitStatus::from_raw(
-                signal as i32 | if core { 0x80 } else { 0 },
-            ))),
-            _ => Ok(None),
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+        let ended = match waitid(Id::PIDFd(self.pidfd.as_fd()), flags) {
+            Ok(WaitStatus::Exited(_, code)) => ExitStatus::from_raw((code & 0xff) << 8),
+            Ok(WaitStatus::Signaled(_, signal, core)) => {
+                ExitStatus::from_raw(signal as i32 | if core { 0x80 } else { 0 })
+            }
+            Ok(_) => return Ok(None),
+            Err(errno) => {
+                self.reaped
+                    .fetch_or(errno == Errno::ECHILD, Ordering::Relaxed);
+                return Err(errno.into());
+            }
+        };
+        self.reaped.store(true, Ordering::Relaxed);
+        Ok(Some(ended))
+    }
+
+    /// Waits until the guardian has exited, at most `limit` long, and says whether it has. It is not reaped by this.
+    ///
+    /// Blocks the thread: for launches that are undone.
+    pub fn wait_exit(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            match poll(&mut [PollFd::new(self.pidfd(), PollFlags::POLLIN)], left) {
+                Ok(ready) => return ready > 0,
+                Err(Errno::EINTR) => {}
+                // It cannot be waited for: looked at instead.
+                Err(_) if Instant::now() >= end => return false,
+                Err(_) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+}
+
+impl Drop for GuardianHandle {
+    fn drop(&mut self) {
+        if !*self.reaped.get_mut() {
+            // The last descriptor of the socket may be kept open by a child that the host has forked; a message is not.
+            let _ = self.send(Request::Kill);
+            Unreaped::Held(Arc::clone(&self.pidfd)).leave();
         }
     }
 }

@@ -14,6 +14,7 @@ mod image;
 pub mod protocol;
 mod spawn;
 mod sys;
+mod unreaped;
 
 pub use handle::{GuardianHandle, Received};
 pub use image::GuardianImage;

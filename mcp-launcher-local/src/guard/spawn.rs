@@ -11,7 +11,6 @@ use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use super::handle::GuardianHandle;
@@ -21,6 +20,7 @@ use super::protocol::{
     FLAG_CGROUP_PROCS, FLAG_PID_NAMESPACE, PARAM_COUNT,
 };
 use super::sys;
+use super::unreaped::{self, Unreaped};
 
 /// What to start, and with what.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +91,7 @@ pub fn spawn_from(
     image: &GuardianImage,
     request: SpawnRequest<'_>,
 ) -> Result<GuardianHandle, SpawnGuardianError> {
+    unreaped::reap();
     let (control, theirs) = control_pair().map_err(failed("its socket"))?;
     let pid = start(image, &request, theirs.as_fd())?;
     // The host must not keep the guardian's end, or it would never see it close.
@@ -100,10 +101,26 @@ pub fn spawn_from(
         Err(error) => {
             // Nobody could hold it. It ends everything when the socket closes, and is then reaped here.
             drop(control);
-            let _ = waitpid(pid, None);
-            Err(failed("its pidfd")(error))
+            let action = match reap_in_time(pid) {
+                true => "its pidfd (it was ended again)",
+                false => "its pidfd (it was told to end, and had not done so after 5 s)",
+            };
+            Err(failed(action)(error))
         }
     }
+}
+
+/// Waits for a guardian that ends and has no descriptor to wait with.
+fn reap_in_time(pid: Pid) -> bool {
+    let guardian = Unreaped::Numbered(pid);
+    for _ in 0..5_000 {
+        if guardian.is_reaped() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    guardian.leave();
+    false
 }
 
 /// The host's end, which does not block, and the guardian's.

@@ -3,12 +3,19 @@
 use std::convert::Infallible;
 
 use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{Containment, LaunchedServer, Reach};
+use mcp_lifecycle_core::{Containment, LaunchedServer};
 
 use crate::command::Command;
 
 /// Never started.
 pub(crate) struct Spawned(Infallible);
+
+/// Never made.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan(Infallible);
+
+/// Nothing is looked for.
+pub(crate) struct Found;
 
 impl Spawned {
     pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
@@ -16,20 +23,34 @@ impl Spawned {
     }
 }
 
-pub(crate) fn spawn(_command: Command, _pid_namespace: bool) -> Result<Spawned, LaunchErrorKind> {
-    Err(LaunchErrorKind::backend("the guardian", WHY))
+impl Plan {
+    pub(crate) fn guardian(_found: &Found) -> Result<Self, &'static str> {
+        Err(WHY)
+    }
+
+    pub(crate) fn namespace(_found: &Found) -> Result<Self, &'static str> {
+        Err(WHY)
+    }
+
+    pub(crate) fn containment(&self) -> Containment {
+        match self.0 {}
+    }
 }
 
-pub(crate) fn unavailable() -> Option<&'static str> {
-    Some(WHY)
+pub(crate) fn probe(_namespaces: bool) -> Found {
+    Found
 }
 
-pub(crate) fn namespace_containment() -> Result<Containment, &'static str> {
-    Err(WHY)
+pub(crate) fn known(_namespaces: bool) -> Option<Found> {
+    Some(Found)
 }
 
-pub(crate) fn containment() -> Containment {
-    Containment::new("none", Reach::Nothing)
+pub(crate) fn spawn(
+    _command: Command,
+    plan: Plan,
+    _containment: Containment,
+) -> Result<Spawned, LaunchErrorKind> {
+    match plan.0 {}
 }
 
 const WHY: &str = "there is one on Linux only";

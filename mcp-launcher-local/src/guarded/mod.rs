@@ -19,7 +19,7 @@
 //!
 //! ```text
 //! probe ──── what this machine allows
-//! spawn ──── one launch: identity, cgroup, guardian
+//! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! server ─── the primitives of a running server
 //! conclude ─ from the guardian's last word, or its death, to the proof
 //! ```
@@ -29,47 +29,64 @@ mod probe;
 mod server;
 mod spawn;
 
+use std::path::Path;
+use std::sync::Arc;
+
 use mcp_lifecycle_core::{Containment, Reach};
 
+pub(crate) use probe::{Found, known, probe};
 pub(crate) use spawn::{Spawned, spawn};
 
-/// Why there can be no guardian, if so.
-pub(crate) fn unavailable() -> Option<&'static str> {
-    probe::possible().err()
+/// Why something is not available, in words.
+pub(crate) type Why = Arc<str>;
+
+/// What a server gets besides its guardian.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The directory below which it gets a cgroup of its own, or why it gets none.
+    cgroups: Result<&'static Path, Why>,
+    pid_namespace: bool,
 }
 
-/// What a server in a PID namespace is promised, or why there is none.
-pub(crate) fn namespace_containment() -> Result<Containment, &'static str> {
-    let possible = probe::possible()?;
-    possible.namespaces?;
-    Ok(in_namespace())
-}
+impl Plan {
+    /// A guardian, with a cgroup if there can be one.
+    pub(crate) fn guardian(found: &Found) -> Result<Self, Why> {
+        found.guardian.clone()?;
+        Ok(Self {
+            cgroups: found.cgroups.clone(),
+            pid_namespace: false,
+        })
+    }
 
-/// Ended by the kernel with its init, and that with the guardian. A cgroup
-/// besides would add nothing, so its absence is no fallback.
-fn in_namespace() -> Containment {
-    Containment::new("PID namespace", Reach::Container)
-        .on_host_death(Reach::Container)
-        .placed_atomically()
-}
+    /// The same, and a PID namespace.
+    pub(crate) fn namespace(found: &Found) -> Result<Self, Why> {
+        let guardian = Self::guardian(found)?;
+        found.namespaces.clone()?;
+        Ok(Self {
+            pid_namespace: true,
+            ..guardian
+        })
+    }
 
-/// What this level promises, on this machine.
-pub(crate) fn containment() -> Containment {
-    let possible = probe::possible().map(|possible| possible.cgroups);
-    with_cgroup(possible.unwrap_or_else(Err).err())
-}
-
-/// What a server has, by why it has no cgroup of its own.
-fn with_cgroup(why_not: Option<&str>) -> Containment {
-    let mechanism = match why_not {
-        None => "guardian and cgroup",
-        Some(_) => "guardian",
-    };
-    let containment = Containment::new(mechanism, Reach::Tree)
-        .on_host_death(Reach::Tree)
-        .placed_atomically();
-    match why_not {
-        None => containment,
-        Some(why) => containment.fell_back(format!("no cgroup for each server: {why}")),
+    /// What this promises. In a namespace, all of it is ended by the kernel with
+    /// its init, and that with the guardian: a cgroup would add nothing, so its
+    /// absence is no fallback.
+    pub(crate) fn containment(&self) -> Containment {
+        if self.pid_namespace {
+            return Containment::new("PID namespace", Reach::Container)
+                .on_host_death(Reach::Container)
+                .placed_atomically();
+        }
+        let mechanism = match self.cgroups {
+            Ok(_) => "guardian and cgroup",
+            Err(_) => "guardian",
+        };
+        let containment = Containment::new(mechanism, Reach::Tree)
+            .on_host_death(Reach::Tree)
+            .placed_atomically();
+        match &self.cgroups {
+            Ok(_) => containment,
+            Err(why) => containment.fell_back(format!("no cgroup for each server: {why}")),
+        }
     }
 }

@@ -1,4 +1,7 @@
 //! What containment there can be on this machine, found out by doing it.
+//!
+//! A refusal is an answer and holds for the life of the process. What may be
+//! better next time, such as a limit that was reached, is told and asked again.
 
 use std::fs::File;
 use std::io;
@@ -7,60 +10,145 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use mcp_lifecycle_core::error::Report as Chain;
 
+use super::Why;
 use crate::cgroup::{self, Leaf};
 use crate::guard::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::guard::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans};
 
-/// What this machine allows.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Possible {
-    /// Below which directory each server gets a cgroup of its own, or why not.
-    pub(super) cgroups: Result<&'static Path, &'static str>,
-    /// Why no server gets a PID namespace of its own, if so.
-    pub(super) namespaces: Result<(), &'static str>,
+/// What this machine allows, and why not more.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(super) guardian: Result<(), Why>,
+    /// Below which directory each server gets a cgroup of its own.
+    pub(super) cgroups: Result<&'static Path, Why>,
+    /// Whether a server can get a PID namespace of its own.
+    pub(super) namespaces: Result<(), Why>,
 }
 
-/// What there can be behind a guardian, or why there can be no guardian at all.
+/// An answer that holds, once there is one.
+type Answer<T> = Option<Result<T, Why>>;
+
+#[derive(Debug)]
+struct Known {
+    guardian: Answer<()>,
+    cgroups: Answer<&'static Path>,
+    namespaces: Answer<()>,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known {
+    guardian: None,
+    cgroups: None,
+    namespaces: None,
+});
+
+/// Why something was not found.
+#[derive(Debug)]
+enum Failure {
+    /// For as long as this process lives.
+    Refused(String),
+    /// This time.
+    Passing(String),
+}
+
+impl Found {
+    fn without_guardian(why: Why) -> Self {
+        Self {
+            guardian: Err(Why::clone(&why)),
+            cgroups: Err(Why::clone(&why)),
+            namespaces: Err(why),
+        }
+    }
+}
+
+/// What is known without trying anything; `None` if something is missing.
+pub(crate) fn known(namespaces: bool) -> Option<Found> {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Err(why) = known.guardian.clone()? {
+        return Some(Found::without_guardian(why));
+    }
+    Some(Found {
+        guardian: Ok(()),
+        cgroups: known.cgroups.clone()?,
+        namespaces: match known.namespaces.clone() {
+            None if namespaces => return None,
+            answer => answer.unwrap_or_else(not_tried),
+        },
+    })
+}
+
+/// What there is, with or without an answer on PID namespaces.
 ///
-/// The first call starts one and waits for its end, about half a millisecond;
-/// the answer holds for the life of the process. What may be better next time,
-/// such as a limit that was reached, is not an answer, and is asked again.
-pub(super) fn possible() -> Result<Possible, &'static str> {
-    static KNOWN: Mutex<Option<Result<Possible, &'static str>>> = Mutex::new(None);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(answer) = *known {
-        return answer;
+/// Starts up to three guardians for servers that cannot be executed, and sees
+/// them end, half a millisecond each; what is known already is not tried again.
+pub(crate) fn probe(namespaces: bool) -> Found {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known(namespaces) {
+        return found;
     }
-    match try_one(None, false) {
-        Ok(_) => {
-            let cgroups = try_cgroup().map_err(|why| &*why.leak());
-            *known = Some(Ok(Possible {
-                cgroups,
-                namespaces: try_namespace(),
-            }));
-        }
-        Err(SpawnGuardianError::Unavailable(why) | SpawnGuardianError::Refused(why)) => {
-            // Once per process: it lives as long as the answer does.
-            *known = Some(Err(why.to_string().leak()));
-        }
-        Err(SpawnGuardianError::Failed { action, source }) => {
-            tracing::debug!(action, %source, "the probe for a guardian failed");
+    match settle(|known| &mut known.guardian, try_guardian) {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => return Found::without_guardian(why),
+        // It may work for the server, and says why if it does not.
+        Err(why) => {
+            return Found {
+                guardian: Ok(()),
+                ..Found::without_guardian(why)
+            };
         }
     }
-    let unknown = Ok(Possible {
-        cgroups: Err("not known yet"),
-        namespaces: Err("not known yet"),
-    });
-    known.unwrap_or(unknown)
+    Found {
+        guardian: Ok(()),
+        cgroups: settle(|known| &mut known.cgroups, try_cgroup).unwrap_or_else(Err),
+        namespaces: match namespaces {
+            true => settle(|known| &mut known.namespaces, try_namespace).unwrap_or_else(Err),
+            false => not_tried(),
+        },
+    }
+}
+
+fn not_tried<T>() -> Result<T, Why> {
+    Err(Why::from("it was not tried"))
+}
+
+/// The answer, which is kept, or why there is none yet.
+fn settle<T: Clone>(
+    place: impl Fn(&mut Known) -> &mut Answer<T>,
+    attempt: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Result<T, Why>, Why> {
+    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(answer) = place(&mut lock()).clone() {
+        return Ok(answer);
+    }
+    let answer = match attempt() {
+        Ok(there) => Ok(there),
+        Err(Failure::Refused(why)) => Err(Why::from(why)),
+        Err(Failure::Passing(why)) => {
+            crate::sys::shielded(|| {
+                tracing::debug!(why, "what this machine allows is not known yet")
+            });
+            return Err(Why::from(why));
+        }
+    };
+    *place(&mut lock()) = Some(answer.clone());
+    Ok(answer)
+}
+
+fn try_guardian() -> Result<(), Failure> {
+    match try_one(None, false)? {
+        (Stage::Exec, _) => Ok(()),
+        (stage, errno) => Err(refused_at(stage, errno)),
+    }
 }
 
 /// Has a child of a guardian join a cgroup, and removes it again.
-fn try_cgroup() -> Result<&'static Path, String> {
-    let parent = cgroup::parent()?;
-    let server = identity::new_server().ok_or("this process cannot be identified")?;
+fn try_cgroup() -> Result<&'static Path, Failure> {
+    let parent = cgroup::parent().map_err(|why| Failure::Refused(why.to_owned()))?;
+    let server = identity::new_server()
+        .ok_or_else(|| Failure::Refused("this process cannot be identified".to_owned()))?;
     let entry = orphans::register(&server, true);
     let joined = join(parent, &cgroup::name(&server));
     if let Some(entry) = entry {
@@ -69,36 +157,74 @@ fn try_cgroup() -> Result<&'static Path, String> {
     joined.map(|()| parent)
 }
 
-/// Has a guardian make a PID namespace, which ends at once.
-fn try_namespace() -> Result<(), &'static str> {
-    match try_one(None, true) {
-        Ok(Stage::Exec) => Ok(()),
-        Ok(_) => Err("this system refuses to make one"),
-        Err(_) => Err("it could not be tried"),
+fn join(parent: &Path, name: &str) -> Result<(), Failure> {
+    let leaf = Leaf::create(parent, name)
+        .map_err(|error| failed("none can be made below this process's own", &error))?;
+    match try_one(Some(&leaf), false)? {
+        (Stage::Exec, _) => Ok(()),
+        (stage, errno) => Err(refused_at(stage, errno)),
     }
 }
 
-fn join(parent: &Path, name: &str) -> Result<(), String> {
-    let refused = |what: &str, error: io::Error| format!("{what}: {error}");
-    let leaf = Leaf::create(parent, name)
-        .map_err(|error| refused("none can be made below this process's own", error))?;
-    match try_one(Some(&leaf), false) {
-        Ok(Stage::Cgroup) => Err("it cannot be joined".to_owned()),
-        Ok(_) => Ok(()),
-        Err(SpawnGuardianError::Failed { action, source }) => Err(refused(action, source)),
-        Err(other) => Err(other.to_string()),
+/// Has a guardian make a PID namespace, which ends at once.
+fn try_namespace() -> Result<(), Failure> {
+    match try_one(None, true)? {
+        (Stage::Exec, _) => Ok(()),
+        (stage, errno) => Err(refused_at(stage, errno)),
+    }
+}
+
+fn refused_at(stage: Stage, errno: i32) -> Failure {
+    failed(
+        super::spawn::stage_name(stage),
+        &io::Error::from_raw_os_error(errno),
+    )
+}
+
+fn failed(what: &str, error: &io::Error) -> Failure {
+    let why = format!("{what}: {error}");
+    match error.raw_os_error() {
+        Some(errno) if !is_passing(errno) => Failure::Refused(why),
+        _ => Failure::Passing(why),
+    }
+}
+
+/// Whether this error says "not now" rather than "not here".
+fn is_passing(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::EAGAIN
+            | libc::EBUSY
+            | libc::EINTR
+            | libc::EIO
+            | libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::ENOSPC
+    )
+}
+
+impl From<SpawnGuardianError> for Failure {
+    fn from(error: SpawnGuardianError) -> Self {
+        match error {
+            SpawnGuardianError::Failed { action, source } => failed(action, &source),
+            refused => Self::Refused(Chain(&refused).to_string()),
+        }
     }
 }
 
 /// Starts a guardian for a server that cannot be executed, and sees it end.
-/// Returns how far the server came.
-fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<Stage, SpawnGuardianError> {
-    let failed = |source| SpawnGuardianError::Failed {
-        action: "the probe",
-        source,
-    };
-    let null = File::open("/dev/null").map_err(failed)?;
-    let doors = leaf.map(Leaf::open).transpose().map_err(failed)?;
+/// Returns how far the server came, and the error that it met there.
+fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Failure> {
+    /// It ends by itself within a millisecond; the limit is for a machine that
+    /// is stuck, where the answer would be no use.
+    const LIMIT: Duration = Duration::from_secs(5);
+    let null = File::open("/dev/null").map_err(|error| failed("/dev/null", &error))?;
+    let doors = leaf
+        .map(Leaf::open)
+        .transpose()
+        .map_err(|error| failed("a new one cannot be opened", &error))?;
     let guardian = guard::spawn(SpawnRequest {
         // A directory: nothing is ever executed.
         program: c"/",
@@ -113,24 +239,22 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<Stage, SpawnGuard
         pid_namespace,
         straggler_grace: Duration::ZERO,
     })?;
-    let mut exit = [PollFd::new(guardian.pidfd(), PollFlags::POLLIN)];
-    // It ends by itself within a millisecond; the limit is for a machine that
-    // is stuck, where the answer would be no use.
-    let ended = poll(&mut exit, PollTimeout::from(5_000u16));
-    let reaped = guardian.try_reap();
-    match (ended, reaped) {
-        (Ok(1), Ok(_)) => last_stage(&guardian).map_err(failed),
-        (Ok(_), Err(error)) => Err(failed(error)),
-        (Ok(_), Ok(_)) => Err(failed(io::ErrorKind::TimedOut.into())),
-        (Err(errno), _) => Err(failed(errno.into())),
+    if !guardian.wait_exit(LIMIT) {
+        return Err(Failure::Passing("the probe takes too long".to_owned()));
     }
+    // Where SIGCHLD is ignored, or somebody reaps whatever there is, the system
+    // or they have reaped it: it has ended all the same, and what it said is there.
+    if let Err(error) = guardian.try_reap() {
+        crate::sys::shielded(|| tracing::debug!(%error, "the probe was reaped by somebody else"));
+    }
+    last_stage(&guardian).map_err(|error| failed("the probe", &error))
 }
 
 /// What the server of a guardian that has exited failed at.
-fn last_stage(guardian: &GuardianHandle) -> io::Result<Stage> {
+fn last_stage(guardian: &GuardianHandle) -> io::Result<(Stage, i32)> {
     let mut buffer = [0; MESSAGE_MAX];
     match guardian.receive(&mut buffer)? {
-        Received::Report(Report::ExecFailed { stage, .. }) => Ok(stage),
+        Received::Report(Report::ExecFailed { stage, errno }) => Ok((stage, errno)),
         _ => Err(io::Error::other("the guardian did not report")),
     }
 }

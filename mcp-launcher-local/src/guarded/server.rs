@@ -6,11 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{
-    Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity,
+    TerminationSemantics,
 };
 use tokio::sync::watch;
 
@@ -46,7 +48,7 @@ pub(super) struct Server {
     pub(super) leaf: Result<Mutex<Option<Leaf>>, String>,
     /// Where it is written down for whoever comes after this host.
     pub(super) entry: Mutex<Option<Entry>>,
-    pid_namespace: bool,
+    containment: Containment,
     /// Somebody has the last word, which may take until the cgroup is empty.
     concluding: AtomicBool,
     pub(super) settling: Mutex<Settling>,
@@ -87,14 +89,14 @@ impl AsFd for Process {
 }
 
 impl Server {
-    /// Takes a guardian over and hears it, on the watcher's thread.
-    pub(super) fn watch(
+    /// Takes a guardian over.
+    pub(super) fn new(
         guardian: GuardianHandle,
         leaf: Result<Leaf, String>,
         entry: Option<Entry>,
-        pid_namespace: bool,
-    ) -> io::Result<Arc<Self>> {
-        let server = Arc::new(Self {
+        containment: Containment,
+    ) -> Arc<Self> {
+        Arc::new(Self {
             guardian,
             start_time: OnceLock::new(),
             started: watch::Sender::new(None),
@@ -102,19 +104,37 @@ impl Server {
             listing: watch::Sender::default(),
             leaf: leaf.map(|leaf| Mutex::new(Some(leaf))),
             entry: Mutex::new(entry),
-            pid_namespace,
+            containment,
             concluding: AtomicBool::new(false),
             settling: Mutex::default(),
             signalled: Mutex::default(),
-        });
-        let (socket, process) = (Arc::clone(&server), Arc::clone(&server));
-        // The process first: if the second cannot be watched, the guardian is
-        // reaped all the same once its socket closes.
-        sys::watch::readable(Arc::new(Process(Arc::clone(&server))), move || {
+        })
+    }
+
+    /// Hears the guardian from here on, on the watcher's thread.
+    ///
+    /// # Errors
+    ///
+    /// Then nothing is heard, and the caller ends it.
+    pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
+        let (socket, process) = (Arc::clone(self), Arc::clone(self));
+        let exit = sys::watch::readable(Arc::new(Process(Arc::clone(self))), move || {
             process.guardian_exited()
         })?;
-        sys::watch::readable(Arc::new(Socket(Arc::clone(&server))), move || socket.hear())?;
-        Ok(server)
+        let heard = sys::watch::readable(Arc::new(Socket(Arc::clone(self))), move || socket.hear());
+        heard.map(drop).inspect_err(|_| exit.forget())
+    }
+
+    /// Ends a server that is not watched, and says whether nothing is left of it.
+    ///
+    /// Blocks until the guardian has ended, at most `limit` long.
+    pub(super) fn end_and_wait(self: &Arc<Self>, limit: Duration) -> bool {
+        if let Err(error) = self.send(Request::Kill) {
+            sys::shielded(|| tracing::warn!(%error, "the guardian cannot be told"));
+        }
+        self.guardian.wait_exit(limit)
+            && self.guardian_exited() == Interest::Done
+            && !self.ending.is_lost()
     }
 
     /// Waits until the server's program runs, or could not be executed.
@@ -269,11 +289,7 @@ impl ProcessTerminator for GuardedServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        let why_no_leaf = self.server.leaf.as_ref().err().map(String::as_str);
-        TerminationSemantics::full(match self.server.pid_namespace {
-            true => super::in_namespace(),
-            false => super::with_cgroup(why_no_leaf),
-        })
+        TerminationSemantics::full(self.server.containment.clone())
     }
 
     async fn exited(&self) -> ExitStatus {

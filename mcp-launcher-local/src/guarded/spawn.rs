@@ -2,25 +2,26 @@
 
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::LaunchedServer;
 use mcp_lifecycle_core::error::LaunchErrorKind;
-use nix::fcntl::OFlag;
-use nix::unistd::pipe2;
+use mcp_lifecycle_core::{Containment, LaunchedServer};
 
-use super::probe;
 use super::server::{GuardedServer, Server};
+use super::{Plan, Why};
 use crate::cgroup::{self, Leaf};
-use crate::command::{Command, working_directory};
+use crate::command::{Command, limit, working_directory};
 use crate::guard::protocol::Stage;
 use crate::guard::{SpawnGuardianError, SpawnRequest};
 use crate::identity::Cookie;
-use crate::{guard, orphans, pipes};
+use crate::{guard, orphans, pipes, sys};
+
+/// How long a launch that failed half-way waits for the end of what it had
+/// started. It takes milliseconds; the limit is for what cannot be killed.
+const UNDO_LIMIT: Duration = Duration::from_secs(5);
 
 /// A started guardian whose word on the server is still out.
 pub(crate) struct Spawned {
@@ -30,47 +31,131 @@ pub(crate) struct Spawned {
 }
 
 /// Starts a guardian, which starts `command`. Blocks for one `posix_spawn`.
-pub(crate) fn spawn(command: Command, pid_namespace: bool) -> Result<Spawned, LaunchErrorKind> {
-    let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(|errno| command.explain(errno.into()));
-    let (their_stdin, stdin) = pipe()?;
-    let (stdout, their_stdout) = pipe()?;
-    let (stderr, their_stderr) = pipe()?;
-    let parent = probe::possible().and_then(|possible| possible.cgroups);
-    // Written down first, so that there is no instant at which this host could
-    // die and leave something that nobody knows of.
-    let server = command.identity.as_ref();
-    let entry = server.and_then(|server| orphans::register(server, parent.is_ok()));
-    let leaf = place(parent, server);
-    let theirs = [&their_stdin, &their_stdout, &their_stderr];
-    let guardian = match start(&command, theirs, leaf.as_ref().ok(), pid_namespace) {
-        Ok(guardian) => guardian,
-        Err(error) => {
-            drop(leaf);
-            if let Some(entry) = entry {
-                entry.end();
-            }
-            return Err(error);
-        }
-    };
-    drop((their_stdin, their_stdout, their_stderr));
-    // From here on dropping the guardian's handle ends the server.
-    let take_over = || -> io::Result<(LaunchedServer, Arc<Server>)> {
-        let server = Server::watch(guardian, leaf, entry, pid_namespace)?;
-        let stdin = pipes::writer(stdin)?;
-        let stdout = pipes::reader(stdout)?;
-        let stderr = pipes::reader(stderr)?;
-        let terminator = Arc::new(GuardedServer::new(Arc::clone(&server)));
-        let launched = LaunchedServer::new(stdin, stdout, Some(Box::new(stderr)), terminator);
-        Ok((launched, server))
-    };
-    let (launched, server) = take_over().map_err(|error| {
-        LaunchErrorKind::backend("the new process could not be taken over", error)
+///
+/// Whatever can fail or panic without a server does so before there is one; from
+/// the guardian's start on, somebody owns it at every instant.
+pub(crate) fn spawn(
+    command: Command,
+    plan: Plan,
+    containment: Containment,
+) -> Result<Spawned, LaunchErrorKind> {
+    sys::watch::start().map_err(|error| {
+        limit(error).unwrap_or_else(|error| {
+            LaunchErrorKind::backend(
+                "the thread that watches servers could not be started",
+                error,
+            )
+        })
     })?;
+    let (ours, theirs) = pipes::open()?;
+    let record = Record::make(&plan, command.identity.as_ref());
+    let guardian = start(
+        &command,
+        &theirs,
+        record.leaf.as_ref().ok(),
+        plan.pid_namespace,
+    )?;
+    drop(theirs);
+    let containment = match &record.leaf {
+        Err(why) if plan.cgroups.is_ok() => Plan {
+            cgroups: Err(Why::from(why.as_str())),
+            ..plan
+        }
+        .containment(),
+        _ => containment,
+    };
+    let (leaf, entry) = record.into_parts();
+    let mut started = EndUnlessOwned(Some(Server::new(guardian, leaf, entry, containment)));
+    if let Err(error) = started.server().watch() {
+        let what = match started.end() {
+            true => {
+                "the new server could not be watched; it was ended again, and nothing of it is left"
+                    .to_owned()
+            }
+            false => format!(
+                "the new server could not be watched; its guardian (process {}) was told to end it, \
+                 and had not done so after {UNDO_LIMIT:?}",
+                started.server().guardian.pid(),
+            ),
+        };
+        return Err(LaunchErrorKind::backend(what, error));
+    }
+    let server = Arc::clone(started.server());
+    let terminator = Arc::new(GuardedServer::new(Arc::clone(&server)));
+    let launched = LaunchedServer::new(
+        ours.stdin,
+        ours.stdout,
+        Some(Box::new(ours.stderr)),
+        terminator,
+    );
+    // Its drop ends the server, from here on.
+    started.0 = None;
     Ok(Spawned {
         launched,
         server,
         command,
     })
+}
+
+/// A server that nobody owns yet.
+struct EndUnlessOwned(Option<Arc<Server>>);
+
+impl EndUnlessOwned {
+    fn server(&self) -> &Arc<Server> {
+        match &self.0 {
+            Some(server) => server,
+            None => unreachable!("it is taken at the very end"),
+        }
+    }
+
+    /// Ends it, and says whether nothing is left of it.
+    fn end(&self) -> bool {
+        self.server().end_and_wait(UNDO_LIMIT)
+    }
+}
+
+impl Drop for EndUnlessOwned {
+    /// After a panic in between; what was ended in order has ended.
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+/// What says where a server is: its line in the ledger, and its cgroup.
+struct Record {
+    leaf: Result<Leaf, String>,
+    entry: Option<orphans::Entry>,
+}
+
+impl Record {
+    /// Written down first, so that there is no instant at which this host could
+    /// die and leave something that nobody knows of.
+    fn make(plan: &Plan, server: Option<&Cookie>) -> Self {
+        let entry = server.and_then(|server| orphans::register(server, plan.cgroups.is_ok()));
+        let mut record = Self {
+            leaf: Err(String::new()),
+            entry,
+        };
+        record.leaf = place(plan, server);
+        record
+    }
+
+    /// For the server, which removes both when it ends.
+    fn into_parts(mut self) -> (Result<Leaf, String>, Option<orphans::Entry>) {
+        let leaf = std::mem::replace(&mut self.leaf, Err(String::new()));
+        (leaf, self.entry.take())
+    }
+}
+
+impl Drop for Record {
+    /// No server was started. The leaf, which is empty, goes by itself.
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            entry.end();
+        }
+    }
 }
 
 impl Spawned {
@@ -98,18 +183,18 @@ impl Spawned {
 /// What the probe has found can have changed since: a limit on the number of
 /// cgroups, another cgroup for the host. Then the server does without, and says
 /// so.
-fn place(parent: Result<&Path, &str>, server: Option<&Cookie>) -> Result<Leaf, String> {
-    let parent = parent?;
+fn place(plan: &Plan, server: Option<&Cookie>) -> Result<Leaf, String> {
+    let parent = plan.cgroups.as_ref().map_err(ToString::to_string)?;
     let server = server.ok_or("this process cannot be identified")?;
     Leaf::create(parent, &cgroup::name(server)).map_err(|error| {
-        tracing::warn!(%error, "a server starts without a cgroup of its own");
+        sys::shielded(|| tracing::warn!(%error, "a server starts without a cgroup of its own"));
         format!("it could not be made: {error}")
     })
 }
 
 fn start(
     command: &Command,
-    [stdin, stdout, stderr]: [&OwnedFd; 3],
+    streams: &pipes::Theirs,
     leaf: Option<&Leaf>,
     pid_namespace: bool,
 ) -> Result<guard::GuardianHandle, LaunchErrorKind> {
@@ -142,18 +227,21 @@ fn start(
         argv: &argv,
         env: &env,
         cwd: cwd.as_deref(),
-        stdin: stdin.as_fd(),
-        stdout: stdout.as_fd(),
-        stderr: stderr.as_fd(),
+        stdin: streams.stdin.as_fd(),
+        stdout: streams.stdout.as_fd(),
+        stderr: streams.stderr.as_fd(),
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
         straggler_grace: STRAGGLER_GRACE,
     };
     guard::spawn(request).map_err(|error| match error {
-        SpawnGuardianError::Failed { source, .. } => command.explain(source),
+        SpawnGuardianError::Failed { action, source } => limit(source).unwrap_or_else(|source| {
+            let error = SpawnGuardianError::Failed { action, source };
+            LaunchErrorKind::backend("the server's guardian could not be started", error)
+        }),
         // The probe has said otherwise; a fallback now would be a silent one.
-        other => LaunchErrorKind::backend("the guardian could not be started", other),
+        other => LaunchErrorKind::backend("the server's guardian could not be started", other),
     })
 }
 
@@ -164,10 +252,22 @@ const STRAGGLER_GRACE: Duration = Duration::from_secs(10);
 fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
     match stage {
         Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
-        Stage::Exec | Stage::Fork => command.explain(error),
-        Stage::Setup => LaunchErrorKind::backend("the guardian could not set itself up", error),
-        Stage::Namespace => LaunchErrorKind::backend("the server's PID namespace", error),
-        Stage::Cgroup => LaunchErrorKind::backend("the server could not join its cgroup", error),
+        Stage::Exec => command.explain(error),
+        Stage::Fork | Stage::Setup | Stage::Namespace | Stage::Cgroup => {
+            limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(stage_name(stage), error))
+        }
+    }
+}
+
+/// What a stage that failed means, for errors.
+pub(super) fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Setup => "the guardian could not set itself up",
+        Stage::Fork => "the guardian could not create a process for the server",
+        Stage::Cgroup => "the server could not join its cgroup",
+        Stage::Chdir => "the working directory could not be entered",
+        Stage::Exec => "the program could not be executed",
+        Stage::Namespace => "the server's PID namespace could not be created",
     }
 }
 

@@ -27,6 +27,31 @@ pub(crate) struct Leader {
     pidfd: Arc<OwnedFd>,
 }
 
+/// Whether a child could be held and watched, asked before there is one.
+pub(crate) fn can_lead() -> io::Result<()> {
+    watch::start()?;
+    let own = Pid::new(std::process::id().into());
+    // As init of a PID namespace we cannot ask.
+    match own.map(pidfd_open) {
+        Some(Err(error)) if is_refusal(&error) => Err(io::Error::new(
+            error.kind(),
+            format!(
+                "pidfd_open is refused ({error}): it takes Linux 5.3, and a sandbox (seccomp) \
+                 that permits it"
+            ),
+        )),
+        Some(Err(error)) => Err(error),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS)
+    )
+}
+
 impl Leader {
     /// Takes hold of a child that nobody has reaped.
     pub(crate) fn new(pid: Pid) -> io::Result<Self> {
@@ -92,7 +117,7 @@ impl Leader {
     /// Calls `on_exit` on the watcher's thread when the leader has ended.
     pub(crate) fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let pidfd: Arc<OwnedFd> = Arc::clone(&self.pidfd);
-        watch::readable(pidfd, once(on_exit))
+        watch::readable(pidfd, once(on_exit)).map(drop)
     }
 
     /// The exit as an event of the current runtime, for tasks that wait for it.
@@ -152,7 +177,7 @@ pub(crate) fn watch_process(
         on_exit();
         return Ok(());
     }
-    watch::readable(Arc::new(pidfd), once(on_exit))
+    watch::readable(Arc::new(pidfd), once(on_exit)).map(drop)
 }
 
 fn once(on_exit: impl FnOnce() + Send + 'static) -> impl FnMut() -> Interest + Send + 'static {

@@ -19,12 +19,20 @@ mod unix;
 pub(crate) mod watch;
 
 pub(crate) use os::{
-    ExitEvent, HOST_DEATH, Leader, boot_id, is_not_executable, members_of_group, set_pipe_size,
-    start_time, start_time_of, watch_process,
+    ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, members_of_group,
+    set_pipe_size, start_time, start_time_of, watch_process,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use os::{hold, kill_held, name_of, parent_of};
-pub(crate) use unix::may_execute;
+pub(crate) use unix::{may_execute, signal_group};
+
+/// Runs code that reports to others, whose panics are theirs alone.
+///
+/// On a thread that waits for all servers, or in the middle of undoing a launch,
+/// a subscriber of `tracing` that panics must not stop what comes next.
+pub(crate) fn shielded(report: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
+}
 
 /// A process that is, or was, a member of a server's group.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub(crate) fn may_execute(path: &Path) -> bool {
 
 /// Signals a process group by number. Only sound while the number cannot be
 /// reissued: its leader is our child and not reaped.
-pub(super) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
+pub(crate) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
     let send = |signal| match killpg(leader.raw(), signal) {
         // EPERM: macOS says so when only zombies are left in the group.
         Ok(()) | Err(Errno::ESRCH) => Ok(()),

@@ -9,7 +9,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
@@ -30,6 +31,26 @@ struct Source {
     /// Shared, so that it stays open for as long as it is registered.
     fd: Arc<dyn AsFd + Send + Sync>,
     callback: Mutex<Callback>,
+    panics: AtomicU32,
+}
+
+/// How often a callback may panic before it is given up: each time it is called
+/// again, because what it has to hear is still there.
+const PANICS_MAX: u32 = 4;
+
+impl Source {
+    /// Code of others has panicked in a callback: a subscriber of `tracing`, a
+    /// waker. That must not blind this thread to all other servers.
+    fn has_panicked(&self) -> Interest {
+        let panics = self.panics.fetch_add(1, Ordering::Relaxed) + 1;
+        super::shielded(|| {
+            tracing::error!(panics, "a panic on the watcher of servers; it goes on");
+        });
+        match panics < PANICS_MAX {
+            true => Interest::More,
+            false => Interest::Done,
+        }
+    }
 }
 
 struct Watcher {
@@ -40,12 +61,26 @@ struct Watcher {
     next_token: AtomicU64,
 }
 
+/// A source that is watched.
+pub(crate) struct Watched {
+    watcher: &'static Watcher,
+    token: u64,
+}
+
+/// Starts the thread, if it does not run yet.
+///
+/// Called before there is anything to watch: a thread that cannot be started is
+/// then an error before anything else has been.
+pub(crate) fn start() -> io::Result<()> {
+    Watcher::get().map(drop)
+}
+
 /// Calls `callback` on the watcher's thread whenever `fd` is readable, until it
-/// is done. It must not block and must not panic.
+/// is done. It must not block.
 pub(crate) fn readable(
     fd: Arc<dyn AsFd + Send + Sync>,
     callback: impl FnMut() -> Interest + Send + 'static,
-) -> io::Result<()> {
+) -> io::Result<Watched> {
     Watcher::get()?.add(fd, EpollFlags::EPOLLIN, Box::new(callback))
 }
 
@@ -54,13 +89,21 @@ pub(crate) fn readable(
 pub(crate) fn changed(
     fd: Arc<dyn AsFd + Send + Sync>,
     callback: impl FnMut() -> Interest + Send + 'static,
-) -> io::Result<()> {
+) -> io::Result<Watched> {
     Watcher::get()?.add(fd, EpollFlags::EPOLLPRI, Box::new(callback))
 }
 
+impl Watched {
+    /// Stops watching. A callback that is running at this moment is not waited for.
+    pub(crate) fn forget(self) {
+        self.watcher.remove(self.token);
+    }
+}
+
 impl Watcher {
+    /// The watcher of this process. It is known to others only once its thread runs.
     fn get() -> io::Result<&'static Self> {
-        static WATCHER: OnceLock<Watcher> = OnceLock::new();
+        static WATCHER: OnceLock<Arc<Watcher>> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
         if let Some(watcher) = WATCHER.get() {
             return Ok(watcher);
@@ -69,35 +112,49 @@ impl Watcher {
         if let Some(watcher) = WATCHER.get() {
             return Ok(watcher);
         }
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let watcher = WATCHER.get_or_init(|| Self {
-            epoll,
+        let watcher = Arc::new(Self {
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             sources: Mutex::default(),
             next_token: AtomicU64::new(0),
         });
+        let run = Arc::clone(&watcher);
         thread::Builder::new()
             .name("mcp-lifecycle-watch".to_owned())
-            .spawn(|| watcher.run())?;
-        Ok(watcher)
+            .spawn(move || run.run())?;
+        Ok(WATCHER.get_or_init(|| watcher))
     }
 
     fn add(
-        &self,
+        &'static self,
         fd: Arc<dyn AsFd + Send + Sync>,
         what: EpollFlags,
         callback: Callback,
-    ) -> io::Result<()> {
+    ) -> io::Result<Watched> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let source = Arc::new(Source {
             fd,
             callback: Mutex::new(callback),
+            panics: AtomicU32::new(0),
         });
         let event = EpollEvent::new(what, token);
         self.lock().insert(token, Arc::clone(&source));
-        self.epoll.add(source.fd.as_fd(), event).map_err(|errno| {
-            self.lock().remove(&token);
-            errno.into()
-        })
+        match self.epoll.add(source.fd.as_fd(), event) {
+            Ok(()) => Ok(Watched {
+                watcher: self,
+                token,
+            }),
+            Err(errno) => {
+                self.lock().remove(&token);
+                Err(errno.into())
+            }
+        }
+    }
+
+    fn remove(&self, token: u64) {
+        let source = self.lock().remove(&token);
+        if let Some(source) = source {
+            let _ = self.epoll.delete(source.fd.as_fd());
+        }
     }
 
     fn run(&self) {
@@ -123,16 +180,13 @@ impl Watcher {
         let Some(source) = self.lock().get(&token).cloned() else {
             return;
         };
-        let interest = {
-            let mut callback = source
-                .callback
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            callback()
-        };
+        let called = catch_unwind(AssertUnwindSafe(|| {
+            let callback = source.callback.lock();
+            callback.unwrap_or_else(PoisonError::into_inner)()
+        }));
+        let interest = called.unwrap_or_else(|_| source.has_panicked());
         if interest == Interest::Done {
-            let _ = self.epoll.delete(source.fd.as_fd());
-            self.lock().remove(&token);
+            self.remove(token);
         }
     }
 

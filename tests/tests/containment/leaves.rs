@@ -20,7 +20,16 @@ fn own_cgroups() {
         return;
     }
     let stage = Stage::new();
-    let containment = stage.launcher.semantics().containment;
+    let before = stage.launcher.semantics().containment;
+    assert_eq!(
+        before.mechanism, "not known yet",
+        "nothing is started to answer"
+    );
+    let containment = stage.wait(
+        "the probe",
+        mcp_launcher_local::LocalLauncher::new().probe(),
+    );
+    assert_eq!(stage.launcher.semantics().containment, containment);
     assert_eq!(
         containment.fallback.is_none(),
         has_cgroups(),

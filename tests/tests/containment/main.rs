@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod guardian_killed;
+mod half_launched;
 mod leaves;
 mod namespace;
 mod orphans;

@@ -17,7 +17,7 @@ fn stage() -> Option<Stage> {
     }
     let mut stage = Stage::new();
     let launcher = LocalLauncher::new().isolation(Isolation::PidNamespace);
-    let containment = launcher.semantics().containment;
+    let containment = stage.wait("the probe", launcher.probe());
     let required = containment.require(Guarantee::Terminate(Reach::Container));
     stage.launcher = Arc::new(launcher);
     if let Err(unavailable) = required {

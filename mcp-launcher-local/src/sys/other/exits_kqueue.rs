@@ -3,19 +3,24 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
 
-use super::super::Pid;
+use super::super::{Pid, shielded};
 
 type OnExit = Box<dyn FnOnce() + Send>;
 
 struct Exits {
     queue: Kqueue,
     waiting: Mutex<HashMap<usize, Vec<OnExit>>>,
+}
+
+/// Starts the thread, if it does not run yet.
+pub(super) fn start() -> io::Result<()> {
+    Exits::get().map(drop)
 }
 
 /// Calls `on_exit` on the watcher's thread when the process has ended; at once
@@ -44,21 +49,22 @@ pub(super) fn watch(pid: Pid, on_exit: impl FnOnce() + Send + 'static) -> io::Re
 
 impl Exits {
     fn get() -> io::Result<&'static Self> {
-        static EXITS: OnceLock<Exits> = OnceLock::new();
+        static EXITS: OnceLock<Arc<Exits>> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
         let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(exits) = EXITS.get() {
             return Ok(exits);
         }
-        let queue = Kqueue::new()?;
-        let exits = EXITS.get_or_init(|| Self {
-            queue,
+        let exits = Arc::new(Self {
+            queue: Kqueue::new()?,
             waiting: Mutex::default(),
         });
+        let run = Arc::clone(&exits);
         thread::Builder::new()
             .name("mcp-lifecycle-watch".to_owned())
-            .spawn(|| exits.run())?;
-        Ok(exits)
+            .spawn(move || run.run())?;
+        // Known to others only once its thread runs.
+        Ok(EXITS.get_or_init(|| exits))
     }
 
     fn register(&self, ident: usize) -> Result<(), Errno> {
@@ -102,7 +108,7 @@ impl Exits {
     fn announce(&self, ident: usize) {
         let waiting = self.lock().remove(&ident).unwrap_or_default();
         for on_exit in waiting {
-            on_exit();
+            shielded(on_exit);
         }
     }
 

@@ -13,6 +13,11 @@ use super::wait;
 /// How often a process is looked at; there is no event that is portable.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// There is nothing to start before there is a process.
+pub(super) fn start() -> io::Result<()> {
+    Ok(())
+}
+
 /// Calls `on_exit` on a thread of its own when the process has ended.
 pub(super) fn watch(pid: Pid, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new()

@@ -61,6 +61,11 @@ pub(crate) struct Leader {
     lifeline: Mutex<Option<Lifeline>>,
 }
 
+/// Whether a child could be watched, asked before there is one.
+pub(crate) fn can_lead() -> io::Result<()> {
+    exits::start()
+}
+
 impl Leader {
     pub(crate) fn new(pid: Pid) -> io::Result<Self> {
         Ok(Self {

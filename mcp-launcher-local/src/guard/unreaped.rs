@@ -1,0 +1,62 @@
+//! Guardians that nobody holds any more and that have not ended yet.
+//!
+//! Each was told to end its server, and ends by itself once that is done. It is
+//! then reaped on the thread that waits for all servers; where it cannot be
+//! waited for there, by the next start of a guardian.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nix::errno::Errno;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
+use crate::sys::watch::{self, Interest};
+
+/// How a guardian is known.
+#[derive(Debug)]
+pub(super) enum Unreaped {
+    Held(Arc<OwnedFd>),
+    /// There was no descriptor for it. It is our child, so that its number stays its own until it is reaped.
+    Numbered(Pid),
+}
+
+static LEFT: Mutex<Vec<Unreaped>> = Mutex::new(Vec::new());
+
+impl Unreaped {
+    /// Sees to it that the guardian is reaped when it ends.
+    pub(super) fn leave(self) {
+        if self.is_reaped() {
+            return;
+        }
+        if let Self::Held(pidfd) = &self {
+            let held = Self::Held(Arc::clone(pidfd));
+            let look = move || match held.is_reaped() {
+                true => Interest::Done,
+                false => Interest::More,
+            };
+            if watch::readable(Arc::<OwnedFd>::clone(pidfd), look).is_ok() {
+                return;
+            }
+        }
+        LEFT.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self);
+    }
+
+    /// Reaps it if it has ended. Also true if somebody else has.
+    pub(super) fn is_reaped(&self) -> bool {
+        let id = match self {
+            Self::Held(pidfd) => Id::PIDFd(pidfd.as_fd()),
+            Self::Numbered(pid) => Id::Pid(*pid),
+        };
+        let ended = waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+        !matches!(ended, Ok(WaitStatus::StillAlive) | Err(Errno::EINTR))
+    }
+}
+
+/// Reaps those that could not be waited for and have ended meanwhile.
+pub(super) fn reap() {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain(|unreaped| !unreaped.is_reaped());
+}
