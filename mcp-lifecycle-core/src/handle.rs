@@ -1,6 +1,7 @@
 //! [`ServerHandle`]: the ownership of one running server.
 
 mod drive;
+mod rung;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,7 +132,8 @@ impl ServerHandle {
     ///
     /// # Errors
     ///
-    /// [`TerminateError`] names what is still alive. Calling again tries again.
+    /// [`TerminateError`] names what is still alive, after
+    /// [`TerminationPolicy::longest`] at most. Calling again tries again.
     ///
     /// # Cancel safety
     ///
@@ -164,12 +166,15 @@ impl ServerHandle {
     /// Like [`terminate`](Self::terminate), but runs in the caller's own task
     /// unless somebody else's run is joined: for a task that only exists to own
     /// the server, and whose loss must kill it.
+    ///
+    /// The report's clock began at `begun`.
     pub(crate) async fn terminate_here(
         &self,
         policy: &TerminationPolicy,
         reason: EndReason,
+        begun: tokio::time::Instant,
     ) -> TerminationOutcome {
-        match self.claim(policy, &reason) {
+        match self.claim(policy, &reason, begun) {
             Claim::Mine(run, _) => run.await,
             Claim::Joined(_) | Claim::Gone(_) => self.terminate(policy, reason).await,
         }
@@ -182,6 +187,11 @@ impl ServerHandle {
         self.shared.terminator.kill_now();
     }
 
+    /// The error of a termination whose task has gone.
+    pub(crate) fn lost(&self, reason: EndReason) -> TerminateError {
+        self.shared.runtime_lost(reason)
+    }
+
     /// Whether the server is proven gone.
     pub fn is_gone(&self) -> bool {
         matches!(*self.shared.lock(), Run::Gone(_))
@@ -192,7 +202,7 @@ impl ServerHandle {
         policy: &TerminationPolicy,
         reason: &EndReason,
     ) -> Result<Outcome, Arc<TerminationReport>> {
-        match self.claim(policy, reason) {
+        match self.claim(policy, reason, tokio::time::Instant::now()) {
             Claim::Gone(report) => Err(report),
             Claim::Joined(outcome) => Ok(outcome),
             Claim::Mine(run, outcome) => {
@@ -211,6 +221,7 @@ impl ServerHandle {
         &self,
         policy: &TerminationPolicy,
         reason: &EndReason,
+        begun: tokio::time::Instant,
     ) -> Claim<impl Future<Output = TerminationOutcome> + Send + use<>> {
         let mut run = self.shared.lock();
         match &*run {
@@ -225,7 +236,7 @@ impl ServerHandle {
         *run = Run::Running(receiver.clone());
         drop(run);
         let shared = Arc::clone(&self.shared);
-        let run = drive::run(shared, policy.clone(), reason.clone(), sender);
+        let run = drive::run(shared, policy.clone(), reason.clone(), begun, sender);
         Claim::Mine(run, receiver)
     }
 }
@@ -263,8 +274,8 @@ impl Shared {
             reason,
             survivors: Vec::new(),
             cause: Some(
-                "the runtime went away during the termination; the server was killed and the \
-                 proof is outstanding"
+                "the task of the termination is gone, with its runtime or by a panic; the server \
+                 was killed and the proof is outstanding"
                     .to_owned(),
             ),
             phases: Vec::new(),

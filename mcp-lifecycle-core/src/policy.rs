@@ -10,7 +10,9 @@ use std::time::Duration;
 ///
 /// A server that cooperates ends in about a millisecond, so the graces cost
 /// nothing until somebody misbehaves. The longest a termination can take is
-/// [`longest`](Self::longest).
+/// [`longest`](Self::longest). These are all the clocks there are: a launcher's
+/// primitive that is acknowledged late, or never, has the time of its step, and the
+/// next step follows when that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TerminationPolicy {
@@ -31,6 +33,9 @@ pub struct TerminationPolicy {
     /// How long the confirmation may take after SIGKILL. 2 s by default. What
     /// lives longer (a process stuck in the kernel) is an error that names it.
     pub kill_confirmation: Duration,
+    /// How long the launcher may take to tell what only goes into the report: the exit
+    /// status after the proof, or the names of what is still alive. 1 s by default.
+    pub report_limit: Duration,
 }
 
 impl Default for TerminationPolicy {
@@ -42,6 +47,7 @@ impl Default for TerminationPolicy {
             straggler_grace: Duration::from_millis(50),
             term_grace: Duration::from_secs(2),
             kill_confirmation: Duration::from_secs(2),
+            report_limit: Duration::from_secs(1),
         }
     }
 }
@@ -92,13 +98,22 @@ impl TerminationPolicy {
         self
     }
 
-    /// The longest that a termination under this policy can take.
+    /// Sets the wait for what only goes into the report.
+    #[must_use]
+    pub fn report_limit(mut self, wait: Duration) -> Self {
+        self.report_limit = wait;
+        self
+    }
+
+    /// The longest that a termination under this policy takes, whatever the server and
+    /// the launcher do, and also if it ends without proof. A launcher that blocks the
+    /// thread, or a machine without time for this process, is not bounded by anything.
     pub fn longest(&self) -> Duration {
-        self.drain
-            + self.flush
-            + self.eof_grace
-            + self.straggler_grace
-            + self.term_grace
-            + self.kill_confirmation
+        self.drain + self.flush + self.rungs() + self.report_limit
+    }
+
+    /// The longest that the ladder's rungs take.
+    pub(crate) fn rungs(&self) -> Duration {
+        self.eof_grace + self.straggler_grace + self.term_grace + self.kill_confirmation
     }
 }

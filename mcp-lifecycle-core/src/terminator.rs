@@ -20,7 +20,13 @@ use crate::{ExitStatus, ServerIdentity, TerminationSemantics};
 /// * Dropping a returned future undoes nothing and loses nothing.
 /// * *Server* means all of it: the main process and whatever it started, as far
 ///   as [`semantics`](Self::semantics) declares.
-/// * No method waits longer than the event it waits for; none has a timeout.
+/// * No method waits longer than the event it waits for; none has a timeout. The clocks
+///   are those of the [`TerminationPolicy`](crate::TerminationPolicy): a request or an
+///   order that is acknowledged late has the whole wait of its step (`eof_grace`,
+///   `term_grace`, `kill_confirmation`), and is dropped when the next step follows. A
+///   request that *fails* is followed by the next step at once. An order to force that
+///   fails, or is not acknowledged in half its wait, is followed by
+///   [`kill_now`](Self::kill_now). Names and exit statuses have `report_limit`.
 #[async_trait]
 pub trait ProcessTerminator: fmt::Debug + Send + Sync + 'static {
     /// Who this is: fit for logs and for the operator's eyes.

@@ -10,7 +10,7 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::session::Session;
 use crate::error::CallError;
@@ -67,9 +67,6 @@ impl CallOptions {
     }
 }
 
-/// How long a call whose connection broke waits to be told why.
-const CAUSE_WAIT: Duration = Duration::from_millis(500);
-
 /// Sends a request and waits for its answer.
 pub(super) async fn request(
     session: &Session,
@@ -77,7 +74,7 @@ pub(super) async fn request(
     options: &CallOptions,
 ) -> Result<ServerResult, CallError> {
     let Some(running) = session.rmcp.get() else {
-        return Err(session.closed_error());
+        return Err(session.not_connected());
     };
     let peer = running.peer();
     let progress = options.reset_on_progress.then(|| Arc::new(Notify::new()));
@@ -121,38 +118,41 @@ async fn limited<T>(
     options: &CallOptions,
     progress: Option<&Notify>,
 ) -> Result<T, CallError> {
-    if session.calls.is_closed() {
+    if let Some(error) = session.end_error() {
         // Refused from the moment the end begins, even while others drain.
-        cause_known(session).await;
-        return Err(session.closed_error());
+        return Err(error);
     }
     let _counted = session.calls.token();
     let mut call = std::pin::pin!(call);
-    let begun = Instant::now();
-    let last = options.max_total.map(|total| begun + total);
-    let mut idle = options.timeout.map(|wait| Box::pin(sleep(wait)));
+    let last = options
+        .max_total
+        .map(|total| (Instant::now() + total, total));
+    let mut idle = options.timeout.map(|wait| (Box::pin(sleep(wait)), wait));
+    // Completes with the limit that ran out.
     let timed_out = async {
-        let Some(idle) = idle.as_mut() else {
-            return match last {
-                Some(last) => sleep_until(last).await,
+        let total = async {
+            match last {
+                Some((last, total)) => {
+                    sleep_until(last).await;
+                    total
+                }
                 None => std::future::pending().await,
-            };
+            }
         };
+        let Some((idle, wait)) = idle.as_mut() else {
+            return total.await;
+        };
+        tokio::pin!(total);
         loop {
             tokio::select! {
-                () = idle.as_mut() => return,
-                () = async {
-                    match last {
-                        Some(last) => sleep_until(last).await,
-                        None => std::future::pending().await,
-                    }
-                } => return,
+                () = idle.as_mut() => return *wait,
+                total = &mut total => return total,
                 () = async {
                     match progress {
                         Some(progress) => progress.notified().await,
                         None => std::future::pending().await,
                     }
-                } => idle.as_mut().reset(Instant::now() + options.timeout.unwrap_or_default()),
+                } => idle.as_mut().reset(Instant::now() + *wait),
             }
         }
     };
@@ -162,17 +162,12 @@ async fn limited<T>(
             Ok(answer) => Ok(answer),
             Err(error) => Err(classify(session, error).await),
         },
-        () = session.closed.cancelled() => Err(session.closed_error()),
-        () = timed_out => Err(CallError::Timeout {
+        error = session.closed() => Err(error.unwrap_or_else(|| session.not_connected())),
+        limit = timed_out => Err(CallError::Timeout {
             server: session.server.to_string(),
-            timeout: begun.elapsed(),
+            timeout: limit,
         }),
     }
-}
-
-/// Waits until the reason of the end is known, if an end is what happens.
-async fn cause_known(session: &Session) {
-    let _ = timeout(CAUSE_WAIT, session.closed.cancelled()).await;
 }
 
 async fn classify(session: &Session, error: ServiceError) -> CallError {
@@ -190,18 +185,25 @@ async fn classify(session: &Session, error: ServiceError) -> CallError {
                 limit,
             },
             _ => {
-                cause_known(session).await;
-                session.closed_error()
+                let broken = ServiceError::TransportClosed;
+                session
+                    .broken()
+                    .await
+                    .unwrap_or_else(|| protocol(server(), broken))
             }
         },
-        ServiceError::TransportClosed => {
-            cause_known(session).await;
-            session.closed_error()
+        closed @ ServiceError::TransportClosed => {
+            let cause = session.broken().await;
+            cause.unwrap_or_else(|| protocol(server(), closed))
         }
-        other => CallError::Protocol {
-            server: server(),
-            source: Box::new(other),
-        },
+        other => protocol(server(), other),
+    }
+}
+
+fn protocol(server: String, source: ServiceError) -> CallError {
+    CallError::Protocol {
+        server,
+        source: Box::new(source),
     }
 }
 
@@ -235,7 +237,7 @@ impl Drop for Unanswered<'_> {
             self.session.wire.unwatch_progress(token);
         }
         let Some(id) = self.id.take() else { return };
-        if self.session.closed.is_cancelled() {
+        if self.session.state.borrow().is_closed() {
             // The end of the connection has told the server already.
             return;
         }

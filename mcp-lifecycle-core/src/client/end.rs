@@ -1,15 +1,16 @@
 //! The one owner of a client's server, and the task that watches over it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::ClientState;
-use super::session::{EndCause, Session};
+use super::session::Session;
 use crate::events::{LifecycleEvent, Observed};
 use crate::{EndReason, ExitStatus, ServerHandle, TerminationOutcome, TerminationPolicy};
 
@@ -19,17 +20,15 @@ pub(super) struct Owner {
     handle: ServerHandle,
     session: Arc<Session>,
     policy: TerminationPolicy,
+    /// The policy that whoever asked first for the end brought along.
+    asked: OnceLock<TerminationPolicy>,
     observed: Observed,
-    request: watch::Sender<Option<EndRequest>>,
-    outcome: watch::Receiver<Option<TerminationOutcome>>,
+    /// Whether the proof was told.
+    proven: AtomicBool,
+    /// Cancelled when the watcher has gone unfinished.
+    unwatched: CancellationToken,
     /// Ends rmcp's loop.
     pub(super) service: CancellationToken,
-}
-
-#[derive(Clone)]
-struct EndRequest {
-    reason: EndReason,
-    policy: Option<TerminationPolicy>,
 }
 
 /// The tasks that carry a connection's bytes.
@@ -55,21 +54,21 @@ impl Owner {
         observed: Observed,
         pumps: Pumps,
     ) -> Arc<Self> {
-        let (outcome_tx, outcome) = watch::channel(None);
         let owner = Arc::new(Self {
             handle,
             session,
             policy,
+            asked: OnceLock::new(),
             observed,
-            request: watch::Sender::new(None),
-            outcome,
+            proven: AtomicBool::new(false),
+            unwatched: CancellationToken::new(),
             service: CancellationToken::new(),
         });
         let watcher = Watcher {
             owner: Arc::clone(&owner),
             done: false,
         };
-        tokio::spawn(watcher.run(pumps, outcome_tx));
+        tokio::spawn(watcher.run(pumps));
         owner
     }
 
@@ -81,81 +80,109 @@ impl Owner {
         self.session.state.subscribe()
     }
 
-    /// Ends the server and returns the outcome, joining an end under way.
+    /// Ends the server and returns the outcome, joining an end under way. One ladder
+    /// is climbed for one call: another one only if the last has failed before.
     pub(super) async fn end(
         &self,
         reason: EndReason,
         policy: Option<TerminationPolicy>,
     ) -> TerminationOutcome {
         let used = policy.clone().unwrap_or_else(|| self.policy.clone());
-        self.ask(reason.clone(), policy);
-        match self.watched_outcome().await {
-            Some(Ok(report)) => Ok(report),
-            // It failed once, or its watcher went away with its runtime: the
-            // handle shares, repeats and proves by itself.
-            Some(Err(_)) | None => {
-                let outcome = self.handle.terminate(&used, reason).await;
-                self.publish(&outcome);
-                outcome
-            }
+        let failed = self.outcome().is_some_and(|outcome| outcome.is_err());
+        self.begin_end(reason.clone(), policy);
+        match self.watched().await {
+            Some(outcome) if outcome.is_ok() || !failed => outcome,
+            Some(_) | None => self.end_again(&used, reason).await,
         }
     }
 
     /// Asks for the end without waiting for it. The first request stands.
     pub(super) fn begin_end(&self, reason: EndReason, policy: Option<TerminationPolicy>) {
-        self.ask(reason, policy);
+        self.ask(reason, policy, true);
     }
 
     /// Waits for the outcome without asking for the end.
     pub(super) async fn ended(&self) -> TerminationOutcome {
-        match self.watched_outcome().await {
+        match self.watched().await {
             Some(outcome) => outcome,
             None => {
                 let policy = TerminationPolicy::immediate();
-                self.handle
-                    .terminate(&policy, EndReason::OwnerDropped)
-                    .await
+                self.end_again(&policy, EndReason::OwnerDropped).await
             }
         }
     }
 
-    /// The client was dropped. Synchronous.
+    /// The client was dropped. Synchronous. An end under way goes on.
     pub(super) fn abandon(&self) {
-        if self.outcome.borrow().is_some() || self.request.borrow().is_some() {
+        if self.session.state.borrow().is_ending() {
             return;
         }
         self.handle.kill_now();
-        self.session
-            .close(EndCause::Ending(EndReason::OwnerDropped));
-        self.ask(
-            EndReason::OwnerDropped,
-            Some(TerminationPolicy::immediate()),
-        );
+        let policy = TerminationPolicy::immediate();
+        self.ask(EndReason::OwnerDropped, Some(policy), false);
     }
 
-    fn ask(&self, reason: EndReason, policy: Option<TerminationPolicy>) {
-        self.request.send_if_modified(|request| {
-            let first = request.is_none();
+    fn ask(&self, reason: EndReason, policy: Option<TerminationPolicy>, draining: bool) {
+        self.session.state.send_if_modified(|state| {
+            let first = !state.is_ending();
             if first {
-                *request = Some(EndRequest { reason, policy });
+                if let Some(policy) = policy {
+                    let _ = self.asked.set(policy);
+                }
+                *state = ClientState::Ending {
+                    reason,
+                    exit: None,
+                    draining,
+                };
             }
             first
         });
     }
 
-    async fn watched_outcome(&self) -> Option<TerminationOutcome> {
-        let mut outcome = self.outcome.clone();
-        let outcome = outcome.wait_for(Option::is_some).await.ok()?;
-        outcome.clone()
+    fn outcome(&self) -> Option<TerminationOutcome> {
+        match &*self.session.state.borrow() {
+            ClientState::Ended { outcome } => Some(outcome.clone()),
+            _ => None,
+        }
     }
 
+    /// The outcome, once there is one; `None` when nobody watches any more.
+    async fn watched(&self) -> Option<TerminationOutcome> {
+        let mut state = self.state();
+        let ended = async {
+            // The session holds the sender; the guard must not live on.
+            let _ = state.wait_for(ClientState::is_ended).await.is_ok();
+            self.outcome()
+        };
+        tokio::select! {
+            biased;
+            () = self.unwatched.cancelled() => None,
+            outcome = ended => outcome,
+        }
+    }
+
+    /// The handle shares, repeats and proves by itself.
+    async fn end_again(&self, policy: &TerminationPolicy, reason: EndReason) -> TerminationOutcome {
+        let outcome = self.handle.terminate(policy, reason).await;
+        self.publish(&outcome);
+        outcome
+    }
+
+    /// Several who joined one termination publish it; what is proven is told once.
     fn publish(&self, outcome: &TerminationOutcome) {
         match outcome {
+            Ok(_) if self.proven.swap(true, Ordering::Relaxed) => {}
             Ok(report) => self.observed.event(&LifecycleEvent::Ended { report }),
             Err(error) => self.observed.event(&LifecycleEvent::EndUnproven { error }),
         }
-        self.session.state.send_replace(ClientState::Ended {
-            outcome: outcome.clone(),
+        self.session.state.send_if_modified(|state| {
+            let known = matches!(state, ClientState::Ended { outcome: Ok(_) });
+            if !known {
+                *state = ClientState::Ended {
+                    outcome: outcome.clone(),
+                };
+            }
+            !known
         });
     }
 }
@@ -169,101 +196,167 @@ struct Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if !self.done {
-            self.owner.handle.kill_now();
+        if self.done {
+            return;
         }
+        self.owner.handle.kill_now();
+        self.owner.unwatched.cancel();
+        // Calls fail, and whoever looks at the state sees that it is over.
+        self.owner.session.state.send_if_modified(|state| {
+            let reason = state.end_reason().map(|(reason, _)| reason.clone());
+            let reason = reason.unwrap_or(EndReason::OwnerDropped);
+            *state = ClientState::Ended {
+                outcome: Err(self.owner.handle.lost(reason)),
+            };
+            true
+        });
     }
 }
 
+/// How a server ended by itself.
+struct Death {
+    reason: EndReason,
+    exit: Option<ExitStatus>,
+}
+
 impl Watcher {
-    async fn run(mut self, pumps: Pumps, outcome: watch::Sender<Option<TerminationOutcome>>) {
-        let (request, cause) = self.what_ends_it().await;
-        let ended = self.end(request, cause, pumps).await;
+    async fn run(mut self, pumps: Pumps) {
+        let outcome = self.watch(pumps).await;
         self.done = true;
-        outcome.send_replace(Some(ended));
+        self.owner.publish(&outcome);
     }
 
-    /// Waits until the server is to be ended, or has ended by itself.
-    async fn what_ends_it(&self) -> (EndRequest, EndCause) {
+    /// Waits until the server is to be ended, or has ended by itself, and ends it.
+    async fn watch(&self, pumps: Pumps) -> TerminationOutcome {
+        let session = &self.owner.session;
+        let mut state = self.owner.state();
+        let mut by_itself = std::pin::pin!(self.by_itself());
+        let death = tokio::select! {
+            biased;
+            _ = state.wait_for(ClientState::is_ending) => None,
+            death = &mut by_itself => Some(death),
+        };
+        let policy = match self.owner.asked.get() {
+            Some(asked) => asked.clone(),
+            None => self.owner.policy.clone(),
+        };
+        let clock = EndClock::new(&policy);
+        let death = match death {
+            Some(death) => {
+                self.dies(&death);
+                self.tell_ending(&death.reason);
+                Some(death)
+            }
+            None => {
+                let reason = session.state.borrow().end_reason().map(|(r, _)| r.clone());
+                self.tell_ending(&reason.unwrap_or(EndReason::OwnerDropped));
+                // Those in flight may complete; a death overtakes them.
+                session.calls.close();
+                let drained = async {
+                    if !session.state.borrow().is_closed() {
+                        let _ = timeout(policy.drain, session.calls.wait()).await;
+                    }
+                };
+                let death = tokio::select! {
+                    biased;
+                    () = drained => None,
+                    death = &mut by_itself => Some(death),
+                };
+                death.inspect(|death| self.dies(death))
+            }
+        };
+        self.end(death, &policy, &clock, pumps).await
+    }
+
+    async fn by_itself(&self) -> Death {
         let Owner {
-            handle,
-            session,
-            request,
-            ..
+            handle, session, ..
         } = &*self.owner;
-        let mut request = request.subscribe();
+        let died = |exit| Death {
+            reason: EndReason::ServerExited,
+            exit: Some(exit),
+        };
         let mut exited = std::pin::pin!(handle.watch_exit());
         tokio::select! {
             biased;
-            asked = asked(&mut request) => {
-                let cause = EndCause::Ending(asked.reason.clone());
-                return (asked, cause);
-            }
-            exit = &mut exited => return self.died(exit).await,
+            exit = &mut exited => return died(exit),
             () = session.wire.output_ended.cancelled() => {}
         }
         match timeout(EXIT_AFTER_OUTPUT, exited).await {
-            Ok(exit) => self.died(exit).await,
-            Err(_) => (
-                EndRequest::by_itself(EndReason::OutputClosed),
-                EndCause::OutputClosed,
-            ),
+            Ok(exit) => died(exit),
+            Err(_) => Death {
+                reason: EndReason::OutputClosed,
+                exit: None,
+            },
         }
     }
 
-    /// The main process has exited: what it said last still counts.
-    async fn died(&self, exit: ExitStatus) -> (EndRequest, EndCause) {
+    /// From now on that is the reason, also of an end that somebody asked for.
+    fn dies(&self, death: &Death) {
         let Owner {
             session, observed, ..
         } = &*self.owner;
-        observed.event(&LifecycleEvent::Exited { exit });
-        session.wire.exited.cancel();
-        let _ = timeout(REST_OF_OUTPUT, session.wire.output_ended.cancelled()).await;
-        (
-            EndRequest::by_itself(EndReason::ServerExited),
-            EndCause::Died(exit),
-        )
+        session.state.send_replace(ClientState::Ending {
+            reason: death.reason.clone(),
+            exit: death.exit,
+            draining: true,
+        });
+        if let Some(exit) = death.exit {
+            observed.event(&LifecycleEvent::Exited { exit });
+            session.wire.exited.cancel();
+        }
+    }
+
+    fn tell_ending(&self, reason: &EndReason) {
+        self.owner
+            .observed
+            .event(&LifecycleEvent::Ending { reason });
     }
 
     async fn end(
         &self,
-        request: EndRequest,
-        cause: EndCause,
+        death: Option<Death>,
+        policy: &TerminationPolicy,
+        clock: &EndClock,
         mut pumps: Pumps,
     ) -> TerminationOutcome {
         let Owner {
             handle,
             session,
-            observed,
             service,
             ..
         } = &*self.owner;
-        let EndRequest { reason, policy } = request;
-        let policy = policy.unwrap_or_else(|| self.owner.policy.clone());
-        observed.event(&LifecycleEvent::Ending { reason: &reason });
-        session.state.send_replace(ClientState::Ending {
-            reason: reason.clone(),
-        });
-        // No new calls; those in flight may complete, then are cancelled.
-        session.calls.close();
-        let alive = matches!(cause, EndCause::Ending(_));
-        if alive && !policy.drain.is_zero() {
-            let _ = timeout(policy.drain, session.calls.wait()).await;
+        let has_exited = death.as_ref().is_some_and(|death| death.exit.is_some());
+        if has_exited {
+            // What it said last still counts.
+            let output = session.wire.output_ended.cancelled();
+            let _ = timeout(clock.rest(), output).await;
         }
+        let reason = match &*session.state.borrow() {
+            ClientState::Ending { reason, .. } => reason.clone(),
+            _ => EndReason::OwnerDropped,
+        };
         session.wire.cancel_all_and_close(reason.as_str());
-        // Whoever is told of a failure wants the server's last words with it.
-        let explain = !alive || reason == EndReason::StartFailed;
-        if let EndCause::Died(_) = cause {
+        if has_exited {
             // Its last words belong into the errors of its calls.
-            wait_for(&mut pumps.stderr).await;
+            wait_for(&mut pumps.stderr, clock.rest()).await;
         }
-        session.close(cause);
-        if alive && !session.wire.outbox.is_empty() {
+        session.state.send_if_modified(|state| match state {
+            ClientState::Ending { draining, .. } => std::mem::take(draining),
+            _ => false,
+        });
+        if death.is_none() && !session.wire.outbox.is_empty() {
             let _ = timeout(policy.flush, &mut pumps.writer).await;
         }
+        // Whoever is told of a failure wants the server's last words with it.
+        let explain = death.is_some() || reason == EndReason::StartFailed;
+        let rungs = TerminationPolicy {
+            report_limit: policy.report_limit.min(clock.spare()),
+            ..policy.clone()
+        };
         let outcome = {
             let mut drain = std::pin::pin!(session.wire.drain_output());
-            let mut end = std::pin::pin!(handle.terminate_here(&policy, reason));
+            let mut end = std::pin::pin!(handle.terminate_here(&rungs, reason, clock.begun));
             tokio::select! {
                 outcome = &mut end => outcome,
                 () = &mut drain => end.await,
@@ -274,37 +367,51 @@ impl Watcher {
         service.cancel();
         pumps.writer.abort();
         if explain {
-            wait_for(&mut pumps.stderr).await;
+            wait_for(&mut pumps.stderr, clock.rest_of_all()).await;
         }
-        self.owner.publish(&outcome);
         outcome
     }
 }
 
-/// Waits for a request to end the server.
-async fn asked(request: &mut watch::Receiver<Option<EndRequest>>) -> EndRequest {
-    let asked = match request.wait_for(Option::is_some).await {
-        Ok(asked) => asked.clone(),
-        // The owner holds the sender and the watcher holds the owner.
-        Err(_) => None,
-    };
-    asked.unwrap_or_else(|| EndRequest::by_itself(EndReason::OwnerDropped))
+/// The time of one end: all of it takes no longer than the policy's longest.
+struct EndClock {
+    begun: Instant,
+    over: Instant,
+    rungs: Duration,
 }
 
-impl EndRequest {
-    fn by_itself(reason: EndReason) -> Self {
+impl EndClock {
+    fn new(policy: &TerminationPolicy) -> Self {
+        let begun = Instant::now();
         Self {
-            reason,
-            policy: None,
+            begun,
+            over: begun + policy.longest(),
+            rungs: policy.rungs(),
         }
+    }
+
+    /// What is left beside the rungs of the ladder, before they are climbed.
+    fn spare(&self) -> Duration {
+        let left = self.over.saturating_duration_since(Instant::now());
+        left.saturating_sub(self.rungs)
+    }
+
+    /// How long to wait for the rest of some output before the ladder.
+    fn rest(&self) -> Duration {
+        REST_OF_OUTPUT.min(self.spare())
+    }
+
+    /// The same, after the ladder.
+    fn rest_of_all(&self) -> Duration {
+        REST_OF_OUTPUT.min(self.over.saturating_duration_since(Instant::now()))
     }
 }
 
 /// Waits for a pump to reach its end, for a moment: somebody else may hold the
 /// other end of the pipe.
-async fn wait_for(pump: &mut Option<JoinHandle<()>>) {
+async fn wait_for(pump: &mut Option<JoinHandle<()>>, limit: Duration) {
     if let Some(running) = pump
-        && timeout(REST_OF_OUTPUT, running).await.is_ok()
+        && timeout(limit, running).await.is_ok()
     {
         *pump = None;
     }

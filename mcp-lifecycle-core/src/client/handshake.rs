@@ -6,35 +6,26 @@ use rmcp::model::{ErrorData, ProtocolVersion};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, serve_client_with_lifecycle_and_ct,
 };
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::era::{Era, modern_versions};
 use super::handler::SharedHandler;
 use super::session::Session;
-use crate::ExitStatus;
-use crate::error::StartErrorKind;
+use crate::error::{CallError, StartErrorKind};
 use crate::transport::{LIFECYCLE_ERROR, LifecycleFault, StdioTransport, TransportLimits};
 
-pub(super) struct Handshake<'a, E> {
+pub(super) struct Handshake<'a> {
     pub(super) session: &'a Session,
-    pub(super) exited: E,
     pub(super) service: CancellationToken,
     pub(super) limits: &'a TransportLimits,
     pub(super) mode: ClientLifecycleMode,
     pub(super) probe_timeout: Duration,
 }
 
-/// How long the exit status may lag behind the end of the output.
-const STATUS_AFTER_OUTPUT: Duration = Duration::from_millis(250);
-
 /// Completes the handshake and puts rmcp's side of it into the session.
-pub(super) async fn handshake<E: Future<Output = ExitStatus>>(
-    handshake: Handshake<'_, E>,
-) -> Result<Era, StartErrorKind> {
+pub(super) async fn handshake(handshake: Handshake<'_>) -> Result<Era, StartErrorKind> {
     let Handshake {
         session,
-        exited,
         service,
         limits,
         mode,
@@ -60,7 +51,7 @@ pub(super) async fn handshake<E: Future<Output = ExitStatus>>(
     }
     let running = match result {
         Ok(running) => running,
-        Err(error) => return Err(explain(error, exited).await),
+        Err(error) => return Err(explain(error, session).await),
     };
     let version = running
         .peer()
@@ -87,21 +78,17 @@ fn refused(error: &ClientInitializeError) -> Option<&ErrorData> {
     }
 }
 
-async fn explain(
-    error: ClientInitializeError,
-    exited: impl Future<Output = ExitStatus>,
-) -> StartErrorKind {
+async fn explain(error: ClientInitializeError, session: &Session) -> StartErrorKind {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
-            Box::pin(explain(*fallback, exited)).await
+            Box::pin(explain(*fallback, session)).await
         }
         ClientInitializeError::ConnectionClosed(_)
-        | ClientInitializeError::TransportError { .. } => {
-            match timeout(STATUS_AFTER_OUTPUT, exited).await {
-                Ok(status) => StartErrorKind::Exited(status),
-                Err(_) => StartErrorKind::OutputClosed,
-            }
-        }
+        | ClientInitializeError::TransportError { .. } => match session.broken().await {
+            Some(CallError::ServerDied { exit, .. }) => StartErrorKind::Exited(exit),
+            Some(CallError::Ending { .. }) => StartErrorKind::Cancelled,
+            _ => StartErrorKind::OutputClosed,
+        },
         ClientInitializeError::JsonRpcError(data) if data.code == LIFECYCLE_ERROR => {
             StartErrorKind::Malformed(describe(&data))
         }

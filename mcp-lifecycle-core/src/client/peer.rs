@@ -162,7 +162,7 @@ impl LifecyclePeer {
     pub fn rmcp(&self) -> Result<&Peer<RoleClient>, CallError> {
         match self.session.rmcp.get() {
             Some(running) => Ok(running.peer()),
-            None => Err(self.session.closed_error()),
+            None => Err(self.session.not_connected()),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What calls need of a connection, apart from owning the server.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use rmcp::service::{DynService, RoleClient, RunningService};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::ClientState;
@@ -23,50 +24,58 @@ pub(super) struct Session {
     pub(super) handler: Arc<dyn DynService<RoleClient>>,
     /// rmcp's side of the connection, once the handshake is complete.
     pub(super) rmcp: OnceLock<RunningService<RoleClient, SharedHandler>>,
+    /// Where the server is in its life; whether calls are taken, and why not, follows.
     pub(super) state: watch::Sender<ClientState>,
     /// Counts the calls in flight, for draining.
     pub(super) calls: TaskTracker,
-    /// Why calls fail from now on; set before `closed` is cancelled.
-    pub(super) cause: OnceLock<EndCause>,
-    pub(super) closed: CancellationToken,
 }
 
-/// Why calls fail.
-#[derive(Debug, Clone)]
-pub(super) enum EndCause {
-    /// The owner ends the server.
-    Ending(EndReason),
-    /// The server died.
-    Died(ExitStatus),
-    /// The server closed its output.
-    OutputClosed,
-}
+/// How long a broken connection may go without anybody knowing why: the watcher over
+/// the server finds out sooner. It runs out only if rmcp's loop ended by itself.
+const CAUSE_KNOWN: Duration = Duration::from_secs(2);
 
 impl Session {
-    /// The error of a call that the end of the connection made fail.
-    pub(super) fn closed_error(&self) -> CallError {
-        let server = self.server.to_string();
-        match self.cause.get() {
-            Some(EndCause::Died(exit)) => CallError::ServerDied {
-                server,
-                exit: *exit,
+    /// Why calls are refused or fail, if they do.
+    pub(super) fn end_error(&self) -> Option<CallError> {
+        let server = || self.server.to_string();
+        let state = self.state.borrow();
+        let (reason, exit) = state.end_reason()?;
+        Some(match reason {
+            EndReason::ServerExited => CallError::ServerDied {
+                server: server(),
+                exit: exit.unwrap_or(ExitStatus::Unknown),
                 stderr_tail: self.stderr.tail(),
             },
-            Some(EndCause::OutputClosed) => CallError::OutputClosed { server },
-            Some(EndCause::Ending(reason)) => CallError::Ending {
-                server,
+            EndReason::OutputClosed => CallError::OutputClosed { server: server() },
+            reason => CallError::Ending {
+                server: server(),
                 reason: reason.clone(),
             },
-            None => CallError::Ending {
-                server,
-                reason: EndReason::Shutdown,
-            },
-        }
+        })
     }
 
-    /// Fails every call from now on, for this reason. The first reason stays.
-    pub(super) fn close(&self, cause: EndCause) {
-        let _ = self.cause.set(cause);
-        self.closed.cancel();
+    /// The error of a call before there is anything to make it with.
+    pub(super) fn not_connected(&self) -> CallError {
+        self.end_error().unwrap_or_else(|| CallError::Ending {
+            server: self.server.to_string(),
+            reason: EndReason::StartFailed,
+        })
+    }
+
+    /// Completes when calls in flight are to fail, with the reason.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub(super) async fn closed(&self) -> Option<CallError> {
+        let mut state = self.state.subscribe();
+        // The session holds the sender; the guard must not live on.
+        let _ = state.wait_for(ClientState::is_closed).await.is_ok();
+        self.end_error()
+    }
+
+    /// Why a connection broke that nobody here has closed.
+    pub(super) async fn broken(&self) -> Option<CallError> {
+        timeout(CAUSE_KNOWN, self.closed()).await.ok().flatten()
     }
 }

@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::end::{Owner, Pumps};
@@ -126,8 +125,6 @@ fn take_over(
         rmcp: OnceLock::new(),
         state: watch::Sender::new(ClientState::Starting),
         calls: TaskTracker::new(),
-        cause: OnceLock::new(),
-        closed: CancellationToken::new(),
     });
     let owner = Owner::watch_over(
         handle,
@@ -150,7 +147,6 @@ async fn shake_hands(
     let session = client.peer.session();
     let result = handshake(Handshake {
         session,
-        exited: client.owner.handle().watch_exit(),
         service: client.owner.service.child_token(),
         limits: &builder.limits,
         mode: builder.protocol.mode(era::remembered(key)),

@@ -1,8 +1,10 @@
-//! The observable state of a client's server.
+//! The observable state of a client's server: the one place where it is kept.
 
-use crate::{EndReason, Era, TerminationOutcome};
+use crate::{EndReason, Era, ExitStatus, TerminationOutcome};
 
 /// Where a server is in its life.
+///
+/// Everything else follows from it: which calls are refused, which fail, and why.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ClientState {
@@ -13,10 +15,16 @@ pub enum ClientState {
         /// The era of the protocol it speaks.
         era: Era,
     },
-    /// Its end is under way; calls are refused.
+    /// Its end is under way; new calls are refused.
+    #[non_exhaustive]
     Ending {
-        /// Why.
+        /// Why. A server that dies while its calls drain has
+        /// [`EndReason::ServerExited`] from then on.
         reason: EndReason,
+        /// How its main process exited, if it did so by itself.
+        exit: Option<ExitStatus>,
+        /// Whether calls in flight may still complete. They have failed otherwise.
+        draining: bool,
     },
     /// It has ended: proven, or with an error that names what may be left.
     Ended {
@@ -31,8 +39,34 @@ impl ClientState {
         matches!(self, Self::Ready { .. })
     }
 
+    /// Whether the end has begun: new calls are refused.
+    pub fn is_ending(&self) -> bool {
+        matches!(self, Self::Ending { .. } | Self::Ended { .. })
+    }
+
     /// Whether the end is over.
     pub fn is_ended(&self) -> bool {
         matches!(self, Self::Ended { .. })
+    }
+
+    /// Why it ends or has ended, and how its main process exited, where that is known.
+    pub fn end_reason(&self) -> Option<(&EndReason, Option<ExitStatus>)> {
+        match self {
+            Self::Starting | Self::Ready { .. } => None,
+            Self::Ending { reason, exit, .. } => Some((reason, *exit)),
+            Self::Ended { outcome } => Some(match outcome {
+                Ok(report) => (&report.reason, Some(report.exit)),
+                Err(error) => (&error.reason, None),
+            }),
+        }
+    }
+
+    /// Whether calls in flight fail.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::Starting | Self::Ready { .. } => false,
+            Self::Ending { draining, .. } => !draining,
+            Self::Ended { .. } => true,
+        }
     }
 }

@@ -4,19 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tracing::{debug, info, warn};
 
+use super::rung::{Happened, Rung};
 use super::{Run, Shared, TerminationOutcome};
 use crate::error::{Report, StepError, TerminateError};
 use crate::ladder::{Event, Ladder, Phase, Step};
 use crate::remnant::{EvidenceList, Gone};
 use crate::report::PhaseRecord;
 use crate::{EndReason, ExitStatus, TerminationPolicy, TerminationReport};
-
-/// How long a launcher may take to name survivors, or to give an order, before
-/// the ladder goes on without it. A primitive that hangs must not wedge the end.
-const STEP_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs one termination and publishes its outcome to every caller.
 ///
@@ -25,6 +22,7 @@ pub(super) fn run(
     shared: Arc<Shared>,
     policy: TerminationPolicy,
     reason: EndReason,
+    begun: Instant,
     outcome: watch::Sender<Option<TerminationOutcome>>,
 ) -> impl Future<Output = TerminationOutcome> + Send + use<> {
     let mut guard = KillUnlessDone {
@@ -32,7 +30,7 @@ pub(super) fn run(
         done: false,
     };
     async move {
-        let result = terminate(&guard.shared, &policy, reason).await;
+        let result = terminate(&guard.shared, &policy, reason, begun).await;
         guard.done = true;
         trace(&result);
         *guard.shared.lock() = match &result {
@@ -62,14 +60,10 @@ async fn terminate(
     shared: &Shared,
     policy: &TerminationPolicy,
     reason: EndReason,
+    begun: Instant,
 ) -> TerminationOutcome {
     let terminator = &*shared.terminator;
-    let begun = Instant::now();
-    let mut climb = Climb {
-        shared,
-        phases: Vec::new(),
-        entered: begun,
-    };
+    let mut climb = Climb::new(shared, policy.report_limit, begun);
     let mut ladder = Ladder::new(policy, &terminator.semantics());
     let mut exited = terminator.exited();
     let mut gone = terminator.gone();
@@ -80,7 +74,7 @@ async fn terminate(
     let mut step = tokio::select! {
         biased;
         proof = &mut gone => match proof {
-            Ok(proof) => return Ok(climb.report(reason, &mut exited, exit, proof, begun).await),
+            Ok(proof) => return Ok(climb.report(reason, &mut exited, exit, proof).await),
             Err(error) => {
                 cause = Some(error);
                 ladder.begin(false)
@@ -92,30 +86,22 @@ async fn terminate(
         }
         () = std::future::ready(()) => ladder.begin(false),
     };
-    let mut deadline = begun;
+    let mut rung = Rung::none(begun);
     loop {
         match step {
             Step::Enter { phase, wait } => {
-                deadline = Instant::now() + wait;
-                if !climb.enter(phase, deadline).await {
-                    step = ladder.on(Event::TimedOut);
-                    continue;
-                }
+                rung = climb.enter(phase, wait);
                 if cause.take().is_some() {
                     gone = terminator.gone();
                 }
             }
             Step::Wait => {}
-            Step::Unproven => {
-                return Err(climb.error(reason, cause, begun).await);
-            }
+            Step::Unproven => return Err(climb.error(reason, cause).await),
         }
         step = tokio::select! {
             biased;
             proof = &mut gone, if cause.is_none() => match proof {
-                Ok(proof) => {
-                    return Ok(climb.report(reason, &mut exited, exit, proof, begun).await);
-                }
+                Ok(proof) => return Ok(climb.report(reason, &mut exited, exit, proof).await),
                 Err(error) => {
                     cause = Some(error);
                     Step::Wait
@@ -125,7 +111,34 @@ async fn terminate(
                 exit = Some(status);
                 ladder.on(Event::MainExited)
             }
-            () = sleep_until(deadline) => ladder.on(Event::TimedOut),
+            happened = rung.next() => match happened {
+                Happened::Done => {
+                    // What could not be proven before may be now.
+                    if cause.take().is_some() {
+                        gone = terminator.gone();
+                    }
+                    Step::Wait
+                }
+                Happened::Failed(error) if rung.is_force() => {
+                    climb.failed(Report(&error).to_string());
+                    terminator.kill_now();
+                    Step::Wait
+                }
+                Happened::Failed(error) => {
+                    climb.failed(Report(&error).to_string());
+                    ladder.on(Event::TimedOut)
+                }
+                Happened::Overdue => {
+                    terminator.kill_now();
+                    Step::Wait
+                }
+                Happened::TimedOut { unacknowledged } => {
+                    if let Some(wait) = unacknowledged {
+                        climb.failed(format!("not acknowledged within {wait:?}"));
+                    }
+                    ladder.on(Event::TimedOut)
+                }
+            },
         };
     }
 }
@@ -133,46 +146,45 @@ async fn terminate(
 /// The account of the rungs climbed so far.
 struct Climb<'a> {
     shared: &'a Shared,
+    report_limit: Duration,
+    begun: Instant,
     phases: Vec<PhaseRecord>,
     entered: Instant,
 }
 
-impl Climb<'_> {
-    /// Does what a phase says. `false` when it failed and the next is due.
-    async fn enter(&mut self, phase: Phase, deadline: Instant) -> bool {
+impl<'a> Climb<'a> {
+    fn new(shared: &'a Shared, report_limit: Duration, begun: Instant) -> Self {
+        Self {
+            shared,
+            report_limit,
+            begun,
+            phases: Vec::new(),
+            entered: begun,
+        }
+    }
+
+    /// Begins to do what a phase says.
+    fn enter(&mut self, phase: Phase, wait: Duration) -> Rung<'a> {
         self.close_phase();
         self.entered = Instant::now();
         debug!(server = %self.shared.server, %phase, "termination phase");
-        let limit = STEP_LIMIT.min(deadline.saturating_duration_since(self.entered));
-        let action = async {
-            match phase {
-                Phase::CloseStdin => {
-                    self.shared.stdin.close().await;
-                    Ok(())
-                }
-                Phase::Stragglers => Ok(()),
-                Phase::RequestEnd => self.shared.terminator.request_end().await,
-                Phase::ForceEnd => self.shared.terminator.force_end().await,
-            }
-        };
-        let failure = match timeout(limit, action).await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(Report(&error).to_string()),
-            Err(_) => Some(format!("not done within {limit:?}")),
-        };
-        let done = failure.is_none();
         self.phases.push(PhaseRecord {
             phase,
             took: Duration::ZERO,
-            failure,
+            failure: None,
         });
-        // Proof may still come after a force that was not acknowledged.
-        done || phase == Phase::ForceEnd
+        Rung::new(self.shared, phase, wait)
     }
 
     fn close_phase(&mut self) {
         if let Some(last) = self.phases.last_mut() {
             last.took = self.entered.elapsed();
+        }
+    }
+
+    fn failed(&mut self, failure: String) {
+        if let Some(last) = self.phases.last_mut() {
+            last.failure = Some(failure);
         }
     }
 
@@ -182,12 +194,11 @@ impl Climb<'_> {
         exited: &mut (impl Future<Output = ExitStatus> + Unpin),
         exit: Option<ExitStatus>,
         gone: Gone,
-        begun: Instant,
     ) -> Arc<TerminationReport> {
         self.close_phase();
         let exit = match exit {
             Some(exit) => exit,
-            None => timeout(STEP_LIMIT, exited)
+            None => timeout(self.report_limit, exited)
                 .await
                 .unwrap_or(ExitStatus::Unknown),
         };
@@ -199,19 +210,14 @@ impl Climb<'_> {
             phases: self.phases,
             gone,
             containment: self.shared.terminator.semantics().containment,
-            took: begun.elapsed(),
+            took: self.begun.elapsed(),
         })
     }
 
-    async fn error(
-        mut self,
-        reason: EndReason,
-        cause: Option<StepError>,
-        begun: Instant,
-    ) -> TerminateError {
+    async fn error(mut self, reason: EndReason, cause: Option<StepError>) -> TerminateError {
         self.close_phase();
         let terminator = &self.shared.terminator;
-        let (survivors, unknown) = match timeout(STEP_LIMIT, terminator.survivors()).await {
+        let (survivors, unknown) = match timeout(self.report_limit, terminator.survivors()).await {
             Ok(Ok(survivors)) => (survivors, None),
             Ok(Err(error)) => (Vec::new(), Some(Report(&error).to_string())),
             Err(_) => (Vec::new(), Some("the launcher does not answer".to_owned())),
@@ -223,7 +229,7 @@ impl Climb<'_> {
             survivors,
             cause: cause.map(|error| Report(&error).to_string()).or(unknown),
             phases: self.phases,
-            took: begun.elapsed(),
+            took: self.begun.elapsed(),
         }
     }
 }

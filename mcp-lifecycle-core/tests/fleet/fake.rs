@@ -29,6 +29,12 @@ struct Habits {
     silent: bool,
     /// `--die MS`: dies so long after the handshake.
     die: Option<u64>,
+    /// `--deaf-to-eof`: does not leave at the end of its input.
+    deaf: bool,
+    /// `--unread`: reads nothing after the handshake.
+    unread: bool,
+    /// `--mute`: closes its output at once, and leaves at the end of its input.
+    mute: bool,
     /// `--stubborn`: only force ends it.
     stubborn: bool,
     /// `--immortal`: nothing ends it, until the launcher says so.
@@ -117,6 +123,9 @@ fn habits(spec: &ServerSpec) -> Habits {
             "--slow" => habits.slow = number(),
             "--die" => habits.die = Some(number()),
             "--fail" => habits.fail = true,
+            "--deaf-to-eof" => habits.deaf = true,
+            "--unread" => habits.unread = true,
+            "--mute" => habits.mute = true,
             "--silent" => habits.silent = true,
             "--stubborn" => habits.stubborn = true,
             "--immortal" => habits.immortal = true,
@@ -209,6 +218,12 @@ async fn serve(
 ) {
     let mut exited = exit.subscribe();
     let life = async {
+        if habits.mute {
+            drop(stdout);
+            let mut lines = BufReader::new(stdin).lines();
+            while let Ok(Some(_)) = lines.next_line().await {}
+            return;
+        }
         let mut lines = BufReader::new(stdin).lines();
         let (answers, mut answered) = tokio::sync::mpsc::unbounded_channel::<Value>();
         loop {
@@ -228,6 +243,7 @@ async fn serve(
                     "capabilities": {"tools": {}},
                     "serverInfo": {"name": "fake", "version": "0"},
                 }),
+                Some("notifications/initialized") if habits.unread => std::future::pending().await,
                 Some("notifications/initialized") => {
                     if let Some(after) = habits.die {
                         let exit = exit.clone();
@@ -248,7 +264,7 @@ async fn serve(
                 let _ = answers.send(json!({"jsonrpc": "2.0", "id": id, "result": result}));
             });
         }
-        if habits.stubborn || habits.immortal {
+        if habits.stubborn || habits.immortal || habits.deaf {
             std::future::pending::<()>().await;
         }
     };

@@ -3,11 +3,14 @@
 //! Real processes are the business of the conformance package; here it is the
 //! policy that is looked at, to the millisecond and without waiting for it.
 
+mod drain;
 mod fake;
+mod longest;
 mod manager;
 mod manager_end;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod moody;
 mod pool;
 mod pool_limits;
 mod restart;

@@ -91,7 +91,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// Runs in virtual time.
-fn paused(test: impl Future<Output = ()>) {
+pub(crate) fn paused(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

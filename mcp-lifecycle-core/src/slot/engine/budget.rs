@@ -23,6 +23,7 @@ pub(super) fn fit(policy: TerminationPolicy, limit: Duration) -> TerminationPoli
         fitted.eof_grace = scale(fitted.eof_grace);
         fitted.straggler_grace = scale(fitted.straggler_grace);
         fitted.term_grace = scale(fitted.term_grace);
+        fitted.report_limit = scale(fitted.report_limit);
     }
     fitted.kill_confirmation = confirmation;
     fitted

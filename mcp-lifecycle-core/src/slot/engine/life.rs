@@ -243,28 +243,22 @@ impl<K: Key> Life<K> {
                 .started(self.slot, self.generation, Arc::clone(client), now);
         });
         let mut states = client.state();
-        let ending = |state: &ClientState| {
-            matches!(
-                state,
-                ClientState::Ending { .. } | ClientState::Ended { .. }
-            )
+        let reason = match states.wait_for(ClientState::is_ending).await.as_deref() {
+            Ok(state) => state.end_reason().map(|(reason, _)| reason.clone()),
+            Err(_) => None,
         };
-        let reason = match states.wait_for(ending).await.as_deref() {
-            Ok(ClientState::Ending { reason }) => reason.clone(),
-            Ok(ClientState::Ended {
-                outcome: Ok(report),
-            }) => report.reason.clone(),
-            Ok(ClientState::Ended {
-                outcome: Err(error),
-            }) => error.reason.clone(),
-            _ => EndReason::OwnerDropped,
-        };
+        let reason = reason.unwrap_or(EndReason::OwnerDropped);
         self.tell(ServerEventKind::Ending {
             reason: reason.clone(),
         });
         self.engine
             .change(|state, now| state.table.died(self.slot, self.generation, now));
         let outcome = client.ended().await;
+        // It may have died while it was ended.
+        let reason = match &outcome {
+            Ok(report) => report.reason.clone(),
+            Err(error) => error.reason.clone(),
+        };
         if matches!(reason, EndReason::ServerExited | EndReason::OutputClosed) {
             let exit = outcome.as_ref().ok().map(|report| report.exit);
             let exit = exit.filter(|exit| *exit != ExitStatus::Unknown);
