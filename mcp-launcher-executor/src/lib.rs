@@ -36,6 +36,8 @@ mod error;
 mod executor;
 mod launcher;
 mod link;
+#[cfg(feature = "wss")]
+mod pem;
 mod set;
 mod wire;
 

@@ -6,10 +6,9 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::TerminationPolicy;
+use mcp_launcher_executor::ExecServerConfig;
 use nix::sys::signal::Signal;
-use support::{Server, alive, launch, launcher, listen, marker, sh, signal, within};
+use support::{alive, launch, launcher, listen, marker, sh, signal, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -160,65 +159,6 @@ async fn a_browser_is_refused_and_readiness_is_told() {
     }
     let answer = status(&peer.url, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(answer.contains("200"), "{answer}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn tls_with_a_certificate_of_ones_own() {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&cert, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
-
-    refuses(&["--listen", "wss://127.0.0.1:0"], "--tls-cert").await;
-    let plain = [
-        "--listen",
-        "ws://127.0.0.1:0",
-        "--tls-cert",
-        cert,
-        "--tls-key",
-        key,
-    ];
-    refuses(&plain, "wss://").await;
-    let swapped = [
-        "--listen",
-        "wss://127.0.0.1:0",
-        "--tls-cert",
-        key,
-        "--tls-key",
-        cert,
-    ];
-    refuses(&swapped, "cannot be used").await;
-
-    let args = [
-        "--listen",
-        "wss://127.0.0.1:0",
-        "--tls-cert",
-        cert,
-        "--tls-key",
-        key,
-    ];
-    let peer = listen(DAEMON, &args).await;
-    let config = ExecServerConfig::websocket(&peer.url);
-    let stranger = within(ExecServer::connect(config.clone())).await;
-    assert!(stranger.is_err(), "a certificate that nobody vouches for");
-    let insecure = peer.url.replace("wss://", "ws://");
-    let insecure = within(ExecServer::connect(ExecServerConfig::websocket(insecure))).await;
-    assert!(insecure.is_err(), "no TLS");
-
-    let launcher = launcher(config.trust(cert)).await;
-    let mut server = launch(&launcher, sh("exec cat")).await;
-    let data = vec![b'x'; 1_000_000];
-    let Server { stdin, stdout, .. } = &mut server;
-    let mut back = vec![0; data.len()];
-    let both = async { tokio::join!(stdin.write_all(&data), stdout.read_exact(&mut back)) };
-    let (written, read) = within(both).await;
-    written.unwrap();
-    read.unwrap();
-    assert!(back == data, "the bytes came back changed");
-    let report = server.end(&TerminationPolicy::default()).await.unwrap();
-    assert!(report.was_graceful(), "{report}");
 }
 
 /// The parent of a process.

@@ -30,6 +30,7 @@ Examples:
   mcp-executor --listen wss://0.0.0.0:7443 --token-file token --tls-cert cert.pem --tls-key key.pem
       Listen for other machines.
 
+Token and certificate files are read again when they have changed.
 Readiness: GET http://ADDRESS/readyz answers 200. Logs go to stderr; RUST_LOG sets
 their level. SIGTERM or SIGINT ends every server in order, then the program.")]
 struct Cli {
@@ -54,6 +55,11 @@ struct Cli {
     /// The certificate's private key, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+
+    /// Who signs the certificates that clients have to show, in PEM. Then a
+    /// token is not required.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
 
     /// How long a silent client keeps its servers, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = parse_seconds)]
@@ -170,14 +176,18 @@ async fn bind(cli: &Cli, listen: Listen) -> Result<Listener, BoxError> {
             return Err("MCP_EXECUTOR_TOKEN is not UTF-8".into());
         }
     };
-    if token.is_none() && !address.ip().is_loopback() {
+    if token.is_none() && cli.tls_client_ca.is_none() && !address.ip().is_loopback() {
         return Err(format!(
-            "{address} can be reached from other machines; give --token-file, or listen on 127.0.0.1"
+            "{address} can be reached from other machines; give --token-file or --tls-client-ca, or listen on 127.0.0.1"
         )
         .into());
     }
     let tls = match (&cli.tls_cert, &cli.tls_key, secure) {
-        (Some(certificate), Some(key), true) => Some(TlsIdentity::from_files(certificate, key)?),
+        (Some(certificate), Some(key), true) => Some(TlsIdentity::from_files(
+            certificate,
+            key,
+            cli.tls_client_ca.as_deref(),
+        )?),
         (None, None, false) => None,
         (_, _, true) => return Err("wss:// needs --tls-cert and --tls-key".into()),
         (_, _, false) => return Err("--tls-cert and --tls-key need a wss:// address".into()),

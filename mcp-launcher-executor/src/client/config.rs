@@ -46,12 +46,26 @@ pub(crate) enum Target {
     WebSocket {
         url: String,
         token: Option<String>,
-        ca_file: Option<std::path::PathBuf>,
+        certificates: Certificates,
     },
     Command {
         program: std::ffi::OsString,
         args: Vec<std::ffi::OsString>,
     },
+}
+
+/// PEM files for TLS.
+#[cfg(feature = "websocket")]
+#[derive(Clone, Default)]
+#[cfg_attr(
+    not(feature = "wss"),
+    expect(dead_code, reason = "without TLS there is nothing to read them for")
+)]
+pub(crate) struct Certificates {
+    /// Who may have signed the executor's; the public authorities when `None`.
+    pub(crate) trusted: Option<std::path::PathBuf>,
+    /// The client's own chain and key.
+    pub(crate) own: Option<(std::path::PathBuf, std::path::PathBuf)>,
 }
 
 /// How working directories are written.
@@ -77,7 +91,7 @@ impl ExecServerConfig {
         Self::new(Target::WebSocket {
             url: url.into(),
             token: None,
-            ca_file: None,
+            certificates: Certificates::default(),
         })
     }
 
@@ -143,8 +157,23 @@ impl ExecServerConfig {
     #[cfg(feature = "wss")]
     #[must_use]
     pub fn trust(mut self, pem: impl Into<std::path::PathBuf>) -> Self {
-        if let Target::WebSocket { ca_file, .. } = &mut self.target {
-            *ca_file = Some(pem.into());
+        if let Target::WebSocket { certificates, .. } = &mut self.target {
+            certificates.trusted = Some(pem.into());
+        }
+        self
+    }
+
+    /// Shows this certificate, where the executor asks clients for one: PEM
+    /// files of the chain and of its private key. They are read at each connect.
+    #[cfg(feature = "wss")]
+    #[must_use]
+    pub fn identity(
+        mut self,
+        certificate: impl Into<std::path::PathBuf>,
+        key: impl Into<std::path::PathBuf>,
+    ) -> Self {
+        if let Target::WebSocket { certificates, .. } = &mut self.target {
+            certificates.own = Some((certificate.into(), key.into()));
         }
         self
     }

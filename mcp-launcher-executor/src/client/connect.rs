@@ -70,11 +70,11 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
         Target::WebSocket {
             url,
             token,
-            ca_file,
+            certificates,
         } => {
-            let (token, ca_file) = (token.as_deref(), ca_file.as_deref());
             let (link, haste) =
-                super::dial::websocket(url, token, ca_file, config.max_frame).await?;
+                super::dial::websocket(url, token.as_deref(), certificates, config.max_frame)
+                    .await?;
             Ok(Connected {
                 link,
                 child: None,

@@ -1,13 +1,12 @@
 //! Dialling a WebSocket.
 
-use std::path::Path;
-
 use mcp_lifecycle_core::error::BoxError;
 use tokio::net::TcpStream;
 use tokio_tungstenite::client_async_with_config;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 
+use super::config::Certificates;
 use super::prompt::{Haste, Prompt};
 use crate::link::{Link, WebSocketLink, websocket_config};
 
@@ -15,7 +14,7 @@ use crate::link::{Link, WebSocketLink, websocket_config};
 pub(super) async fn websocket(
     url: &str,
     token: Option<&str>,
-    ca_file: Option<&Path>,
+    certificates: &Certificates,
     max_frame: usize,
 ) -> Result<(Box<dyn Link>, Haste), BoxError> {
     let mut request = url.into_client_request()?;
@@ -36,62 +35,65 @@ pub(super) async fn websocket(
         Some("wss") => true,
         _ => return Err("the URL is neither ws:// nor wss://".into()),
     };
+    // Its files are read first: an error of theirs is the one to be told.
+    let connector = secure.then(|| connector(certificates)).transpose()?;
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     stream.set_nodelay(true)?;
     let (stream, haste) = Prompt::new(stream);
     let config = Some(websocket_config(max_frame));
-    if secure {
-        let link = tls(request, &host, stream, config, ca_file).await?;
-        return Ok((link, haste));
+    if let Some(connector) = connector {
+        let stream = encrypt(connector, &host, stream).await?;
+        let (socket, _) = client_async_with_config(request, stream, config).await?;
+        return Ok((Box::new(WebSocketLink::new(socket)), haste));
     }
     let (socket, _) = client_async_with_config(request, stream, config).await?;
     Ok((Box::new(WebSocketLink::new(socket)), haste))
 }
 
-type Request = tokio_tungstenite::tungstenite::handshake::client::Request;
-type Config = Option<tokio_tungstenite::tungstenite::protocol::WebSocketConfig>;
-
 #[cfg(not(feature = "wss"))]
-async fn tls(
-    _: Request,
-    _: &str,
-    _: Prompt,
-    _: Config,
-    _: Option<&Path>,
-) -> Result<Box<dyn Link>, BoxError> {
+fn connector(_: &Certificates) -> Result<std::convert::Infallible, BoxError> {
     Err("this build has no `wss` feature".into())
 }
 
+#[cfg(not(feature = "wss"))]
+async fn encrypt(
+    connector: std::convert::Infallible,
+    _: &str,
+    _: Prompt,
+) -> Result<Prompt, BoxError> {
+    match connector {}
+}
+
 #[cfg(feature = "wss")]
-async fn tls(
-    request: Request,
-    host: &str,
-    stream: Prompt,
-    config: Config,
-    ca_file: Option<&Path>,
-) -> Result<Box<dyn Link>, BoxError> {
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, ServerName};
+fn connector(certificates: &Certificates) -> Result<tokio_rustls::TlsConnector, BoxError> {
     use std::sync::Arc;
 
-    let mut roots = rustls::RootCertStore::empty();
-    match ca_file {
-        Some(file) => {
-            for certificate in CertificateDer::pem_file_iter(file)? {
-                roots.add(certificate?)?;
-            }
-        }
-        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
-    }
+    use crate::pem;
+
+    let roots = match &certificates.trusted {
+        Some(file) => pem::roots(file)?,
+        None => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = rustls::ClientConfig::builder_with_provider(provider)
+    let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
-    let name = ServerName::try_from(host.to_owned())?;
-    let stream = connector.connect(name, stream).await?;
-    let (socket, _) = client_async_with_config(request, stream, config).await?;
-    Ok(Box::new(WebSocketLink::new(socket)))
+        .with_root_certificates(roots);
+    let config = match &certificates.own {
+        Some((certificate, key)) => {
+            config.with_client_auth_cert(pem::chain(certificate)?, pem::key(key)?)?
+        }
+        None => config.with_no_client_auth(),
+    };
+    Ok(tokio_rustls::TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(feature = "wss")]
+async fn encrypt(
+    connector: tokio_rustls::TlsConnector,
+    host: &str,
+    stream: Prompt,
+) -> Result<tokio_rustls::client::TlsStream<Prompt>, BoxError> {
+    let name = rustls::pki_types::ServerName::try_from(host.to_owned())?;
+    Ok(connector.connect(name, stream).await?)
 }

@@ -27,11 +27,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds. An address that is not loopback needs a token.
+    /// Binds. An address that is not loopback needs a token, or certificates of
+    /// clients.
     ///
     /// # Errors
     ///
-    /// `AddrInUse` and the like; `PermissionDenied` without a token where one
+    /// `AddrInUse` and the like; `PermissionDenied` without either where one
     /// is needed.
     ///
     /// # Cancel safety
@@ -42,10 +43,11 @@ impl Listener {
         token: Option<Token>,
         tls: Option<TlsIdentity>,
     ) -> io::Result<Self> {
-        if token.is_none() && !address.ip().is_loopback() {
+        let asks_clients = tls.as_ref().is_some_and(TlsIdentity::asks_clients);
+        if token.is_none() && !asks_clients && !address.ip().is_loopback() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "an address that is not loopback needs a token",
+                "an address that is not loopback needs a token, or certificates of clients",
             ));
         }
         Ok(Self {
@@ -113,7 +115,7 @@ async fn client(
         None => speak(shared, stream, token).await,
         Some(tls) => {
             let limit = shared.limits.handshake;
-            let handshake = tokio::time::timeout(limit, tls.acceptor.accept(stream));
+            let handshake = tokio::time::timeout(limit, tls.acceptor().accept(stream));
             speak(shared, handshake.await??, token).await
         }
     }

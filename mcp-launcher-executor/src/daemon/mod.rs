@@ -28,6 +28,7 @@ mod log;
 mod metadata;
 mod process;
 mod registry;
+mod reload;
 mod restrictions;
 mod session;
 mod start;

@@ -1,14 +1,27 @@
 //! [`Token`]: the shared secret that opens the daemon.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
+use super::reload::Reloading;
+
 /// A bearer token. `Debug` shows nothing of it.
+///
+/// One that was read from a file is read again when the file has changed: the
+/// earlier one then opens nothing more, and what it has opened goes on.
 #[derive(Clone)]
-pub struct Token(Vec<u8>);
+pub struct Token(Secret);
+
+#[derive(Clone)]
+enum Secret {
+    Given(Vec<u8>),
+    InFile(Arc<Reloading<Vec<u8>>>),
+}
 
 /// A token could not be had.
 #[derive(Debug, Error)]
@@ -40,6 +53,11 @@ pub enum TokenError {
         /// How many it has.
         usize,
     ),
+    /// It has a character that no HTTP header can carry.
+    #[error(
+        "the token has a line break or another control character in it; no client can send that"
+    )]
+    Unsendable,
 }
 
 /// Shorter ones could be guessed over the network.
@@ -50,13 +68,9 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// [`TokenError::TooShort`].
+    /// [`TokenError::TooShort`] or [`TokenError::Unsendable`].
     pub fn new(secret: &str) -> Result<Self, TokenError> {
-        let secret = secret.trim();
-        if secret.len() < MINIMUM {
-            return Err(TokenError::TooShort(secret.len()));
-        }
-        Ok(Self(secret.as_bytes().to_vec()))
+        check(secret).map(|secret| Self(Secret::Given(secret)))
     }
 
     /// From a file that only its owner can read.
@@ -65,22 +79,15 @@ impl Token {
     ///
     /// [`TokenError`] names the file and what to do.
     pub fn from_file(path: &Path) -> Result<Self, TokenError> {
-        let failed = |source| TokenError::Read {
+        // Once for an error of its own type; later ones are logged.
+        read(path)?;
+        let file = path.to_owned();
+        let secret = Reloading::new(vec![file.clone()], move || Ok(read(&file)?));
+        let secret = secret.map_err(|error| TokenError::Read {
             path: path.to_owned(),
-            source,
-        };
-        let file = std::fs::File::open(path).map_err(failed)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // Of the open file, so that it cannot be replaced in between.
-            let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
-            if mode & 0o077 != 0 {
-                let path = path.to_owned();
-                return Err(TokenError::Exposed { path, mode });
-            }
-        }
-        Self::new(&std::io::read_to_string(file).map_err(failed)?)
+            source: std::io::Error::other(error),
+        })?;
+        Ok(Self(Secret::InFile(Arc::new(secret))))
     }
 
     /// Whether this header carries the token; takes as long whatever it says.
@@ -89,7 +96,52 @@ impl Token {
         else {
             return false;
         };
-        scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(self.0.ct_eq(given.trim_ascii()))
+        let opens = |secret: &[u8]| bool::from(secret.ct_eq(given.trim_ascii()));
+        scheme.eq_ignore_ascii_case(b"bearer ")
+            && match &self.0 {
+                Secret::Given(secret) => opens(secret),
+                Secret::InFile(secret) => opens(&secret.current()),
+            }
+    }
+}
+
+fn check(secret: &str) -> Result<Vec<u8>, TokenError> {
+    let secret = secret.trim();
+    if secret.len() < MINIMUM {
+        return Err(TokenError::TooShort(secret.len()));
+    }
+    if secret.chars().any(char::is_control) {
+        return Err(TokenError::Unsendable);
+    }
+    Ok(secret.as_bytes().to_vec())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TokenError> {
+    let failed = |source| TokenError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    if let Some(mode) = exposed(&file).map_err(failed)? {
+        let path = path.to_owned();
+        return Err(TokenError::Exposed { path, mode });
+    }
+    check(&std::io::read_to_string(file).map_err(failed)?)
+}
+
+/// The permissions of an open file that others than its owner can read or write.
+pub(super) fn exposed(file: &File) -> std::io::Result<Option<u32>> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // Of the open file, so that it cannot be replaced in between.
+        let mode = file.metadata()?.permissions().mode() & 0o777;
+        Ok((mode & 0o077 != 0).then_some(mode))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        Ok(None)
     }
 }
 
@@ -132,6 +184,15 @@ mod tests {
         let error = Token::from_file(file.path()).unwrap_err();
         assert!(error.to_string().contains("chmod 600"), "{error}");
         mode(0o600).unwrap();
-        Token::from_file(file.path()).unwrap();
+        let token = Token::from_file(file.path()).unwrap();
+        std::fs::write(file.path(), "a-newer-token-than-that").unwrap();
+        assert!(!token.opens(Some(b"Bearer 0123456789abcdef")));
+        assert!(token.opens(Some(b"Bearer a-newer-token-than-that")));
+    }
+
+    #[test]
+    fn a_token_that_no_client_can_send_is_refused() {
+        let error = Token::new("0123456789\nabcdef").unwrap_err();
+        assert!(matches!(error, TokenError::Unsendable), "{error}");
     }
 }

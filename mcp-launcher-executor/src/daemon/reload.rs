@@ -1,0 +1,102 @@
+//! [`Reloading`]: what is made of files, and made again when they have changed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use mcp_lifecycle_core::error::{BoxError, Report};
+
+/// A value made of files.
+///
+/// The files are looked at whenever the value is asked for, which is once per
+/// connection. A change that cannot be used, for instance a certificate whose
+/// key has not been replaced yet, is logged once, and the earlier value holds.
+pub(super) struct Reloading<T> {
+    files: Vec<PathBuf>,
+    load: Box<dyn Fn() -> Result<T, BoxError> + Send + Sync>,
+    current: Mutex<(Vec<Stamp>, Arc<T>)>,
+}
+
+/// What changes with a file: `None` for one that is not there.
+type Stamp = Option<(SystemTime, u64, u64)>;
+
+impl<T> Reloading<T> {
+    /// Makes the value for the first time. `files` are what `load` reads.
+    pub(super) fn new(
+        files: Vec<PathBuf>,
+        load: impl Fn() -> Result<T, BoxError> + Send + Sync + 'static,
+    ) -> Result<Self, BoxError> {
+        // Looked at before they are read: what changes in between is seen next.
+        let stamps = files.iter().map(|file| stamp(file)).collect();
+        let value = Arc::new(load()?);
+        Ok(Self {
+            files,
+            load: Box::new(load),
+            current: Mutex::new((stamps, value)),
+        })
+    }
+
+    /// The value of the files as they are now, or as they last could be used.
+    pub(super) fn current(&self) -> Arc<T> {
+        let stamps: Vec<_> = self.files.iter().map(|file| stamp(file)).collect();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, value) = &mut *current;
+        if *known != stamps {
+            *known = stamps;
+            match (self.load)() {
+                Ok(new) => {
+                    tracing::info!(files = ?self.files, "loaded again");
+                    *value = Arc::new(new);
+                }
+                Err(error) => tracing::warn!(
+                    files = ?self.files,
+                    error = %Report(&*error),
+                    "the new content cannot be used; the earlier one holds"
+                ),
+            }
+        }
+        Arc::clone(value)
+    }
+}
+
+fn stamp(file: &Path) -> Stamp {
+    let metadata = std::fs::metadata(file).ok()?;
+    #[cfg(unix)]
+    let inode = std::os::unix::fs::MetadataExt::ino(&metadata);
+    #[cfg(not(unix))]
+    let inode = 0;
+    Some((metadata.modified().ok()?, metadata.len(), inode))
+}
+
+impl<T> fmt::Debug for Reloading<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reloading")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_file_is_read_again_and_a_bad_one_leaves_the_earlier_value() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("f");
+        std::fs::write(&file, "1").unwrap();
+        let read = file.clone();
+        let value: Reloading<u32> = Reloading::new(vec![file.clone()], move || {
+            Ok(std::fs::read_to_string(&read)?.trim().parse()?)
+        })
+        .unwrap();
+        assert_eq!(*value.current(), 1);
+        for (text, expected) in [("22", 22), ("none", 22), ("333", 333)] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(*value.current(), expected, "after {text}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(*value.current(), 333);
+    }
+}

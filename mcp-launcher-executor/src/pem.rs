@@ -1,0 +1,43 @@
+//! Certificates and keys from PEM files, with errors that name the file.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use mcp_lifecycle_core::error::BoxError;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The certificates of a file, of which there is at least one.
+pub(crate) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, BoxError> {
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| named(file, error))?;
+    let chain = certificates
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| named(file, error))?;
+    match chain.is_empty() {
+        true => Err(named(file, "there is no certificate in it")),
+        false => Ok(chain),
+    }
+}
+
+/// The private key in a file.
+pub(crate) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, BoxError> {
+    PrivateKeyDer::from_pem_file(file).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound => named(file, "there is no private key in it"),
+        error => named(file, error),
+    })
+}
+
+/// The certificates of a file as those that others are signed by.
+pub(crate) fn roots(file: &Path) -> Result<RootCertStore, BoxError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(file)? {
+        roots.add(certificate).map_err(|error| named(file, error))?;
+    }
+    Ok(roots)
+}
+
+/// What is wrong with a file.
+pub(crate) fn named(file: &Path, problem: impl Display) -> BoxError {
+    format!("{}: {problem}", file.display()).into()
+}
