@@ -7,6 +7,7 @@ use rmcp::model::{
 use rmcp::service::{RoleClient, RxJsonRpcMessage};
 use serde::{Deserialize, Serialize};
 
+use super::answer::answer_id;
 use super::lines::Line;
 use super::pending::{Asked, Pending};
 
@@ -45,7 +46,7 @@ pub(super) fn decode(line: Line<'_>, pending: &Pending, limit: usize) -> Decoded
         },
         Line::Oversized(head) => (head, LifecycleFault::TooLarge { limit }),
     };
-    match find_id(line).filter(|id| pending.remove(id).is_some()) {
+    match answer_id(line).filter(|id| pending.remove(id).is_some()) {
         Some(id) => Decoded::Message(Box::new(fault(id, &problem))),
         None => Decoded::Junk,
     }
@@ -112,8 +113,7 @@ const ID_WINDOW: usize = 128;
 
 /// The id of an answer without reading all of it: servers write it near the
 /// beginning (`{"jsonrpc":"2.0","id":1,"result":…`) or near the end
-/// (`…,"jsonrpc":"2.0","id":1}`). A guess: whoever uses it checks that such a
-/// request is pending, and for a complete line lets the parser confirm it.
+/// (`…,"jsonrpc":"2.0","id":1}`). A guess that the parser confirms.
 fn find_id(line: &[u8]) -> Option<RequestId> {
     const KEY: &[u8] = b"\"id\":";
     let head = &line[..line.len().min(ID_WINDOW)];
@@ -210,6 +210,27 @@ mod tests {
             let data = error.error.data.unwrap().to_string();
             assert!(data.contains(expected), "{data}");
             assert_eq!(pending.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_log_line_that_looks_like_an_answer_fails_no_call() {
+        for line in [
+            r#"{"id":8,"level":"info","msg":"done"}"#,
+            r#"{"level":"error","error":"refused","id":8}"#,
+            r#"{"time":1,"result":{"a":1},"id":8}"#,
+            r#"{"msg":"sent","message":{"jsonrpc":"2.0","id":8,"result":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":7}"#,
+            r#"[{"jsonrpc":"2.0","id":8}]"#,
+            r#"answer: {"jsonrpc":"2.0","id":8,"result":{}}"#,
+            r#"{"id":8,"level":"inf"#,
+        ] {
+            let pending = pending();
+            let junk = decode(Line::Complete(line.as_bytes()), &pending, 10);
+            assert!(matches!(junk, Decoded::Junk), "{line}: {junk:?}");
+            let junk = decode(Line::Oversized(line.as_bytes()), &pending, 10);
+            assert!(matches!(junk, Decoded::Junk), "{line}: {junk:?}");
+            assert_eq!(pending.len(), 2);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Bounded lines from a byte stream, without a buffer of its own while idle.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -44,8 +44,9 @@ const OVERSIZED_HEAD: usize = 1024;
 const KEPT_SPARE: usize = 4 * 1024 * 1024;
 
 thread_local! {
-    /// Shared by all servers that are read on this thread.
-    static SCRATCH_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH].into_boxed_slice());
+    /// Shared by all servers that are read on this thread; empty while one is. What
+    /// is called during a read (a launcher's stream, an observer) may read another.
+    static SCRATCH_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     /// Where the last long line was assembled; empty while one is.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
@@ -72,11 +73,13 @@ impl LineReader {
         sink: &mut dyn FnMut(Line<'_>),
     ) -> Poll<io::Result<bool>> {
         if self.partial.is_empty() {
-            SCRATCH_BUFFER.with_borrow_mut(|scratch| {
-                let mut buf = ReadBuf::new(scratch);
-                ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf))?;
-                Poll::Ready(Ok(self.take_fresh(buf.filled(), sink)))
-            })
+            let mut scratch = SCRATCH_BUFFER.take();
+            scratch.resize(SCRATCH, 0);
+            let mut buf = ReadBuf::new(&mut scratch);
+            let read = Pin::new(&mut self.io).poll_read(cx, &mut buf);
+            let lines = read.map_ok(|()| self.take_fresh(buf.filled(), sink));
+            SCRATCH_BUFFER.set(scratch);
+            lines
         } else {
             make_room(&mut self.partial);
             let n = ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.partial))?;
@@ -276,5 +279,20 @@ mod tests {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(Ok(true)) = reader.poll_lines(&mut cx, &mut |_| {}) {}
         assert_eq!(reader.partial.capacity(), 0);
+    }
+
+    #[test]
+    fn what_is_called_during_a_read_may_read_another() {
+        let mut outer = LineReader::new(Box::new(&b"outer\nmore\n"[..]), 64);
+        let mut seen = Vec::new();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let read = outer.poll_lines(&mut cx, &mut |line| {
+            let mut inner = LineReader::new(Box::new(&b"inner\n"[..]), 64);
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let _ = inner.poll_lines(&mut cx, &mut |line| seen.push(format!("{line:?}")));
+            seen.push(format!("{line:?}"));
+        });
+        assert!(matches!(read, Poll::Ready(Ok(true))));
+        assert_eq!(seen.len(), 4, "{seen:?}");
     }
 }

@@ -20,6 +20,7 @@
 //! What it does not do: bound the number of notifications in flight inside rmcp,
 //! which runs a handler task for each.
 
+mod answer;
 mod decode;
 mod lines;
 mod outbox;
@@ -42,7 +43,8 @@ pub struct TransportLimits {
     /// default, as in rmcp; the specification sets no limit.
     pub max_message: usize,
     /// How much may be queued to a server that does not read, in bytes. 16 MiB
-    /// by default. A single larger message is accepted when nothing is queued.
+    /// by default. A single larger message is accepted when nothing is queued, so
+    /// the memory is bounded by the larger of this and one message.
     pub max_queue: usize,
     /// How many of the last lines of standard error are kept for reports. 20 by default.
     pub stderr_lines: usize,

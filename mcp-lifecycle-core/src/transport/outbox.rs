@@ -89,14 +89,20 @@ impl Outbox {
         }
         let waiting = state.queue.len();
         let queued = waiting + state.in_pipe;
-        if queued >= self.limit {
-            return Err(SendError::Full {
-                queued,
-                limit: self.limit,
-            });
+        let full = SendError::Full {
+            queued,
+            limit: self.limit,
+        };
+        if queued >= self.limit.max(1) {
+            return Err(full);
         }
         encode(&mut state.queue);
         state.queue.push(b'\n');
+        if queued > 0 && queued + (state.queue.len() - waiting) > self.limit {
+            state.queue.truncate(waiting);
+            state.queue.shrink_to(waiting.max(KEPT_CAPACITY));
+            return Err(full);
+        }
         if waiting > 0 {
             // The writer was woken for those before, and takes all there is.
             return Ok(());
@@ -293,6 +299,21 @@ mod tests {
             push(&outbox, "x"),
             Err(SendError::Full { limit: 10, .. })
         ));
+    }
+
+    #[tokio::test]
+    async fn a_message_over_the_limit_is_taken_only_by_an_empty_queue() {
+        let (outbox, _server) = outbox(1, 10);
+        push(&outbox, "1").unwrap();
+        assert_eq!(
+            push(&outbox, "0123456789abcdef"),
+            Err(SendError::Full {
+                queued: 2,
+                limit: 10
+            })
+        );
+        push(&outbox, "1234567").unwrap();
+        assert!(push(&outbox, "").is_err(), "the limit itself is reached");
     }
 
     #[tokio::test]
