@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::callback::guarded;
 use crate::error::{StartError, TerminateError};
 use crate::{EndReason, Era, ExitStatus, ServerIdentity, TerminationReport};
 
@@ -60,8 +61,8 @@ pub enum LifecycleEvent<'a> {
 
 /// Is told what happens to servers.
 ///
-/// Called synchronously from the task that makes it happen: be quick, do not
-/// block, do not panic.
+/// Called synchronously from the task that makes it happen, under no lock: be quick, do
+/// not block. It may call anything of this crate; a panic in it is caught and logged.
 pub trait LifecycleObserver: Send + Sync + 'static {
     /// Something happened to `server`.
     fn on_event(&self, server: &str, event: &LifecycleEvent<'_>);
@@ -98,11 +99,15 @@ impl Observed {
     }
 
     pub(crate) fn event(&self, event: &LifecycleEvent<'_>) {
-        self.observer.on_event(&self.server, event);
+        guarded("an observer", &self.server, || {
+            self.observer.on_event(&self.server, event);
+        });
     }
 
     pub(crate) fn stderr(&self, line: &str) {
-        self.observer.on_stderr(&self.server, line);
+        guarded("an observer", &self.server, || {
+            self.observer.on_stderr(&self.server, line);
+        });
     }
 }
 

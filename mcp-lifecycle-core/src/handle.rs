@@ -180,6 +180,14 @@ impl ServerHandle {
         }
     }
 
+    /// Completes when the launcher can prove that the server is gone; never, if it
+    /// says that it cannot.
+    pub(crate) async fn provable(&self) {
+        if self.shared.terminator.gone().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// The last resort: kills the server synchronously.
     ///
     /// A termination that is under way notices and completes with its proof.

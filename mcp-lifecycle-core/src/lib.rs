@@ -24,6 +24,7 @@ pub mod manager;
 pub mod pool;
 pub mod spec;
 
+mod callback;
 mod client;
 mod events;
 mod exit;

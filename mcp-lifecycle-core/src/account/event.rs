@@ -155,8 +155,8 @@ impl fmt::Display for StartReason {
 /// Is told what happens to the servers of a manager or a pool.
 ///
 /// Called synchronously from the task that makes it happen, never under a lock
-/// of the manager or pool: be quick, do not block, do not panic. Any
-/// `Fn(&ServerEvent)` is an observer.
+/// of the manager or pool: be quick, do not block. It may call the manager or pool; a
+/// panic in it is caught and logged. Any `Fn(&ServerEvent)` is an observer.
 pub trait ServerObserver: Send + Sync + 'static {
     /// Something happened.
     fn on_event(&self, event: &ServerEvent);
@@ -165,6 +165,12 @@ pub trait ServerObserver: Send + Sync + 'static {
     /// events of its servers. Not told when the caller has dropped the refresh.
     fn on_refreshed(&self, owner: &str, report: &RefreshReport) {
         let _ = (owner, report);
+    }
+
+    /// A server of `owner` wrote a line to standard error: already cut to the limit,
+    /// invalid UTF-8 replaced. Called for each line of each server, also while it starts.
+    fn on_stderr(&self, owner: &str, server: &str, line: &str) {
+        let _ = (owner, server, line);
     }
 }
 

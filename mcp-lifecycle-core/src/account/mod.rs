@@ -16,7 +16,9 @@ pub use table::RecordTable;
 
 use std::sync::Arc;
 
+use crate::callback::guarded;
 use crate::manager::RefreshReport;
+use crate::{LifecycleEvent, LifecycleObserver};
 
 /// Where the events of one manager or pool go.
 pub(crate) struct Journal {
@@ -38,7 +40,9 @@ impl Journal {
 
     /// Counts, traces and tells. Not to be called under a lock.
     pub(crate) fn record(&self, event: &ServerEvent) {
-        self.tally.count(event);
+        guarded("the metrics recorder", &event.server, || {
+            self.tally.count(event);
+        });
         tracing::info!(
             server = %event.server,
             owner = %event.owner,
@@ -48,7 +52,7 @@ impl Journal {
             event.kind
         );
         if let Some(observer) = &self.observer {
-            observer.on_event(event);
+            guarded("an observer", &event.server, || observer.on_event(event));
         }
     }
 
@@ -56,7 +60,31 @@ impl Journal {
     pub(crate) fn refreshed(&self, owner: &str, report: &RefreshReport) {
         tracing::info!(owner, "{report}");
         if let Some(observer) = &self.observer {
-            observer.on_refreshed(owner, report);
+            guarded("an observer", owner, || {
+                observer.on_refreshed(owner, report)
+            });
         }
+    }
+
+    /// Tells the lines of one server's standard error.
+    pub(crate) fn lines(&self, owner: &Arc<str>) -> Option<Arc<dyn LifecycleObserver>> {
+        let observer = Arc::clone(self.observer.as_ref()?);
+        let owner = Arc::clone(owner);
+        Some(Arc::new(Lines { owner, observer }))
+    }
+}
+
+/// The lines of a server of a manager or pool, for their observer.
+struct Lines {
+    owner: Arc<str>,
+    observer: Arc<dyn ServerObserver>,
+}
+
+impl LifecycleObserver for Lines {
+    /// Told by the manager or pool, which knows the owner and the generation.
+    fn on_event(&self, _: &str, _: &LifecycleEvent<'_>) {}
+
+    fn on_stderr(&self, server: &str, line: &str) {
+        self.observer.on_stderr(&self.owner, server, line);
     }
 }

@@ -8,12 +8,27 @@ use rmcp::model::{ClientConfig, ClientResult, ProtocolVersion, ServerNotificatio
 use rmcp::service::{DynService, NotificationContext, RequestContext, RoleClient, Service};
 
 use super::era::LEGACY_VERSION;
+use crate::callback::{guarded, guarded_async};
 
-/// Forwards to the application's handler.
+/// Forwards to the application's handler. A panic in it is an error to the server, and
+/// nothing worse.
 ///
 /// rmcp sends the handler's protocol version in `initialize`; its default is a
 /// version that has no `initialize`, so we put the newest legacy one there.
-pub(super) struct SharedHandler(pub(super) Arc<dyn DynService<RoleClient>>);
+#[derive(Clone)]
+pub(super) struct SharedHandler {
+    server: Arc<str>,
+    handler: Arc<dyn DynService<RoleClient>>,
+}
+
+const WHAT: &str = "the client's handler";
+
+impl SharedHandler {
+    pub(super) fn new(server: &str, handler: Arc<dyn DynService<RoleClient>>) -> Self {
+        let server = server.into();
+        Self { server, handler }
+    }
+}
 
 impl Service<RoleClient> for SharedHandler {
     async fn handle_request(
@@ -21,7 +36,9 @@ impl Service<RoleClient> for SharedHandler {
         request: ServerRequest,
         context: RequestContext<RoleClient>,
     ) -> Result<ClientResult, ErrorData> {
-        self.0.handle_request(request, context).await
+        let answer = async { self.handler.handle_request(request, context).await };
+        let answer = guarded_async(WHAT, &self.server, answer).await;
+        answer.unwrap_or_else(|_| Err(ErrorData::internal_error("the handler panicked", None)))
     }
 
     async fn handle_notification(
@@ -29,11 +46,18 @@ impl Service<RoleClient> for SharedHandler {
         notification: ServerNotification,
         context: NotificationContext<RoleClient>,
     ) -> Result<(), ErrorData> {
-        self.0.handle_notification(notification, context).await
+        let handled = async {
+            self.handler
+                .handle_notification(notification, context)
+                .await
+        };
+        let handled = guarded_async(WHAT, &self.server, handled).await;
+        handled.unwrap_or(Ok(()))
     }
 
     fn get_info(&self) -> ClientConfig {
-        let mut info = self.0.get_info();
+        let info = guarded(WHAT, &self.server, || self.handler.get_info());
+        let mut info = info.unwrap_or_default();
         if !info.protocol_version.has_initialize() {
             info.protocol_version = LEGACY_VERSION;
         }
@@ -41,6 +65,8 @@ impl Service<RoleClient> for SharedHandler {
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        self.0.supported_protocol_versions()
+        let versions = || self.handler.supported_protocol_versions();
+        let versions = guarded(WHAT, &self.server, versions);
+        versions.unwrap_or(Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS))
     }
 }

@@ -9,7 +9,6 @@ use rmcp::service::{
 use tokio_util::sync::CancellationToken;
 
 use super::era::{Era, modern_versions};
-use super::handler::SharedHandler;
 use super::session::Session;
 use crate::error::{CallError, StartErrorKind};
 use crate::transport::{LIFECYCLE_ERROR, LifecycleFault, StdioTransport, TransportLimits};
@@ -34,7 +33,7 @@ pub(super) async fn handshake(handshake: Handshake<'_>) -> Result<Era, StartErro
     let attempt = async |mode: ClientLifecycleMode| {
         let probe = matches!(mode, ClientLifecycleMode::Auto { .. }).then_some(probe_timeout);
         let transport = StdioTransport::new(session.wire.clone(), limits, probe);
-        let handler = SharedHandler(session.handler.clone());
+        let handler = session.handler.clone();
         serve_client_with_lifecycle_and_ct(handler, transport, mode, service.clone()).await
     };
     let mut result = attempt(mode.clone()).await;

@@ -8,7 +8,7 @@ use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ClientResult, ErrorData,
     InputRequest, InputRequiredResult, InputResponses, RequestId, ServerRequest, ServerResult,
 };
-use rmcp::service::{RequestContext, ServiceError};
+use rmcp::service::{RequestContext, Service, ServiceError};
 
 use super::call::{self, CallOptions};
 use super::peer::LifecyclePeer;

@@ -173,6 +173,12 @@ impl LifecycleClient {
         self.owner.ended().await
     }
 
+    /// Completes when the launcher can prove that the server is gone; never, if it
+    /// says that it cannot.
+    pub(crate) async fn provable(&self) {
+        self.owner.handle().provable().await;
+    }
+
     /// The last resort: kills the server synchronously. An end that is under
     /// way, or the watch over the server's exit, completes with the proof.
     pub fn kill_now(&self) {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rmcp::service::{DynService, RoleClient, RunningService};
+use rmcp::service::{RoleClient, RunningService};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -21,7 +21,7 @@ pub(super) struct Session {
     pub(super) server: Arc<str>,
     pub(super) wire: Arc<Wire>,
     pub(super) stderr: Arc<StderrTail>,
-    pub(super) handler: Arc<dyn DynService<RoleClient>>,
+    pub(super) handler: SharedHandler,
     /// rmcp's side of the connection, once the handshake is complete.
     pub(super) rmcp: OnceLock<RunningService<RoleClient, SharedHandler>>,
     /// Where the server is in its life; whether calls are taken, and why not, follows.

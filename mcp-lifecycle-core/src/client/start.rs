@@ -7,12 +7,14 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::end::{Owner, Pumps};
+use super::handler::SharedHandler;
 use super::handshake::{Handshake, handshake};
 use super::peer::LifecyclePeer;
 use super::session::Session;
 use super::stderr::{self, StderrTail};
 use super::{ClientState, LifecycleClient, LifecycleClientBuilder, era};
-use crate::error::{LaunchErrorKind, StartError, StartErrorKind, StartPhase};
+use crate::callback::guarded_async;
+use crate::error::{LaunchError, LaunchErrorKind, StartError, StartErrorKind, StartPhase};
 use crate::events::{LifecycleEvent, Observed};
 use crate::transport::Wire;
 use crate::{EndReason, LaunchedServer, ServerHandle};
@@ -46,6 +48,18 @@ impl StartAttempt {
         }
     }
 
+    /// The error of a start whose handler could not be made.
+    pub(crate) fn without_handler(&self) -> StartError {
+        let kind = StartErrorKind::Handler;
+        failed(
+            &self.builder,
+            &self.observed,
+            self.begun,
+            StartPhase::Launch,
+            kind,
+        )
+    }
+
     fn deadline(&self) -> Instant {
         self.begun + self.builder.startup_timeout
     }
@@ -58,9 +72,10 @@ impl StartAttempt {
             begun,
         } = self;
         observed.event(&LifecycleEvent::Starting);
-        let launch = builder.launcher.launch(&builder.spec);
+        let launch = async { builder.launcher.launch(&builder.spec).await };
+        let launch = guarded_async("the launcher", observed.server(), launch);
         let kind = match timeout_at(self.deadline(), launch).await {
-            Ok(Ok(launched)) => {
+            Ok(Ok(Ok(launched))) => {
                 let client = take_over(builder, observed, launched);
                 observed.event(&LifecycleEvent::Launched {
                     identity: &client.identity(),
@@ -68,7 +83,12 @@ impl StartAttempt {
                 });
                 return Ok(client);
             }
-            Ok(Err(error)) => StartErrorKind::Launch(error),
+            Ok(Ok(Err(error))) => StartErrorKind::Launch(error),
+            Ok(Err(panic)) => StartErrorKind::Launch(LaunchError::new(
+                builder.launcher.name(),
+                &builder.spec,
+                LaunchErrorKind::backend("the launcher panicked", panic),
+            )),
             Err(_) => StartErrorKind::Timeout(builder.startup_timeout),
         };
         Err(failed(builder, observed, *begun, StartPhase::Launch, kind))
@@ -121,7 +141,7 @@ fn take_over(
         server: observed.server().into(),
         wire,
         stderr: tail,
-        handler: Arc::clone(&builder.handler),
+        handler: SharedHandler::new(observed.server(), Arc::clone(&builder.handler)),
         rmcp: OnceLock::new(),
         state: watch::Sender::new(ClientState::Starting),
         calls: TaskTracker::new(),

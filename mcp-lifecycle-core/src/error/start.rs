@@ -88,6 +88,9 @@ pub enum StartErrorKind {
         /// What is wrong with it.
         String,
     ),
+    /// The application's maker of handlers panicked.
+    #[error("its handler could not be made: what the application set as `handler` panicked")]
+    Handler,
     /// The client was shut down while it started.
     #[error("the start was cancelled")]
     Cancelled,

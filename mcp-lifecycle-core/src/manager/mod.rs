@@ -143,7 +143,8 @@ impl ServerManager {
         }
     }
 
-    /// Starts a server anew whose restarts are used up or not yet due.
+    /// Starts a server anew whose restarts are used up or not yet due. Where it is not
+    /// proven gone, it is ended again at once, and starts when that is proven.
     ///
     /// `false` when no server of that name is declared.
     pub fn retry(&self, name: &str) -> bool {

@@ -173,6 +173,7 @@ impl Set<'_> {
         };
         let settings = settings::slot(&config, beside);
         self.state.configure(slot, settings, config);
+        self.state.table.end_again(slot);
         if let Some(card) = self.state.card(slot) {
             match self.state.table.slot(slot).map(|slot| slot.state()) {
                 Some(ServerState::Ready) => change.kept = true,
@@ -301,8 +302,19 @@ fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
 }
 
 async fn started(manager: &ServerManager, name: &str, slot: SlotId, card: &Card) -> StartOutcome {
-    let settled = manager.engine.wait_for(|state| settled(state, slot)).await;
-    match (settled, card.failure()) {
+    // Ready is what `ServerManager::server` gives: a successor has taken over by then.
+    let waits = || {
+        let declared = manager.lock();
+        let successor = declared
+            .servers
+            .get(name)
+            .and_then(|s| s.successor.as_ref());
+        successor.is_some_and(|(successor, _)| *successor == slot)
+    };
+    let settled = manager.engine.wait_for(|state| {
+        settled(state, slot).filter(|settled| !matches!(settled, Settled::Ready) || !waits())
+    });
+    match (settled.await, card.failure()) {
         (Settled::Ready, _) => StartOutcome::Ready,
         (Settled::Blocked, _) => StartOutcome::Blocked,
         (_, Some(Failure::Start(error))) if !is_cancelled(&error) => StartOutcome::Failed(error),

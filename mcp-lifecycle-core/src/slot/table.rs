@@ -131,6 +131,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         if self.closed {
             return Acquired::Refused(Refusal::Closed);
         }
+        self.end_again(id);
         let Some(slot) = self.slots.get_mut(&id) else {
             return Acquired::Refused(Refusal::Closed);
         };
@@ -205,7 +206,23 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.reset();
         }
+        self.end_again(id);
         self.settle(id, now);
+    }
+
+    /// Tries now what stands in the slot's way: to end what is not proven gone, of it
+    /// and of its predecessors.
+    pub(crate) fn end_again(&mut self, id: SlotId) {
+        let key = self.keys.get(&id);
+        for id in key
+            .and_then(|key| self.by_key.get(key))
+            .into_iter()
+            .flatten()
+        {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.end_again(&mut self.out);
+            }
+        }
     }
 
     pub(crate) fn configure(&mut self, id: SlotId, settings: SlotSettings) {

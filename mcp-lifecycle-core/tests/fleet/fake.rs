@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use mcp_lifecycle_core::account::{ServerEvent, ServerEventKind};
 use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
 use mcp_lifecycle_core::{
-    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, ProtocolPreference,
-    Reach, ReapReport, Remnant, ServerConfig, ServerIdentity, ServerLauncher, ServerSpec,
-    TerminationSemantics,
+    BoxRead, Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator,
+    ProtocolPreference, Reach, ReapReport, Remnant, ServerConfig, ServerIdentity, ServerLauncher,
+    ServerSpec, TerminationSemantics,
 };
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
@@ -35,6 +35,12 @@ struct Habits {
     unread: bool,
     /// `--mute`: closes its output at once, and leaves at the end of its input.
     mute: bool,
+    /// `--chatty LINES`: says so many lines on standard error, of 100 bytes each.
+    chatty: u64,
+    /// `--asks`: asks the client for a sign of life.
+    asks: bool,
+    /// `--panic`: the launcher panics.
+    panic: bool,
     /// `--stubborn`: only force ends it.
     stubborn: bool,
     /// `--immortal`: nothing ends it, until the launcher says so.
@@ -48,6 +54,10 @@ pub(crate) struct World {
     pub(crate) starts: usize,
     pub(crate) launching: usize,
     pub(crate) most_launching: usize,
+    /// How many servers have said all they had to say.
+    pub(crate) said: usize,
+    /// What the client has answered to what servers have asked.
+    pub(crate) answers: Vec<Value>,
     processes: Vec<(String, watch::Sender<Option<ExitStatus>>)>,
 }
 
@@ -123,6 +133,9 @@ fn habits(spec: &ServerSpec) -> Habits {
             "--slow" => habits.slow = number(),
             "--die" => habits.die = Some(number()),
             "--fail" => habits.fail = true,
+            "--chatty" => habits.chatty = number(),
+            "--asks" => habits.asks = true,
+            "--panic" => habits.panic = true,
             "--deaf-to-eof" => habits.deaf = true,
             "--unread" => habits.unread = true,
             "--mute" => habits.mute = true,
@@ -167,6 +180,7 @@ impl ServerLauncher for Fake {
         }
         let _launching = Launching(Arc::clone(&self.world));
         sleep(Duration::from_millis(habits.slow)).await;
+        assert!(!habits.panic, "a fault in the launcher");
         if habits.fail {
             let kind = LaunchErrorKind::NotFound {
                 program: "fake".to_owned(),
@@ -193,8 +207,26 @@ impl ServerLauncher for Fake {
             habits: habits.clone(),
             mortal: self.mortal.subscribe(),
         };
-        tokio::spawn(serve(theirs, ours, habits, exit.clone()));
+        let stderr: Option<BoxRead> = (habits.chatty > 0).then(|| -> BoxRead {
+            let (io, mut stderr) = tokio::io::duplex(4096);
+            let world = Arc::clone(&self.world);
+            tokio::spawn(async move {
+                for n in 0..habits.chatty {
+                    let line = format!("line {n} {}\n", "x".repeat(90));
+                    let _ = stderr.write_all(line.as_bytes()).await;
+                }
+                world.lock().unwrap().said += 1;
+            });
+            Box::new(io)
+        });
         let world = Arc::clone(&self.world);
+        tokio::spawn(serve(
+            theirs,
+            ours,
+            habits,
+            exit.clone(),
+            Arc::clone(&world),
+        ));
         let mut ended = exit.subscribe();
         tokio::spawn(async move {
             let _ = ended.wait_for(Option::is_some).await;
@@ -202,7 +234,12 @@ impl ServerLauncher for Fake {
                 *live -= 1;
             }
         });
-        Ok(LaunchedServer::new(stdin, stdout, None, Arc::new(process)))
+        Ok(LaunchedServer::new(
+            stdin,
+            stdout,
+            stderr,
+            Arc::new(process),
+        ))
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
@@ -215,6 +252,7 @@ async fn serve(
     mut stdout: DuplexStream,
     habits: Habits,
     exit: watch::Sender<Option<ExitStatus>>,
+    world: Arc<Mutex<World>>,
 ) {
     let mut exited = exit.subscribe();
     let life = async {
@@ -237,6 +275,10 @@ async fn serve(
             let Ok(Some(line)) = line else { break };
             let message: Value = serde_json::from_str(&line).unwrap();
             let id = message["id"].clone();
+            if message["method"].is_null() {
+                world.lock().unwrap().answers.push(message);
+                continue;
+            }
             let result = match message["method"].as_str() {
                 Some("initialize") if !habits.silent => json!({
                     "protocolVersion": "2025-11-25",
@@ -245,6 +287,10 @@ async fn serve(
                 }),
                 Some("notifications/initialized") if habits.unread => std::future::pending().await,
                 Some("notifications/initialized") => {
+                    if habits.asks {
+                        let ask = json!({"jsonrpc": "2.0", "id": "ask", "method": "ping"});
+                        let _ = stdout.write_all(format!("{ask}\n").as_bytes()).await;
+                    }
                     if let Some(after) = habits.die {
                         let exit = exit.clone();
                         tokio::spawn(async move {

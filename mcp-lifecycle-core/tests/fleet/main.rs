@@ -3,6 +3,7 @@
 //! Real processes are the business of the conformance package; here it is the
 //! policy that is looked at, to the millisecond and without waiting for it.
 
+mod callbacks;
 mod drain;
 mod fake;
 mod longest;
@@ -13,5 +14,6 @@ mod metrics;
 mod moody;
 mod pool;
 mod pool_limits;
+mod proof_later;
 mod restart;
 mod same_config;

@@ -82,6 +82,10 @@ impl Moody {
             moods: Arc::new(Mutex::new(moods)),
         })
     }
+
+    pub(crate) fn set(&self, moods: Moods) {
+        *self.moods.lock().unwrap() = moods;
+    }
 }
 
 #[async_trait]

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::revoke::{Revocable, Revoker, revocable};
 use super::{Card, Engine, Failure, Key, entropy};
 use crate::account::{EndResult, ServerEvent, ServerEventKind, StartReason};
+use crate::callback::{guarded, guarded_async};
 use crate::client::StartAttempt;
 use crate::error::StartError;
 use crate::slot::{Demand, End as ProcessEnd, Generation, SlotId};
@@ -26,6 +27,18 @@ pub(super) struct Run {
     pub(super) begun: Instant,
     asked: Option<(EndReason, TerminationPolicy)>,
     killed: bool,
+    /// Whether its task has gone without a proof, with its runtime.
+    orphaned: bool,
+}
+
+/// A process whose task has gone, to be ended by another one.
+pub(super) struct Orphan {
+    slot: SlotId,
+    generation: Generation,
+    card: Arc<Card>,
+    client: Arc<LifecycleClient>,
+    again: Arc<Notify>,
+    reason: EndReason,
 }
 
 /// A process to be started.
@@ -58,7 +71,14 @@ pub(super) fn prepare<K: Key>(
         // The start-up clock begins when the task first runs.
         let mut client = server.config().client();
         if let Some(handlers) = &engine.handlers {
-            client = client.shared_handler(handlers(&server));
+            let make = || handlers(&server);
+            match guarded("the maker of handlers", &server.server, make) {
+                Some(handler) => client = client.shared_handler(handler),
+                None => return Err(StartAttempt::new(client).without_handler()),
+            }
+        }
+        if let Some(lines) = engine.journal.lines(&server.owner) {
+            client = client.observer(lines);
         }
         // A launch that hangs must not keep the engine of an owner that has gone.
         drop(engine);
@@ -74,6 +94,7 @@ pub(super) fn prepare<K: Key>(
         begun: Instant::now(),
         asked: None,
         killed: false,
+        orphaned: false,
     };
     let why = match (failures, demand) {
         (0, Demand::Declared) => StartReason::Declared,
@@ -104,6 +125,25 @@ impl Run {
         Some(match &self.client {
             Some(client) => End::Client(Arc::clone(client), reason, policy),
             None => End::Launch(self.launch.clone()),
+        })
+    }
+
+    /// What ends it, if its task has gone.
+    pub(super) fn adopt(
+        &mut self,
+        slot: SlotId,
+        generation: Generation,
+        card: &Arc<Card>,
+    ) -> Option<Orphan> {
+        let client = self.client.clone().filter(|_| self.orphaned)?;
+        self.orphaned = false;
+        Some(Orphan {
+            slot,
+            generation,
+            card: Arc::clone(card),
+            client,
+            again: Arc::clone(&self.again),
+            reason: self.asked().cloned().unwrap_or(EndReason::OwnerDropped),
         })
     }
 
@@ -154,24 +194,37 @@ impl Start {
             slot,
             generation,
             card,
+            told: false,
             over: false,
         };
         async move {
-            life.tell(ServerEventKind::Starting { why });
-            let begun = Instant::now();
-            match launch.await {
-                None => life.never_launched(),
-                Some(Err(error)) => life.launch_failed(error),
-                Some(Ok((attempt, client))) => {
-                    let client = Arc::new(client);
-                    life.launched(&client);
-                    let outcome = match attempt.complete(&client).await {
-                        Ok(()) => life.serve(&client, begun).await,
-                        Err(error) => life.start_failed(error, &client).await,
-                    };
-                    life.end(outcome, &client, &again).await;
-                }
+            let server = Arc::clone(&life.card.server);
+            let lived = life.run(why, launch, &again);
+            if guarded_async("the task of a server", &server, lived)
+                .await
+                .is_err()
+            {
+                life.recover(&again).await;
             }
+        }
+    }
+}
+
+impl Orphan {
+    /// Ends it, however often that takes.
+    pub(super) fn end<K: Key>(self, engine: Arc<Engine<K>>) -> impl Future<Output = ()> + Send {
+        let mut life = Life {
+            engine,
+            slot: self.slot,
+            generation: self.generation,
+            card: self.card,
+            told: true,
+            over: false,
+        };
+        async move {
+            let policy = TerminationPolicy::immediate();
+            let outcome = self.client.shutdown_with(self.reason, policy).await;
+            life.end(outcome, &self.client, &self.again).await;
         }
     }
 }
@@ -181,6 +234,8 @@ struct Life<K: Key> {
     slot: SlotId,
     generation: Generation,
     card: Arc<Card>,
+    /// Whether its end was told, which happens once.
+    told: bool,
     over: bool,
 }
 
@@ -194,15 +249,44 @@ impl<K: Key> Life<K> {
         });
     }
 
+    async fn run(&mut self, why: StartReason, launch: Revocable<Launched>, again: &Notify) {
+        self.tell(ServerEventKind::Starting { why });
+        let begun = Instant::now();
+        match launch.await {
+            None => self.never_launched(),
+            Some(Err(error)) => self.launch_failed(error),
+            Some(Ok((attempt, client))) => {
+                let client = Arc::new(client);
+                self.launched(&client);
+                let outcome = match attempt.complete(&client).await {
+                    Ok(()) => self.serve(&client, begun).await,
+                    Err(error) => self.start_failed(error, &client).await,
+                };
+                self.end(outcome, &client, again).await;
+            }
+        }
+    }
+
+    /// Somebody else's code has panicked in this task: what it started is ended all the
+    /// same, and the slot goes on.
+    async fn recover(&mut self, again: &Notify) {
+        let client = {
+            let state = self.engine.lock();
+            let run = state.entries.get(&self.slot).and_then(|e| e.run.as_ref());
+            run.and_then(|run| run.client().cloned())
+        };
+        let Some(client) = client else {
+            return self.over(EndReason::StartFailed, EndResult::NeverLaunched);
+        };
+        let policy = TerminationPolicy::immediate();
+        let outcome = client.shutdown_with(EndReason::StartFailed, policy).await;
+        self.end(outcome, &client, again).await;
+    }
+
     fn asked(&self) -> Option<EndReason> {
         let state = self.engine.lock();
-        state
-            .entries
-            .get(&self.slot)?
-            .run
-            .as_ref()?
-            .asked()
-            .cloned()
+        let run = state.entries.get(&self.slot)?.run.as_ref()?;
+        run.asked().cloned()
     }
 
     /// Hands the client to the engine, and does what was asked for meanwhile.
@@ -326,7 +410,10 @@ impl<K: Key> Life<K> {
             self.card.failed(Failure::Unproven(Arc::new(error.clone())));
             self.tell(ServerEventKind::Unproven { error });
             self.account(false);
-            again.notified().await;
+            tokio::select! {
+                () = again.notified() => {}
+                () = client.provable() => {}
+            }
             outcome = client
                 .shutdown_with(reason, TerminationPolicy::immediate())
                 .await;
@@ -335,8 +422,14 @@ impl<K: Key> Life<K> {
 
     fn over(&mut self, reason: EndReason, result: EndResult) {
         self.over = true;
-        self.tell(ServerEventKind::Ended { reason, result });
+        self.tell_end(reason, result);
         self.account(true);
+    }
+
+    fn tell_end(&mut self, reason: EndReason, result: EndResult) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.tell(ServerEventKind::Ended { reason, result });
+        }
     }
 
     fn account(&self, proven: bool) {
@@ -360,11 +453,17 @@ impl<K: Key> Drop for Life<K> {
             return;
         }
         let reason = self.asked().unwrap_or(EndReason::OwnerDropped);
-        self.tell(ServerEventKind::Ended {
-            reason,
-            result: EndResult::RuntimeLost,
-        });
-        // Killed, by its client; proven by nobody.
-        self.account(false);
+        self.tell_end(reason, EndResult::RuntimeLost);
+        let launched = {
+            let mut state = self.engine.lock();
+            let entry = state.entries.get_mut(&self.slot);
+            let run = entry.and_then(|entry| entry.run.as_mut());
+            run.is_some_and(|run| {
+                run.orphaned = true;
+                run.client.is_some()
+            })
+        };
+        // Killed, by its client, and proven by nobody yet; or a launch that was dropped.
+        self.account(!launched);
     }
 }

@@ -91,6 +91,7 @@ enum Action<K: Key> {
     Start(life::Start),
     End(life::End),
     EndAgain(Arc<Notify>),
+    Adopt(life::Orphan),
     Answer(Answer<K>, Result<Grant<K>, Refused>),
 }
 
@@ -186,8 +187,13 @@ impl<K: Key> Engine<K> {
                 entry.run.as_mut()?.end(reason, policy).map(Action::End)
             }
             Effect::EndAgain { slot } => {
-                let run = state.entries.get(&slot)?.run.as_ref()?;
-                Some(Action::EndAgain(Arc::clone(&run.again)))
+                let generation = state.table.slot(slot)?.generation();
+                let Entry { card, run } = state.entries.get_mut(&slot)?;
+                let run = run.as_mut()?;
+                Some(match run.adopt(slot, generation, card) {
+                    Some(orphan) => Action::Adopt(orphan),
+                    None => Action::EndAgain(Arc::clone(&run.again)),
+                })
             }
             Effect::Grant {
                 waiter,
@@ -212,18 +218,20 @@ impl<K: Key> Engine<K> {
 
     fn perform(self: &Arc<Self>, action: Action<K>) {
         match action {
-            Action::Start(start) => {
-                let life = start.live(Arc::clone(self));
-                match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
-                    Some(runtime) => drop(runtime.spawn(life)),
-                    // Without any runtime nothing can start; the life says so.
-                    None => drop(life),
-                }
-            }
+            Action::Start(start) => self.spawn(start.live(Arc::clone(self))),
+            Action::Adopt(orphan) => self.spawn(orphan.end(Arc::clone(self))),
             Action::End(end) => end.begin(),
             Action::EndAgain(again) => again.notify_one(),
             // A waiter that has gone drops the grant, which returns the lease.
             Action::Answer(answer, result) => drop(answer.sender.send(result)),
+        }
+    }
+
+    fn spawn(&self, life: impl Future<Output = ()> + Send + 'static) {
+        match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
+            Some(runtime) => drop(runtime.spawn(life)),
+            // Without any runtime nothing can start or be proven; the life says so.
+            None => drop(life),
         }
     }
 

@@ -7,8 +7,10 @@ use crate::EndReason;
 use crate::restart::Time;
 use crate::slot::{Demand, Effect, Gauge};
 
-/// How long after a failed end the next attempt is made: doubling, within these.
-const END_AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+/// How long after a failed end the next attempt is made: doubling, within these. A
+/// proof that becomes possible meanwhile is noticed at once, where the launcher waits
+/// for it; this is for those that have to be asked.
+const END_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// How long to wait after so many ends in a row that gave no proof.
 pub(super) fn end_again_after(unproven: u32) -> Duration {

@@ -292,7 +292,9 @@ impl<G: Gauge> Slot<G> {
                     reason: reason.clone(),
                 });
             }
-            Phase::Ending | Phase::Uncertain { .. } => {}
+            Phase::Ending => {}
+            // Somebody wants its place.
+            Phase::Uncertain { .. } => self.end_again(out),
             Phase::Vacant | Phase::Backoff { .. } | Phase::Exhausted { .. } => {
                 self.phase = Phase::Vacant;
             }

@@ -1,0 +1,40 @@
+//! Calls into what an application has plugged in, none of which may end one of our tasks.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use futures_util::FutureExt;
+
+/// Calls an application's callback. A panic in it is logged, and ends nothing else.
+pub(crate) fn guarded<T>(what: &str, server: &str, callback: impl FnOnce() -> T) -> Option<T> {
+    // What the callback may leave half done is its own.
+    match catch_unwind(AssertUnwindSafe(callback)) {
+        Ok(value) => Some(value),
+        Err(panic) => {
+            tracing::error!(server, "{what} panicked: {}", message(&*panic));
+            None
+        }
+    }
+}
+
+/// Runs an application's future; the message of a panic in it is the error.
+pub(crate) async fn guarded_async<T>(
+    what: &str,
+    server: &str,
+    future: impl Future<Output = T>,
+) -> Result<T, String> {
+    let caught = AssertUnwindSafe(future).catch_unwind().await;
+    caught.map_err(|panic| {
+        let message = message(&*panic);
+        tracing::error!(server, "{what} panicked: {message}");
+        message.to_owned()
+    })
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "no message",
+    }
+}
