@@ -25,6 +25,12 @@ pub enum ExecutorError {
         /// How.
         reason: String,
     },
+    /// The session is over, and with it every process: its executor says so.
+    #[error("{reason}")]
+    SessionOver {
+        /// How that is known.
+        reason: String,
+    },
     /// No answer in time.
     #[error("no answer to `{method}` within {after:?}")]
     Timeout {

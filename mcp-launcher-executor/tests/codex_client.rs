@@ -81,11 +81,7 @@ async fn a_daemon_that_is_started_again_serves_codex_s_next_thread() {
         if round % 2 == 0 {
             peer.child.kill().await.unwrap();
         } else {
-            let pid = peer.child.id().unwrap().to_string();
-            let kill = std::process::Command::new("kill")
-                .args(["-TERM", &pid])
-                .status();
-            assert!(kill.unwrap().success());
+            signal(Signal::SIGTERM, peer.child.id().unwrap());
             within(peer.child.wait()).await.unwrap();
         }
         peer = listen(DAEMON, &["--listen", &address]).await;

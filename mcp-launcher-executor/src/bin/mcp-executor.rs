@@ -32,7 +32,9 @@ Examples:
 
 Token and certificate files are read again when they have changed.
 Readiness: GET http://ADDRESS/readyz answers 200. Logs go to stderr; RUST_LOG sets
-their level. SIGTERM or SIGINT ends every server in order, then the program.")]
+their level. SIGTERM or SIGINT ends every server in order, tells its client, then ends
+the program; a second one skips the graces. The exit code is 0 when everything is
+proven gone, 3 when something is not, 1 when it could not start, 2 for wrong usage.")]
 struct Cli {
     /// Listen for WebSocket clients; port 0 takes a free one.
     #[arg(long, value_name = "ws[s]://IP:PORT", value_parser = parse_listen)]
@@ -160,11 +162,26 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
-    daemon.shutdown().await;
+    let unproven = {
+        let mut shutdown = std::pin::pin!(daemon.shutdown());
+        loop {
+            tokio::select! {
+                unproven = &mut shutdown => break unproven,
+                _ = terminate.recv() => daemon.hurry(),
+                _ = interrupt.recv() => daemon.hurry(),
+            }
+        }
+    };
     outcome?;
+    if unproven > 0 {
+        eprintln!("mcp-executor: {unproven} processes are not proven gone; the log names them");
+    }
     // A read of standard input that is under way would hold the runtime up.
-    std::process::exit(0)
+    std::process::exit(if unproven > 0 { UNPROVEN } else { 0 })
 }
+
+/// The exit code when something may have survived the end in order.
+const UNPROVEN: i32 = 3;
 
 async fn bind(cli: &Cli, listen: Listen) -> Result<Listener, BoxError> {
     let Listen { address, secure } = listen;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::spec::InheritEnv;
 use tokio::sync::oneshot;
@@ -58,9 +58,8 @@ impl Connection {
             version: VERSION,
             window: Some(config.window as u64),
             lease_ms: config.lease.map(|lease| lease.as_millis() as u64),
-            max_processes: None,
             raw_output: config.is_websocket(),
-            containment: None,
+            ..Lifecycle::default()
         };
         let session = Session::new(timing(config), "mcp-lifecycle".to_owned(), wish, now);
         let driven = config.clone();
@@ -105,6 +104,16 @@ impl Connection {
     pub(super) fn lifecycle(&self) -> Option<&Lifecycle> {
         let extensions = self.peer.hello.extensions.as_ref()?;
         extensions.mcp_lifecycle.as_ref()
+    }
+
+    /// How long after the loss of the session its processes may live: the
+    /// lease, the daemon's graces, and as much again of these for what it takes
+    /// to notice. `None` with a plain peer.
+    pub(super) fn longest_after_loss(&self) -> Option<Duration> {
+        let lifecycle = self.lifecycle()?;
+        let lease = Duration::from_millis(lifecycle.lease_ms?);
+        let grace = Duration::from_millis(lifecycle.grace_ms?);
+        lease.checked_add(grace.checked_mul(2)?)
     }
 
     /// A name for the next process.

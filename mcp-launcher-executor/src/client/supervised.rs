@@ -1,6 +1,7 @@
 //! Processes on a daemon that knows our extensions: it does the work.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::{
@@ -68,6 +69,28 @@ struct Supervised {
     peer: String,
 }
 
+impl Supervised {
+    /// What is known of a process that cannot be followed any more: the end of
+    /// its session was reported, or is bounded by the lease.
+    fn gone_without_word(
+        &self,
+        since: Instant,
+        error: ExecutorError,
+    ) -> Result<Gone, ExecutorError> {
+        let over = self.connection.is_dead();
+        let bound = self.connection.longest_after_loss().filter(|_| over);
+        match (error, bound) {
+            (ExecutorError::SessionOver { reason }, _) => {
+                Ok(Gone::proven_by(Evidence::RemoteReported(reason)))
+            }
+            (_, Some(bound)) if since.elapsed() >= bound => Ok(Gone::proven_by(Evidence::Other(
+                "its executor has not heard of us for longer than its lease".into(),
+            ))),
+            (error, _) => Err(error),
+        }
+    }
+}
+
 #[async_trait]
 impl RemoteProcess for Supervised {
     fn identity(&self) -> ServerIdentity {
@@ -82,7 +105,14 @@ impl RemoteProcess for Supervised {
     }
 
     async fn wait(&self) -> ExitStatus {
-        exit_of(&self.remote).await
+        let mut status = self.remote.status();
+        let over = |error: &ExecutorError| matches!(error, ExecutorError::SessionOver { .. });
+        let told = |s: &Status| s.failed.as_ref().is_some_and(|(_, error)| over(error));
+        tokio::select! {
+            biased;
+            exit = exit_of(&self.remote) => exit,
+            Ok(_) = status.wait_for(told) => ExitStatus::Unknown,
+        }
     }
 
     async fn signal(&self) -> Result<(), ExecutorError> {
@@ -121,17 +151,29 @@ impl RemoteProcess for Supervised {
                     Ok(gone)
                 }
             },
-            Status { failed, .. } => Err(failed.unwrap_or(ExecutorError::Lost {
+            Status {
+                failed: Some((since, error)),
+                ..
+            } => self.gone_without_word(since, error),
+            Status { .. } => Err(ExecutorError::Lost {
                 reason: "the session is over".to_owned(),
-            })),
+            }),
         }
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
         // A daemon forgets what it has proven once we know.
         let proven = |status: &Status| status.gone.as_ref().is_some_and(|p| p.failure.is_none());
-        if proven(&self.remote.status().borrow()) {
-            return Ok(Vec::new());
+        let failed = {
+            let status = self.remote.status();
+            let status = status.borrow();
+            if proven(&status) {
+                return Ok(Vec::new());
+            }
+            status.failed.clone()
+        };
+        if let Some((since, error)) = failed {
+            return self.gone_without_word(since, error).map(|_| Vec::new());
         }
         let params = json!({"processId": self.remote.id()});
         let result = self.connection.call(method::SURVIVORS, params).await?;

@@ -78,7 +78,7 @@ impl Listener {
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
-                () = shared.stopping.cancelled() => return,
+                () = shared.closing.cancelled() => return,
             };
             let stream = match accepted {
                 Ok((stream, _)) => stream,

@@ -18,6 +18,14 @@ pub(super) fn environment_info() -> EnvironmentInfo {
     }
 }
 
+/// Which machine, boot and process namespace this is, where that can be told:
+/// two daemons that answer the same can see each other's processes.
+pub(super) fn machine() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(format!("{} {}", boot.trim(), namespace.display()))
+}
+
 /// The shell that `SHELL` names, where that is a program; the system's otherwise.
 fn shell(named: Option<PathBuf>) -> Shell {
     let usable = |path: &PathBuf| path.is_absolute() && path.is_file() && path.to_str().is_some();

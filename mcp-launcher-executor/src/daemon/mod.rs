@@ -65,8 +65,12 @@ struct Shared {
     launcher: Arc<dyn ServerLauncher>,
     limits: Limits,
     registry: Registry,
-    /// No more connections, and those there are end.
+    /// No more connections, sessions and processes.
+    closing: CancellationToken,
+    /// The connections there are end.
     stopping: CancellationToken,
+    /// What has to end does so at once.
+    hurry: CancellationToken,
 }
 
 impl Daemon {
@@ -77,7 +81,9 @@ impl Daemon {
                 launcher,
                 limits,
                 registry: Registry::default(),
+                closing: CancellationToken::new(),
                 stopping: CancellationToken::new(),
+                hurry: CancellationToken::new(),
             }),
         }
     }
@@ -97,14 +103,28 @@ impl Daemon {
         connection::serve(&self.shared, Box::new(link), connection::Kind::Pipe).await;
     }
 
-    /// Ends every session and waits for the proof, within the limits' grace.
+    /// Ends every process, tells its client, then ends the sessions and
+    /// connections. A client that is there gets every exit and proof before
+    /// the good-bye; it has two seconds to take them.
+    ///
+    /// Returns how many processes are not proven gone; their clients and the
+    /// log have the reasons.
     ///
     /// # Cancel safety
     ///
     /// The ends go on; a second call waits for them.
-    pub async fn shutdown(&self) {
-        self.shared.stopping.cancel();
-        self.shared.registry.end_all(&self.shared.limits).await;
+    pub async fn shutdown(&self) -> usize {
+        let shared = &self.shared;
+        shared.closing.cancel();
+        let unproven = shared.registry.wind_down(shared).await;
+        shared.stopping.cancel();
+        shared.registry.end_all().await;
+        unproven
+    }
+
+    /// Makes a [`shutdown`](Self::shutdown) that is under way skip its graces.
+    pub fn hurry(&self) {
+        self.shared.hurry.cancel();
     }
 }
 

@@ -29,7 +29,7 @@ const READ_MOST: usize = 256 * 1024;
 const PATIENCE: u32 = 256;
 
 /// How long what a main process leaves behind may take to follow it, when its
-/// client does nothing about it.
+/// client is a plain one, which can do nothing about it.
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
 pub(super) struct Process {
@@ -141,10 +141,24 @@ impl Process {
         self.room.notify_waiters();
     }
 
-    /// Ends it in order, whoever asked first.
-    pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
-        if let Err(error) = self.handle.terminate(policy, reason).await {
+    /// Ends it in order, whoever asked first. Whether it is proven gone.
+    pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) -> bool {
+        let outcome = self.handle.terminate(policy, reason).await;
+        if let Err(error) = &outcome {
             tracing::warn!(%error, "a process of a client is not proven gone");
+        }
+        outcome.is_ok()
+    }
+
+    /// Whether its client has been told of its end, as far as it tells.
+    pub(super) fn is_told(&self) -> bool {
+        let Some(session) = self.session.upgrade() else {
+            return true;
+        };
+        let log = self.log();
+        match session.is_extended() {
+            true => self.has_ended() && log.is_drained(),
+            false => log.is_closed() && !log.has_unsent(),
         }
     }
 
@@ -230,6 +244,9 @@ impl Process {
     /// The connection: something was sent, so there may be room.
     pub(super) fn sent(&self) {
         self.room.notify_waiters();
+        if let Some(session) = self.session.upgrade().filter(|s| s.is_closing()) {
+            session.taken();
+        }
     }
 
     /// One of: a stream is at its end, the main process has exited.
@@ -254,21 +271,21 @@ impl Process {
         let exit = self.terminator.exited().await;
         self.push(Event::Exited(wire_code(exit)));
         self.part_done();
-        let end = {
-            let process = Arc::clone(&self);
-            async move {
-                let policy = match process.session.upgrade() {
-                    Some(session) => session.limits.orphans.clone(),
-                    None => TerminationPolicy::immediate(),
-                };
-                // The client has its own ladder; this is for one that has not.
-                tokio::time::sleep(STRAGGLERS).await;
-                process.end(&policy, EndReason::ServerExited).await;
+        let extended = self.session.upgrade().is_some_and(|s| s.is_extended());
+        let end = async {
+            if extended {
+                // Its client has a ladder of its own, and the only clock.
+                return std::future::pending().await;
             }
+            let policy = match self.session.upgrade() {
+                Some(session) => session.limits.orphans.clone(),
+                None => TerminationPolicy::immediate(),
+            };
+            tokio::time::sleep(STRAGGLERS).await;
+            self.end(&policy, EndReason::ServerExited).await;
         };
-        let gone = self.terminator.gone();
         let proof = tokio::select! {
-            proof = gone => proof,
+            proof = self.terminator.gone() => proof,
             () = end => self.terminator.gone().await,
         };
         let event = match proof {
@@ -285,7 +302,6 @@ impl Process {
                 failure: Some(mcp_lifecycle_core::error::Report(&error).to_string()),
             },
         };
-        let extended = self.session.upgrade().is_some_and(|s| s.is_extended());
         if extended {
             self.push(event);
         }

@@ -7,7 +7,6 @@ use std::time::Instant;
 use mcp_lifecycle_core::EndReason;
 
 use super::Shared;
-use super::limits::Limits;
 use super::session::Session;
 use crate::protocol::extension::Lifecycle;
 use crate::protocol::{RpcError, code};
@@ -20,6 +19,11 @@ pub(super) struct Registry {
 impl Registry {
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this session is being ended: it is there, and not for resuming.
+    pub(super) fn is_ending(&self, id: &str) -> bool {
+        self.sessions().contains_key(id)
     }
 
     /// The session of this name. Knowing the name is the right to it: it is 122
@@ -38,6 +42,11 @@ impl Registry {
         let session = Session::new(id.clone(), limits.clone(), lifecycle);
         {
             let mut sessions = shared.registry.sessions();
+            // Under the lock that the end takes the sessions with.
+            if shared.closing.is_cancelled() {
+                let text = "this executor is about to leave";
+                return Err(RpcError::new(code::LIMIT, text));
+            }
             if sessions.len() >= limits.max_sessions {
                 let text = format!("this executor has {} sessions already", limits.max_sessions);
                 return Err(RpcError::new(code::LIMIT, text));
@@ -56,7 +65,15 @@ impl Registry {
         session.over.notify_one();
     }
 
-    pub(super) async fn end_all(&self, _: &Limits) {
+    /// Ends every process of every session, and delivers what there is to
+    /// tell. How many are not proven gone.
+    pub(super) async fn wind_down(&self, shared: &Shared) -> usize {
+        let all: Vec<_> = self.sessions().values().cloned().collect();
+        let ends = all.iter().map(|session| session.wind_down(&shared.hurry));
+        futures_util::future::join_all(ends).await.into_iter().sum()
+    }
+
+    pub(super) async fn end_all(&self) {
         let all: Vec<_> = self.sessions().values().cloned().collect();
         let ends = all
             .iter()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::EndReason;
+use mcp_lifecycle_core::{EndReason, TerminationPolicy};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,10 @@ use super::process::Process;
 use crate::protocol::extension::Lifecycle;
 use crate::protocol::process::{WriteResult, WriteStatus};
 use crate::protocol::{RequestId, encode_result};
+
+/// How long a client may take to receive the last events when the daemon
+/// leaves.
+const DELIVERY: Duration = Duration::from_secs(2);
 
 /// A place in the table of processes.
 pub(super) enum Slot {
@@ -39,10 +43,14 @@ pub(super) struct Session {
     /// Grows with every connection; only the latest is attached.
     generation: AtomicU64,
     heard: Mutex<Instant>,
+    /// The daemon is about to leave: nothing is started any more.
+    closing: AtomicBool,
     /// It is being ended, or has been.
     ended: AtomicBool,
     /// It has been.
     finished: CancellationToken,
+    /// A client has taken something while the daemon is leaving.
+    delivered: Notify,
     /// Every process has been ended.
     pub(super) over: Notify,
     /// Places for requests that wait for something to happen.
@@ -87,7 +95,9 @@ impl Session {
             outbox: Mutex::default(),
             generation: AtomicU64::new(0),
             heard: Mutex::new(Instant::now()),
+            closing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            delivered: Notify::new(),
             finished: CancellationToken::new(),
             over: Notify::new(),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
@@ -143,10 +153,21 @@ impl Session {
         if let Some(Slot::Running(process)) = removed {
             process.abandon();
         }
+        self.taken();
     }
 
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether it takes no more processes.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire) || self.has_ended()
+    }
+
+    /// The client has taken something.
+    pub(super) fn taken(&self) {
+        self.delivered.notify_waiters();
     }
 
     /// A sign of life of the client.
@@ -274,6 +295,58 @@ impl Session {
         None
     }
 
+    /// Ends every process in order, in parallel, and gives the client the time
+    /// to take what there is to tell. How many are not proven gone.
+    pub(super) async fn wind_down(&self, hurry: &CancellationToken) -> usize {
+        self.closing.store(true, Ordering::Release);
+        let running = self.stop_launches();
+        let ends = running.iter().map(async |process| {
+            let policy = &self.limits.orphans;
+            tokio::select! {
+                proven = process.end(policy, EndReason::Shutdown) => proven,
+                () = hurry.cancelled() => {
+                    let policy = TerminationPolicy::immediate();
+                    let _ = process.terminator.force_end().await;
+                    process.end(&policy, EndReason::Shutdown).await
+                }
+            }
+        });
+        let proven = futures_util::future::join_all(ends).await;
+        self.launching.close();
+        self.launching.wait().await;
+        let deliver = async {
+            loop {
+                let mut taken = std::pin::pin!(self.delivered.notified());
+                taken.as_mut().enable();
+                if !self.outbox().attached || running.iter().all(|p| p.is_told()) {
+                    return;
+                }
+                taken.await;
+            }
+        };
+        tokio::select! {
+            _ = tokio::time::timeout(DELIVERY, deliver) => {}
+            () = hurry.cancelled() => {}
+        }
+        proven.iter().filter(|proven| !**proven).count()
+    }
+
+    /// Cancels what is being launched; what runs.
+    fn stop_launches(&self) -> Vec<Arc<Process>> {
+        let mut running = Vec::new();
+        self.processes().retain(|_, slot| match slot {
+            Slot::Starting { cancel, .. } => {
+                cancel.cancel();
+                false
+            }
+            Slot::Running(process) => {
+                running.push(Arc::clone(process));
+                true
+            }
+        });
+        running
+    }
+
     /// Ends everything, in parallel, and waits for it, whoever asked first.
     ///
     /// Cancel safe: the end goes on.
@@ -291,13 +364,8 @@ impl Session {
     }
 
     async fn end_processes(&self, reason: EndReason) {
-        let mut running = Vec::new();
-        for (_, slot) in self.processes().drain() {
-            match slot {
-                Slot::Starting { cancel, .. } => cancel.cancel(),
-                Slot::Running(process) => running.push(process),
-            }
-        }
+        let running = self.stop_launches();
+        self.processes().clear();
         self.launching.close();
         running.iter().for_each(|process| process.abandon());
         let ends = running

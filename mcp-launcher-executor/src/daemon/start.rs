@@ -47,7 +47,7 @@ pub(super) fn start(
             let text = format!("this session has {limit} processes already");
             return Err(RpcError::new(code::LIMIT, text));
         }
-        if session.has_ended() {
+        if session.is_closing() {
             return Err(RpcError::new(code::INVALID_REQUEST, "the session is over"));
         }
         let slot = Slot::Starting {

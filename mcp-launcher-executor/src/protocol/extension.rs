@@ -16,7 +16,7 @@ pub const VERSION: u32 = 1;
 
 /// The `mcpLifecycle` extension: in the request what the client wishes, in the
 /// answer what holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lifecycle {
     /// [`VERSION`].
@@ -30,6 +30,14 @@ pub struct Lifecycle {
     /// How many processes a session may have. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
+    /// How long the processes of a session may take to end after its lease, in
+    /// milliseconds. Answer only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+    /// Which machine, boot and process namespace the daemon is on, as an opaque
+    /// word. Answer only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// Output comes as raw frames, see [`RawOutput`](super::RawOutput): over a
     /// WebSocket only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -195,6 +195,9 @@ pub(super) fn is_about_the_member(error: &ExecutorError) -> bool {
 fn is_unreachable(error: &ExecutorError) -> bool {
     matches!(
         error,
-        ExecutorError::Connect { .. } | ExecutorError::Lost { .. } | ExecutorError::Timeout { .. }
+        ExecutorError::Connect { .. }
+            | ExecutorError::Lost { .. }
+            | ExecutorError::SessionOver { .. }
+            | ExecutorError::Timeout { .. }
     )
 }

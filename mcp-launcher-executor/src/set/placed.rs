@@ -54,7 +54,9 @@ impl Placed {
     /// A connection that was lost says something about the member, so that what
     /// is started next goes elsewhere.
     fn heard<T>(&self, outcome: Result<T, ExecutorError>) -> Result<T, ExecutorError> {
-        if let Err(error @ ExecutorError::Lost { .. }) = &outcome {
+        if let Err(error @ (ExecutorError::Lost { .. } | ExecutorError::SessionOver { .. })) =
+            &outcome
+        {
             self.place.members.heard(self.place.index, Some(error));
         }
         outcome

@@ -5,6 +5,7 @@ mod output;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Instant;
 
 use mcp_lifecycle_core::ExitStatus;
 use tokio::sync::watch;
@@ -32,7 +33,8 @@ pub(super) struct Status {
     pub(super) exit: Option<ExitStatus>,
     pub(super) closed: bool,
     pub(super) gone: Option<GoneProof>,
-    pub(super) failed: Option<ExecutorError>,
+    /// Since when it cannot be followed any more, and why.
+    pub(super) failed: Option<(Instant, ExecutorError)>,
 }
 
 /// The client's end of one process.
@@ -137,7 +139,7 @@ impl Remote {
         self.end_of_output(Some(std::io::ErrorKind::ConnectionAborted));
         self.break_input(std::io::ErrorKind::BrokenPipe);
         self.status.send_modify(|status| {
-            status.failed.get_or_insert(error);
+            status.failed.get_or_insert_with(|| (Instant::now(), error));
         });
     }
 

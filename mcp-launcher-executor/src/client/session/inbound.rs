@@ -99,7 +99,7 @@ impl Session {
             }
             method::ENDED if self.is_extended() => {
                 self.effects.push_back(Effect::Disconnect);
-                self.die(ExecutorError::Lost {
+                self.die(ExecutorError::SessionOver {
                     reason: "the executor has ended the session and its processes".to_owned(),
                 });
             }

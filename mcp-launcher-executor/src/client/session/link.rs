@@ -193,6 +193,9 @@ impl Session {
                 self.drop_link(now, "the session is still attached to the lost link");
                 return;
             }
+            Err(error) if resuming && self.is_over_there(&error) => ExecutorError::SessionOver {
+                reason: "the executor was started again, or has ended the session".to_owned(),
+            },
             Err(error) if resuming => ExecutorError::Lost {
                 reason: format!("the executor does not know the session any more ({error})"),
             },
@@ -200,6 +203,14 @@ impl Session {
         };
         self.effects.push_back(Effect::Disconnect);
         self.die(refused);
+    }
+
+    /// Whether a daemon on the very machine of the session says that it has no
+    /// such session: then nothing of it is left there.
+    fn is_over_there(&self, error: &RpcError) -> bool {
+        let said = |name: &str| error.data.as_ref()?.get(name)?.as_str();
+        let ours = self.lifecycle.as_ref().and_then(|l| l.machine.as_deref());
+        said("kind") == Some("unknownSession") && ours.is_some() && said("machine") == ours
     }
 
     fn opened(&mut self, now: Instant, result: InitializeResult, resuming: bool) {

@@ -34,11 +34,8 @@ impl World {
         };
         let wish = Lifecycle {
             version: VERSION,
-            window: None,
-            lease_ms: None,
-            max_processes: None,
             raw_output: true,
-            containment: None,
+            ..Lifecycle::default()
         };
         let now = Instant::now();
         let session = Session::new(timing, "test".to_owned(), wish, now);

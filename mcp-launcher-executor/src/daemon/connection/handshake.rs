@@ -1,20 +1,20 @@
 //! What client and daemon agree on before anything else.
 
-use super::super::host::environment_info;
+use super::super::host::{environment_info, machine};
 use super::super::registry::{Registry, short};
+use super::super::session::Session;
 use super::{Connection, Kind, State};
 use crate::protocol::extension::{Extensions, Lifecycle, VERSION};
 use crate::protocol::{InitializeParams, InitializeResult, Params, RpcError, code};
 use crate::wire::wire_containment;
+use serde_json::json;
 
 impl Connection {
     /// A session for this client, new or resumed.
     pub(super) fn initialize(&mut self, params: Params<'_>) -> Result<InitializeResult, RpcError> {
         let params: InitializeParams = params.parse()?;
         let session = match &params.resume_session_id {
-            Some(id) => self.shared.registry.find(id).ok_or_else(|| {
-                RpcError::new(code::INVALID_REQUEST, format!("unknown session id {id}"))
-            })?,
+            Some(id) => self.resume(id)?,
             None => {
                 let wish = params.extensions.and_then(|e| e.mcp_lifecycle);
                 let agreed = wish
@@ -41,6 +41,22 @@ impl Connection {
         Ok(result)
     }
 
+    fn resume(&self, id: &str) -> Result<std::sync::Arc<Session>, RpcError> {
+        let registry = &self.shared.registry;
+        if let Some(session) = registry.find(id) {
+            return Ok(session);
+        }
+        if registry.is_ending(id) {
+            let text = "the session is being ended";
+            return Err(RpcError::new(code::SESSION_ATTACHED, text));
+        }
+        // A client that knows this machine knows by that that nothing of the
+        // session is left: an end waits for the processes, and so does a start
+        // of the daemon for what an earlier one left.
+        let error = RpcError::new(code::INVALID_REQUEST, "unknown session id");
+        Err(error.with_data(json!({"kind": "unknownSession", "machine": machine()})))
+    }
+
     /// What holds, given what the client wishes.
     fn agree(&self, wish: &Lifecycle) -> Lifecycle {
         let limits = &self.shared.limits;
@@ -54,6 +70,8 @@ impl Connection {
             window: Some(window.clamp(4096, most)),
             lease_ms: Some(lease.clamp(100, longest)),
             max_processes: Some(limits.max_processes as u64),
+            grace_ms: Some(limits.orphans.longest().as_millis() as u64),
+            machine: machine(),
             raw_output: wish.raw_output && self.kind == Kind::Socket,
             containment: Some(wire_containment(&containment)),
         }
