@@ -1,14 +1,16 @@
 //! The control socket, and the reports that are owed on it.
 
-use crate::protocol::{CONTROL_FD, Listing, MESSAGE_MAX, Report, Request};
-use crate::sys::{self, Errno, Fd};
+use crate::protocol::{CONTROL_FD, MESSAGE_MAX, Report, Request};
+use crate::sys::{self, Errno, Fd, PollFd};
 
-/// Reports that can be owed at once: each kind but the listing is sent at most once.
+/// Reports that can be owed at once: each kind is sent at most once.
 const OWED_MAX: usize = 4;
 
 pub(crate) struct Control {
     /// `None` once the other end is closed.
     socket: Option<Fd>,
+    /// The host will not ask for anything any more.
+    is_deaf: bool,
     owed: [Option<Report<'static>>; OWED_MAX],
 }
 
@@ -26,12 +28,15 @@ impl Control {
     pub(crate) fn inherited() -> Option<Self> {
         sys::inherited(CONTROL_FD).map(|socket| Self {
             socket: Some(socket),
+            is_deaf: false,
             owed: [const { None }; OWED_MAX],
         })
     }
 
-    pub(crate) fn socket(&self) -> Option<&Fd> {
-        self.socket.as_ref()
+    /// What to wait for. A half that is closed is always readable, and is not waited for; both closed is reported unasked.
+    pub(crate) fn events(&self) -> PollFd {
+        let all = PollFd::readable(self.socket.as_ref()).or_writable(self.owes());
+        if self.is_deaf { all.not_readable() } else { all }
     }
 
     /// Hangs up: there is nobody to report to.
@@ -68,12 +73,6 @@ impl Control {
         }
     }
 
-    /// Answers a listing. Dropped if there is no room: a host that asks again and again and reads nothing has itself to blame, and must
-    /// not keep the guardian from its work.
-    pub(crate) fn answer(&self, listing: Listing<'_>) {
-        let _ = self.send(Report::Listing(listing));
-    }
-
     pub(crate) fn send(&self, report: Report<'_>) -> sys::Result<()> {
         let Some(socket) = &self.socket else {
             return Ok(());
@@ -83,20 +82,28 @@ impl Control {
         sys::send(socket, buffer.get(..len).unwrap_or_default()).map(|_| ())
     }
 
-    pub(crate) fn receive(&self) -> Received {
-        let Some(socket) = &self.socket else {
+    /// The next request. The end of the socket is said once.
+    pub(crate) fn receive(&mut self) -> Received {
+        let Some(socket) = self.socket.as_ref().filter(|_| !self.is_deaf) else {
             return Received::Nothing;
         };
         let mut message = [0; 4];
         match sys::recv(socket, &mut message) {
-            Ok(0) => Received::Closed,
+            Ok(0) => {
+                // The host may still listen: a full queue of requests is answered by closing that half.
+                self.is_deaf = true;
+                Received::Closed
+            }
             // What is not a request is ignored: both sides are built from one source.
             Ok(len) => message
                 .get(..len)
                 .and_then(Request::decode)
                 .map_or(Received::Nothing, Received::Request),
             Err(Errno::EAGAIN | Errno::EINTR) => Received::Nothing,
-            Err(_) => Received::Closed,
+            Err(_) => {
+                self.is_deaf = true;
+                Received::Closed
+            }
         }
     }
 }

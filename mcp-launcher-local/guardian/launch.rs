@@ -3,7 +3,7 @@
 use crate::namespace::{self, Namespace};
 use crate::params::Params;
 use crate::protocol::Stage;
-use crate::sys::{self, Args, Errno, Fd, Fork, Nanos, Pid};
+use crate::sys::{self, Args, Errno, Fd, Fork, Pid};
 
 /// A server whose process exists. Whether it becomes the program is what [`Server::outcome`] will say.
 pub(crate) struct Server {
@@ -16,7 +16,6 @@ pub(crate) struct Server {
     pub(crate) outcome: Fd,
     pub(crate) namespace: Option<Namespace>,
     pub(crate) cgroup_kill: Option<Fd>,
-    pub(crate) straggler_grace: Nanos,
 }
 
 pub(crate) enum Failure {
@@ -96,7 +95,6 @@ fn started(
         outcome,
         namespace,
         cgroup_kill: params.cgroup_kill,
-        straggler_grace: params.straggler_grace,
     }
 }
 

@@ -7,8 +7,10 @@
 //! - [`launch`]: the server's side of the fork, up to exec
 //! - [`namespace`]: the init of a PID namespace, where one is asked for
 //! - [`supervise`]: the event loop
-//! - [`sweep`]: asking and forcing the tree to end, and reaping it
-//! - [`tree`], [`procfs`], [`parse`]: who the descendants are
+//! - [`course`]: what follows from what has happened. Pure
+//! - [`sweep`]: asking and forcing the tree to end
+//! - [`swept`]: reaping it, and the names of whoever had to be ended
+//! - [`tree`], [`procfs`], [`parse`], [`stat`]: who the descendants are
 //! - [`sys`]: system calls; all `unsafe` code
 
 #![no_std]
@@ -22,6 +24,7 @@
 )]
 
 mod control;
+mod course;
 mod launch;
 mod namespace;
 mod params;
@@ -30,8 +33,10 @@ mod procfs;
 #[expect(dead_code, reason = "the host's half of the protocol")]
 #[path = "../src/guard/protocol.rs"]
 mod protocol;
+mod stat;
 mod supervise;
 mod sweep;
+mod swept;
 mod sys;
 mod tree;
 

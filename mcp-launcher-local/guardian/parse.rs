@@ -1,53 +1,6 @@
-//! What the kernel writes in /proc, parsed. Pure: the tests of the crate include this file by path.
+//! What else the kernel writes in /proc, parsed. Pure: the tests of the crate include this file by path.
 
-/// What a `stat` file says of a process.
-pub(crate) struct Stat {
-    pub(crate) comm: [u8; 16],
-    pub(crate) state: u8,
-    pub(crate) parent: u32,
-    pub(crate) group: u32,
-    /// Clock ticks since boot. With the pid, it identifies a process for the life of the machine.
-    pub(crate) started: u64,
-}
-
-impl Stat {
-    /// A name may contain anything, also `) R 1`, so it ends at the last parenthesis.
-    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
-        let open = line.iter().position(|&byte| byte == b'(')?;
-        let close = line.iter().rposition(|&byte| byte == b')')?;
-        let mut comm = [0; 16];
-        let name = line.get(open + 1..close)?;
-        comm.iter_mut().zip(name).for_each(|(to, &from)| *to = from);
-        let mut fields = line
-            .get(close + 1..)?
-            .split(|&byte| byte == b' ' || byte == b'\n')
-            .filter(|field| !field.is_empty());
-        // Numbered as in proc(5): state is field 3, and `nth` counts on from the one before.
-        let state = *fields.next()?.first()?;
-        let parent = u32::try_from(number(fields.next()?)?).ok()?;
-        let group = u32::try_from(number(fields.next()?)?).ok()?;
-        let started = number(fields.nth(22 - 6)?)?;
-        Some(Self {
-            comm,
-            state,
-            parent,
-            group,
-            started,
-        })
-    }
-
-    /// Dead, waiting to be reaped.
-    pub(crate) fn is_dead(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
-    }
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0_u64, |number, &digit| {
-        let digit = digit.is_ascii_digit().then_some(u64::from(digit & 0xf))?;
-        number.checked_mul(10)?.checked_add(digit)
-    })
-}
+use super::stat::number;
 
 /// Numbers separated by spaces, which may be cut anywhere between two calls.
 #[derive(Default)]
@@ -89,9 +42,7 @@ pub(crate) fn numeric_entries(mut buffer: &[u8], each: &mut impl FnMut(u32)) {
         };
         let name = entry.get(NAME..).unwrap_or_default();
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-        if !name.is_empty()
-            && let Some(number) = number(name).and_then(|number| u32::try_from(number).ok())
-        {
+        if let Some(number) = number(name).and_then(|number| u32::try_from(number).ok()) {
             each(number);
         }
         buffer = rest;

@@ -2,7 +2,8 @@
 
 use core::ffi::CStr;
 
-use crate::parse::{Numbers, Stat, numeric_entries};
+use crate::parse::{Numbers, numeric_entries};
+use crate::stat::Stat;
 use crate::sys::{self, Errno, Fd};
 
 /// A path below /proc, put together without an allocator.

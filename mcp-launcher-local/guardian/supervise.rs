@@ -1,63 +1,34 @@
-//! The event loop: what happened, and what follows from it.
+//! The event loop: what happened, and acting on what follows from it.
 
 use crate::control::{Control, Received};
+use crate::course::Course;
 use crate::launch::{Outcome, Server};
 use crate::protocol::{Report, Request, Stage};
 use crate::sweep::Sweep;
+use crate::swept::Swept;
 use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Reaped};
 use crate::tree::Tree;
-
-/// For the first signals to take effect.
-const FIRST_PAUSE: Nanos = Nanos(500_000);
-/// Between rounds that get somewhere: a colony that re-creates its members must not have the time to.
-const BUSY_PAUSE: Nanos = Nanos(1_000_000);
-/// Between rounds that get nowhere: what is left cannot be killed by us, now or ever, and that shall not cost a core.
-const IDLE_PAUSE: Nanos = Nanos(100_000_000);
-
-enum Phase {
-    /// Nothing to do until something happens.
-    Waiting,
-    /// The server's own process is gone, others live: they have until then.
-    Draining(Nanos),
-    Killing(Killing),
-    /// No descendant is left.
-    Done,
-}
-
-struct Killing {
-    /// When to look again, if not all that were reached are reaped before.
-    next: Nanos,
-    pause: Nanos,
-    /// Reached in the last round and not reaped yet; `None` if it reached nobody.
-    outstanding: Option<usize>,
-    /// Something was reaped since the last round.
-    progress: bool,
-}
 
 pub(crate) struct Supervisor {
     server: Server,
     control: Control,
     host: Option<Fd>,
     sweep: Sweep,
-    phase: Phase,
+    course: Course,
+    /// `None` once they are reported.
+    swept: Option<Swept>,
     /// The server's own process until it is reaped.
     leader: Option<Pid>,
     /// For as long as exec's outcome is unknown: the arguments, which exec needs.
     starting: Option<Args>,
     failed: Option<(Stage, Errno)>,
-    status: i32,
-    /// The server's own process has, as far as is known.
-    exited: bool,
     /// The init of a namespace has nothing more to say.
     heard_inside: bool,
-    /// Something has been signalled, so what is reaped from now on was swept.
-    sweeping: bool,
-    swept: u32,
 }
 
 impl Supervisor {
     pub(crate) fn new(mut server: Server, control: Control, args: Args) -> Self {
-        let Some(tree) = Tree::take() else {
+        let Some((tree, swept)) = Tree::take().zip(Swept::take()) else {
             sys::exit(crate::EXIT_USAGE)
         };
         Self {
@@ -66,14 +37,11 @@ impl Supervisor {
             leader: Some(server.pid),
             server,
             control,
-            phase: Phase::Waiting,
+            course: Course::new(),
+            swept: Some(swept),
             starting: Some(args),
             failed: None,
-            status: 0,
-            exited: false,
             heard_inside: false,
-            sweeping: false,
-            swept: 0,
         }
     }
 
@@ -86,31 +54,29 @@ impl Supervisor {
             self.wait();
             self.control.flush();
             self.settle_start();
+            // After the look at the deaths that `wait` was woken by, and before they are reaped: an order to kill that came first counts first.
+            self.hear();
             self.reap();
-            self.act();
-            if matches!(self.phase, Phase::Done) && !self.control.owes() {
+            self.kill_if_due();
+            if self.course.is_done() && !self.control.owes() {
                 return self.exit_code();
             }
         }
     }
 
-    /// Sleeps until something happens, and hears the host.
+    /// Sleeps until something happens.
     fn wait(&mut self) {
         let mut fds = [
-            PollFd::readable(self.control.socket()).or_writable(self.control.owes()),
+            self.control.events(),
             PollFd::readable(self.host.as_ref()),
             PollFd::readable(Some(&self.server.children)),
             PollFd::readable(self.starting.as_ref().map(|_| &self.server.outcome)),
             PollFd::readable(self.inside()),
         ];
-        let until = match &self.phase {
-            Phase::Waiting | Phase::Done => None,
-            Phase::Draining(deadline) => Some(*deadline),
-            Phase::Killing(killing) => Some(killing.next),
-        };
+        let until = self.course.alarm();
         sys::poll(
             &mut fds,
-            until.map(|Nanos(until)| Nanos(until.saturating_sub(sys::now().0))),
+            until.map(|until| Nanos(until.saturating_sub(sys::now().0))),
         );
         let [control, host, children, _, inside] = fds;
         if children.ready() {
@@ -122,48 +88,27 @@ impl Supervisor {
         }
         if host.ready() {
             self.host = None;
-            self.host_gone();
+            self.control.close();
+            self.course.kill();
         }
-        if control.ready() {
+        if control.hung_up() {
             self.hear();
+            self.control.close();
+            self.course.kill();
         }
     }
 
     fn hear(&mut self) {
         loop {
             match self.control.receive() {
-                Received::Request(Request::Terminate) => self.terminate(),
-                Received::Request(Request::Kill) => self.kill(),
-                Received::Request(Request::List) => {
-                    let listing = self.sweep.list();
-                    self.control.answer(listing.finish());
+                Received::Request(Request::Terminate) => {
+                    self.course.ask();
+                    self.sweep.terminate(self.leader);
                 }
+                // The end of what it says is the host's end, or as good as an order.
+                Received::Request(Request::Kill) | Received::Closed => self.course.kill(),
                 Received::Nothing => return,
-                Received::Closed => return self.host_gone(),
             }
-        }
-    }
-
-    fn host_gone(&mut self) {
-        self.control.close();
-        self.kill();
-    }
-
-    fn terminate(&mut self) {
-        self.sweeping = true;
-        self.sweep.terminate(self.leader);
-    }
-
-    /// From here on there is no way back and no giving up.
-    fn kill(&mut self) {
-        self.sweeping = true;
-        if !matches!(self.phase, Phase::Killing(_) | Phase::Done) {
-            self.phase = Phase::Killing(Killing {
-                next: Nanos(0),
-                pause: FIRST_PAUSE,
-                outstanding: None,
-                progress: true,
-            });
         }
     }
 
@@ -187,38 +132,21 @@ impl Supervisor {
 
     fn reap(&mut self) {
         loop {
-            match sys::reap() {
+            let named = self.course.is_sweeping();
+            let reaped = match &mut self.swept {
+                Some(swept) => swept.reap(named),
+                None => return,
+            };
+            match reaped {
                 Reaped::Child(pid, status) => self.reaped(pid, status),
-                Reaped::NoneYet => break,
+                Reaped::NoneYet => return,
                 Reaped::NoChildren => return self.finish(),
             }
-        }
-        // Others live on. The host's ladder decides what is to become of them; if it does not, this does.
-        if (self.leader.is_none() || self.exited) && matches!(self.phase, Phase::Waiting) {
-            self.drain();
-        }
-    }
-
-    fn drain(&mut self) {
-        let grace = self.server.straggler_grace.0;
-        self.phase = Phase::Draining(Nanos(sys::now().0.saturating_add(grace)));
-    }
-
-    /// The host has forgotten the stragglers. Whoever was asked to end before is not asked twice.
-    fn grace_is_over(&mut self) {
-        if self.sweeping {
-            self.kill();
-        } else {
-            self.terminate();
-            self.drain();
         }
     }
 
     fn reaped(&mut self, pid: u32, status: i32) {
-        if let Phase::Killing(killing) = &mut self.phase {
-            killing.progress = true;
-            killing.outstanding = killing.outstanding.map(|left| left.saturating_sub(1));
-        }
+        self.course.reaped();
         if self.leader.is_some_and(|leader| leader.get() == pid) {
             // It may have executed, run and exited since the last look.
             self.settle_start();
@@ -226,19 +154,16 @@ impl Supervisor {
             self.hear_inside();
             self.leader = None;
             self.main_exited(status);
-        } else if self.sweeping {
-            self.swept = self.swept.saturating_add(1);
+        } else if self.course.is_sweeping()
+            && let Some(swept) = &mut self.swept
+        {
+            swept.count(pid);
         }
     }
 
-    /// The server's own process has exited, or was killed with its namespace. The first word counts.
+    /// The server's own process has exited, or was killed with its namespace.
     fn main_exited(&mut self, status: i32) {
-        if self.exited {
-            return;
-        }
-        self.exited = true;
-        self.status = status;
-        if self.failed.is_none() {
+        if self.course.main_exited(status) && self.failed.is_none() {
             self.control.owe(Report::MainExited { status });
         }
     }
@@ -267,51 +192,35 @@ impl Supervisor {
     }
 
     fn finish(&mut self) {
-        if !matches!(self.phase, Phase::Done) {
-            self.phase = Phase::Done;
+        if self.course.nobody_is_left()
+            && let Some(swept) = self.swept.take()
+        {
             self.control.owe(match self.failed {
                 Some((stage, errno)) => Report::ExecFailed {
                     stage,
                     errno: errno.0,
                 },
                 None => Report::Gone {
-                    status: self.status,
-                    swept: self.swept,
+                    status: self.course.status(),
+                    swept: swept.into_listing(),
                 },
             });
         }
     }
 
-    /// What is due.
-    fn act(&mut self) {
-        if let Phase::Draining(deadline) = self.phase
-            && sys::now() >= deadline
-        {
-            self.grace_is_over();
+    fn kill_if_due(&mut self) {
+        if self.course.is_round_due(sys::now().0) {
+            let reached = self.sweep.kill(self.leader);
+            self.course.round_reached(reached, sys::now().0);
         }
-        let Phase::Killing(killing) = &mut self.phase else {
-            return;
-        };
-        if killing.outstanding != Some(0) && sys::now() < killing.next {
-            return;
-        }
-        let longest = if killing.progress {
-            BUSY_PAUSE
-        } else {
-            IDLE_PAUSE
-        };
-        let reached = self.sweep.kill(self.leader);
-        killing.outstanding = Some(reached).filter(|&reached| reached > 0);
-        killing.progress = false;
-        killing.next = Nanos(sys::now().0.saturating_add(killing.pause.0));
-        killing.pause = Nanos(killing.pause.0.saturating_mul(2)).min(longest);
     }
 
     /// The server's own, as a shell would put it. A guardian that dies by a signal was killed.
     fn exit_code(&self) -> i32 {
-        match (self.failed, self.status & 0x7f) {
+        let status = self.course.status();
+        match (self.failed, status & 0x7f) {
             (Some(_), _) => crate::EXIT_NOT_STARTED,
-            (None, 0) => self.status >> 8 & 0xff,
+            (None, 0) => status >> 8 & 0xff,
             (None, signal) => 128 + signal,
         }
     }

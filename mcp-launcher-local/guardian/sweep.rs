@@ -1,7 +1,6 @@
 //! Asking and forcing the tree to end.
 
 use crate::procfs;
-use crate::protocol::ListingBuilder;
 use crate::sys::{self, Fd, Pid, Signal};
 use crate::tree::Tree;
 
@@ -88,16 +87,6 @@ impl Sweep {
             reached = numbers.filter(|&pid| kill_child(pid)).count();
         }
         reached
-    }
-
-    /// The live descendants.
-    pub(crate) fn list(&mut self) -> ListingBuilder {
-        let mut listing = ListingBuilder::new();
-        self.tree
-            .read(self.me)
-            .iter()
-            .for_each(|process| listing.push(process.pid, &process.comm));
-        listing
     }
 }
 

@@ -1,11 +1,11 @@
 //! Who the descendants are, such that signalling one cannot hit anybody else.
 
-use crate::parse::Stat;
 use crate::procfs;
+use crate::stat::Stat;
 use crate::sys::{self, Once, Pid, Signal};
 
-/// How many descendants can be known at once. What does not fit is out of reach of SIGTERM and of listings; killing reaches it, because it
-/// ends when all are reaped and looks again until then.
+/// How many descendants can be known at once. What does not fit is out of reach of SIGTERM; killing reaches it, because it ends when all
+/// are reaped and looks again until then.
 const CAPACITY: usize = 2048;
 
 /// Reading a tree that changes meanwhile is repeated at most this often.
@@ -14,17 +14,15 @@ const ATTEMPTS: u32 = 3;
 /// A descendant, identified by pid and start time.
 #[derive(Clone, Copy)]
 pub(crate) struct Process {
-    pub(crate) pid: u32,
     pub(crate) group: u32,
-    pub(crate) comm: [u8; 16],
+    pid: u32,
     started: u64,
 }
 
 impl Process {
     const NONE: Self = Self {
-        pid: 0,
         group: 0,
-        comm: [0; 16],
+        pid: 0,
         started: 0,
     };
 
@@ -132,7 +130,6 @@ impl Tree {
             *free = Process {
                 pid,
                 group: stat.group,
-                comm: stat.comm,
                 started: stat.started,
             };
             self.len += 1;

@@ -1,5 +1,7 @@
 //! What the watcher's thread finds out about a server, for whoever waits.
 
+use std::borrow::Cow;
+
 use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{ExitStatus, Gone};
 use tokio::sync::watch;
@@ -26,8 +28,8 @@ pub(crate) struct State {
 pub(crate) enum Proof {
     /// Nothing is left.
     Gone(Gone),
-    /// It cannot be known any more.
-    Lost(&'static str),
+    /// Asking again may bring it.
+    Lost(Cow<'static, str>),
 }
 
 impl Ending {
@@ -47,7 +49,7 @@ impl Ending {
         self.state.borrow().exit.is_some()
     }
 
-    /// Whether the last word is spoken.
+    /// Whether the last word is spoken, for now.
     pub(crate) fn is_over(&self) -> bool {
         self.state.borrow().proof.is_some()
     }
@@ -56,6 +58,25 @@ impl Ending {
     #[cfg(target_os = "linux")]
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.state.borrow().proof, Some(Proof::Lost(_)))
+    }
+
+    /// Whether there is no proof, and nobody is about to have one. From then on
+    /// somebody is: the caller, who has to look again.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn look_again(&self) -> bool {
+        self.state.send_if_modified(|known| {
+            let lost = matches!(known.proof, Some(Proof::Lost(_)));
+            if lost {
+                known.proof = None;
+            }
+            lost
+        })
+    }
+
+    /// Whether nothing is left, and that is proven.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_proven(&self) -> bool {
+        matches!(self.state.borrow().proof, Some(Proof::Gone(_)))
     }
 
     /// Waits for the end of the main process.

@@ -23,7 +23,7 @@ pub(crate) use once::Once;
 pub(crate) use process::{
     become_subreaper, die_with_parent, effective_ids, exec, exit, forbid_forks, fork,
     fork_into_namespace, getpid, getpid_of_init, getppid,
-    is_own_child, lead_group, reap, set_name, setsid,
+    is_own_child, lead_group, next_dead, reap, reap_one, set_name, setsid,
 };
 pub(crate) use signal::{
     block_all_signals, default_all_signals, exists, kill, kill_group, pidfd_open,

@@ -130,13 +130,46 @@ pub(crate) fn forbid_forks(pid: Pid) {
 
 /// Reaps one child if one has exited.
 pub(crate) fn reap() -> Reaped {
+    wait4(usize::MAX)
+}
+
+/// Reaps this child if it has exited.
+pub(crate) fn reap_one(pid: Pid) -> Reaped {
+    wait4(word(pid.raw()))
+}
+
+/// A child that has exited, if there is one; it stays a zombie.
+pub(crate) fn next_dead() -> Option<Pid> {
+    const P_ALL: usize = 0;
+    /// Where a `siginfo_t`, of 128 bytes, has the pid on 64-bit systems.
+    const SI_PID: usize = 16 / 4;
+    let mut info = [0_u32; 128 / 4];
+    // SAFETY: the kernel writes one `siginfo_t` to `info`; no resource usage is asked for.
+    let result = unsafe {
+        arch::syscall(
+            nr::WAITID,
+            [
+                P_ALL,
+                0,
+                info.as_mut_ptr() as usize,
+                WEXITED | WNOHANG | WNOWAIT | WALL,
+                0,
+                0,
+            ],
+        )
+    };
+    // Of none that has exited, the kernel says pid 0.
+    check(result).ok().and_then(|_| Pid::new(info[SI_PID]))
+}
+
+fn wait4(which: usize) -> Reaped {
     let mut status = 0_i32;
     // SAFETY: the kernel writes one i32 to `status`; no resource usage is asked for.
     let result = unsafe {
         arch::syscall(
             nr::WAIT4,
             [
-                usize::MAX,
+                which,
                 &raw mut status as usize,
                 WNOHANG | WALL,
                 0,

@@ -104,6 +104,19 @@ impl PollFd {
         self
     }
 
+    /// Only what is reported unasked: errors and hang-up.
+    pub(crate) fn not_readable(mut self) -> Self {
+        self.events &= !Self::IN;
+        self
+    }
+
+    /// The other end is closed for good.
+    pub(crate) fn hung_up(&self) -> bool {
+        const ERR: i16 = 8;
+        const HUP: i16 = 16;
+        self.revents & (ERR | HUP) != 0
+    }
+
     /// Anything happened, errors and hang-up included.
     pub(crate) fn ready(&self) -> bool {
         self.revents != 0
@@ -113,12 +126,6 @@ impl PollFd {
 /// A duration, or a time on the monotonic clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nanos(pub(crate) u64);
-
-impl Nanos {
-    pub(crate) fn from_millis(millis: u32) -> Self {
-        Self(u64::from(millis) * 1_000_000)
-    }
-}
 
 #[repr(C)]
 pub(super) struct Timespec {

@@ -4,12 +4,14 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 
+use crate::sys::reserve;
 use crate::sys::watch::{self, Interest};
 
 /// A cgroup that this process has made, and removes.
@@ -21,8 +23,9 @@ use crate::sys::watch::{self, Interest};
 /// As [`end`](Self::end), without anybody to tell.
 #[derive(Debug)]
 pub(crate) struct Leaf {
-    /// Empty once somebody else has taken the end over.
     path: PathBuf,
+    /// It is removed, or somebody else's to remove.
+    settled: Arc<AtomicBool>,
 }
 
 /// What the guardian and the server need of a leaf.
@@ -40,7 +43,7 @@ impl Leaf {
     pub(crate) fn create(parent: &Path, name: &str) -> io::Result<Self> {
         let path = parent.join(name);
         DirBuilder::new().mode(0o755).create(&path)?;
-        Ok(Self { path })
+        Ok(Self::at(path))
     }
 
     /// Takes over a cgroup that an earlier host has made. An error if it is
@@ -51,12 +54,19 @@ impl Leaf {
         if fstatfs(&directory)?.filesystem_type() != CGROUP2_SUPER_MAGIC {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(Self { path })
+        Ok(Self::at(path))
+    }
+
+    fn at(path: PathBuf) -> Self {
+        Self {
+            path,
+            settled: Arc::default(),
+        }
     }
 
     /// Lets it be, with whoever is inside.
-    pub(crate) fn abandon(mut self) {
-        self.path = PathBuf::new();
+    pub(crate) fn abandon(self) {
+        self.settled.store(true, Ordering::Relaxed);
     }
 
     /// Opened by the host, because it is the opener's rights that count.
@@ -68,23 +78,47 @@ impl Leaf {
         })
     }
 
-    /// Who is inside, by pid. Children of this cgroup are not looked into.
+    /// Who is inside, by pid, also of the cgroups that the server has made
+    /// inside of it. A cgroup that is gone has no members.
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
-        members(&self.path)
+        let mut found = Vec::new();
+        members(&self.path, &mut found)?;
+        Ok(found)
+    }
+
+    /// Removes the cgroup if nobody is inside, and says whether it has.
+    pub(crate) fn remove_empty(&self) -> bool {
+        let removed = fs::remove_dir(&self.path).is_ok();
+        self.settled.fetch_or(removed, Ordering::Relaxed);
+        removed
+    }
+
+    /// Ends everything inside, without waiting for it. A cgroup that is gone
+    /// needs no ending.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        if self.settled.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        absent_is(reserve::with(|| kill(&self.path)), ())
     }
 
     /// Ends what is inside, if anything is, and removes the cgroup. Calls
-    /// `done` when nothing is left: at once, or on the watcher's thread.
+    /// `done` when nothing is left: at once, or on the watcher's thread. After
+    /// a failure it may be called again.
     ///
     /// No timer: the kernel says when the last process has gone.
-    pub(crate) fn end(mut self, done: impl FnOnce(io::Result<()>) + Send + 'static) {
-        end(std::mem::take(&mut self.path), done);
+    pub(crate) fn end(&self, done: impl FnOnce(io::Result<()>) + Send + 'static) {
+        let settled = Arc::clone(&self.settled);
+        end(self.path.clone(), move |result| {
+            settled.fetch_or(result.is_ok(), Ordering::Relaxed);
+            done(result);
+        });
     }
 }
 
 impl Drop for Leaf {
     fn drop(&mut self) {
-        if self.path.as_os_str().is_empty() {
+        if self.settled.load(Ordering::Relaxed) {
             return;
         }
         end(std::mem::take(&mut self.path), |result| {
@@ -96,9 +130,9 @@ impl Drop for Leaf {
 }
 
 fn end(path: PathBuf, done: impl FnOnce(io::Result<()>) + Send + 'static) {
-    match remove(&path) {
+    match reserve::with(|| remove(&path)) {
         Ok(Removal::Done) => done(Ok(())),
-        Ok(Removal::Busy) => match Emptying::begin(path) {
+        Ok(Removal::Busy) => match reserve::with(|| Emptying::begin(path.clone())) {
             Ok(emptying) => emptying.watch(done),
             Err(error) => done(Err(error)),
         },
@@ -203,9 +237,37 @@ fn is_populated(mut events: &File) -> io::Result<bool> {
     Ok(!text.lines().any(|line| line == "populated 0"))
 }
 
-fn members(path: &Path) -> io::Result<Vec<u32>> {
-    let procs = fs::read_to_string(path.join("cgroup.procs"))?;
-    Ok(procs.lines().filter_map(|pid| pid.parse().ok()).collect())
+fn members(path: &Path, found: &mut Vec<u32>) -> io::Result<()> {
+    match fs::read_to_string(path.join("cgroup.procs")) {
+        Ok(procs) => found.extend(procs.lines().filter_map(|pid| pid.parse::<u32>().ok())),
+        // A threaded cgroup: its processes are those of the one above.
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+        Err(error) => return absent_is(Err(error), ()),
+    }
+    let inside = match fs::read_dir(path) {
+        Ok(inside) => inside,
+        Err(error) => return absent_is(Err(error), ()),
+    };
+    for entry in inside {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            members(&entry.path(), found)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is removed meanwhile is no failure.
+fn absent_is<T>(result: io::Result<T>, absent: T) -> io::Result<T> {
+    match result {
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(libc::ENODEV) =>
+        {
+            Ok(absent)
+        }
+        other => other,
+    }
 }
 
 fn open_to_write(path: &Path) -> io::Result<File> {

@@ -125,7 +125,7 @@ impl Group {
             Err(error) => {
                 tracing::error!(%error, "the members of a group cannot be listed");
                 self.kill_unseen();
-                return Some(Proof::Lost(UNSEEN));
+                return Some(Proof::Lost(UNSEEN.into()));
             }
         };
         let Some(first) = members.first().cloned() else {

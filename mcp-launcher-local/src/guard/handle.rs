@@ -11,16 +11,18 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::protocol::{MESSAGE_MAX, Report, Request};
+use super::sys;
 use super::unreaped::Unreaped;
 
 /// A guardian and, through it, a server.
 ///
-/// There is no way to signal the guardian, on purpose: killing it would set free what it guards.
+/// There is no other way to signal the guardian than [`resume`](Self::resume) and [`abandon`](Self::abandon), on purpose: killing it sets free
+/// what it guards.
 ///
 /// # Drop
 ///
@@ -91,6 +93,39 @@ impl GuardianHandle {
             }
         });
         sent.map(drop).map_err(io::Error::from)
+    }
+
+    /// Orders the end of the server. Where there is no room for the order, the sending half is closed, which the guardian takes for one.
+    ///
+    /// # Errors
+    ///
+    /// Neither could be done.
+    pub fn kill(&self) -> io::Result<()> {
+        match self.send(Request::Kill) {
+            // It has ended, and everything with it or not at all: its last reports tell.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(_) => match shutdown(self.control.as_raw_fd(), Shutdown::Write) {
+                Ok(()) | Err(Errno::ENOTCONN) => Ok(()),
+                Err(errno) => Err(errno.into()),
+            },
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Lets a guardian go on that somebody has stopped (SIGSTOP). One that a tracer holds stays where it is.
+    pub fn resume(&self) {
+        let _ = sys::pidfd_signal(self.pidfd(), libc::SIGCONT);
+    }
+
+    /// Ends the guardian itself, and frees what it guards.
+    ///
+    /// For a host that has ended the server by other means, because the guardian could not.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn abandon(&self) -> io::Result<()> {
+        sys::pidfd_signal(self.pidfd(), libc::SIGKILL)
     }
 
     /// The next report, if there is one.

@@ -20,25 +20,24 @@ pub const FLAG_CGROUP_KILL: u32 = 2;
 /// The server gets a PID namespace of its own.
 pub const FLAG_PID_NAMESPACE: u32 = 4;
 
-/// Arguments of the guardian before those of the server: its own name, pid of the host, flags, grace for stragglers in milliseconds, working
-/// directory (empty to keep the host's), path of the program.
-pub const PARAM_COUNT: usize = 6;
+/// Arguments of the guardian before those of the server: its own name, pid of the host, flags, working directory (empty to keep the
+/// host's), path of the program.
+pub const PARAM_COUNT: usize = 5;
 
-/// How many processes a [`Report::Listing`] names; its total may be larger.
+/// How many processes a [`Listing`] names; its total may be larger.
 pub const LISTING_MAX: usize = 64;
 /// Bytes of a process name, padded with zeros.
 pub const COMM_LEN: usize = 16;
 /// Bytes of the longest message.
 pub const MESSAGE_MAX: usize = LISTING_HEADER + LISTING_MAX * LISTING_ENTRY;
 
-const LISTING_HEADER: usize = 5;
+const LISTING_HEADER: usize = 9;
 const LISTING_ENTRY: usize = 4 + COMM_LEN;
 
 const STARTED: u8 = 1;
 const EXEC_FAILED: u8 = 2;
 const MAIN_EXITED: u8 = 3;
-const LISTING: u8 = 4;
-const GONE: u8 = 5;
+const GONE: u8 = 4;
 
 /// What the host asks of the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +46,6 @@ pub enum Request {
     Terminate,
     /// SIGKILL to every process of the server, until none is left.
     Kill,
-    /// Name the live processes of the server.
-    List,
 }
 
 impl Request {
@@ -58,7 +55,6 @@ impl Request {
         match self {
             Self::Terminate => [b'T'],
             Self::Kill => [b'K'],
-            Self::List => [b'L'],
         }
     }
 
@@ -68,7 +64,6 @@ impl Request {
         match message {
             [b'T'] => Some(Self::Terminate),
             [b'K'] => Some(Self::Kill),
-            [b'L'] => Some(Self::List),
             _ => None,
         }
     }
@@ -140,14 +135,12 @@ pub enum Report<'a> {
         /// Wait status, as `waitpid` reports it.
         status: i32,
     },
-    /// The answer to [`Request::List`].
-    Listing(Listing<'a>),
     /// The last message: every process of the server has been reaped.
     Gone {
         /// Wait status of the server's own process.
         status: i32,
         /// Other processes that were reaped after the guardian had begun to signal.
-        swept: u32,
+        swept: Listing<'a>,
     },
 }
 
@@ -162,8 +155,11 @@ impl<'a> Report<'a> {
                 .byte(stage.to_byte())
                 .word(errno.cast_unsigned()),
             Self::MainExited { status } => out.byte(MAIN_EXITED).word(status.cast_unsigned()),
-            Self::Listing(listing) => out.byte(LISTING).word(listing.total).bytes(listing.entries),
-            Self::Gone { status, swept } => out.byte(GONE).word(status.cast_unsigned()).word(swept),
+            Self::Gone { status, swept } => out
+                .byte(GONE)
+                .word(status.cast_unsigned())
+                .word(swept.total)
+                .bytes(swept.entries),
         };
         out.len
     }
@@ -189,17 +185,19 @@ impl<'a> Report<'a> {
             MAIN_EXITED if rest.is_empty() => Some(Self::MainExited {
                 status: first.cast_signed(),
             }),
-            GONE => Some(Self::Gone {
-                status: first.cast_signed(),
-                swept: u32::from_le_bytes(rest.try_into().ok()?),
-            }),
-            LISTING => Listing::new(first, rest).map(Self::Listing),
+            GONE => {
+                let (total, entries) = rest.split_first_chunk::<4>()?;
+                Some(Self::Gone {
+                    status: first.cast_signed(),
+                    swept: Listing::new(u32::from_le_bytes(*total), entries)?,
+                })
+            }
             _ => None,
         }
     }
 }
 
-/// The live processes of a server, borrowed from the message that brought them.
+/// Processes of a server, borrowed from the message that brought them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listing<'a> {
     total: u32,

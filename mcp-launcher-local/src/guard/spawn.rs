@@ -45,8 +45,6 @@ pub struct SpawnRequest<'a> {
     pub cgroup_kill: Option<BorrowedFd<'a>>,
     /// Whether it gets a PID namespace of its own.
     pub pid_namespace: bool,
-    /// How long what outlives the server's own process may take to end before the guardian kills it unasked.
-    pub straggler_grace: Duration,
 }
 
 /// No guardian was started, and nothing is left of the attempt.
@@ -159,11 +157,10 @@ fn start(
                     0
                 },
         ),
-        number(u32::try_from(request.straggler_grace.as_millis()).unwrap_or(u32::MAX)),
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),
     ];
-    const { assert!(PARAM_COUNT == 6, "the parameters above, in their order") };
+    const { assert!(PARAM_COUNT == 5, "the parameters above, in their order") };
     let name = request.argv.is_empty().then_some(request.program);
     let argv: Vec<&CStr> = parameters
         .iter()

@@ -1,7 +1,7 @@
-//! The two calls that no safe wrapper among our dependencies makes. All `unsafe` code of this side.
+//! The calls that no safe wrapper among our dependencies makes. All `unsafe` code of this side.
 
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use nix::fcntl::{FcntlArg, fcntl};
 
@@ -25,4 +25,22 @@ pub(super) fn duplicate_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<Ow
     let fd = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(lowest))?;
     // SAFETY: the kernel has just created the descriptor for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Signals the process behind a pidfd, whatever has become of its number.
+pub(super) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the call, and a null siginfo is allowed (pidfd_send_signal(2)).
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

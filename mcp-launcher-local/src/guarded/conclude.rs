@@ -1,24 +1,21 @@
 //! From the guardian's last word, or its death, to the proof.
 //!
-//! All of it on the watcher's thread.
+//! On the watcher's thread, or on that of a caller who tries again.
 
-use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
 
+use super::decide::{Cgroup, Findings, Main, Marked};
 use super::server::Server;
 use crate::cgroup::Leaf;
 use crate::ending::Proof;
-use crate::guard::protocol::Stage;
-use crate::sys;
+use crate::guard::protocol::{Listing, Stage};
+use crate::sys::{self, Pid};
 
-/// Why there is no proof.
-const LOST: &str = "the guardian was killed; the server ended with it, but what had left its \
-                    process group may live";
-
-/// Why there is no proof although there was a cgroup.
-const LOST_BOTH: &str = "the guardian was killed, and its server's cgroup could not be emptied";
+/// Names that are kept of those that the host has swept; more are counted.
+const NAMES_MAX: usize = 64;
 
 /// What has to come together before the last word is out.
 #[derive(Debug, Default)]
@@ -27,23 +24,17 @@ pub(super) struct Settling {
     word: Option<(Option<ExitStatus>, Gone)>,
 }
 
-impl Server {
-    /// Who was swept: of those that were alive when the tree was signalled, all
-    /// but the server's own process.
-    pub(super) fn account(&self, count: usize) -> Gone {
-        let main = self.main_pid();
-        let mut signalled = std::mem::take(&mut *self.lock_signalled());
-        signalled.retain(|pid, _| Some(*pid) != main);
-        let mut gone = Gone::proven_by(Evidence::Reaped).with_swept(
-            signalled
-                .into_iter()
-                .take(count)
-                .map(|(pid, name)| Remnant::process(pid, name)),
-        );
-        gone.swept_count = count;
-        gone
-    }
+/// By the guardian's account: whom it reaped after it had begun to signal.
+pub(super) fn account(swept: &Listing<'_>) -> Gone {
+    let named = swept
+        .processes()
+        .map(|(pid, name)| Remnant::process(pid, String::from_utf8_lossy(name)));
+    let mut gone = Gone::proven_by(Evidence::Reaped).with_swept(named);
+    gone.swept_count = swept.total() as usize;
+    gone
+}
 
+impl Server {
     /// The guardian has no descendants any more. The cgroup goes with them, the
     /// guardian itself is reaped, and then the word is out.
     pub(super) fn conclude(
@@ -53,24 +44,39 @@ impl Server {
         failed: Option<(Stage, i32)>,
     ) {
         let server = Arc::clone(self);
-        let publish = move |removed: io::Result<()>| {
+        let publish = move |gone| {
+            if let Some(failed) = failed {
+                server.started.send_replace(Some(Err(failed)));
+            }
+            server.settle(|settling| settling.word = Some((exit, gone)));
+        };
+        let Ok(leaf) = &self.leaf else {
+            self.strike_out();
+            return publish(gone);
+        };
+        if leaf.remove_empty() {
+            self.strike_out();
+            return publish(gone.and_by(Evidence::CgroupEmpty));
+        }
+        // What entered a foreign PID namespace and was orphaned there is no
+        // descendant of the guardian's, but it is inside.
+        let inside = Inside::look(leaf, self.main_pid());
+        let server = Arc::clone(self);
+        leaf.end(move |removed| {
+            let mut gone = inside.swept_from(gone);
             match removed {
-                Ok(()) => server.strike_out(),
+                Ok(()) => {
+                    server.strike_out();
+                    gone = gone.and_by(Evidence::CgroupEmpty);
+                }
                 // Empty by the guardian's word; only the directory is left, and
                 // stays written down.
                 Err(error) => {
                     tracing::warn!(%error, "the cgroup of a server could not be removed");
                 }
             }
-            if let Some(failed) = failed {
-                server.started.send_replace(Some(Err(failed)));
-            }
-            server.settle(|settling| settling.word = Some((exit, gone)));
-        };
-        match self.take_leaf() {
-            Some(leaf) => leaf.end(publish),
-            None => publish(Ok(())),
-        }
+            publish(gone);
+        });
     }
 
     /// The guardian is no process any more. What it said last is out now: whoever
@@ -92,39 +98,83 @@ impl Server {
         }
     }
 
-    /// The guardian was killed. With a cgroup the host can do its work.
+    /// The guardian was killed, or the last look brought no proof. The host does
+    /// its work: ends what it can find, and looks whether that was all.
     pub(super) fn take_over(self: &Arc<Self>) {
-        tracing::error!(guardian = self.guardian.pid(), "a guardian was killed");
-        let server = Arc::clone(self);
-        let publish = move |proof| {
-            server.ending.update(|known| {
-                known.exit = known.exit.or(Some(ExitStatus::Unknown));
-                known.proof = Some(proof);
-            });
+        let main = self.look_at_main();
+        if main == Main::Outside {
+            self.kill_main();
+        }
+        let Ok(leaf) = &self.leaf else {
+            return self.judge(main, Cgroup::None, Inside::default());
         };
-        let Some(leaf) = self.take_leaf() else {
-            return publish(Proof::Lost(LOST));
-        };
-        let members = leaf.members().unwrap_or_default();
-        let main = self.main_pid();
-        let swept = members
-            .into_iter()
-            .filter(|pid| Some(*pid) != main)
-            .map(|pid| Remnant::process(pid, sys::name_of(pid).unwrap_or_default()))
-            .collect::<Vec<_>>();
+        let inside = Inside::look(leaf, self.main_pid());
         let server = Arc::clone(self);
-        leaf.end(move |result| match result {
-            Ok(()) => {
-                server.strike_out();
-                publish(Proof::Gone(
-                    Gone::proven_by(Evidence::CgroupEmpty).with_swept(swept),
-                ));
-            }
-            Err(error) => {
-                tracing::error!(%error, "the cgroup of a server could not be emptied");
-                publish(Proof::Lost(LOST_BOTH));
-            }
+        leaf.end(move |result| {
+            let cgroup = match result {
+                Ok(()) => Cgroup::Empty,
+                Err(error) => Cgroup::Failed(error.to_string()),
+            };
+            server.judge(main, cgroup, inside);
         });
+    }
+
+    fn judge(&self, main: Main, cgroup: Cgroup, inside: Inside) {
+        let marked = match self.marked() {
+            Ok(marked) if marked.is_empty() => Marked::Nobody,
+            Ok(marked) => {
+                marked.iter().for_each(|seen| self.kill_marked(seen));
+                Marked::Somebody(marked.len())
+            }
+            Err(error) => Marked::Unknown(error.to_string()),
+        };
+        let findings = Findings {
+            main,
+            cgroup,
+            marked,
+            somebody_left: self.somebody_left.load(Ordering::Relaxed),
+        };
+        let left = findings.show_a_leaver() && self.leaf.is_ok();
+        self.somebody_left.fetch_or(left, Ordering::Relaxed);
+        let proof = match findings.verdict() {
+            Ok(evidence) => {
+                self.strike_out();
+                let mut evidence = evidence.into_iter();
+                let first = evidence.next().unwrap_or(Evidence::CgroupEmpty);
+                let gone = evidence.fold(Gone::proven_by(first), Gone::and_by);
+                Proof::Gone(inside.swept_from(gone))
+            }
+            Err(why) => {
+                tracing::error!(guardian = self.guardian.pid(), ?findings, "{why}");
+                Proof::Lost(why)
+            }
+        };
+        self.ending.update(|known| {
+            if findings.main_has_ended() {
+                known.exit = known.exit.or(Some(ExitStatus::Unknown));
+            }
+            known.proof = Some(proof);
+        });
+    }
+
+    /// It lives where no cgroup and no guardian reaches it.
+    fn kill_main(self: &Arc<Self>) {
+        let Some(pid) = self.main_pid().and_then(|pid| Pid::new(pid.into())) else {
+            return;
+        };
+        let still = || self.look_at_main() == Main::Outside;
+        let Ok(held) = sys::hold(pid) else { return };
+        if still() && sys::kill_held(&held).is_ok() {
+            let server = Arc::clone(self);
+            let ended = move || {
+                server
+                    .ending
+                    .update(|known| known.exit = known.exit.or(Some(ExitStatus::Unknown)));
+            };
+            if let Err(error) = sys::watch_process(pid, || true, ended) {
+                tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
+            }
+        }
     }
 
     /// Nothing is left for whoever comes after this host.
@@ -133,9 +183,34 @@ impl Server {
             entry.end();
         }
     }
+}
 
-    fn take_leaf(&self) -> Option<Leaf> {
-        let leaf = self.leaf.as_ref().ok()?;
-        leaf.lock().unwrap_or_else(PoisonError::into_inner).take()
+/// Who was inside of a cgroup when it was emptied.
+#[derive(Default)]
+struct Inside {
+    named: Vec<Remnant>,
+    count: usize,
+}
+
+impl Inside {
+    /// One look, for which nothing waits: what cannot be read is nobody. The
+    /// main process is not counted.
+    fn look(leaf: &Leaf, main: Option<u32>) -> Self {
+        let mut members = leaf.members().unwrap_or_default();
+        members.retain(|pid| Some(*pid) != main);
+        let named = members.iter().take(NAMES_MAX);
+        Self {
+            named: named
+                .map(|pid| Remnant::process(*pid, sys::name_of(*pid).unwrap_or_default()))
+                .collect(),
+            count: members.len(),
+        }
+    }
+
+    fn swept_from(self, gone: Gone) -> Gone {
+        let unnamed = self.count - self.named.len();
+        let mut gone = gone.with_swept(self.named);
+        gone.swept_count += unnamed;
+        gone
     }
 }

@@ -12,19 +12,29 @@
 //! ```
 //!
 //! *Lost* is the one way out without proof: somebody killed the guardian, and
-//! the server had no [cgroup](crate::cgroup) of its own. The server died with
-//! it, what had left the server's side may live, and the termination says so
-//! instead of guessing. With a cgroup the host ends what is in it, and that is
-//! proof.
+//! the server had no [cgroup](crate::cgroup) of its own, or has left it, or
+//! nobody could look. The host ends what it can find, and the termination says
+//! what may live instead of guessing; forcing the end again looks again. With a
+//! cgroup the host ends what is in it, and that is proof.
+//!
+//! A forced end asks nobody and waits for nobody: the guardian is told, the
+//! cgroup is killed, and a guardian that was stopped goes on. One that a tracer
+//! holds is replaced by the host, where there is a cgroup.
 //!
 //! ```text
 //! probe ──── what this machine allows
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! server ─── the primitives of a running server
+//! hear ───── what the guardian reports, and its end
 //! conclude ─ from the guardian's last word, or its death, to the proof
+//! decide ─── what that concludes where the guardian cannot. Pure
+//! look ───── who lives, by what the host can read itself
 //! ```
 
 mod conclude;
+mod decide;
+mod hear;
+mod look;
 mod probe;
 mod server;
 mod spawn;

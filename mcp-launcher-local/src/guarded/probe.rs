@@ -237,7 +237,6 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
-        straggler_grace: Duration::ZERO,
     })?;
     if !guardian.wait_exit(LIMIT) {
         return Err(Failure::Passing("the probe takes too long".to_owned()));

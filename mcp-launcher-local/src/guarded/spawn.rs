@@ -65,7 +65,9 @@ pub(crate) fn spawn(
         _ => containment,
     };
     let (leaf, entry) = record.into_parts();
-    let mut started = EndUnlessOwned(Some(Server::new(guardian, leaf, entry, containment)));
+    let identity = command.identity.clone();
+    let server = Server::new(guardian, leaf, entry, identity, containment);
+    let mut started = EndUnlessOwned(Some(server));
     if let Err(error) = started.server().watch() {
         let what = match started.end() {
             true => {
@@ -233,7 +235,6 @@ fn start(
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
-        straggler_grace: STRAGGLER_GRACE,
     };
     guard::spawn(request).map_err(|error| match error {
         SpawnGuardianError::Failed { action, source } => limit(source).unwrap_or_else(|source| {
@@ -244,10 +245,6 @@ fn start(
         other => LaunchErrorKind::backend("the server's guardian could not be started", other),
     })
 }
-
-/// How long stragglers may live when nobody ends the server in order. Longer
-/// than the default graces, so that the ladder is the one to act.
-const STRAGGLER_GRACE: Duration = Duration::from_secs(10);
 
 fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
     match stage {

@@ -26,4 +26,5 @@ mod shelf;
 mod verdict;
 
 pub(crate) use ledger::{Entry, register, register_uncontained};
+pub(crate) use processes::carrying;
 pub(crate) use reap::reap;

@@ -24,6 +24,17 @@ pub(super) fn marked() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
+/// Who carries the identity of this one server, as far as environments can be
+/// read.
+pub(crate) fn carrying(server: &Cookie) -> io::Result<Vec<u32>> {
+    let all = marked()?.into_iter();
+    let its = |mark: &Mark| matches!(mark, Mark::Cookie(cookie) if cookie == server);
+    Ok(all
+        .filter(|process| its(&process.mark) && !process.is_guardian)
+        .map(|process| process.pid)
+        .collect())
+}
+
 /// What is known of one process; `None` without a mark, or if it has gone.
 pub(super) fn read(pid: u32) -> Option<Process> {
     let mark = mark(pid)?;

@@ -14,6 +14,11 @@ use mcp_lifecycle_core::{ExitStatus, Reach};
 
 use super::watch::{self, Interest};
 use super::{Member, Pid, Signal, unix};
+use stat::Stat;
+
+// The guardian's, which has no crate of its own to be shared in.
+#[path = "../../guardian/stat.rs"]
+mod stat;
 
 /// What ends a process group when the host dies: here that is the guardian's
 /// work, so whoever asks for a process group alone gets no more than that.
@@ -193,26 +198,84 @@ fn once(on_exit: impl FnOnce() + Send + 'static) -> impl FnMut() -> Interest + S
 /// The live members of a process group, by `/proc`; zombies do not count.
 pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
     let mut members = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(pid) = name
-            .to_str()
-            .and_then(|n| n.parse().ok())
-            .and_then(Pid::new)
-        else {
-            continue;
-        };
-        if let Some(stat) = Stat::read(pid.as_u32())
-            && stat.group == i64::from(group.0)
+    for pid in numbers_in_proc()? {
+        if let Some(pid) = Pid::new(pid.into())
+            && let Some(stat) = read_stat(pid.as_u32())
+            && stat.group == group.as_u32()
             && !stat.is_dead()
         {
             members.push(Member {
                 pid,
-                name: stat.name,
+                name: name(&stat),
             });
         }
     }
     Ok(members)
+}
+
+fn numbers_in_proc() -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(numbers)
+}
+
+/// A process as `/proc` shows it, whoever's it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    pub(crate) start_time: u64,
+    pub(crate) name: String,
+    pub(crate) state: ProcessState,
+}
+
+/// What a process is doing, as far as its end is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessState {
+    Live,
+    /// By a signal, until SIGCONT or SIGKILL.
+    Stopped,
+    /// By a tracer, until that lets go or SIGKILL.
+    Traced,
+    /// On its way out: it runs no instruction of its program any more.
+    Exiting,
+    /// All of it has ended; it is not reaped yet.
+    Dead,
+}
+
+/// What is known of one process; `None` if it has gone, or cannot be looked at.
+pub(crate) fn see(pid: u32) -> Option<Seen> {
+    let stat = read_stat(pid)?;
+    Some(Seen {
+        pid,
+        parent: stat.parent,
+        start_time: stat.started,
+        name: name(&stat),
+        state: match stat.state {
+            _ if stat.is_dead() => ProcessState::Dead,
+            _ if stat.is_exiting() => ProcessState::Exiting,
+            b'T' => ProcessState::Stopped,
+            b't' => ProcessState::Traced,
+            _ => ProcessState::Live,
+        },
+    })
+}
+
+/// Every process that can be looked at.
+pub(crate) fn see_all() -> io::Result<Vec<Seen>> {
+    Ok(numbers_in_proc()?.into_iter().filter_map(see).collect())
+}
+
+/// Who traces a process: while it does, nobody else can reap it.
+pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer?.trim().parse().ok().filter(|&tracer| tracer > 0)
 }
 
 /// When a process started, in clock ticks since boot.
@@ -233,18 +296,18 @@ pub(crate) fn kill_held(pidfd: &OwnedFd) -> io::Result<()> {
 
 /// The parent of a process.
 pub(crate) fn parent_of(pid: u32) -> Option<u32> {
-    Stat::read(pid).and_then(|stat| stat.parent.try_into().ok())
+    read_stat(pid).map(|stat| stat.parent)
 }
 
 /// What a process calls itself.
 pub(crate) fn name_of(pid: u32) -> Option<String> {
-    Stat::read(pid).map(|stat| stat.name)
+    read_stat(pid).map(|stat| name(&stat))
 }
 
 /// As [`start_time`], of a process that nobody means to signal: a host may be
 /// the first process of its container.
 pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
-    Stat::read(pid).map(|stat| stat.start_time)
+    read_stat(pid).map(|stat| stat.started)
 }
 
 /// Whether this error of exec says that the file cannot be executed.
@@ -268,49 +331,14 @@ pub(crate) fn boot_id() -> Option<String> {
     Some(text.trim_end().to_owned())
 }
 
-/// The parts of `/proc/PID/stat` that are used here (proc_pid_stat(5)).
-struct Stat {
-    name: String,
-    state: char,
-    parent: i64,
-    group: i64,
-    threads: i64,
-    start_time: u64,
+/// What `/proc/PID/stat` says now.
+fn read_stat(pid: u32) -> Option<Stat> {
+    Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-impl Stat {
-    /// Whether all of it has ended. The state is that of the first thread: a
-    /// zombie whose other threads are still on their way out holds its files,
-    /// and may even go on for ever.
-    fn is_dead(&self) -> bool {
-        matches!(self.state, 'Z' | 'X') && self.threads <= 1
-    }
-
-    fn read(pid: u32) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Self::parse(&String::from_utf8_lossy(&stat))
-    }
-
-    /// The name is in parentheses and may contain anything, also `)`.
-    fn parse(stat: &str) -> Option<Self> {
-        let (before, after) = stat.rsplit_once(')')?;
-        let name = before.split_once('(')?.1.to_owned();
-        let mut fields = after.split_ascii_whitespace();
-        let state = fields.next()?.chars().next()?;
-        let parent = fields.next()?.parse().ok()?;
-        let group = fields.next()?.parse().ok()?;
-        // ppid is field 4, pgrp is field 5, num_threads 20, starttime field 22.
-        let threads = fields.nth(14)?.parse().ok()?;
-        let start_time = fields.nth(1)?.parse().ok()?;
-        Some(Self {
-            name,
-            state,
-            parent,
-            group,
-            threads,
-            start_time,
-        })
-    }
+fn name(stat: &Stat) -> String {
+    let text = stat.comm.split(|&byte| byte == 0).next();
+    String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
 }
 
 /// The exit status of a child that has ended, leaving it a zombie.
@@ -389,27 +417,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_parentheses_and_spaces_is_parsed() {
-        let stat = "42 (a) b (c)) S 1 40 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
-        let stat = Stat::parse(stat).unwrap();
-        assert_eq!(stat.name, "a) b (c)");
-        assert_eq!(stat.state, 'S');
-        assert_eq!(stat.group, 40);
-        assert_eq!(stat.start_time, 98765);
-        assert_eq!(stat.threads, 1);
-        assert!(Stat::parse("42 (x").is_none());
-    }
-
-    #[test]
-    fn a_zombie_whose_threads_live_is_not_dead() {
-        let stat = |state, threads| {
-            let stat = format!("42 (x) {state} 1 40 40 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 9");
-            Stat::parse(&stat).unwrap()
-        };
-        assert!(stat('Z', 1).is_dead());
-        assert!(stat('X', 0).is_dead());
-        assert!(!stat('Z', 2).is_dead());
-        assert!(!stat('S', 1).is_dead());
+    fn one_sees_oneself() {
+        let own = see(std::process::id()).unwrap();
+        assert_eq!(own.parent, nix::unistd::getppid().as_raw() as u32);
+        assert_eq!(own.state, ProcessState::Live);
+        assert_eq!(Some(own.start_time), start_time_of(own.pid));
+        assert!(see_all().unwrap().contains(&own));
+        assert_eq!(tracer_of(own.pid), None);
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod lifeline;
 #[cfg(any(not(any(target_os = "linux", target_os = "macos")), test))]
 mod listing;
 
+#[cfg(target_os = "linux")]
+pub(crate) mod reserve;
 mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
@@ -23,7 +25,9 @@ pub(crate) use os::{
     set_pipe_size, start_time, start_time_of, watch_process,
 };
 #[cfg(target_os = "linux")]
-pub(crate) use os::{hold, kill_held, name_of, parent_of};
+pub(crate) use os::{
+    ProcessState, Seen, hold, kill_held, name_of, parent_of, see, see_all, tracer_of,
+};
 pub(crate) use unix::{may_execute, signal_group};
 
 /// Runs code that reports to others, whose panics are theirs alone.

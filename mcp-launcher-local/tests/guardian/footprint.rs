@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use mcp_launcher_local::guard::protocol::Request;
-
-use crate::lab::{Guarded, Options, Said, c, play};
+use crate::lab::{Guarded, Options, c, play};
 
 /// A field of a file in /proc, as a number.
 fn fields(file: &str, names: &[&str]) -> u64 {
@@ -44,8 +42,6 @@ fn an_idle_guardian_is_small_and_asleep() {
     let mut server = Guarded::start(&["/bin/cat"], &Options::default());
     server.started();
     let pid = server.handle.pid();
-    server.ask(Request::List);
-    assert!(matches!(server.hear(), Said::Listing(1, _)));
     wait_until_asleep(pid);
     let status = format!("/proc/{pid}/status");
     let switches = || {

@@ -18,18 +18,25 @@ use nix::unistd::mkfifo;
 
 /// What never takes long fails after this.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// A grace that no test waits for.
-pub(crate) const LONG: Duration = Duration::from_secs(3600);
-
 /// A report that outlives its message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Started(u32),
     ExecFailed(Stage, i32),
     MainExited(i32),
-    Listing(u32, Vec<(u32, String)>),
-    Gone { status: i32, swept: u32 },
+    Gone { status: i32, swept: Swept },
     Closed,
+}
+
+/// Who was ended: how many, and the names of the first of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Swept {
+    pub(crate) count: u32,
+    pub(crate) names: Vec<String>,
+}
+
+fn lossy(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
 }
 
 impl From<Received<'_>> for Said {
@@ -38,12 +45,13 @@ impl From<Received<'_>> for Said {
             Received::Report(Report::Started { pid }) => Self::Started(pid),
             Received::Report(Report::ExecFailed { stage, errno }) => Self::ExecFailed(stage, errno),
             Received::Report(Report::MainExited { status }) => Self::MainExited(status),
-            Received::Report(Report::Gone { status, swept }) => Self::Gone { status, swept },
-            Received::Report(Report::Listing(listing)) => {
-                let name =
-                    |(pid, comm): (u32, &[u8])| (pid, String::from_utf8_lossy(comm).into_owned());
-                Self::Listing(listing.total(), listing.processes().map(name).collect())
-            }
+            Received::Report(Report::Gone { status, swept }) => Self::Gone {
+                status,
+                swept: Swept {
+                    count: swept.total(),
+                    names: swept.processes().map(|(_, name)| lossy(name)).collect(),
+                },
+            },
             Received::Nothing => unreachable!("waited for"),
             Received::Closed => Self::Closed,
         }
@@ -77,7 +85,6 @@ pub(crate) struct Guarded {
 pub(crate) struct Options<'a> {
     pub(crate) cwd: Option<&'a Path>,
     pub(crate) env: Vec<CString>,
-    pub(crate) straggler_grace: Duration,
     /// What its standard error is, instead of a pipe.
     pub(crate) stderr: Option<BorrowedFd<'a>>,
     pub(crate) cgroup_procs: Option<BorrowedFd<'a>>,
@@ -91,7 +98,6 @@ impl Default for Options<'_> {
         Self {
             cwd: None,
             env: vec![c(&path)],
-            straggler_grace: LONG,
             stderr: None,
             cgroup_procs: None,
             cgroup_kill: None,
@@ -130,7 +136,6 @@ impl Guarded {
             cgroup_procs: options.cgroup_procs,
             cgroup_kill: options.cgroup_kill,
             pid_namespace: false,
-            straggler_grace: options.straggler_grace,
         });
         let file = |fd: OwnedFd| File::from(fd);
         Self {
@@ -172,14 +177,13 @@ impl Guarded {
         }
     }
 
-    /// Waits for the rest, skipping listings; returns the main process's status, what was swept, and the guardian's own status.
-    pub(crate) fn gone(&self) -> (i32, u32, ExitStatus) {
+    /// Waits for the rest; returns the main process's status, what was swept, and the guardian's own status.
+    pub(crate) fn gone(&self) -> (i32, Swept, ExitStatus) {
         let mut main = None;
         let gone = loop {
             match self.hear() {
                 Said::MainExited(status) => assert_eq!(main.replace(status), None, "it exits once"),
                 Said::Gone { status, swept } => break (status, swept),
-                Said::Listing(..) => {}
                 other => panic!("unexpected: {other:?}"),
             }
         };
@@ -197,7 +201,7 @@ impl Guarded {
         self.handle.try_reap().expect("waitid").expect("exited")
     }
 
-    pub(crate) fn kill(&self) -> u32 {
+    pub(crate) fn kill(&self) -> Swept {
         self.ask(Request::Kill);
         self.gone().1
     }
@@ -330,4 +334,20 @@ pub(crate) fn play(role: &str, variables: &[(&str, &OsStr)]) -> Child {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     command.spawn().expect("spawn")
+}
+
+/// The time after which a process that sleeps in `ppoll` wakes up by itself: where in its memory that is written, if there is one.
+pub(crate) fn timeout_of_poll(pid: u32) -> Option<u64> {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        assert!(Instant::now() < end, "{pid} does not sleep");
+        let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).expect("syscall");
+        let mut fields = text.split_ascii_whitespace();
+        if fields.next() == Some(&libc::SYS_ppoll.to_string()) {
+            let time = fields.nth(2).and_then(|word| word.strip_prefix("0x"));
+            let time = u64::from_str_radix(time.expect("a third word"), 16).expect("a number");
+            return (time != 0).then_some(time);
+        }
+        std::thread::yield_now();
+    }
 }

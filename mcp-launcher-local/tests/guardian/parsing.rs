@@ -2,8 +2,11 @@
 
 #[path = "../../guardian/parse.rs"]
 mod parse;
+#[path = "../../guardian/stat.rs"]
+mod stat;
 
-use parse::{Numbers, Stat, numeric_entries};
+use parse::{Numbers, numeric_entries};
+use stat::Stat;
 
 /// A `stat` line with fields 3 to 22 as given and the rest as they come.
 fn line(name: &str, state: char, parent: u32, group: u32, started: u64) -> String {
@@ -26,6 +29,24 @@ fn a_stat_line() {
             .expect("valid")
             .is_dead()
     );
+}
+
+#[test]
+fn a_process_whose_main_thread_has_ended_lives_on() {
+    let threads = |state, threads: u32| {
+        let line = line("sh", state, 12, 34, 5678);
+        let line = line.replace(" 20 0 1 0 ", &format!(" 20 0 {threads} 0 "));
+        Stat::parse(line.as_bytes()).expect("valid")
+    };
+    assert!(threads('Z', 1).is_dead());
+    assert!(threads('X', 0).is_dead());
+    assert!(!threads('Z', 2).is_dead());
+    assert_eq!(threads('Z', 2).threads, 2);
+    assert!(!threads('S', 1).is_dead());
+    let exiting = line("sh", 'D', 12, 34, 5678).replace("4194304", "4194308");
+    let exiting = Stat::parse(exiting.as_bytes()).expect("valid");
+    assert!(exiting.is_exiting() && !exiting.is_dead());
+    assert!(!threads('S', 1).is_exiting());
 }
 
 #[test]

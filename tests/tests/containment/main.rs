@@ -6,8 +6,10 @@
 
 #![cfg(target_os = "linux")]
 
+mod guardian_held;
 mod guardian_killed;
 mod half_launched;
+mod headless;
 mod leaves;
 mod namespace;
 mod orphans;

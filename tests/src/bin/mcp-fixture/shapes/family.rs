@@ -7,7 +7,7 @@ use std::process::{self, Command};
 use super::ending::DiesMidCall;
 use crate::family::{Descendant, reexec};
 use crate::serve::{Plain, serve};
-use crate::{Context, exit};
+use crate::{Context, exit, sys};
 
 /// A shell that waits for the server, as package runners and start scripts do.
 pub(super) fn sh_wrapper(context: &Context) -> ! {
@@ -46,6 +46,22 @@ pub(super) fn setsid(context: Context) -> ! {
         ..Descendant::default()
     };
     grandchild.start(&context, "setsid");
+    serve(context, &mut Plain)
+}
+
+/// A session of its own, and polite, but its main thread has ended: `/proc` says
+/// "zombie".
+pub(super) fn headless(context: Context) -> ! {
+    let polite = Descendant {
+        own_session: true,
+        ..Descendant::default()
+    };
+    polite.start_as(&context, "headless", |context| {
+        if let Some(alive) = &context.alive {
+            alive.answer_in_background();
+        }
+        sys::exit_main_thread()
+    });
     serve(context, &mut Plain)
 }
 

@@ -34,6 +34,10 @@ const SHAPES: &[(&str, &str)] = &[
         "setsid",
         "has a child in a session of its own, deaf to SIGTERM",
     ),
+    (
+        "headless",
+        "has a child in a session of its own whose main thread has ended",
+    ),
     ("double-fork", "has a daemon, all descriptors closed"),
     (
         "wiped-env",
@@ -132,6 +136,7 @@ pub(crate) fn run(mut context: Context) -> ! {
         "leader-exits-first" => family::leader_exits_first(&context),
         "helper" => family::helper(context),
         "setsid" => family::setsid(context),
+        "headless" => family::headless(context),
         "holds-stdout" => family::holds_stdout(context),
         "double-fork" => {
             start_daemon(&context, |context| linger(context.alive.as_ref()));

@@ -1,0 +1,69 @@
+//! `/proc/PID/stat`, parsed. Pure, and the one parser of it in this crate: guardian, host and tests include this file by path.
+
+/// What a `stat` file says of a process (proc_pid_stat(5)).
+pub(crate) struct Stat {
+    /// What the process calls itself, padded with zeros.
+    pub(crate) comm: [u8; 16],
+    pub(crate) state: u8,
+    pub(crate) parent: u32,
+    pub(crate) group: u32,
+    /// Of its first thread.
+    flags: u64,
+    pub(crate) threads: u64,
+    /// Clock ticks since boot. With the pid, it identifies a process for the life of the machine.
+    pub(crate) started: u64,
+}
+
+impl Stat {
+    /// A name may contain anything, also `) R 1`, so it ends at the last parenthesis.
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let open = line.iter().position(|&byte| byte == b'(')?;
+        let close = line.iter().rposition(|&byte| byte == b')')?;
+        let mut comm = [0; 16];
+        let name = line.get(open + 1..close)?;
+        comm.iter_mut().zip(name).for_each(|(to, &from)| *to = from);
+        let mut fields = line
+            .get(close + 1..)?
+            .split(|&byte| byte == b' ' || byte == b'\n')
+            .filter(|field| !field.is_empty());
+        // Numbered as in proc(5): state is field 3, and `nth` counts on from the one before.
+        let state = *fields.next()?.first()?;
+        let parent = u32::try_from(number(fields.next()?)?).ok()?;
+        let group = u32::try_from(number(fields.next()?)?).ok()?;
+        let flags = number(fields.nth(9 - 6)?)?;
+        let threads = number(fields.nth(20 - 10)?)?;
+        let started = number(fields.nth(22 - 21)?)?;
+        Some(Self {
+            comm,
+            state,
+            parent,
+            group,
+            flags,
+            threads,
+            started,
+        })
+    }
+
+    /// Whether all of it has ended, and it only waits to be reaped. The state is that of the first thread: a zombie whose other threads live
+    /// holds its files, has its children, and may go on for ever.
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// Whether all of it is on its way out, from where there is no way back: it has left its cgroup, or is about to, and is not dead yet.
+    pub(crate) fn is_exiting(&self) -> bool {
+        const PF_EXITING: u64 = 4;
+        self.flags & PF_EXITING != 0 && self.threads <= 1
+    }
+}
+
+/// Digits and nothing else.
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, &digit| {
+        let digit = digit.is_ascii_digit().then_some(u64::from(digit & 0xf))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}

@@ -1,0 +1,161 @@
+//! What the host concludes about a server whose guardian cannot: it was killed,
+//! or somebody holds it. Pure; the model test includes this file by path.
+
+use std::borrow::Cow;
+
+use mcp_lifecycle_core::Evidence;
+
+/// The main process, when the guardian was found dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Main {
+    /// The guardian has not said that there is one.
+    NotSeen,
+    /// It has ended: nothing has its pid and its start time.
+    Ended,
+    /// It lives where it was put.
+    Inside,
+    /// It lives, and has left its cgroup or never had one.
+    Outside,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// The cgroup of the server, after the host has tried to empty it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Cgroup {
+    /// The server had none.
+    None,
+    /// The kernel says that nobody is inside, and it is removed.
+    Empty,
+    /// It could not be emptied, or nobody could look.
+    Failed(String),
+}
+
+/// Who carries the server's identity, after that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// Nobody who can be looked at.
+    Nobody,
+    /// So many processes, which were sent SIGKILL.
+    Somebody(usize),
+    /// Nobody could look.
+    Unknown(String),
+}
+
+/// What was found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Findings {
+    pub(super) main: Main,
+    pub(super) cgroup: Cgroup,
+    pub(super) marked: Marked,
+    /// At this or an earlier look somebody was found outside of the cgroup. One
+    /// who has left can have started others there, who carry no mark.
+    pub(super) somebody_left: bool,
+}
+
+impl Findings {
+    /// Whether somebody is known to have left.
+    pub(super) fn show_a_leaver(&self) -> bool {
+        self.somebody_left
+            || self.main == Main::Outside
+            || matches!(self.marked, Marked::Somebody(_))
+    }
+
+    /// What proves that nothing is left, or why nothing does.
+    pub(super) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
+        match (&self.cgroup, &self.marked) {
+            (Cgroup::None, _) => Err(Cow::Borrowed(NO_CGROUP)),
+            (Cgroup::Failed(error), _) => Err(Cow::Owned(format!("{NOT_EMPTIED}: {error}"))),
+            (Cgroup::Empty, _) if self.show_a_leaver() => Err(Cow::Borrowed(LEFT)),
+            (Cgroup::Empty, _) if self.main == Main::Unknown => Err(Cow::Borrowed(UNSEEN)),
+            (Cgroup::Empty, Marked::Unknown(error)) => {
+                Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}")))
+            }
+            (Cgroup::Empty, Marked::Nobody | Marked::Somebody(_)) => {
+                Ok(vec![Evidence::CgroupEmpty, Evidence::NoneMarked])
+            }
+        }
+    }
+
+    /// Whether the main process is known to have ended.
+    pub(super) fn main_has_ended(&self) -> bool {
+        match self.main {
+            Main::Ended => true,
+            Main::Inside | Main::NotSeen => self.cgroup == Cgroup::Empty,
+            Main::Outside | Main::Unknown => false,
+        }
+    }
+}
+
+/// Whether the host may end a guardian that somebody holds: that sets free what
+/// it guards, so something else must have ended it before.
+pub(super) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
+    is_held && cgroup_was_killed
+}
+
+const NO_CGROUP: &str = "the guardian was killed; what was known of the server was sent SIGKILL, \
+                         but what had left its process group may live";
+const NOT_EMPTIED: &str = "the guardian was killed, and the server's cgroup could not be emptied";
+const LEFT: &str = "the guardian was killed, and the server had left its cgroup; what was known \
+                    of it was sent SIGKILL, but what it started there may live";
+const UNSEEN: &str = "the guardian was killed, and whether the server's main process has ended \
+                      cannot be told (is /proc mounted?)";
+const NOT_SEARCHED: &str = "the guardian was killed, and whoever had left the server's cgroup \
+                            could not be searched for";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(main: Main) -> Findings {
+        Findings {
+            main,
+            cgroup: Cgroup::Empty,
+            marked: Marked::Nobody,
+            somebody_left: false,
+        }
+    }
+
+    #[test]
+    fn an_empty_cgroup_proves_nothing_about_who_has_left_it() {
+        for main in [Main::Inside, Main::Ended, Main::NotSeen] {
+            assert!(found(main).verdict().is_ok(), "{main:?}");
+        }
+        assert!(found(Main::Outside).verdict().is_err());
+        assert!(found(Main::Unknown).verdict().is_err());
+        let marked = |marked| Findings {
+            marked,
+            ..found(Main::Ended)
+        };
+        assert!(marked(Marked::Somebody(1)).verdict().is_err());
+        assert!(
+            marked(Marked::Unknown("EMFILE".to_owned()))
+                .verdict()
+                .is_err()
+        );
+        let later = Findings {
+            somebody_left: true,
+            ..found(Main::Ended)
+        };
+        assert!(later.verdict().is_err(), "what had left once has left");
+    }
+
+    #[test]
+    fn without_an_empty_cgroup_there_is_no_proof() {
+        for cgroup in [Cgroup::None, Cgroup::Failed("EMFILE".to_owned())] {
+            let findings = Findings {
+                cgroup,
+                ..found(Main::Ended)
+            };
+            assert!(findings.verdict().is_err());
+            assert!(findings.main_has_ended());
+        }
+    }
+
+    #[test]
+    fn a_guardian_is_given_up_only_when_the_kernel_has_done_its_work() {
+        assert!(may_replace(true, true));
+        assert!(!may_replace(true, false));
+        assert!(!may_replace(false, true));
+    }
+}

@@ -1,0 +1,191 @@
+//! Who lives of a server, by what the host itself can read: nobody is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use mcp_lifecycle_core::Remnant;
+
+use super::decide::Main;
+use super::server::Server;
+use crate::orphans;
+use crate::sys::{self, Pid, ProcessState, Seen};
+
+impl Server {
+    /// Names what lives, and what is dead and cannot be reaped.
+    pub(super) fn who_lives(&self) -> io::Result<Vec<Remnant>> {
+        let all = sys::see_all()?;
+        let mut found = BTreeMap::new();
+        let mut add = |seen: &Seen| {
+            let held = || sys::tracer_of(seen.pid).is_some();
+            let name = match seen.state {
+                ProcessState::Dead if !held() => return,
+                ProcessState::Dead => format!("{}, ended but held by a tracer", seen.name),
+                _ => seen.name.clone(),
+            };
+            found.insert(seen.pid, name);
+        };
+        if !self.is_guardian_over() {
+            descendants(self.guardian.pid(), &all)
+                .into_iter()
+                .for_each(&mut add);
+        }
+        let members = self
+            .leaf
+            .as_ref()
+            .map(|leaf| leaf.members().unwrap_or_default());
+        let members: BTreeSet<u32> = members.unwrap_or_default().into_iter().collect();
+        all.iter()
+            .filter(|seen| members.contains(&seen.pid) || self.is_main(seen))
+            .for_each(&mut add);
+        if self.is_guardian_over() {
+            let marked = self.marked()?;
+            marked.iter().for_each(&mut add);
+        } else if let Some(guardian) = all.iter().find(|seen| seen.pid == self.guardian.pid()) {
+            let why = match guardian.state {
+                ProcessState::Stopped => "stopped",
+                ProcessState::Traced => "held by a tracer",
+                ProcessState::Dead if sys::tracer_of(guardian.pid).is_some() => {
+                    "ended but held by a tracer"
+                }
+                ProcessState::Live | ProcessState::Exiting | ProcessState::Dead => "",
+            };
+            if !why.is_empty() {
+                found.insert(guardian.pid, format!("{}, {why}", guardian.name));
+            }
+        }
+        Ok(found
+            .into_iter()
+            .map(|(pid, name)| Remnant::process(pid, name))
+            .collect())
+    }
+
+    /// The main process, by pid and start time.
+    pub(super) fn look_at_main(&self) -> Main {
+        let Some(pid) = self.main_pid() else {
+            return Main::NotSeen;
+        };
+        if self.start_time().is_none() || sys::see(std::process::id()).is_none() {
+            return Main::Unknown;
+        }
+        let lives = |seen: Seen| {
+            let ended = matches!(seen.state, ProcessState::Dead | ProcessState::Exiting);
+            self.is_main(&seen) && !ended
+        };
+        if !sys::see(pid).is_some_and(lives) {
+            return Main::Ended;
+        }
+        match self.leaf.as_ref().map(|leaf| leaf.members()) {
+            Ok(Ok(members)) if members.contains(&pid) => Main::Inside,
+            Ok(Err(_)) => Main::Unknown,
+            // It may have begun to end after the first look, and so have left.
+            _ if !sys::see(pid).is_some_and(lives) => Main::Ended,
+            _ => Main::Outside,
+        }
+    }
+
+    /// Kills whoever is found below the guardian. Not complete by itself: what
+    /// is being forked meanwhile is not seen.
+    pub(super) fn kill_descendants(&self) {
+        let all = sys::see_all().unwrap_or_default();
+        // Otherwise its number may have meant somebody else meanwhile.
+        if self.is_guardian_over() {
+            return;
+        }
+        for seen in descendants(self.guardian.pid(), &all) {
+            kill(seen, |now| now.parent == seen.parent);
+        }
+    }
+
+    /// Whoever carries the identity of this server and lives.
+    pub(super) fn marked(&self) -> io::Result<Vec<Seen>> {
+        let Some(identity) = &self.identity else {
+            return Ok(Vec::new());
+        };
+        let seen = orphans::carrying(identity)?
+            .into_iter()
+            .filter_map(sys::see);
+        Ok(seen
+            .filter(|seen| seen.state != ProcessState::Dead)
+            .collect())
+    }
+
+    /// Kills one that carries the identity, unless it is another one by now.
+    pub(super) fn kill_marked(&self, seen: &Seen) {
+        kill(seen, |now| now.start_time == seen.start_time);
+    }
+
+    fn is_main(&self, seen: &Seen) -> bool {
+        Some(seen.pid) == self.main_pid() && Some(seen.start_time) == self.start_time()
+    }
+}
+
+/// Kills a process that is held first and then looked at again: by its start
+/// time it is the one that was seen.
+fn kill(seen: &Seen, still: impl FnOnce(&Seen) -> bool) {
+    let held = Pid::new(seen.pid.into()).and_then(|pid| sys::hold(pid).ok());
+    let Some(held) = held else { return };
+    let now = sys::see(seen.pid);
+    if now.is_some_and(|now| now.start_time == seen.start_time && still(&now))
+        && let Err(error) = sys::kill_held(&held)
+    {
+        tracing::debug!(pid = seen.pid, %error, "a process of a server cannot be killed");
+    }
+}
+
+/// Whoever descends from `root`, which is not reaped. Pure.
+///
+/// Read one after the other, so a number can have changed hands between two
+/// readings: a child is never older than its parent.
+fn descendants(root: u32, all: &[Seen]) -> Vec<&Seen> {
+    let mut children = BTreeMap::<u32, Vec<&Seen>>::new();
+    for seen in all {
+        children.entry(seen.parent).or_default().push(seen);
+    }
+    let mut found = Vec::new();
+    let mut next = all
+        .iter()
+        .filter(|seen| seen.pid == root)
+        .collect::<Vec<_>>();
+    let mut known = BTreeSet::from([root]);
+    while let Some(parent) = next.pop() {
+        for &child in children.get(&parent.pid).into_iter().flatten() {
+            if child.start_time >= parent.start_time && known.insert(child.pid) {
+                found.push(child);
+                next.push(child);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(pid: u32, parent: u32, start_time: u64) -> Seen {
+        Seen {
+            pid,
+            parent,
+            start_time,
+            name: String::new(),
+            state: ProcessState::Live,
+        }
+    }
+
+    #[test]
+    fn descendants_are_below_and_not_older() {
+        let all = [
+            seen(10, 1, 5),
+            seen(11, 10, 6),
+            seen(12, 11, 6),
+            seen(13, 12, 4),
+            seen(14, 1, 9),
+            seen(15, 14, 9),
+        ];
+        let found: Vec<u32> = descendants(10, &all).iter().map(|seen| seen.pid).collect();
+        assert_eq!(found, [11, 12]);
+        assert!(descendants(99, &all).is_empty());
+        let circle = [seen(2, 3, 1), seen(3, 2, 1)];
+        assert_eq!(descendants(2, &circle).len(), 1);
+    }
+}
