@@ -201,6 +201,7 @@ async fn undo(
     let error = StartError {
         elapsed,
         stderr_tail: client.stderr_tail(),
+        skipped: client.peer.session().wire.skipped(),
         cleanup: Some(outcome),
         ..bare(builder, StartPhase::Handshake, kind)
     };
@@ -231,6 +232,7 @@ fn bare(builder: &LifecycleClientBuilder, phase: StartPhase, kind: StartErrorKin
         elapsed: std::time::Duration::ZERO,
         kind,
         stderr_tail: Vec::new(),
+        skipped: None,
         cleanup: None,
     }
 }

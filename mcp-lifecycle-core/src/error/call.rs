@@ -94,10 +94,49 @@ pub enum CallError {
     },
 }
 
-/// The last line of standard error, as an addition to a message.
+/// How many of the last lines of standard error a message shows, and how much of each:
+/// the cause is rarely in the very last one.
+const LAST_WORDS: (usize, usize) = (5, 300);
+
+/// The last lines of standard error, as an addition to a message.
 pub(super) fn tail(lines: &[String]) -> String {
-    match lines.last() {
-        Some(line) => format!("; its last words: {line}"),
-        None => String::new(),
+    let (most, longest) = LAST_WORDS;
+    let said = lines.iter().filter(|line| !line.trim().is_empty());
+    let mut last: Vec<_> = said
+        .rev()
+        .take(most)
+        .map(|line| cut(line, longest))
+        .collect();
+    last.reverse();
+    match last.is_empty() {
+        true => String::new(),
+        false => format!("; its last words: {}", last.join(" | ")),
+    }
+}
+
+/// The beginning of a line, marked where it is cut.
+fn cut(line: &str, longest: usize) -> String {
+    match line.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_the_last_lines_and_bounded() {
+        let lines =
+            |lines: &[&str]| tail(&lines.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>());
+        assert_eq!(lines(&[]), "");
+        assert_eq!(lines(&["one"]), "; its last words: one");
+        assert_eq!(
+            lines(&["0", "1", "404 Not Found", "", "3", "4", "see the log"]),
+            "; its last words: 1 | 404 Not Found | 3 | 4 | see the log"
+        );
+        let long = lines(&[&"é".repeat(4000)]);
+        assert!(long.chars().count() < 400 && long.ends_with('…'), "{long}");
     }
 }

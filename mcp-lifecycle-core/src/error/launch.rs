@@ -23,8 +23,9 @@ pub struct LaunchError {
 pub enum LaunchErrorKind {
     /// No program of that name in any directory that was searched.
     #[error(
-        "program `{program}` was not found in PATH ({}); install it or give its full path",
-        join(.searched)
+        "program `{program}` was not found in PATH ({}); install it or give its full path{}",
+        join(.searched),
+        hint(program)
     )]
     NotFound {
         /// The name that was looked for.
@@ -33,7 +34,7 @@ pub enum LaunchErrorKind {
         searched: Vec<PathBuf>,
     },
     /// The path leads nowhere.
-    #[error("no file at {}", .0.display())]
+    #[error("no file at {}{}", .0.display(), hint(&.0.to_string_lossy()))]
     NoSuchFile(
         /// The path.
         PathBuf,
@@ -130,6 +131,14 @@ impl std::error::Error for LaunchError {
     }
 }
 
+/// The commonest mistake in a configuration.
+fn hint(program: &str) -> &'static str {
+    match program.contains(char::is_whitespace) {
+        true => "; the command contains spaces: put its arguments into `args`",
+        false => "",
+    }
+}
+
 fn join(paths: &[PathBuf]) -> String {
     if paths.is_empty() {
         return "it is empty".to_owned();
@@ -153,6 +162,29 @@ impl ReapError {
         Self {
             launcher: launcher.into(),
             source: source.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_in_place_of_a_program_is_told_where_its_arguments_go() {
+        let kinds = |program: &str| {
+            let searched = Vec::new();
+            let not_found = LaunchErrorKind::NotFound {
+                program: program.to_owned(),
+                searched,
+            };
+            [not_found, LaunchErrorKind::NoSuchFile(program.into())].map(|kind| kind.to_string())
+        };
+        for text in kinds("npx -y @scope/server") {
+            assert!(text.contains("put its arguments into `args`"), "{text}");
+        }
+        for text in kinds("npx") {
+            assert!(!text.contains("args"), "{text}");
         }
     }
 }

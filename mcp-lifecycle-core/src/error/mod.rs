@@ -14,7 +14,7 @@ use std::fmt;
 
 pub use call::CallError;
 pub use launch::{LaunchError, LaunchErrorKind, ReapError};
-pub use start::{StartError, StartErrorKind, StartPhase};
+pub use start::{SkippedLines, StartError, StartErrorKind, StartPhase};
 pub use step::StepError;
 pub use terminate::TerminateError;
 

@@ -28,8 +28,20 @@ pub struct StartError {
     pub kind: StartErrorKind,
     /// The last lines the server wrote to standard error.
     pub stderr_tail: Vec<String>,
+    /// What it wrote to standard output that was not the protocol, if anything.
+    pub skipped: Option<SkippedLines>,
     /// The end of what had been started; `None` when nothing had been.
     pub cleanup: Option<Result<Arc<TerminationReport>, TerminateError>>,
+}
+
+/// Lines on a server's standard output that were not JSON-RPC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkippedLines {
+    /// How many there were.
+    pub count: u64,
+    /// The beginning of the first.
+    pub first: String,
 }
 
 /// How far a start had come when it failed.
@@ -103,12 +115,19 @@ fn describe(error: &StartError) -> String {
         phase,
         elapsed,
         stderr_tail,
+        skipped,
         cleanup,
         ..
     } = error;
     let mut text =
         format!("server `{server}` (`{command}`) failed to start in {phase} after {elapsed:.1?}");
     text.push_str(&super::call::tail(stderr_tail));
+    if let Some(SkippedLines { count, first }) = skipped {
+        let lines = if *count == 1 { "line" } else { "lines" };
+        text.push_str(&format!(
+            "; {count} {lines} on its standard output, which is for the protocol alone, were not JSON-RPC, the first: {first:?}"
+        ));
+    }
     if let Some(Err(leak)) = cleanup {
         text.push_str(&format!("; and {leak}"));
     }

@@ -45,7 +45,7 @@ pub enum AcquireErrorKind {
         String,
     ),
     /// It failed lately, and is not started again before the caller's time is up.
-    #[error("it failed {failures} times in a row and may start again in {retry_in:.1?}{}", also(.last))]
+    #[error("it failed {} and may start again in {retry_in:.1?}{}", times(*.failures), also(.last))]
     Backoff {
         /// When it may start again.
         retry_in: Duration,
@@ -55,7 +55,7 @@ pub enum AcquireErrorKind {
         last: Option<String>,
     },
     /// It failed too often.
-    #[error("it failed {failures} times in a row, which is its limit{}{}", renewed(.retry_in), also(.last))]
+    #[error("it failed {}, which is its limit{}{}", times(*.failures), renewed(.retry_in), also(.last))]
     Exhausted {
         /// When it may start again; `None` is never.
         retry_in: Option<Duration>,
@@ -110,6 +110,13 @@ fn also(last: &Option<String>) -> String {
     last.as_ref()
         .map(|last| format!("; what went wrong last: {last}"))
         .unwrap_or_default()
+}
+
+fn times(failures: u32) -> String {
+    match failures {
+        1 => "once".to_owned(),
+        failures => format!("{failures} times in a row"),
+    }
 }
 
 fn renewed(retry_in: &Option<Duration>) -> String {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready as ready_or_return};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use super::lines::{Line, LineReader};
 use super::outbox::{Outbox, SendError};
 use super::pending::{Asked, Pending};
 use super::{TransportLimits, WireCounters};
+use crate::error::SkippedLines;
 use crate::launcher::BoxRead;
 use crate::stdin::ServerStdin;
 
@@ -36,6 +37,8 @@ pub(crate) struct Wire {
     /// Cancelled by the transport when the server's output has ended.
     pub(crate) output_ended: CancellationToken,
     pending: Pending,
+    /// The beginning of the first line that was not JSON-RPC.
+    first_skipped: OnceLock<String>,
     progress: Mutex<HashMap<NumberOrString, Arc<Notify>>>,
     /// The id of a probe that was given up, and whether it was answered since.
     given_up: Mutex<Option<RequestId>>,
@@ -48,6 +51,9 @@ pub(crate) struct Wire {
 /// early by end of file; runs out only where somebody else holds the pipe.
 const OUTPUT_AFTER_EXIT: Duration = Duration::from_millis(100);
 
+/// How much of a line that was skipped is shown, in bytes.
+const SKIPPED_SHOWN: usize = 120;
+
 /// How many reads without a message are made before other tasks get a turn.
 const READS_PER_TURN: usize = 32;
 
@@ -59,11 +65,19 @@ impl Wire {
             exited: CancellationToken::new(),
             output_ended: CancellationToken::new(),
             pending: Pending::default(),
+            first_skipped: OnceLock::new(),
             progress: Mutex::default(),
             given_up: Mutex::new(None),
             late_discover: AtomicBool::new(false),
             reader: Mutex::new(Some(LineReader::new(stdout, limits.max_message))),
         })
+    }
+
+    /// What has come that was not the protocol, if anything.
+    pub(crate) fn skipped(&self) -> Option<SkippedLines> {
+        let first = self.first_skipped.get()?.clone();
+        let count = self.counters.snapshot().skipped_lines;
+        Some(SkippedLines { count, first })
     }
 
     /// How many requests wait for an answer.
@@ -315,7 +329,12 @@ impl Sink<'_> {
             }
             Decoded::Junk => {
                 counters.skipped_lines.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!("a line on standard output is not JSON-RPC");
+                let (Line::Complete(text) | Line::Oversized(text)) = line;
+                let text = String::from_utf8_lossy(&text[..text.len().min(SKIPPED_SHOWN)]);
+                tracing::debug!(line = %text, "a line on standard output is not JSON-RPC");
+                if self.wire.first_skipped.get().is_none() {
+                    let _ = self.wire.first_skipped.set(text.into_owned());
+                }
             }
         }
     }

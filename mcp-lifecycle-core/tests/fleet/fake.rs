@@ -37,6 +37,8 @@ struct Habits {
     mute: bool,
     /// `--chatty LINES`: says so many lines on standard error, of 100 bytes each.
     chatty: u64,
+    /// `--garbage LINES`: writes so many lines that are not the protocol, and nothing else.
+    garbage: u64,
     /// `--asks`: asks the client for a sign of life.
     asks: bool,
     /// `--panic`: the launcher panics.
@@ -134,6 +136,7 @@ fn habits(spec: &ServerSpec) -> Habits {
             "--die" => habits.die = Some(number()),
             "--fail" => habits.fail = true,
             "--chatty" => habits.chatty = number(),
+            "--garbage" => habits.garbage = number(),
             "--asks" => habits.asks = true,
             "--panic" => habits.panic = true,
             "--deaf-to-eof" => habits.deaf = true,
@@ -256,6 +259,11 @@ async fn serve(
 ) {
     let mut exited = exit.subscribe();
     let life = async {
+        for n in 0..habits.garbage {
+            let _ = stdout
+                .write_all(format!("listening {n}\n").as_bytes())
+                .await;
+        }
         if habits.mute {
             drop(stdout);
             let mut lines = BufReader::new(stdin).lines();

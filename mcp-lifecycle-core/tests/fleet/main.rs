@@ -17,3 +17,4 @@ mod pool_limits;
 mod proof_later;
 mod restart;
 mod same_config;
+mod texts;

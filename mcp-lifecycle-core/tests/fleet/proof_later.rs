@@ -43,7 +43,7 @@ async fn unproven(fake: &Arc<Fake>, launcher: &Arc<Moody>, log: &Log) -> ServerM
     launcher.set(LOST);
     fake.crash("s");
     // Many attempts, so that the next is as far away as it ever is.
-    tokio::time::sleep(seconds(600)).await;
+    tokio::time::sleep(seconds(700)).await;
     assert_eq!(state(&manager), ServerState::Unproven);
     manager
 }
@@ -70,7 +70,7 @@ async fn a_launcher_that_waits_for_the_proof_is_heard_at_once() {
         replaced.servers[0].start,
         Some(StartOutcome::Blocked)
     ));
-    tokio::time::sleep(seconds(600)).await;
+    tokio::time::sleep(seconds(700)).await;
     fake.crash("s");
     manager
         .ready("s", Duration::from_millis(100))
@@ -102,7 +102,7 @@ async fn a_retry_by_hand_reaches_the_predecessor_too() {
         report.servers[0].start,
         Some(StartOutcome::Blocked)
     ));
-    tokio::time::sleep(seconds(600)).await;
+    tokio::time::sleep(seconds(700)).await;
     launcher.set(Moods::default());
     manager.retry("s");
     manager
@@ -134,7 +134,7 @@ async fn a_pool_tries_to_prove_for_whoever_wants_the_server() {
     let lease = scope.acquire(&wanted).await.unwrap();
     launcher.set(LOST);
     fake.crash("s");
-    tokio::time::sleep(seconds(600)).await;
+    tokio::time::sleep(seconds(700)).await;
     drop(lease);
     let error = scope.acquire(&wanted).await.unwrap_err();
     assert!(

@@ -1,0 +1,51 @@
+//! What people read when something goes wrong.
+
+use std::time::Duration;
+
+use mcp_lifecycle_core::error::{CallError, Report};
+use mcp_lifecycle_core::{CallOptions, LifecycleClient, ProtocolPreference, ServerSpec};
+
+use crate::fake::{Fake, call, seconds};
+
+async fn start_error(args: &[&str]) -> String {
+    let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
+    let error = LifecycleClient::builder(Fake::new(), spec)
+        .protocol(ProtocolPreference::Legacy)
+        .startup_timeout(seconds(3))
+        .start()
+        .await
+        .unwrap_err();
+    Report(&error).to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_logs_to_its_output_is_told_so() {
+    let text = start_error(&["--garbage", "412", "--silent"]).await;
+    assert!(text.contains("412 lines on its standard output"), "{text}");
+    assert!(text.contains(r#"the first: "listening 0""#), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_words_are_more_than_the_last_line() {
+    let text = start_error(&["--chatty", "7", "--silent"]).await;
+    for n in 2..7 {
+        assert!(text.contains(&format!("line {n} ")), "{n}: {text}");
+    }
+    assert!(!text.contains("line 1 "), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_names_the_limit_that_was_set() {
+    let spec = ServerSpec::builder("s", "fake").build().unwrap();
+    let client = LifecycleClient::builder(Fake::new(), spec)
+        .protocol(ProtocolPreference::Legacy)
+        .start()
+        .await
+        .unwrap();
+    let limit = Duration::from_millis(700);
+    let options = CallOptions::new().timeout(limit);
+    let error = client.call_tool_with(call(60_000), &options).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, CallError::Timeout { timeout, .. } if timeout == limit));
+    assert_eq!(error.to_string(), "no answer from server `s` within 700ms");
+}
