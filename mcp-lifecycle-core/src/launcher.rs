@@ -188,20 +188,6 @@ impl fmt::Debug for LaunchedParts {
     }
 }
 
-/// Whether a server started by `one` might as well have been started by `other`.
-pub(crate) fn interchangeable(
-    one: &Arc<dyn ServerLauncher>,
-    other: &Arc<dyn ServerLauncher>,
-) -> bool {
-    if Arc::ptr_eq(one, other) {
-        return true;
-    }
-    match (one.fingerprint(), other.fingerprint()) {
-        (Some(mine), Some(theirs)) => mine == theirs && one.name() == other.name(),
-        _ => false,
-    }
-}
-
 /// `dyn` is a promise: this fails to compile when it is broken.
 const _: fn(&dyn ServerLauncher, &dyn ProcessTerminator) = |_, _| {};
 

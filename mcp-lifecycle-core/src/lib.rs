@@ -26,6 +26,7 @@ pub mod spec;
 
 mod callback;
 mod client;
+mod clock;
 mod events;
 mod exit;
 mod handle;

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::session::Session;
+use crate::clock::after;
 use crate::error::CallError;
 use crate::transport::{LIFECYCLE_ERROR, LifecycleFault, SendError};
 
@@ -126,7 +127,7 @@ async fn limited<T>(
     let mut call = std::pin::pin!(call);
     let last = options
         .max_total
-        .map(|total| (Instant::now() + total, total));
+        .map(|total| (after(Instant::now(), total), total));
     let mut idle = options.timeout.map(|wait| (Box::pin(sleep(wait)), wait));
     // Completes with the limit that ran out.
     let timed_out = async {
@@ -152,7 +153,7 @@ async fn limited<T>(
                         Some(progress) => progress.notified().await,
                         None => std::future::pending().await,
                     }
-                } => idle.as_mut().reset(Instant::now() + *wait),
+                } => idle.as_mut().reset(after(Instant::now(), *wait)),
             }
         }
     };

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ClientState;
 use super::session::Session;
+use crate::clock::after;
 use crate::events::{LifecycleEvent, Observed};
 use crate::{EndReason, ExitStatus, ServerHandle, TerminationOutcome, TerminationPolicy};
 
@@ -385,7 +386,7 @@ impl EndClock {
         let begun = Instant::now();
         Self {
             begun,
-            over: begun + policy.longest(),
+            over: after(begun, policy.longest()),
             rungs: policy.rungs(),
         }
     }

@@ -160,6 +160,15 @@ impl LifecycleClient {
         self.owner.begin_end(reason, Some(policy));
     }
 
+    /// Why the server ends or has ended, if it does.
+    pub(crate) fn end_reason(&self) -> Option<EndReason> {
+        let state = self.owner.state();
+        state
+            .borrow()
+            .end_reason()
+            .map(|(reason, _)| reason.clone())
+    }
+
     /// Waits until the server has ended, for whatever reason, without ending it.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use super::session::Session;
 use super::stderr::{self, StderrTail};
 use super::{ClientState, LifecycleClient, LifecycleClientBuilder, era};
 use crate::callback::guarded_async;
+use crate::clock::after;
 use crate::error::{LaunchError, LaunchErrorKind, StartError, StartErrorKind, StartPhase};
 use crate::events::{LifecycleEvent, Observed};
 use crate::transport::Wire;
@@ -61,7 +62,7 @@ impl StartAttempt {
     }
 
     fn deadline(&self) -> Instant {
-        self.begun + self.builder.startup_timeout
+        after(self.begun, self.builder.startup_timeout)
     }
 
     /// Launches. The client owns the server from here on and is not ready.

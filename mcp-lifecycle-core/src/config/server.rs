@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::launcher::interchangeable;
 use crate::{
     CallOptions, LifecycleClient, LifecycleClientBuilder, ProtocolPreference, RestartPolicy,
     ServerLauncher, ServerSpec, TerminationPolicy, TransportLimits,
@@ -35,6 +34,10 @@ pub enum Sharing {
 pub struct ServerConfig {
     pub(crate) spec: Arc<ServerSpec>,
     pub(crate) launcher: Arc<dyn ServerLauncher>,
+    /// The launcher's name and fingerprint, asked for once: comparing and listing
+    /// configurations runs no code of a launcher.
+    launcher_name: Arc<str>,
+    fingerprint: Option<Arc<str>>,
     pub(crate) required: bool,
     pub(crate) sharing: Sharing,
     pub(crate) idle_ttl: Option<Duration>,
@@ -52,6 +55,8 @@ impl ServerConfig {
     pub fn new(launcher: Arc<dyn ServerLauncher>, spec: ServerSpec) -> Self {
         Self {
             spec: Arc::new(spec),
+            launcher_name: launcher.name().into(),
+            fingerprint: launcher.fingerprint().map(Arc::from),
             launcher,
             required: false,
             sharing: Sharing::default(),
@@ -79,6 +84,11 @@ impl ServerConfig {
     /// Where it is started.
     pub fn launcher(&self) -> &Arc<dyn ServerLauncher> {
         &self.launcher
+    }
+
+    /// The launcher's name, without asking it.
+    pub(crate) fn launcher_name(&self) -> &str {
+        &self.launcher_name
     }
 
     /// Whether a manager's start fails without it.
@@ -162,7 +172,10 @@ impl ServerConfig {
     /// What only governs a process from outside does not matter.
     pub(crate) fn same_process(&self, other: &Self) -> bool {
         self.spec == other.spec
-            && interchangeable(&self.launcher, &other.launcher)
+            && (Arc::ptr_eq(&self.launcher, &other.launcher)
+                || (self.fingerprint.is_some()
+                    && self.fingerprint == other.fingerprint
+                    && self.launcher_name == other.launcher_name))
             && self.limits == other.limits
             && self.protocol == other.protocol
     }

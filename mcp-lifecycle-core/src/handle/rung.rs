@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
+use crate::clock::after;
 use crate::error::StepError;
 use crate::ladder::Phase;
 
@@ -63,9 +64,9 @@ impl<'a> Rung<'a> {
         Self {
             phase: Some(phase),
             action,
-            overdue: (phase == Phase::ForceEnd).then(|| now + wait / 2),
+            overdue: (phase == Phase::ForceEnd).then(|| after(now, wait / 2)),
             wait,
-            deadline: now + wait,
+            deadline: after(now, wait),
         }
     }
 

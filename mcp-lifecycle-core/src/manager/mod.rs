@@ -36,6 +36,7 @@ pub use error::{NotReadyError, RefreshError, RequiredFailure, ShutdownError};
 pub use report::{RefreshReport, ServerEnd, ServerOutcome, ShutdownReport, StartOutcome};
 
 use crate::account::{Counters, ServerRecord};
+use crate::clock::after;
 use crate::slot::engine::Engine;
 use crate::{LifecyclePeer, ServerConfig};
 use declared::Declared;
@@ -113,7 +114,7 @@ impl ServerManager {
     ///
     /// Cancel safe.
     pub async fn ready(&self, name: &str, limit: Duration) -> Result<LifecyclePeer, NotReadyError> {
-        let until = Instant::now() + limit;
+        let until = after(Instant::now(), limit);
         let declared = || self.lock().current(name).is_some();
         let ready = self.engine.wait_for(|state| {
             if state.table.is_closed() {

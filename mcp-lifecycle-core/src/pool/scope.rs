@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::error::{AcquireError, explain};
 use super::key::PoolKey;
 use super::{AcquireOptions, Lease};
+use crate::clock::after;
 use crate::manager::{ServerEnd, ShutdownError, ShutdownReport};
 use crate::slot::engine::{Card, Engine, Refused, State};
 use crate::slot::{Demand, SlotId, SlotSettings};
@@ -96,7 +97,7 @@ impl Scope {
             let card = Card::new(Arc::clone(&inner.owner), Arc::new(server.clone()));
             Ok((slot_settings(server), card))
         };
-        let patience = Instant::now() + options.patience;
+        let patience = after(Instant::now(), options.patience);
         match inner.engine.acquire(&key, make, patience).await {
             Ok(mut grant) => {
                 grant.peer = grant.peer.clone().with_options(server.call_options.clone());
@@ -126,7 +127,7 @@ impl Scope {
                 .all(|(slot, _)| !state.is_live(*slot))
                 .then_some(())
         };
-        let _ = timeout_at(begun + within, inner.engine.wait_for(left)).await;
+        let _ = timeout_at(after(begun, within), inner.engine.wait_for(left)).await;
         let ends: Vec<_> = ends
             .iter()
             .map(|(slot, card)| ServerEnd {

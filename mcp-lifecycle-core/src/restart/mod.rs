@@ -62,9 +62,14 @@ impl Restarts {
             .max_restarts
             .is_some_and(|max| self.failures > max)
         {
-            return Verdict::Exhausted(self.policy.cooldown.map(|cooldown| now + cooldown));
+            return Verdict::Exhausted(
+                self.policy
+                    .cooldown
+                    .map(|cooldown| now.saturating_add(cooldown)),
+            );
         }
-        Verdict::RetryAt(now + self.policy.delay(self.failures, entropy))
+        let delay = self.policy.delay(self.failures, entropy);
+        Verdict::RetryAt(now.saturating_add(delay))
     }
 
     /// Forgets the series: by hand, or because the cooldown is over.
@@ -81,7 +86,7 @@ impl Restarts {
     pub(crate) fn forget_at(&self) -> Option<Time> {
         match self.failures {
             0 => Some(Time::ZERO),
-            _ => Some(self.last_failure + self.policy.cooldown?),
+            _ => Some(self.last_failure.saturating_add(self.policy.cooldown?)),
         }
     }
 }

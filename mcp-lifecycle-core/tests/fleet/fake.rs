@@ -33,6 +33,8 @@ struct Habits {
     deaf: bool,
     /// `--unread`: reads nothing after the handshake.
     unread: bool,
+    /// `--hush`: closes its output after the handshake, and stays.
+    hush: bool,
     /// `--mute`: closes its output at once, and leaves at the end of its input.
     mute: bool,
     /// `--chatty LINES`: says so many lines on standard error, of 100 bytes each.
@@ -141,6 +143,7 @@ fn habits(spec: &ServerSpec) -> Habits {
             "--panic" => habits.panic = true,
             "--deaf-to-eof" => habits.deaf = true,
             "--unread" => habits.unread = true,
+            "--hush" => habits.hush = true,
             "--mute" => habits.mute = true,
             "--silent" => habits.silent = true,
             "--stubborn" => habits.stubborn = true,
@@ -293,6 +296,10 @@ async fn serve(
                     "capabilities": {"tools": {}},
                     "serverInfo": {"name": "fake", "version": "0"},
                 }),
+                Some("notifications/initialized") if habits.hush => {
+                    drop(stdout);
+                    return std::future::pending().await;
+                }
                 Some("notifications/initialized") if habits.unread => std::future::pending().await,
                 Some("notifications/initialized") => {
                     if habits.asks {

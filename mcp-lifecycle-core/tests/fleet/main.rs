@@ -5,6 +5,7 @@
 
 mod callbacks;
 mod drain;
+mod endless;
 mod fake;
 mod longest;
 mod manager;

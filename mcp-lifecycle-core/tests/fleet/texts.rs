@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use mcp_lifecycle_core::account::KeptBy;
 use mcp_lifecycle_core::error::{CallError, Report};
-use mcp_lifecycle_core::{CallOptions, LifecycleClient, ProtocolPreference, ServerSpec};
+use mcp_lifecycle_core::{
+    CallOptions, EndReason, LifecycleClient, ProtocolPreference, ServerManager, ServerSpec,
+};
 
 use crate::fake::{Fake, call, seconds};
 
@@ -32,6 +35,17 @@ async fn the_last_words_are_more_than_the_last_line() {
         assert!(text.contains(&format!("line {n} ")), "{n}: {text}");
     }
     assert!(!text.contains("line 1 "), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_list_says_why_a_server_ends() {
+    let fake = Fake::new();
+    let manager = ServerManager::new("m");
+    let config = fake.config("s", &["--hush", "--stubborn"]);
+    manager.refresh([config]).await.unwrap();
+    tokio::time::sleep(seconds(1)).await;
+    let record = &manager.list()[0];
+    assert_eq!(record.kept_by, KeptBy::Ending(EndReason::OutputClosed));
 }
 
 #[tokio::test(start_paused = true)]

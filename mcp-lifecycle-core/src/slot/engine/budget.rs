@@ -13,11 +13,19 @@ pub(super) fn fit(policy: TerminationPolicy, limit: Duration) -> TerminationPoli
     }
     // The proof is what the rest is for: it keeps up to a third.
     let confirmation = policy.kill_confirmation.min(limit / 3);
-    let graces = longest - policy.kill_confirmation;
-    let scale =
-        |wait: Duration| wait.mul_f64((limit - confirmation).as_secs_f64() / graces.as_secs_f64());
     let mut fitted = policy;
-    if !graces.is_zero() {
+    let graces = [
+        fitted.drain,
+        fitted.flush,
+        fitted.eof_grace,
+        fitted.straggler_grace,
+        fitted.term_grace,
+        fitted.report_limit,
+    ];
+    // Endless graces have no sum as a duration.
+    let graces: f64 = graces.iter().map(Duration::as_secs_f64).sum();
+    let scale = |wait: Duration| wait.mul_f64((limit - confirmation).as_secs_f64() / graces);
+    if graces > 0.0 {
         fitted.drain = scale(fitted.drain);
         fitted.flush = scale(fitted.flush);
         fitted.eof_grace = scale(fitted.eof_grace);
@@ -45,6 +53,11 @@ mod tests {
         );
         assert_eq!(fitted.kill_confirmation, Duration::from_secs(1));
         assert!(fitted.drain > fitted.eof_grace);
+        let mut endless = TerminationPolicy::new().drain(Duration::MAX);
+        endless.eof_grace = Duration::MAX;
+        let fitted = fit(endless, limit);
+        assert!(fitted.longest() <= limit + Duration::from_micros(1));
+        assert!(fitted.eof_grace > Duration::from_millis(500), "{fitted:?}");
         let none = fit(TerminationPolicy::immediate(), Duration::ZERO);
         assert_eq!(none.longest(), Duration::ZERO);
     }

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::budget::fit;
 use super::{Card, Engine, Key};
 use crate::account::EndResult;
+use crate::clock::after;
 use crate::error::TerminateError;
 use crate::slot::SlotId;
 use crate::{EndReason, ServerIdentity, TerminationPolicy};
@@ -63,7 +64,7 @@ impl<K: Key> Engine<K> {
         *closing = Some(receiver.clone());
         drop(closing);
         let begun = Instant::now();
-        let end_by = begun + within;
+        let end_by = after(begun, within);
         let live = self.live();
         // Synchronous: from here on nothing starts.
         self.change(|state, now| {

@@ -1,32 +1,44 @@
 //! The engine's account of what runs.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use super::{Engine, Entry, Key};
 use crate::account::{KeptBy, ServerRecord};
+use crate::callback::guarded;
 use crate::restart::Time;
 use crate::slot::{Demand, Phase, Slot};
+use crate::{EndReason, LifecycleClient};
 
 impl<K: Key> Engine<K> {
     /// Every server there is, oldest use first.
     pub(crate) fn list(&self) -> Vec<ServerRecord> {
         let now = self.now();
-        let state = self.lock();
-        let mut records: Vec<_> = state
-            .table
-            .slots()
-            .filter_map(|(_, slot)| Some(record(slot, state.entries.get(&slot.id())?, now)))
-            .collect();
+        let listed: Vec<_> = {
+            let state = self.lock();
+            let slots = state.table.slots();
+            slots
+                .filter_map(|(_, slot)| {
+                    let entry = state.entries.get(&slot.id())?;
+                    let client = entry.run.as_ref().and_then(|run| run.client()).cloned();
+                    Some((record(slot, entry, now), client))
+                })
+                .collect()
+        };
+        // A launcher's own code runs under no lock.
+        let identify = |(record, client): (ServerRecord, Option<Arc<LifecycleClient>>)| {
+            let identity = client
+                .and_then(|client| guarded("the launcher", &record.server, || client.identity()));
+            ServerRecord { identity, ..record }
+        };
+        let mut records: Vec<_> = listed.into_iter().map(identify).collect();
         records.sort_by(|a, b| (&a.owner, &a.server).cmp(&(&b.owner, &b.server)));
         records
     }
 }
 
-fn record(
-    slot: &Slot<std::sync::Arc<crate::LifecycleClient>>,
-    entry: &Entry,
-    now: Time,
-) -> ServerRecord {
+fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> ServerRecord {
     let Entry { card, run } = entry;
     let config = card.config();
     let client = run.as_ref().and_then(super::life::Run::client);
@@ -37,13 +49,17 @@ fn record(
         _ => None,
     };
     ServerRecord {
-        server: std::sync::Arc::clone(&card.server),
-        owner: std::sync::Arc::clone(&card.owner),
-        launcher: config.launcher.name().to_owned(),
+        server: Arc::clone(&card.server),
+        owner: Arc::clone(&card.owner),
+        launcher: config.launcher_name().to_owned(),
         command: config.spec.display_command().to_string(),
         state: slot.state(),
-        kept_by: kept_by(slot, in_flight),
-        identity: client.map(|client| client.identity()),
+        kept_by: kept_by(
+            slot,
+            in_flight,
+            client.and_then(|client| client.end_reason()),
+        ),
+        identity: None,
         generation: slot.generation(),
         leases: slot.leases(),
         waiting: slot.waiting(),
@@ -58,12 +74,18 @@ fn record(
     }
 }
 
-fn kept_by<G: crate::slot::Gauge>(slot: &Slot<G>, in_flight: usize) -> KeptBy {
+fn kept_by<G: crate::slot::Gauge>(
+    slot: &Slot<G>,
+    in_flight: usize,
+    ends: Option<EndReason>,
+) -> KeptBy {
     if let Some(reason) = slot.retired() {
         return KeptBy::Ending(reason.clone());
     }
     match slot.phase() {
-        Phase::Ending | Phase::Uncertain { .. } => KeptBy::Ending(crate::EndReason::ServerExited),
+        Phase::Ending | Phase::Uncertain { .. } => {
+            KeptBy::Ending(ends.unwrap_or(EndReason::ServerExited))
+        }
         _ if slot.demand() == Demand::Declared => KeptBy::Declared,
         _ if slot.leases() > 0 => KeptBy::Leases,
         _ if slot.waiting() > 0 => KeptBy::Waiters,

@@ -32,6 +32,7 @@ use self::grant::Answer;
 use self::life::Run;
 use super::{Effect, Gauge, Limits, SlotId, SlotSettings, Table, WaiterId};
 use crate::account::Journal;
+use crate::clock::after;
 use crate::restart::Time;
 use crate::{EndReason, LifecycleClient, ServerConfig};
 
@@ -136,7 +137,7 @@ impl<K: Key> Engine<K> {
     }
 
     pub(crate) fn instant(&self, time: Time) -> Instant {
-        self.epoch + time
+        after(self.epoch, time)
     }
 
     /// Changes something, and carries out what follows from it.

@@ -62,6 +62,6 @@ impl<G: Gauge> Slot<G> {
     fn idle_deadline(&self) -> Option<Time> {
         let unused = self.settings.demand == Demand::OnDemand && self.leases == 0;
         let ttl = self.settings.idle_ttl?;
-        (unused && self.waiters.is_empty()).then(|| self.idle_since + ttl)
+        (unused && self.waiters.is_empty()).then(|| self.idle_since.saturating_add(ttl))
     }
 }

@@ -250,7 +250,7 @@ impl<G: Gauge> Slot<G> {
             let wait = end_again_after(self.unproven);
             self.unproven += 1;
             self.phase = Phase::Uncertain {
-                retry_at: now + wait,
+                retry_at: now.saturating_add(wait),
             };
             return self.refuse_all(&Refusal::Uncertain, out);
         }

@@ -1,0 +1,83 @@
+//! `Duration::MAX` says "for ever", wherever a time is asked for.
+
+use std::time::Duration;
+
+use mcp_lifecycle_core::pool::AcquireOptions;
+use mcp_lifecycle_core::{
+    CallOptions, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig, ServerManager,
+    ServerPool, ServerSpec, TerminationPolicy,
+};
+
+use crate::fake::{Fake, call, seconds};
+
+const EVER: Duration = Duration::MAX;
+
+fn policy() -> TerminationPolicy {
+    let mut policy = TerminationPolicy::new()
+        .drain(EVER)
+        .eof_grace(EVER)
+        .term_grace(EVER)
+        .kill_confirmation(EVER)
+        .report_limit(EVER);
+    policy.flush = EVER;
+    policy.straggler_grace = EVER;
+    policy
+}
+
+fn endless(config: ServerConfig) -> ServerConfig {
+    let restart = RestartPolicy::new()
+        .backoff(EVER, EVER)
+        .sustained_uptime(EVER)
+        .max_restarts(1)
+        .cooldown(Some(EVER));
+    config
+        .restart(restart)
+        .startup_timeout(EVER)
+        .idle_ttl(Some(EVER))
+        .termination(policy())
+        .call_options(CallOptions::new().timeout(EVER).reset_on_progress(EVER))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_takes_endless_times() {
+    let fake = Fake::new();
+    let spec = ServerSpec::builder("s", "fake").build().unwrap();
+    let client = LifecycleClient::builder(fake.clone(), spec)
+        .protocol(ProtocolPreference::Legacy)
+        .startup_timeout(EVER)
+        .termination(policy())
+        .call_options(CallOptions::new().timeout(EVER).reset_on_progress(EVER))
+        .start()
+        .await
+        .unwrap();
+    client.call_tool(call(10)).await.unwrap();
+    assert_eq!(policy().longest(), EVER);
+    client.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_and_a_pool_take_endless_times() {
+    let fake = Fake::new();
+    let manager = ServerManager::builder("m").drain(EVER).build();
+    let pool = ServerPool::builder("p").drain(EVER).build();
+    let config = endless(fake.config("s", &[]));
+    manager.refresh([config.clone()]).await.unwrap();
+    let peer = manager.ready("s", EVER).await.unwrap();
+    peer.call_tool(call(10)).await.unwrap();
+    let scope = pool.scope("a");
+    let options = AcquireOptions::new().patience(EVER);
+    let lease = scope.acquire_with(&config, &options).await.unwrap();
+    lease.call_tool(call(10)).await.unwrap();
+    drop(lease);
+    tokio::time::sleep(seconds(3600)).await;
+    // Never again, and nobody is wedged by that.
+    fake.crash("s");
+    tokio::time::sleep(seconds(3600)).await;
+    assert_eq!(fake.starts(), 2);
+    manager.retry("s");
+    manager.ready("s", EVER).await.unwrap();
+    scope.end(EVER).await.unwrap();
+    manager.shutdown(EVER).await.unwrap();
+    pool.shutdown(EVER).await.unwrap();
+    assert_eq!(fake.live(), 0);
+}
