@@ -52,11 +52,11 @@ impl Server {
 const REPORT_LEN: usize = 5;
 
 pub(crate) fn launch(args: &Args, params: Params<'_>) -> Result<Server, Failure> {
-    let setup = |errno| Failure::Failed(Stage::Setup, errno);
-    sys::become_subreaper().map_err(setup)?;
+    let failed = |stage| move |errno| Failure::Failed(stage, errno);
+    sys::become_subreaper().map_err(failed(Stage::Subreaper))?;
     let host = watch(params.host)?;
-    let children = sys::signalfd_children().map_err(setup)?;
-    let (outcome, report) = sys::pipe().map_err(setup)?;
+    let children = sys::signalfd_children().map_err(failed(Stage::ChildExits))?;
+    let (outcome, report) = sys::pipe().map_err(failed(Stage::Setup))?;
     if params.pid_namespace {
         let (pid, namespace) = namespace::create(args, &params, &report)
             .map_err(|errno| Failure::Failed(Stage::Namespace, errno))?;
@@ -132,7 +132,7 @@ pub(crate) fn become_server(args: &Args, params: &Params<'_>, guardian: u32) -> 
     sys::lead_group(None);
     // The guardian has a single thread, so its death is the only thing this reacts to.
     if let Err(errno) = sys::die_with_parent() {
-        return (Stage::Setup, errno);
+        return (Stage::DeathSignal, errno);
     }
     if sys::getppid() != guardian {
         sys::exit(crate::EXIT_NOT_STARTED);

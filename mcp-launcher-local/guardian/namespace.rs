@@ -78,7 +78,7 @@ fn run(
     }
     let children = match sys::signalfd_children() {
         Ok(children) => children,
-        Err(errno) => return (Stage::Setup, errno),
+        Err(errno) => return (Stage::ChildExits, errno),
     };
     match sys::fork() {
         Err(errno) => (Stage::Fork, errno),

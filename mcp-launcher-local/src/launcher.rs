@@ -1,6 +1,7 @@
 //! [`LocalLauncher`]: servers as processes on this machine.
 
 use std::any::Any;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use async_trait::async_trait;
@@ -12,7 +13,7 @@ use mcp_lifecycle_core::{
 
 use crate::command::Command;
 use crate::level::{Isolation, Plan};
-use crate::orphans;
+use crate::{orphans, sys};
 
 /// Starts servers as processes on this machine.
 ///
@@ -63,7 +64,12 @@ impl LocalLauncher {
     /// Cancel safe: dropped, it is finished and kept all the same.
     pub async fn probe(&self) -> Containment {
         let isolation = self.isolation;
-        let found = blocking(move || Plan::choose(isolation).containment().clone()).await;
+        let found = blocking(move || {
+            let not_here = |error: io::Error| unknown().fell_back(error.to_string());
+            sys::own_servers()
+                .map_or_else(not_here, |()| Plan::choose(isolation).containment().clone())
+        });
+        let found = found.await;
         found.unwrap_or_else(|why| unknown().fell_back(Report(&why).to_string()))
     }
 
@@ -106,6 +112,9 @@ impl ServerLauncher for LocalLauncher {
         // Dropped here, the server is started anyway and killed at once, by the
         // drop of what nobody took.
         let spawned = blocking(move || {
+            sys::own_servers().map_err(|error| {
+                LaunchErrorKind::backend("servers cannot be launched from here", error)
+            })?;
             let plan = Plan::choose(isolation);
             for guarantee in required {
                 plan.containment()

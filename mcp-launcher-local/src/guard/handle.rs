@@ -82,6 +82,7 @@ impl GuardianHandle {
     ///
     /// [`io::ErrorKind::BrokenPipe`] if the guardian has exited: its last reports tell the rest.
     pub fn send(&self, request: Request) -> io::Result<()> {
+        crate::sys::not_forked()?;
         let message = request.encode();
         let attempt = || send(self.control.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL);
         // As in `receive`, the first call after the guardian's exit may be told of an unread request.
@@ -101,6 +102,7 @@ impl GuardianHandle {
     ///
     /// Neither could be done.
     pub fn kill(&self) -> io::Result<()> {
+        crate::sys::not_forked()?;
         match self.send(Request::Kill) {
             // It has ended, and everything with it or not at all: its last reports tell.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -134,6 +136,7 @@ impl GuardianHandle {
     ///
     /// [`io::ErrorKind::InvalidData`] for a message that is no report, and what reading a socket can fail with.
     pub fn receive<'b>(&self, buffer: &'b mut [u8; MESSAGE_MAX]) -> io::Result<Received<'b>> {
+        let mut short = 0;
         let len = loop {
             match recv(self.control.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) => return Ok(Received::Closed),
@@ -141,6 +144,11 @@ impl GuardianHandle {
                 Err(Errno::EAGAIN) => return Ok(Received::Nothing),
                 // The guardian exited with a request unread. Said once, and before the reports that are still queued.
                 Err(Errno::ECONNRESET | Errno::EINTR) => {}
+                // What it says must not be lost for a moment without memory.
+                Err(Errno::ENOMEM | Errno::ENOBUFS) if short < 1000 => {
+                    short += 1;
+                    thread::yield_now();
+                }
                 Err(errno) => return Err(errno.into()),
             }
         };
@@ -159,7 +167,13 @@ impl GuardianHandle {
     /// ECHILD if something else in the host has reaped it.
     pub fn try_reap(&self) -> io::Result<Option<ExitStatus>> {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
-        let ended = match waitid(Id::PIDFd(self.pidfd.as_fd()), flags) {
+        let waited = loop {
+            match waitid(Id::PIDFd(self.pidfd.as_fd()), flags) {
+                Err(Errno::EINTR) => {}
+                waited => break waited,
+            }
+        };
+        let ended = match waited {
             Ok(WaitStatus::Exited(_, code)) => ExitStatus::from_raw((code & 0xff) << 8),
             Ok(WaitStatus::Signaled(_, signal, core)) => {
                 ExitStatus::from_raw(signal as i32 | if core { 0x80 } else { 0 })
@@ -196,9 +210,9 @@ impl GuardianHandle {
 
 impl Drop for GuardianHandle {
     fn drop(&mut self) {
-        if !*self.reaped.get_mut() {
+        if !*self.reaped.get_mut() && crate::sys::not_forked().is_ok() {
             // The last descriptor of the socket may be kept open by a child that the host has forked; a message is not.
-            let _ = self.send(Request::Kill);
+            let _ = self.kill();
             Unreaped::Held(Arc::clone(&self.pidfd)).leave();
         }
     }

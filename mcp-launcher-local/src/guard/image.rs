@@ -186,7 +186,7 @@ fn unnamed_file_in(directory: &Path) -> io::Result<OwnedFd> {
     let reader = reader?;
     drop(writer);
     if is_noexec(&reader)? {
-        return Err(io::ErrorKind::PermissionDenied.into());
+        return Err(Errno::EACCES.into());
     }
     above_passed(reader.into())
 }

@@ -72,7 +72,7 @@ impl Request {
 /// What a start was doing when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The guardian could not set itself up.
+    /// The guardian could not set itself up otherwise than said by the stages below.
     Setup,
     /// No process could be created for the server.
     Fork,
@@ -84,6 +84,12 @@ pub enum Stage {
     Exec,
     /// No PID namespace could be created.
     Namespace,
+    /// The guardian could not become a child subreaper (`prctl`).
+    Subreaper,
+    /// The exits of children could not be waited for (`signalfd`).
+    ChildExits,
+    /// The server could not be tied to its guardian's life (`prctl`, PDEATHSIG).
+    DeathSignal,
 }
 
 impl Stage {
@@ -97,6 +103,9 @@ impl Stage {
             Self::Chdir => 4,
             Self::Exec => 5,
             Self::Namespace => 6,
+            Self::Subreaper => 7,
+            Self::ChildExits => 8,
+            Self::DeathSignal => 9,
         }
     }
 
@@ -110,6 +119,9 @@ impl Stage {
             4 => Some(Self::Chdir),
             5 => Some(Self::Exec),
             6 => Some(Self::Namespace),
+            7 => Some(Self::Subreaper),
+            8 => Some(Self::ChildExits),
+            9 => Some(Self::DeathSignal),
             _ => None,
         }
     }

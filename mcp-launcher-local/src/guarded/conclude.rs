@@ -71,9 +71,9 @@ impl Server {
                 }
                 // Empty by the guardian's word; only the directory is left, and
                 // stays written down.
-                Err(error) => {
+                Err(error) => sys::shielded(|| {
                     tracing::warn!(%error, "the cgroup of a server could not be removed");
-                }
+                }),
             }
             publish(gone);
         });
@@ -145,7 +145,8 @@ impl Server {
                 Proof::Gone(inside.swept_from(gone))
             }
             Err(why) => {
-                tracing::error!(guardian = self.guardian.pid(), ?findings, "{why}");
+                let guardian = self.guardian.pid();
+                sys::shielded(|| tracing::error!(guardian, ?findings, "{why}"));
                 Proof::Lost(why)
             }
         };
@@ -172,7 +173,9 @@ impl Server {
                     .update(|known| known.exit = known.exit.or(Some(ExitStatus::Unknown)));
             };
             if let Err(error) = sys::watch_process(pid, || true, ended) {
-                tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
+                sys::shielded(|| {
+                    tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
+                });
             }
         }
     }

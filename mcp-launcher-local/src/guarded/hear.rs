@@ -67,8 +67,13 @@ impl Server {
                 // The exit of the guardian says the rest.
                 Ok(Received::Closed) => break Interest::Done,
                 Err(error) => {
-                    tracing::warn!(guardian = self.guardian.pid(), %error, "unusable report");
-                    break Interest::Done;
+                    let guardian = self.guardian.pid();
+                    sys::shielded(|| tracing::warn!(guardian, %error, "unusable report"));
+                    // What is no report is left out; what could not be received
+                    // is still there.
+                    if error.kind() != io::ErrorKind::InvalidData {
+                        break Interest::More;
+                    }
                 }
             }
         };
@@ -108,11 +113,16 @@ impl Server {
             Ok(Some(_)) => {}
             // Ended it has, or its descriptor would not be readable. Looked at
             // again and again, it would stay so for as long as the tracer likes.
-            Ok(None) => tracing::warn!(
-                guardian = self.guardian.pid(),
-                "a guardian has ended and is held by a tracer: it stays a zombie until that lets go"
-            ),
-            Err(error) => tracing::debug!(%error, "the guardian was reaped by somebody else"),
+            Ok(None) => sys::shielded(|| {
+                tracing::warn!(
+                    guardian = self.guardian.pid(),
+                    "a guardian has ended and is held by a tracer: it stays a zombie until that \
+                     lets go"
+                );
+            }),
+            Err(error) => sys::shielded(|| {
+                tracing::debug!(%error, "the guardian was reaped by somebody else");
+            }),
         }
         // Its last words may still be in the socket.
         self.hear();

@@ -121,6 +121,7 @@ impl Server {
 
     /// Asks for the end of the tree. A guardian that was stopped goes on first.
     fn ask(&self) -> io::Result<()> {
+        sys::not_forked()?;
         self.guardian.resume();
         match self.guardian.send(Request::Terminate) {
             // It has ended, and everything with it or not at all: `gone` tells.
@@ -132,6 +133,7 @@ impl Server {
     /// Ends the server by every means that this host has. None of them waits
     /// for an answer, and each is tried whatever the others do.
     fn force(self: &Arc<Self>) -> io::Result<()> {
+        sys::not_forked()?;
         if self.ending.look_again() {
             self.take_over();
             return Ok(());

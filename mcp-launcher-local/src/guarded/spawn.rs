@@ -167,11 +167,12 @@ impl Spawned {
     pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
         match self.server.started().await {
             Some(Ok(_)) => Ok(self.launched),
-            Some(Err((stage, errno))) => Err(explain(
-                &self.command,
-                stage,
-                io::Error::from_raw_os_error(errno),
-            )),
+            Some(Err((stage, errno))) => {
+                // Nothing is left of the server; the guardian is on its way out.
+                self.server.ending.over().await;
+                let error = io::Error::from_raw_os_error(errno);
+                Err(explain(&self.command, stage, error))
+            }
             None => Err(LaunchErrorKind::backend(
                 "the guardian ended before the server was started",
                 "it was killed",
@@ -250,7 +251,7 @@ fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind
     match stage {
         Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
         Stage::Exec => command.explain(error),
-        Stage::Fork | Stage::Setup | Stage::Namespace | Stage::Cgroup => {
+        _ => {
             limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(stage_name(stage), error))
         }
     }
@@ -265,6 +266,15 @@ pub(super) fn stage_name(stage: Stage) -> &'static str {
         Stage::Chdir => "the working directory could not be entered",
         Stage::Exec => "the program could not be executed",
         Stage::Namespace => "the server's PID namespace could not be created",
+        Stage::Subreaper => {
+            "the guardian could not become a subreaper (prctl PR_SET_CHILD_SUBREAPER; a sandbox may refuse it)"
+        }
+        Stage::ChildExits => {
+            "the guardian could not wait for exits (signalfd; a sandbox may refuse it)"
+        }
+        Stage::DeathSignal => {
+            "the server could not be tied to its guardian (prctl PR_SET_PDEATHSIG; a sandbox may refuse it)"
+        }
     }
 }
 

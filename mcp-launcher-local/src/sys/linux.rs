@@ -91,6 +91,7 @@ impl Leader {
     /// Signals the whole group. `reaped`: the leader is gone from the process
     /// table, so its number may mean somebody else's group by now.
     pub(crate) fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
+        super::not_forked()?;
         if !self.reaches_group() {
             if reaped {
                 return Ok(());

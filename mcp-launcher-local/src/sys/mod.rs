@@ -1,6 +1,10 @@
 //! All system calls of the process-group level, one file per kind of system
 //! with the same functions. Callers contain no `cfg`.
 
+use std::io;
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod os;
@@ -29,6 +33,29 @@ pub(crate) use os::{
     ProcessState, Seen, hold, kill_held, name_of, parent_of, see, see_all, tracer_of,
 };
 pub(crate) use unix::{may_execute, signal_group};
+
+/// The process that servers belong to: the first that launched one.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Makes this process the one that servers belong to, unless it is a copy of one
+/// that is already.
+pub(crate) fn own_servers() -> io::Result<()> {
+    let nobody = OWNER.compare_exchange(0, process::id(), Ordering::Relaxed, Ordering::Relaxed);
+    nobody.map(drop).or_else(|_| not_forked())
+}
+
+/// An error in a process that was forked from the one that servers belong to,
+/// and has not executed a program since: it has a copy of everything that this
+/// crate keeps, and none of its threads.
+pub(crate) fn not_forked() -> io::Result<()> {
+    match OWNER.load(Ordering::Relaxed) {
+        owner if owner == 0 || owner == process::id() => Ok(()),
+        owner => Err(io::Error::other(format!(
+            "this process is a fork of process {owner}, which launches servers and owns them; \
+             only a program that it executes can launch servers of its own"
+        ))),
+    }
+}
 
 /// Runs code that reports to others, whose panics are theirs alone.
 ///

@@ -6,6 +6,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod forked;
 mod guardian_held;
 mod guardian_killed;
 mod half_launched;
@@ -13,4 +14,5 @@ mod headless;
 mod leaves;
 mod namespace;
 mod orphans;
+mod sigchld;
 mod stage;

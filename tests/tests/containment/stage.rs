@@ -33,20 +33,27 @@ pub(crate) const NOBODY: u32 = 65534;
 /// more as nobody. A role that fails fails the test.
 #[track_caller]
 pub(crate) fn perform(name: &str) {
-    perform_as(name, None);
+    perform_by(|command| command, name);
+}
+
+/// As [`perform`], with a command that wraps the role's.
+#[track_caller]
+pub(crate) fn perform_by(wrap: fn(Command) -> Command, name: &str) {
+    perform_as(wrap, name, None);
     if nix::unistd::geteuid().is_root() {
-        perform_as(name, Some(NOBODY));
+        perform_as(wrap, name, Some(NOBODY));
     }
 }
 
 #[track_caller]
-fn perform_as(name: &str, user: Option<u32>) {
+fn perform_as(wrap: fn(Command) -> Command, name: &str, user: Option<u32>) {
     let _watchdog = Watchdog::arm(name, LIMIT * 6);
     let runtime_directory = private_directory(user);
     let cgroup = OwnCgroup::new();
     let copies = user.map(|_| Copies::make(FIXTURE.as_ref()).unwrap());
     let mut command = copies.as_ref().map_or_else(this_program, Copies::command);
     play(&mut command, name);
+    let mut command = wrap(command);
     command.env("XDG_RUNTIME_DIR", runtime_directory.path());
     if let Some(cgroup) = &cgroup {
         command.env(CGROUP, &cgroup.0);

@@ -95,6 +95,7 @@ impl Leader {
     }
 
     pub(crate) fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
+        super::not_forked()?;
         if reaped {
             return Ok(());
         }

@@ -1,0 +1,198 @@
+//! System calls of a process that another process answers: a seccomp filter
+//! that asks (seccomp_unotify(2)). All `unsafe` code of this test.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::libc::{self, c_long, seccomp_notif, seccomp_notif_resp, sock_filter, sock_fprog};
+
+/// The descriptor over which a host and its supervisor talk. Calls on it are
+/// never asked about.
+pub(crate) const CHANNEL: RawFd = 900;
+
+/// Calls that cannot fail, or whose failure no program can survive: memory,
+/// locks, signals, waiting, exits. A `close` that is answered with an error would
+/// not have closed, which Linux never does.
+const NEVER: &[c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_close,
+    libc::SYS_epoll_pwait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_madvise,
+    libc::SYS_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_sigaltstack,
+];
+
+/// One call that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call {
+    id: u64,
+    /// The thread that makes it.
+    pub(crate) thread: u32,
+    pub(crate) number: c_long,
+    pub(crate) args: [u64; 6],
+}
+
+/// Where calls are answered.
+#[derive(Debug)]
+pub(crate) struct Listener(OwnedFd);
+
+/// Has every call of this process, and of all that come from it, asked about
+/// from now on. The process must have one thread.
+pub(crate) fn install() -> io::Result<OwnedFd> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const EQUALS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    // Offsets in `struct seccomp_data`: the number, and the first argument.
+    const NUMBER: u32 = 0;
+    const FIRST: u32 = 16;
+    let step = |code, jt, k| sock_filter { code, jt, jf: 0, k };
+    let mut program = vec![step(LOAD, 0, FIRST)];
+    let to_allow = |at: usize| u8::try_from(NEVER.len() + 3 - at).unwrap();
+    program.push(step(EQUALS, to_allow(1), CHANNEL.unsigned_abs()));
+    program.push(step(LOAD, 0, NUMBER));
+    for number in NEVER {
+        let jump = to_allow(program.len());
+        program.push(step(EQUALS, jump, u32::try_from(*number).unwrap()));
+    }
+    program.push(step(RETURN, 0, libc::SECCOMP_RET_USER_NOTIF));
+    program.push(step(RETURN, 0, libc::SECCOMP_RET_ALLOW));
+    let mut filter = sock_fprog {
+        len: u16::try_from(program.len()).unwrap(),
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the call takes numbers only.
+    Errno::result(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    // SAFETY: the kernel reads the program, which lives until after the call.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw mut filter,
+        )
+    };
+    let fd = RawFd::try_from(Errno::result(fd)?).unwrap();
+    // SAFETY: the kernel has just created it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+impl Listener {
+    /// Takes the listener `number` from the process `host`, a child of ours.
+    pub(crate) fn take(host: i32, number: RawFd) -> io::Result<Self> {
+        // SAFETY: the call takes numbers only.
+        let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, host, 0) };
+        let pidfd = RawFd::try_from(Errno::result(pidfd)?).unwrap();
+        // SAFETY: the kernel has just created it for us.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        // SAFETY: the call takes numbers only.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
+        let fd = RawFd::try_from(Errno::result(fd)?).unwrap();
+        // SAFETY: the kernel has just created it for us.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// The next call; `None` if whoever made it was killed meanwhile.
+    pub(crate) fn receive(&self) -> Option<Call> {
+        // SAFETY: all zeroes are valid for it, and what the kernel insists on.
+        let mut asked: seccomp_notif = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel writes one `seccomp_notif`.
+        let result = unsafe {
+            libc::ioctl(
+                self.0.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_RECV,
+                &raw mut asked,
+            )
+        };
+        (result == 0).then(|| Call {
+            id: asked.id,
+            thread: asked.pid,
+            number: asked.data.nr.into(),
+            args: asked.data.args,
+        })
+    }
+
+    /// Lets a call happen, or has it fail without happening.
+    pub(crate) fn answer(&self, call: Call, fault: Option<i32>) {
+        let mut answer = seccomp_notif_resp {
+            id: call.id,
+            val: 0,
+            error: fault.map_or(0, |errno| -errno),
+            flags: match fault {
+                Some(_) => 0,
+                None => libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+            },
+        };
+        // SAFETY: the kernel reads one `seccomp_notif_resp`. An error means that
+        // whoever made the call was killed meanwhile.
+        let _ = unsafe {
+            libc::ioctl(
+                self.0.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_SEND,
+                &raw mut answer,
+            )
+        };
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Orphans of what this process starts become its children.
+pub(crate) fn become_subreaper() {
+    // SAFETY: the call takes numbers only.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    assert_eq!(result, 0);
+}
+
+/// Puts `fd` where the host talks to its supervisor, closed on exec.
+pub(crate) fn put_channel(fd: impl AsFd) {
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: nothing of this process is open under that number.
+    let result = unsafe { libc::dup3(fd, CHANNEL, libc::O_CLOEXEC) };
+    assert_eq!(result, CHANNEL);
+}
+
+/// The channel, in the host.
+pub(crate) fn channel() -> std::mem::ManuallyDrop<std::fs::File> {
+    // SAFETY: it is open from the beginning of the host to its end, and this
+    // value never closes it.
+    std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(CHANNEL) })
+}
+
+/// A copy of this process, which has one thread: `None` in the copy.
+pub(crate) fn fork() -> Option<nix::unistd::Pid> {
+    // SAFETY: there is no other thread that could hold a lock.
+    match unsafe { nix::unistd::fork() }.unwrap() {
+        nix::unistd::ForkResult::Parent { child } => Some(child),
+        nix::unistd::ForkResult::Child => None,
+    }
+}
