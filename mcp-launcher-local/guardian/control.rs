@@ -67,7 +67,8 @@ impl Control {
                     self.owed.rotate_left(1);
                     self.owed[OWED_MAX - 1] = None;
                 }
-                Err(Errno::EAGAIN) => return,
+                // Owed until there is room, or memory.
+                Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM | Errno::ENOBUFS) => return,
                 Err(_) => return self.close(),
             }
         }

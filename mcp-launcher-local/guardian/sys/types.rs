@@ -34,7 +34,9 @@ impl Errno {
     pub(crate) const EINTR: Self = Self(4);
     pub(crate) const ECHILD: Self = Self(10);
     pub(crate) const EAGAIN: Self = Self(11);
+    pub(crate) const ENOMEM: Self = Self(12);
     pub(crate) const EINVAL: Self = Self(22);
+    pub(crate) const ENOBUFS: Self = Self(105);
 }
 
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
