@@ -39,6 +39,11 @@ impl Control {
         if self.is_deaf { all.not_readable() } else { all }
     }
 
+    /// Whether nobody can be told anything any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.socket.is_none()
+    }
+
     /// Hangs up: there is nobody to report to.
     pub(crate) fn close(&mut self) {
         self.socket = None;

@@ -53,9 +53,9 @@ impl Supervisor {
         loop {
             self.wait();
             self.control.flush();
-            if self.control.socket().is_none() {
+            if self.control.is_closed() {
                 // Nobody can be told anything: as good as no host.
-                self.kill();
+                self.course.kill();
             }
             self.settle_start();
             // After the look at the deaths that `wait` was woken by, and before they are reaped: an order to kill that came first counts first.
