@@ -8,7 +8,7 @@
 //! gets SIGTERM, and after another grace process 1 exits, which is SIGKILL for
 //! all others.
 //!
-//! `mcp-init --last-will SOCKET GRACE-MS` runs outside of containers, see [`will`].
+//! `mcp-init --last-will SOCKET GRACE-MS [CONTAINERS IMAGES]` runs outside of containers, see [`will`].
 //!
 //! A static program without libc, built by this crate's build script in the
 //! same way as the guardian of `mcp-launcher-local`; `docs/docker.md` says why
@@ -26,6 +26,7 @@
     clippy::multiple_unsafe_ops_per_block
 )]
 
+mod answers;
 mod sys;
 mod will;
 
@@ -44,14 +45,20 @@ const PROGRAM: usize = 2;
 
 /// The first argument of what is not an init.
 const LAST_WILL: &[u8] = b"--last-will";
-/// Where its socket and its grace are.
+/// Where its socket, its grace and its requests are.
 const SOCKET: usize = 2;
 const PATIENCE: usize = 3;
+const CONTAINERS: usize = 4;
+const IMAGES: usize = 5;
 
 fn main(args: Args) -> ! {
     if args.get(GRACE) == Some(LAST_WILL) {
+        let queries = match (args.get(CONTAINERS), args.get(IMAGES)) {
+            (Some(containers), Some(images)) => Some(will::Queries { containers, images }),
+            _ => None,
+        };
         match (args.get(SOCKET), args.get(PATIENCE).and_then(number)) {
-            (Some(socket), Some(grace)) => will::run(socket, grace),
+            (Some(socket), Some(grace)) => will::run(socket, grace, queries),
             _ => sys::exit(EXIT_USAGE),
         }
     }

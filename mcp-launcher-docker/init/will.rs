@@ -1,95 +1,163 @@
 //! The last will of a host: its containers are removed when it has gone.
 //!
-//! `mcp-init --last-will SOCKET GRACE-MS` is a child of the host and reads lines
-//! from it: `+ID` for a container that is to be removed, `-ID` for one that is
-//! gone. The end of input is the end of the host, however it came. What leaves
-//! at the end of its own input has the grace for it; then the daemon behind the
-//! socket is told to remove the rest, by force. One that does not answer, for it
-//! is being restarted, is asked again.
+//! `mcp-init --last-will SOCKET GRACE-MS [CONTAINERS IMAGES]` is a child of the host
+//! and reads lines from it: `+NAME` for a container that is to be removed, by id or
+//! name, `-NAME` for one that is gone. The end of input is the end of the host,
+//! however it came. What leaves at the end of its own input has the grace for it;
+//! then the daemon behind the socket is told to remove the rest, by force.
+//!
+//! `CONTAINERS` is a request for all that the host may have created without knowing
+//! it yet, `IMAGES` one for the images whose containers are not its own, though they
+//! look like it. A create that was under way comes true late: so it is looked for,
+//! and told, until nothing has come for some time. A daemon that does not answer,
+//! for it is being restarted, is asked again.
 
+use crate::answers::{self, ID};
 use crate::sys;
 
-/// The length of a container's id.
-const ID: usize = 64;
 /// So many containers at a time; the host counts them as well.
 const MOST: usize = 1024;
 /// So many removals at a time.
 const AT_ONCE: usize = 16;
-/// How often a daemon is asked that does not answer, a second apart.
-const ATTEMPTS: u32 = 60;
-const SECOND: u64 = 1_000_000_000;
+/// Between two rounds.
+const PAUSE: u64 = 250_000_000;
+/// How long it is looked for what comes late.
+const LATE: u64 = 4_000_000_000;
+/// How long a daemon is asked that does not answer.
+const LIMIT: u64 = 60_000_000_000;
 
-struct Will {
-    ids: [[u8; ID]; MOST],
+/// The requests for what is found by its labels.
+pub(crate) struct Queries<'a> {
+    pub(crate) containers: &'a [u8],
+    pub(crate) images: &'a [u8],
+}
+
+/// Ids or names, filled up with zeros.
+struct Names {
+    all: [[u8; ID]; MOST],
     count: usize,
 }
 
 /// Waits for the end of the host and carries out its will.
-pub(crate) fn run(socket: &[u8], grace: u64) -> ! {
+pub(crate) fn run(socket: &[u8], grace: u64, queries: Option<Queries<'_>>) -> ! {
     // Whoever ends the host politely must not end this before it.
     sys::block_all_signals();
-    let mut will = Will { ids: [[0; ID]; MOST], count: 0 };
-    will.read();
-    if will.count == 0 {
+    let mut names = Names::new();
+    names.read();
+    if names.count == 0 && queries.is_none() {
         sys::exit(0)
     }
+    let begun = sys::now();
     sys::sleep(grace);
-    for _ in 0..ATTEMPTS {
-        if will.carry_out(socket) {
+    let (mut heard, mut quiet_since) = (false, None);
+    while sys::now().saturating_sub(begun) < LIMIT {
+        heard = names.remove(socket);
+        let found = match &queries {
+            Some(queries) => find(socket, queries),
+            None => Some(Names::new()),
+        };
+        let is_quiet = match found {
+            Some(found) => found.remove(socket) && found.count == 0,
+            None => false,
+        };
+        let now = sys::now();
+        quiet_since = match quiet_since {
+            _ if !is_quiet || !heard => None,
+            None => Some(now),
+            since => since,
+        };
+        if quiet_since.is_some_and(|since| now.saturating_sub(since) >= LATE) {
             sys::exit(0)
         }
-        sys::sleep(SECOND);
+        sys::sleep(PAUSE);
     }
-    sys::exit(1)
+    sys::exit(i32::from(!heard))
 }
 
-impl Will {
+/// What the labels say is the host's; `None` when the daemon does not tell.
+fn find(socket: &[u8], queries: &Queries<'_>) -> Option<Names> {
+    let mut images = Names::new();
+    answers::images(socket, queries.images, &mut |image| images.add(image))?;
+    let mut found = Names::new();
+    answers::containers(socket, queries.containers, &mut |container, image| {
+        // Somebody else's, run from what was made of one of the host's.
+        if !images.has(image) {
+            found.add(container);
+        }
+    })?;
+    // Not all of them are known.
+    (images.count < MOST).then_some(found)
+}
+
+impl Names {
+    fn new() -> Self {
+        Self { all: [[0; ID]; MOST], count: 0 }
+    }
+
+    fn known(&self) -> &[[u8; ID]] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+
+    fn has(&self, name: &[u8; ID]) -> bool {
+        self.known().contains(name)
+    }
+
+    fn add(&mut self, name: &[u8; ID]) {
+        if !self.has(name)
+            && let Some(place) = self.all.get_mut(self.count)
+        {
+            *place = *name;
+            self.count += 1;
+        }
+    }
+
     /// Reads until the end of input.
     fn read(&mut self) {
-        let (mut line, mut filled) = ([0; ID + 1], 0_usize);
+        let (mut sign, mut name, mut filled) = (0, [0; ID], 0_usize);
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = sys::read(0, &mut buffer) {
             for &byte in buffer.iter().take(read) {
                 if byte != b'\n' {
-                    if let Some(place) = line.get_mut(filled) {
-                        *place = byte;
+                    match filled.checked_sub(1) {
+                        None => sign = byte,
+                        Some(at) => {
+                            if let Some(place) = name.get_mut(at) {
+                                *place = byte;
+                            }
+                        }
                     }
                     filled = filled.saturating_add(1);
                     continue;
                 }
-                if let (true, [sign, id @ ..]) = (filled == ID + 1, &line) {
-                    self.note(*sign, id);
+                if (2..=ID + 1).contains(&filled) && name.iter().all(|&byte| is_fit(byte)) {
+                    self.note(sign, &name);
                 }
-                filled = 0;
+                (name, filled) = ([0; ID], 0);
             }
         }
     }
 
-    fn note(&mut self, sign: u8, id: &[u8; ID]) {
-        let known = self.ids.iter().take(self.count).position(|known| known == id);
-        match (sign, known) {
-            (b'+', None) => {
-                if let Some(place) = self.ids.get_mut(self.count) {
-                    *place = *id;
-                    self.count += 1;
+    fn note(&mut self, sign: u8, name: &[u8; ID]) {
+        match sign {
+            b'+' => self.add(name),
+            b'-' => {
+                if let Some(at) = self.known().iter().position(|known| known == name) {
+                    self.count -= 1;
+                    self.all.swap(at, self.count);
                 }
-            }
-            (b'-', Some(at)) => {
-                self.count -= 1;
-                self.ids.swap(at, self.count);
             }
             _ => {}
         }
     }
 
     /// Whether the daemon has heard of every one of them.
-    fn carry_out(&self, socket: &[u8]) -> bool {
-        self.ids.get(..self.count).unwrap_or_default().chunks(AT_ONCE).all(|ids| {
+    fn remove(&self, socket: &[u8]) -> bool {
+        self.known().chunks(AT_ONCE).all(|names| {
             let mut answers = [None; AT_ONCE];
-            for (id, answer) in ids.iter().zip(&mut answers) {
-                *answer = order(socket, id);
+            for (name, answer) in names.iter().zip(&mut answers) {
+                *answer = order(socket, name);
             }
-            let heard = answers.iter().flatten().count() == ids.len();
+            let heard = answers.iter().flatten().count() == names.len();
             for answer in answers.into_iter().flatten() {
                 // It is told when the container is gone.
                 while let Ok(1..) = sys::read(answer, &mut [0; 512]) {}
@@ -100,19 +168,15 @@ impl Will {
     }
 }
 
+/// Whether it may be part of a name, or of what fills it up.
+fn is_fit(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | 0)
+}
+
 /// Orders a removal; the descriptor that the answer comes from.
-fn order(socket: &[u8], id: &[u8; ID]) -> Option<i32> {
-    let daemon = sys::connect(socket).ok()?;
-    let parts: [&[u8]; 3] = [
-        b"DELETE /containers/",
-        id,
-        b"?force=1&v=1 HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n",
-    ];
-    for part in parts {
-        if sys::write(daemon, part) != Ok(part.len()) {
-            sys::close(daemon);
-            return None;
-        }
-    }
-    Some(daemon)
+fn order(socket: &[u8], name: &[u8; ID]) -> Option<i32> {
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(ID);
+    let name = name.get(..length).unwrap_or_default();
+    let rest: &[u8] = b"?force=1&v=1 HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n";
+    sys::ask(socket, &[b"DELETE /containers/", name, rest])
 }

@@ -169,7 +169,7 @@ impl Shared {
     /// Whether there is one, or will be as far as anybody knows.
     fn has_will(&self) -> bool {
         match self.will.get() {
-            Some(will) => will.is_some(),
+            Some(will) => will.as_ref().is_some_and(|will| will.is_alive()),
             None => {
                 let is_here = self.engine.endpoint().local_socket().is_some();
                 self.settings.last_will && is_here && last_will::is_possible()
@@ -282,7 +282,7 @@ impl DockerLauncherBuilder {
     }
 
     /// Sets whether a small process beside this one removes the containers of
-    /// stubborn servers when this one dies, 2 s after it; it does, by default,
+    /// stubborn servers when this one dies, 1 s after it; it does, by default,
     /// where it can: on Linux, with an engine behind a Unix socket. It starts
     /// with the first launch and ends with the launcher and its containers.
     pub fn last_will(mut self, last_will: bool) -> Self {

@@ -36,7 +36,7 @@
 //! is asked until it answers.
 //!
 //! When the *host* is killed, a server that leaves at the end of its input is
-//! gone at once. A stubborn one is removed 2 s later by a small process beside
+//! gone at once. A stubborn one is removed 1 s later by a small process beside
 //! the host, which is started with the first launch; it needs Linux and a daemon
 //! behind a Unix socket. Where it cannot be, a stubborn one lives until
 //! [`reap_orphans`] of the next host, and [`Containment::on_host_death`] says
@@ -72,6 +72,7 @@ mod engine;
 #[cfg(all(test, unix))]
 mod fake;
 mod labels;
+#[cfg_attr(not(unix), path = "last_will/elsewhere.rs")]
 mod last_will;
 mod launcher;
 mod lease;

@@ -193,7 +193,7 @@ struct SocketAddress {
 }
 
 /// A connection to whoever listens at a path.
-pub(crate) fn connect(path: &[u8]) -> Result<i32, i32> {
+fn connect(path: &[u8]) -> Result<i32, i32> {
     const AF_UNIX: u16 = 1;
     const SOCK_STREAM: usize = 1;
     const ENAMETOOLONG: i32 = 36;
@@ -216,6 +216,19 @@ pub(crate) fn connect(path: &[u8]) -> Result<i32, i32> {
             Err(error)
         }
     }
+}
+
+/// Puts a request into the socket at a path; the descriptor that the answer comes
+/// from.
+pub(crate) fn ask(path: &[u8], parts: &[&[u8]]) -> Option<i32> {
+    let daemon = connect(path).ok()?;
+    for part in parts {
+        if write(daemon, part) != Ok(part.len()) {
+            close(daemon);
+            return None;
+        }
+    }
+    Some(daemon)
 }
 
 /// Says it on standard error, if there is one.

@@ -15,7 +15,7 @@ use super::watch::{Waits, watch};
 use super::{Container, DockerTerminator, Known, remove_until_absent};
 use crate::control;
 use crate::engine::{Condition, CreateError, Engine, EngineError, Progress, Pull};
-use crate::last_will::LastWill;
+use crate::last_will::{Included, LastWill};
 use crate::lease::Lease;
 use crate::options::{Plan, PullPolicy};
 use crate::supervised::{self, Route};
@@ -48,6 +48,9 @@ pub(crate) struct Cancel {
     _guard: DropGuard,
 }
 
+/// What removes a container when this host ends, kept until it is proven gone.
+type Kept = Arc<Option<Included>>;
+
 type Outcome = Result<LaunchedServer, Arc<EngineError>>;
 
 /// Starts the launch on the control thread. When the receiver is dropped, or
@@ -71,9 +74,13 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
         () = cancelled.cancelled() => return cancellation(),
         prepared = prepare_with_init(&mut job) => prepared?,
     };
+    // Before the create: a host that ends before it knows the answer leaves
+    // somebody who removes what came of it.
+    let included = job.will.as_ref().and_then(|will| will.include(&job.name));
+    let included = Arc::new(included);
     // From here to the answer nothing may interrupt: the daemon creates the
     // container in any case, and only its answer has the id.
-    let id = match create(&job).await {
+    let id = match create(&job, &included).await {
         // Asked for only now: mostly it is there, and a question less.
         Err(error) if matches!(*error, EngineError::Absent(_)) => {
             tokio::select! {
@@ -81,18 +88,18 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
                 () = cancelled.cancelled() => return cancellation(),
                 fetched = fetch(&job) => fetched?,
             }
-            create(&job).await?
+            create(&job, &included).await?
         }
         created => created?,
     };
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => cancellation(),
-        started = start(&job, &id, route) => started.map_err(Arc::new),
+        started = start(&job, &id, route, &included) => started.map_err(Arc::new),
     };
     if let Err(error) = &result {
         debug!(container = id, %error, "launch undone");
-        undo(&job.engine, &id).await;
+        undo(&job.engine, &id, included).await;
     }
     result
 }
@@ -142,7 +149,7 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     job.engine.pull(pull).await
 }
 
-async fn create(job: &Job) -> Result<String, Arc<EngineError>> {
+async fn create(job: &Job, included: &Kept) -> Result<String, Arc<EngineError>> {
     let platform = job.plan.platform.as_deref();
     let created = job
         .engine
@@ -153,10 +160,14 @@ async fn create(job: &Job) -> Result<String, Arc<EngineError>> {
     };
     if may_exist {
         let (engine, name) = (Arc::clone(&job.engine), job.name.clone());
-        let lease = Arc::clone(&job.lease);
+        let kept = (Arc::clone(&job.lease), Arc::clone(included));
         drop(tokio::spawn(async move {
             remove_late(&engine, &name).await;
-            drop(lease);
+            drop(kept);
+        }));
+        return Err(Arc::new(EngineError::UnderWay {
+            name: job.name.clone(),
+            source: Box::new(error),
         }));
     }
     Err(Arc::new(error))
@@ -174,7 +185,12 @@ async fn remove_late(engine: &Engine, name: &str) {
     }
 }
 
-async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServer, EngineError> {
+async fn start(
+    job: &Job,
+    id: &str,
+    route: Option<Route>,
+    included: &Kept,
+) -> Result<LaunchedServer, EngineError> {
     let engine = &job.engine;
     if route == Some(Route::Archive) {
         engine.unpack(id, supervised::archive()).await?;
@@ -196,8 +212,7 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         never = waits.register() => match never {},
     };
     // A supervised one has graces of its own.
-    let will = job.will.as_ref().filter(|_| route.is_none());
-    let included = will.and_then(|will| will.include(id));
+    let included = Some(Arc::clone(included)).filter(|_| route.is_none());
     let container = Arc::new(Container {
         id: id.to_owned(),
         name: job.name.clone(),
@@ -207,7 +222,6 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
         force: CancellationToken::new(),
         discard: CancellationToken::new(),
         detach: CancellationToken::new(),
-        willed: included.is_some(),
         included: Mutex::new(included),
         _lease: Arc::clone(&job.lease),
     });
@@ -240,10 +254,11 @@ async fn start(job: &Job, id: &str, route: Option<Route>) -> Result<LaunchedServ
 
 /// Removes what was created. The proof belongs to the failure; a daemon that
 /// cannot give it in time is asked by a task of its own.
-async fn undo(engine: &Arc<Engine>, id: &str) {
+async fn undo(engine: &Arc<Engine>, id: &str, included: Kept) {
     let (engine, container) = (Arc::clone(engine), id.to_owned());
     let removal = tokio::spawn(async move {
         remove_until_absent(&engine, &container, |_| {}).await;
+        drop(included);
     });
     if timeout(UNDO_LIMIT, removal).await.is_err() {
         warn!(container = id, "a failed launch is still being undone");

@@ -58,9 +58,8 @@ pub(crate) struct Container {
     discard: CancellationToken,
     /// The attachment is closed, whoever still reads.
     detach: CancellationToken,
-    /// It is removed when this host dies, and until it is gone.
-    willed: bool,
-    included: Mutex<Option<Included>>,
+    /// It is removed when this host dies, while this is there.
+    included: Mutex<Option<Arc<Option<Included>>>>,
     /// Kept until the container is gone.
     _lease: Arc<Lease>,
 }
@@ -78,6 +77,14 @@ impl Container {
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();
+    }
+
+    /// Whether it would be removed if this host died at this moment.
+    fn is_willed(&self) -> bool {
+        let included = self.included.lock();
+        let included = included.unwrap_or_else(PoisonError::into_inner);
+        let included = included.as_deref().and_then(Option::as_ref);
+        included.is_some_and(Included::is_certain)
     }
 
     /// The engine has said that there is no such container.

@@ -59,7 +59,7 @@ impl ProcessTerminator for DockerTerminator {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        semantics(self.container.supervised, self.container.willed)
+        semantics(self.container.supervised, self.container.is_willed())
     }
 
     async fn exited(&self) -> ExitStatus {

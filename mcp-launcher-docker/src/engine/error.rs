@@ -33,6 +33,14 @@ pub(crate) enum EngineError {
     },
     #[error("the server cannot be supervised from within its container")]
     Supervision(#[source] std::io::Error),
+    #[error(
+        "the create of container `{name}` was not answered; it is removed should it still come true"
+    )]
+    UnderWay {
+        name: String,
+        #[source]
+        source: Box<Self>,
+    },
     #[error("the launch was cancelled")]
     Cancelled,
     #[error("the control thread cannot be started")]

@@ -9,14 +9,15 @@ mod proxy;
 mod respec;
 mod terminator;
 mod track;
+mod untracked;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{LaunchError, ReapError};
+use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError};
 use mcp_lifecycle_core::{
-    LaunchedServer, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
+    LaunchedServer, ReapReport, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 pub use policy::ReapPolicy;
@@ -24,9 +25,11 @@ pub use policy::ReapPolicy;
 use crate::control;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
-use crate::lease::{self, Lease};
+use crate::lease;
 use crate::orphans::{self, First};
 use terminator::TrackedTerminator;
+use track::Preparation;
+use untracked::UntrackedTerminator;
 
 /// When a server gets a way of its own to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,7 +71,7 @@ pub enum ProxyMode {
 pub struct ContainerTracker<L> {
     launcher: L,
     settings: Settings,
-    lease: Mutex<Option<Arc<Lease>>>,
+    host: Mutex<Option<track::Host>>,
 }
 
 #[derive(Debug, Clone)]
@@ -76,6 +79,7 @@ struct Settings {
     reap: ReapPolicy,
     proxy: ProxyMode,
     private_mounts: bool,
+    last_will: bool,
     lease_directory: PathBuf,
 }
 
@@ -88,9 +92,10 @@ impl<L> ContainerTracker<L> {
                 reap: ReapPolicy::default(),
                 proxy: ProxyMode::default(),
                 private_mounts: false,
+                last_will: true,
                 lease_directory: lease::default_directory(),
             },
-            lease: Mutex::new(None),
+            host: Mutex::new(None),
         }
     }
 
@@ -116,6 +121,15 @@ impl<L> ContainerTracker<L> {
     #[must_use]
     pub fn private_mounts(mut self, on: bool) -> Self {
         self.settings.private_mounts = on;
+        self
+    }
+
+    /// Sets whether a small process beside this one ends the containers of
+    /// servers when this one dies, 1 s after it; it does, by default. It starts
+    /// with the first container that a server creates through its proxy.
+    #[must_use]
+    pub fn last_will(mut self, last_will: bool) -> Self {
+        self.settings.last_will = last_will;
         self
     }
 
@@ -146,13 +160,28 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
 
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
         let failed = |kind| LaunchError::new(self.launcher.name(), spec, kind);
-        let Some(tracked) = track::prepare(&self.settings, &self.lease, spec).map_err(failed)?
-        else {
-            return self.launcher.launch(spec).await;
+        let tracked = match track::prepare(&self.settings, &self.host, spec).map_err(failed)? {
+            Preparation::Tracked(tracked) => tracked,
+            Preparation::Untracked(why) => {
+                let server = self.launcher.launch(spec).await?;
+                return Ok(match why {
+                    Some(why) => server
+                        .map_terminator(|inner| Arc::new(UntrackedTerminator::new(inner, &why))),
+                    None => server,
+                });
+            }
         };
         // From here on a launch that fails or is dropped closes the proxy and
         // ends what came through it.
         let server = self.launcher.launch(&tracked.spec).await?;
+        if !is_here(&server.terminator().identity()) {
+            // It was given an engine that it cannot reach. It ends as it is dropped.
+            let problem = "a ContainerTracker is for launchers of processes on this machine";
+            return Err(failed(LaunchErrorKind::backend(
+                "its containers cannot be tracked",
+                problem,
+            )));
+        }
         let terminator = Arc::clone(server.terminator());
         // The other end is a task that waits for nothing else.
         let _ = tracked.server.send(terminator);
@@ -183,4 +212,12 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
             Err(error) => Err(failed(error.into())),
         }
     }
+}
+
+/// Whether the server can reach a socket of this machine.
+fn is_here(server: &ServerIdentity) -> bool {
+    !matches!(
+        server,
+        ServerIdentity::Container { .. } | ServerIdentity::Remote { .. }
+    )
 }

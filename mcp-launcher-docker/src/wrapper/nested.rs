@@ -289,6 +289,14 @@ impl Nested {
         }
     }
 
+    /// Why the containers live on when this host dies, if they do.
+    pub(super) fn survives_the_host(&self) -> Option<&'static str> {
+        match &self.means {
+            Means::Proxy { proxy, .. } => proxy.survives_the_host(),
+            Means::Cli { .. } => Some("the next start ends the container of this command"),
+        }
+    }
+
     /// Ends them now, without waiting for the server's proof for long.
     pub(super) fn force(&self) {
         if let Means::Proxy { proxy, .. } = &self.means {

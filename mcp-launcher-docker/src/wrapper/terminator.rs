@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::StepError;
 use mcp_lifecycle_core::{
-    Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity,
+    TerminationSemantics,
 };
 
 use super::nested::Nested;
@@ -22,6 +23,15 @@ impl TrackedTerminator {
     }
 }
 
+/// The containment, with one more thing that it does not reach.
+pub(super) fn fell_back(containment: Containment, why: &str) -> Containment {
+    let why = match &containment.fallback {
+        Some(other) => format!("{other}; {why}"),
+        None => why.to_owned(),
+    };
+    containment.fell_back(why)
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl ProcessTerminator for TrackedTerminator {
@@ -30,7 +40,11 @@ impl ProcessTerminator for TrackedTerminator {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        self.server.semantics()
+        let mut semantics = self.server.semantics();
+        if let Some(why) = self.nested.survives_the_host() {
+            semantics.containment = fell_back(semantics.containment, why);
+        }
+        semantics
     }
 
     async fn exited(&self) -> ExitStatus {

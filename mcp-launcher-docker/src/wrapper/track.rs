@@ -20,8 +20,16 @@ use super::{ProxyMode, Settings, mounts};
 use crate::endpoint::{Endpoint, Surroundings};
 use crate::engine::Engine;
 use crate::labels::{self, Role};
+use crate::last_will::Wills;
 use crate::lease::Lease;
 use crate::random;
+
+/// What became of the preparation.
+pub(super) enum Preparation {
+    Tracked(Tracked),
+    /// There is nothing to track, or it cannot be, for this reason.
+    Untracked(Option<String>),
+}
 
 /// A server whose containers will be found.
 pub(super) struct Tracked {
@@ -30,6 +38,13 @@ pub(super) struct Tracked {
     /// Takes the terminator of the server, once there is one.
     pub(super) server: oneshot::Sender<Arc<dyn ProcessTerminator>>,
     pub(super) nested: Arc<Nested>,
+}
+
+/// What a tracker keeps from its first server on.
+#[derive(Debug, Clone)]
+pub(super) struct Host {
+    lease: Arc<Lease>,
+    wills: Option<Arc<Wills>>,
 }
 
 /// By which means a server is tracked.
@@ -43,24 +58,26 @@ enum Way {
     Labels(Creates),
 }
 
-/// Prepares the tracking of a server; `None` when there is nothing to track.
+/// Prepares the tracking of a server.
 pub(super) fn prepare(
     settings: &Settings,
-    lease: &Mutex<Option<Arc<Lease>>>,
+    host: &Mutex<Option<Host>>,
     spec: &ServerSpec,
-) -> Result<Option<Tracked>, LaunchErrorKind> {
+) -> Result<Preparation, LaunchErrorKind> {
     let env = spec.env().resolve(std::env::vars_os());
     let upstream = Surroundings::with_env(env.clone()).resolve();
     let upstream = upstream.map_err(|error| debug!(%error, "no container engine"));
     let creates = spec
         .program()
         .and_then(|program| inject::find(program, spec.args()));
-    let way = choose(settings.proxy, creates, upstream.ok());
+    let upstream = upstream.ok();
+    let why = why_not(settings.proxy, upstream.as_ref());
+    let way = choose(settings.proxy, creates, upstream);
     if way == Way::Untracked && settings.proxy != ProxyMode::Always {
-        return Ok(None);
+        return Ok(Preparation::Untracked(why));
     }
     let backend = |what: &'static str| move |error| LaunchErrorKind::backend(what, error);
-    let lease = take(lease, &settings.lease_directory)
+    let Host { lease, wills } = take(host, settings)
         .map_err(|error| backend("the owner's lease cannot be taken")(error.into()))?;
     let launch = random::id().map_err(|error| backend("no randomness")(error.into()))?;
     let labels = labels::of_launch(&lease, &launch, spec.name(), Role::Nested);
@@ -69,14 +86,14 @@ pub(super) fn prepare(
             let problem = "the engine of this server is not behind a Unix socket here";
             return Err(backend("its containers cannot be tracked")(problem.into()));
         }
-        Way::Proxy(engine) => match by_proxy(settings, &lease, spec, engine, labels) {
+        Way::Proxy(engine) => match by_proxy(settings, &lease, wills, spec, engine, labels) {
             Ok(tracked) => tracked,
             Err(error) if settings.proxy == ProxyMode::Always => {
                 return Err(backend("its containers cannot be tracked")(error));
             }
             Err(error) => {
                 warn!(%error, "containers of this server are not tracked");
-                return Ok(None);
+                return Ok(Preparation::Untracked(Some(error.to_string())));
             }
         },
         Way::Labels(creates) => by_labels(settings.reap, spec, &creates, labels, env)
@@ -86,11 +103,25 @@ pub(super) fn prepare(
     let server = nested
         .follow()
         .map_err(|error| backend("the control thread cannot be started")(error.into()))?;
-    Ok(Some(Tracked {
+    Ok(Preparation::Tracked(Tracked {
         spec,
         server,
         nested,
     }))
+}
+
+/// Why a server that may have containers is not tracked. One that has no engine
+/// has none.
+fn why_not(mode: ProxyMode, upstream: Option<&Endpoint>) -> Option<String> {
+    let engine = upstream?;
+    match engine.local_socket() {
+        Some(socket) if !socket.exists() => None,
+        Some(_) if mode == ProxyMode::Never => Some("as told by ProxyMode::Never".to_owned()),
+        Some(_) => None,
+        None => Some(format!(
+            "the engine at {engine} is not behind a Unix socket here"
+        )),
+    }
 }
 
 fn choose(mode: ProxyMode, creates: Option<Creates>, upstream: Option<Endpoint>) -> Way {
@@ -115,6 +146,7 @@ type Problem = mcp_lifecycle_core::error::BoxError;
 fn by_proxy(
     settings: &Settings,
     lease: &Lease,
+    wills: Option<Arc<Wills>>,
     spec: &ServerSpec,
     engine: PathBuf,
     labels: HashMap<String, String>,
@@ -158,7 +190,7 @@ fn by_proxy(
         sockets,
     };
     let means = Means::Proxy {
-        proxy: Proxy::start(path, engine, marks)?,
+        proxy: Proxy::start(path, engine, marks, wills)?,
         engine: Box::new(Engine::new(endpoint)),
         labelled: is_labelled,
     };
@@ -191,14 +223,16 @@ fn by_labels(
     Ok((respec::with(spec, changes)?, Means::Cli { cli, keep }))
 }
 
-fn take(lease: &Mutex<Option<Arc<Lease>>>, directory: &Path) -> std::io::Result<Arc<Lease>> {
-    let mut lease = lease.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(lease) = &*lease {
-        return Ok(Arc::clone(lease));
+fn take(host: &Mutex<Option<Host>>, settings: &Settings) -> std::io::Result<Host> {
+    let mut host = host.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(host) = &*host {
+        return Ok(host.clone());
     }
-    let new = Arc::new(Lease::take(directory)?);
-    *lease = Some(Arc::clone(&new));
-    Ok(new)
+    let directory = &settings.lease_directory;
+    let lease = Arc::new(Lease::take(directory)?);
+    let wills = Wills::new(directory, lease.instance());
+    let wills = settings.last_will.then(|| Arc::new(wills));
+    Ok(host.insert(Host { lease, wills }).clone())
 }
 
 fn is_root() -> bool {

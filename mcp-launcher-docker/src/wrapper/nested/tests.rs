@@ -25,7 +25,7 @@ fn by_proxy(directory: &std::path::Path, engine: &FakeEngine, labelled: bool) ->
         sockets: None,
     };
     Means::Proxy {
-        proxy: Proxy::start(directory.join("p"), engine.socket(), marks).unwrap(),
+        proxy: Proxy::start(directory.join("p"), engine.socket(), marks, None).unwrap(),
         engine: Box::new(Engine::new(engine.endpoint())),
         labelled,
     }

@@ -60,6 +60,9 @@ pub(super) async fn create(
             return answer::refused(&problem);
         }
     };
+    if let Some(wills) = shared.wills.as_ref().filter(|_| kind != Kind::Lasting) {
+        wills.cover(&shared.upstream);
+    }
     forward::hop_by_hop(&mut head.headers);
     head.headers.remove(TRANSFER_ENCODING);
     head.headers

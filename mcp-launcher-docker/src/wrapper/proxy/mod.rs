@@ -30,6 +30,7 @@ pub(crate) use fence::Fence;
 pub(crate) use rewrite::Marks;
 
 use crate::control;
+use crate::last_will::{self, Wills};
 
 /// The longest path of a Unix socket that every system takes (macOS: 104).
 pub(crate) const LONGEST_PATH: usize = 103;
@@ -51,6 +52,8 @@ pub(crate) struct Proxy {
 struct Shared {
     upstream: PathBuf,
     marks: Marks,
+    /// Who ends what is created when this host dies.
+    wills: Option<Arc<Wills>>,
     fence: Fence,
     created: Created,
 }
@@ -61,7 +64,12 @@ struct Created(Mutex<BTreeSet<String>>);
 
 impl Proxy {
     /// Listens at `path`, whose directory is private.
-    pub(crate) fn start(path: PathBuf, upstream: PathBuf, marks: Marks) -> io::Result<Self> {
+    pub(crate) fn start(
+        path: PathBuf,
+        upstream: PathBuf,
+        marks: Marks,
+        wills: Option<Arc<Wills>>,
+    ) -> io::Result<Self> {
         if path.as_os_str().len() > LONGEST_PATH {
             let problem = format!("{} is too long for a socket", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
@@ -72,6 +80,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream,
             marks,
+            wills,
             fence: Fence::default(),
             created: Created::default(),
         });
@@ -102,6 +111,25 @@ impl Proxy {
 
     pub(crate) fn fence(&self) -> &Fence {
         &self.shared.fence
+    }
+
+    /// Why what is created lives on when this host dies, if it does.
+    pub(crate) fn survives_the_host(&self) -> Option<&'static str> {
+        let Some(wills) = self
+            .shared
+            .wills
+            .as_ref()
+            .filter(|_| last_will::is_possible())
+        else {
+            return Some("nothing outlives the host to end the containers that this server starts");
+        };
+        match wills.is_alive(&self.shared.upstream) {
+            // Begun with the first create.
+            None | Some(true) => None,
+            Some(false) => {
+                Some("the process that would end the containers that this server starts has ended")
+            }
+        }
     }
 
     /// Whether the engine created this container by a request of ours.

@@ -25,7 +25,7 @@ fn proxy_to(engine: &FakeEngine, path: &std::path::Path) -> Proxy {
         policy: ReapPolicy::All,
         sockets: None,
     };
-    Proxy::start(path.to_owned(), engine.socket(), marks).unwrap()
+    Proxy::start(path.to_owned(), engine.socket(), marks, None).unwrap()
 }
 
 /// A volume's driver may take its time; nothing of ours waits for a volume.

@@ -1,6 +1,7 @@
 //! Which containers end, which stay, and what is left on the disk.
 
-use mcp_lifecycle_core::{ServerLauncher, TerminationReport};
+use mcp_launcher_docker::ContainerTracker;
+use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationReport};
 
 use super::{Shape, drain, ends_clean, policy};
 use crate::support::{LIMIT, Rig, eventually, own};
@@ -110,4 +111,21 @@ async fn a_server_that_never_uses_docker_leaves_no_socket() {
         .await
         .unwrap_err();
     eventually("the socket is removed", || sockets() == 0).await;
+}
+
+/// A container cannot reach the proxy's socket: it would lose its engine.
+#[tokio::test]
+async fn a_launcher_of_anything_but_processes_here_is_refused() {
+    let Some(rig) = Rig::new("inner") else {
+        return;
+    };
+    let tracker = ContainerTracker::new(rig.launcher()).lease_directory(rig.leases.path());
+    let spec = ServerSpec::builder(&rig.server, "/mcp-fixture")
+        .arg("plain")
+        .env("DOCKER_HOST", &rig.engine.host);
+    let spec = rig.options().apply(spec).build().unwrap();
+    let error = tracker.launch(&spec).await.unwrap_err();
+    let error = mcp_lifecycle_core::error::Report(&error).to_string();
+    assert!(error.contains("processes on this machine"), "{error}");
+    rig.assert_clean().await;
 }

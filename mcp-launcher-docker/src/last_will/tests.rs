@@ -1,0 +1,145 @@
+use std::io::Write;
+use std::sync::mpsc;
+
+use super::process::{Order, spawn};
+use super::*;
+use crate::fake::FakeEngine;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn order(directory: &Path, socket: &Path, instance: Option<&str>) -> Order {
+    Order {
+        directory: directory.to_owned(),
+        socket: socket.to_owned(),
+        grace: Duration::from_millis(10),
+        instance: instance.map(str::to_owned),
+    }
+}
+
+fn id(n: u8) -> String {
+    format!("{n:064x}")
+}
+
+fn removal(name: &str) -> String {
+    format!("DELETE /containers/{name}?force=1&v=1 HTTP/1.1")
+}
+
+#[test]
+fn who_is_included_at_the_end_is_removed_and_nobody_else() {
+    let (heard, requests) = mpsc::channel();
+    let daemon = FakeEngine::start(move |request| {
+        heard.send(request.to_owned()).unwrap();
+        Some((204, String::new()))
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let (mut child, mut stdin, _stdout) =
+        spawn(&order(directory.path(), &daemon.socket(), None)).unwrap();
+    for n in 0..40 {
+        writeln!(stdin, "+{}", id(n)).unwrap();
+    }
+    stdin.write_all(b"+mcp-a_name.of-ours\n").unwrap();
+    let long = "x".repeat(65);
+    write!(stdin, "+with a space\n+{long}\n\n+\n").unwrap();
+    for n in (0..40).step_by(2) {
+        writeln!(stdin, "-{}", id(n)).unwrap();
+    }
+    assert!(requests.try_recv().is_err(), "the host lives");
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    let removed: BTreeSet<_> = requests.try_iter().collect();
+    let expected = (1..40).step_by(2).map(|n| removal(&id(n)));
+    let named = removal("mcp-a_name.of-ours");
+    assert_eq!(removed, expected.chain([named]).collect());
+}
+
+#[test]
+fn what_the_host_did_not_know_of_is_found_and_strangers_are_spared() {
+    let (heard, requests) = mpsc::channel();
+    let daemon = FakeEngine::start(move |request| {
+        let text = |text: String| Some((200, text));
+        let sha = |n| format!("sha256:{}", id(n));
+        heard.send(request.to_owned()).unwrap();
+        match request {
+            r if r.starts_with("DELETE") => Some((204, String::new())),
+            r if r.starts_with("GET /images/json?") => text(format!(r#"[{{"Id":"{}"}}]"#, sha(9))),
+            _ => {
+                let container = |n: u8, image: u8| {
+                    let command = r#"[\"Id\":\"0\",\"x"#;
+                    format!(
+                        r#"{{"Id":"{}","Names":["/a"],"ImageID":"{}","Command":"{command}"}}"#,
+                        id(n),
+                        sha(image)
+                    )
+                };
+                text(format!(
+                    "[{},{},{}]",
+                    container(1, 8),
+                    container(2, 9),
+                    container(3, 8)
+                ))
+            }
+        }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let order = order(directory.path(), &daemon.socket(), Some("me"));
+    let (mut child, stdin, _stdout) = spawn(&order).unwrap();
+    drop(stdin);
+    let mut removed = BTreeSet::new();
+    while removed.len() < 2 {
+        let request = requests.recv_timeout(LIMIT).unwrap();
+        if request.starts_with("DELETE") {
+            removed.insert(request);
+        } else {
+            assert!(
+                request.contains("dev%2Emcp%2Dlifecycle%2Einstance%3Dme"),
+                "{request}"
+            );
+        }
+    }
+    assert_eq!(removed, [removal(&id(1)), removal(&id(3))].into());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn it_ends_with_whoever_needs_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let will = LastWill::begin(directory.path(), Path::new("/no/such/socket")).unwrap();
+    let will = Arc::new(will);
+    let included = will.include(&id(1)).unwrap();
+    assert!(included.is_certain());
+    let pid = pid(&will);
+    drop(will);
+    drop(included);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn one_that_died_is_noticed_and_replaced_by_one_that_knows_as_much() {
+    let (heard, requests) = mpsc::channel();
+    let daemon = FakeEngine::start(move |request| {
+        heard.send(request.to_owned()).unwrap();
+        Some((204, String::new()))
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let will = Arc::new(LastWill::begin(directory.path(), &daemon.socket()).unwrap());
+    let included = will.include(&id(1)).unwrap();
+    let first = pid(&will);
+    let state = || will.0.state();
+    state().process.as_mut().unwrap().0.kill().unwrap();
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !included.is_certain() || pid(&will) == first {
+        assert!(std::time::Instant::now() < deadline, "it is not replaced");
+        std::thread::yield_now();
+    }
+    // As the host's death does.
+    let (mut child, stdin) = state().process.take().unwrap();
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(requests.try_recv().unwrap(), removal(&id(1)));
+}
+
+fn pid(will: &LastWill) -> u32 {
+    let state = will.0.state();
+    state.process.as_ref().map_or(0, |(child, _)| child.id())
+}

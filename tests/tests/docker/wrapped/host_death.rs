@@ -1,0 +1,129 @@
+//! Hosts that are killed: nobody sweeps, and nothing is left.
+
+use std::time::{Duration, Instant};
+
+use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+
+use super::drain;
+use crate::support::{Host, LIMIT, Rig, eventually, is_host, own, pause};
+
+const HOST: &str = "wrapped::host_death::stubborn_containers_of_killed_hosts_are_gone_in_3_s";
+
+/// What the issue promises.
+const GONE: Duration = Duration::from_secs(3);
+
+/// The shapes that their client's death does not end.
+const SCRIPTS: [&str; 3] = [
+    "docker run -i --rm $RUN $PAYLOAD; true",
+    "docker run -d --rm $RUN $PAYLOAD; exec sleep 1000",
+    "docker create -i --rm $RUN $PAYLOAD; exec sleep 1000",
+];
+
+/// As many as are killed at a time: that is the machine's load, not ours.
+const AT_ONCE: usize = 5;
+
+async fn host(rig: &Rig, job: &str) {
+    let [leases, name, script] = job.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{job}");
+    };
+    rig.remove_files();
+    let wrapped = rig.wrapped("sh", &["-c", script]);
+    let mut spec = ServerSpec::builder(name, "sh").args(["-c", script]);
+    for (key, value) in wrapped.env().literals() {
+        spec = spec.env(key, value);
+    }
+    let run = format!("--network none --init --label test={name}");
+    let spec = spec
+        .env("RUN", run)
+        .env("PAYLOAD", "mcp-fixture:test /mcp-fixture ignore-eof-term");
+    let tracker = rig.tracker().lease_directory(leases);
+    let _server = tracker.launch(&spec.build().unwrap()).await.unwrap();
+    println!("launched");
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn stubborn_containers_of_killed_hosts_are_gone_in_3_s() {
+    let Some(rig) = Rig::new("killed") else {
+        return;
+    };
+    if let Some(job) = is_host() {
+        return host(&rig, &job).await;
+    }
+    let hosts = std::env::var("MCP_DOCKER_KILLED_HOSTS");
+    let hosts: usize = hosts.map_or(20, |n| n.parse().unwrap());
+    let (mut slowest, mut look) = (Duration::ZERO, Duration::ZERO);
+    for first in (0..hosts).step_by(AT_ONCE) {
+        let count = AT_ONCE.min(hosts - first);
+        let mut all = Vec::new();
+        for n in first..first + count {
+            let script = SCRIPTS[n % SCRIPTS.len()];
+            let job = format!("{}|{}|{script}", rig.leases.path().display(), rig.server);
+            let mut host = Host::start(HOST, &job);
+            host.wait_for("launched");
+            all.push(host);
+        }
+        eventually("they are there", || rig.started().len() == count).await;
+        for host in &mut all {
+            host.kill();
+        }
+        let died = Instant::now();
+        eventually("they are gone", || rig.started().is_empty()).await;
+        slowest = slowest.max(died.elapsed());
+        let looked = Instant::now();
+        assert!(rig.started().is_empty());
+        look = look.max(looked.elapsed());
+    }
+    println!(
+        "{hosts} hosts killed: 0 containers left, the last one gone {slowest:.1?} after its host"
+    );
+    // What a busy machine takes for a look it takes for a removal as well.
+    assert!(
+        slowest < GONE + 4 * look,
+        "{slowest:?}, a look takes {look:?}"
+    );
+    // What was under way comes late, and is found as well.
+    pause(Duration::from_secs(1)).await;
+    assert!(rig.started().is_empty());
+}
+
+#[tokio::test]
+async fn it_is_said_whether_containers_end_with_the_host() {
+    let Some(rig) = Rig::new("semantics") else {
+        return;
+    };
+    let script = "docker run -d --rm $RUN $PAYLOAD; exec sleep 1000";
+    let fallback = async |tracker: &dyn ServerLauncher, spec: &ServerSpec| {
+        let server = tracker.launch(spec).await.unwrap();
+        let fallback = server.terminator().semantics().containment.fallback;
+        let mut server = own(server);
+        drain(&mut server);
+        server.end(&super::policy()).await.unwrap();
+        fallback.map(String::from).unwrap_or_default()
+    };
+    let tracker = rig.tracker();
+    let server = tracker.launch(&rig.wrapped("sh", &["-c", script])).await;
+    let server = server.unwrap();
+    let terminator = std::sync::Arc::clone(server.terminator());
+    let mut server = own(server);
+    drain(&mut server);
+    rig.alive.accept("server", LIMIT).await.unwrap();
+    let says = || terminator.semantics().containment.fallback;
+    assert!(
+        !says().unwrap_or_default().contains("containers"),
+        "{:?}",
+        says()
+    );
+    server.end(&super::policy()).await.unwrap();
+
+    let without = rig.tracker().last_will(false);
+    let spec = rig.wrapped("cat", &[]);
+    let said = fallback(&without, &spec).await;
+    assert!(
+        said.contains("the containers that this server starts"),
+        "{said}"
+    );
+    let far = ServerSpec::builder("far", "cat").env("DOCKER_HOST", "tcp://127.0.0.1:1");
+    let said = fallback(&tracker, &far.build().unwrap()).await;
+    assert!(said.contains("not tracked"), "{said}");
+}
