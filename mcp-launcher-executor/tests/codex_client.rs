@@ -15,8 +15,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use app_server::AppServer;
+use nix::sys::signal::Signal;
 use proxy::{Mood, Proxy};
-use support::{alive, listen, marker, vanished, within};
+use support::{alive, listen, marker, signal, vanished, within};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
