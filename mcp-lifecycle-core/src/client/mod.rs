@@ -28,6 +28,7 @@ mod session;
 mod start;
 mod state;
 mod stderr;
+mod watcher;
 
 use std::fmt;
 use std::ops::Deref;

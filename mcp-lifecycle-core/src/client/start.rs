@@ -6,12 +6,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::end::{Owner, Pumps};
+use super::end::Owner;
 use super::handler::SharedHandler;
 use super::handshake::{Handshake, handshake};
 use super::peer::LifecyclePeer;
 use super::session::Session;
 use super::stderr::{self, StderrTail};
+use super::watcher::Pumps;
 use super::{ClientState, LifecycleClient, LifecycleClientBuilder, era};
 use crate::callback::guarded_async;
 use crate::clock::after;

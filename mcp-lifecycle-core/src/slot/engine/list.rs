@@ -41,7 +41,7 @@ impl<K: Key> Engine<K> {
 fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> ServerRecord {
     let Entry { card, run } = entry;
     let config = card.config();
-    let client = run.as_ref().and_then(super::life::Run::client);
+    let client = run.as_ref().and_then(super::run::Run::client);
     let in_flight = client.map_or(0, |client| client.in_flight());
     let next = match *slot.phase() {
         Phase::Backoff { until: at } | Phase::Uncertain { retry_at: at } => Some(at),

@@ -12,6 +12,7 @@ mod grant;
 mod life;
 mod list;
 mod revoke;
+mod run;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -29,7 +30,7 @@ pub(crate) use close::Closed;
 pub(crate) use grant::{Grant, Refused};
 
 use self::grant::Answer;
-use self::life::Run;
+use self::run::Run;
 use super::{Effect, Gauge, Limits, SlotId, SlotSettings, Table, WaiterId};
 use crate::account::Journal;
 use crate::clock::after;
@@ -89,10 +90,10 @@ struct Entry {
 
 /// What is to be done once the lock is released.
 enum Action<K: Key> {
-    Start(life::Start),
-    End(life::End),
+    Start(run::Start),
+    End(run::End),
     EndAgain(Arc<Notify>),
-    Adopt(life::Orphan),
+    Adopt(run::Orphan),
     Answer(Answer<K>, Result<Grant<K>, Refused>),
 }
 
@@ -177,7 +178,7 @@ impl<K: Key> Engine<K> {
                 let demand = state.table.slot(slot)?.demand();
                 let entry = state.entries.get_mut(&slot)?;
                 let (run, start) =
-                    life::prepare(self, slot, generation, &entry.card, demand, failures);
+                    run::prepare(self, slot, generation, &entry.card, demand, failures);
                 entry.run = Some(run);
                 Some(Action::Start(start))
             }
