@@ -16,7 +16,7 @@ pub(crate) struct FakeEngine {
 
 impl FakeEngine {
     /// Listens. `answer` is given the first line of each request, but for the
-    /// question after the version, and may block.
+    /// questions who it is, and may block.
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("s")).unwrap();
@@ -64,6 +64,8 @@ fn serve(client: UnixStream, answer: &impl Fn(&str) -> Answer) {
     let first = first.trim();
     let answer = if first.contains("/version") {
         Some((200, r#"{"ApiVersion":"1.41"}"#.to_owned()))
+    } else if first.contains("/info") {
+        Some((200, r#"{"ID":"fake"}"#.to_owned()))
     } else {
         answer(first)
     };

@@ -21,7 +21,8 @@ pub(crate) const BOOT: &str = "dev.mcp-lifecycle.boot";
 pub(crate) const LAUNCH: &str = "dev.mcp-lifecycle.launch";
 /// The name of the server in its specification: for people.
 pub(crate) const SERVER: &str = "dev.mcp-lifecycle.server";
-/// The pid of the host: for people, never to be signalled.
+/// The pid of the host: for people, never to be signalled. A living process of
+/// this number is a reason to leave a container alone, and none to end one.
 pub(crate) const HOST_PID: &str = "dev.mcp-lifecycle.host-pid";
 /// What it is: [`Role`].
 pub(crate) const ROLE: &str = "dev.mcp-lifecycle.role";

@@ -197,9 +197,11 @@ impl Shared {
     fn lease(&self) -> std::io::Result<Arc<Lease>> {
         let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lease) = &*lease {
+            lease.refresh();
             return Ok(Arc::clone(lease));
         }
         let new = Arc::new(Lease::take(&self.settings.lease_directory)?);
+        new.look_after()?;
         new.note(&self.engine.endpoint().to_string())?;
         *lease = Some(Arc::clone(&new));
         Ok(new)

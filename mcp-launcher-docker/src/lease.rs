@@ -9,14 +9,24 @@
 //! a random name of its own, its *domain*, that every container carries.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
 
-use crate::{machine, random};
+use tracing::warn;
+
+use crate::private::{create_private, open_private, private_options, user};
+use crate::{control, machine, random};
 
 const SUFFIX: &str = "lease";
+
+/// How often a lease is looked after: a cleaner of temporary files goes by days.
+const REFRESH: Duration = Duration::from_secs(3600);
+
+/// The longest lease that is read.
+const LONGEST: u64 = 1024 * 1024;
 
 /// What the containers of an owner are told apart by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,23 +87,59 @@ impl Lease {
         create_private(directory)?;
         let owner = Owner::in_directory(directory)?;
         let instance = random::id()?;
-        // Locked before it has the name that others look for: nobody ever
-        // sees a lease that is not held.
         let nascent = directory.join(format!("{instance}.new"));
         let path = directory.join(format!("{instance}.{SUFFIX}"));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&nascent)?;
-        file.lock()?;
-        fs::rename(&nascent, &path)?;
+        let file = held(&nascent, &path, "")?;
         Ok(Self {
             instance,
             owner,
             path,
             file: Mutex::new(file),
         })
+    }
+
+    /// Looks after the lease until it is dropped: a cleaner of temporary files
+    /// judges by age, and what it has removed is made again.
+    pub(crate) fn look_after(self: &Arc<Self>) -> io::Result<()> {
+        let lease: Weak<Self> = Arc::downgrade(self);
+        control::spawn(async move {
+            loop {
+                tokio::time::sleep(REFRESH).await;
+                let Some(lease) = lease.upgrade() else {
+                    return;
+                };
+                lease.refresh();
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Makes sure that the lease is where others look for it, and is not old.
+    pub(crate) fn refresh(&self) {
+        if let Err(error) = self.renew() {
+            warn!(lease = %self.path.display(), %error, "this host's lease cannot be kept");
+        }
+    }
+
+    fn renew(&self) -> io::Result<()> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_there(&file, &self.path)? {
+            let mut known = String::new();
+            file.rewind()?;
+            file.read_to_string(&mut known)?;
+            create_private(self.path.parent().unwrap_or(Path::new("/")))?;
+            *file = held(&self.path.with_extension("new"), &self.path, &known)?;
+        }
+        file.set_modified(SystemTime::now())?;
+        // Its name is in the labels of all containers of this host.
+        let domain = self.path.with_file_name("domain");
+        match private_options().write(true).create_new(true).open(&domain) {
+            Ok(mut new) => new.write_all(self.owner.domain.as_bytes()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                File::open(&domain)?.set_modified(SystemTime::now())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn instance(&self) -> &str {
@@ -105,9 +151,10 @@ impl Lease {
     }
 
     /// Where a socket of this owner goes, so that whoever cleans up after it
-    /// finds it.
+    /// finds it: in this directory, or the [short one](short_directory).
     pub(crate) fn socket(&self, directory: &Path, launch: &str) -> PathBuf {
-        directory.join(format!("{}.{launch}.sock", self.instance))
+        let launch = launch.get(..8).unwrap_or(launch);
+        directory.join(format!("{}.{launch}.sock", in_short(&self.instance)))
     }
 
     /// Notes that containers are about to be created there. Before the first
@@ -124,6 +171,38 @@ impl Lease {
     }
 }
 
+/// A locked file of this content, that then has its name: nobody ever sees a
+/// lease that is not held.
+fn held(nascent: &Path, path: &Path, content: &str) -> io::Result<File> {
+    let mut options = private_options();
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(nascent)?;
+    file.lock()?;
+    file.write_all(content.as_bytes())?;
+    fs::rename(nascent, path)?;
+    Ok(file)
+}
+
+/// Whether the file at this path is this one.
+#[cfg(unix)]
+fn is_there(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let own = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(not(unix))]
+fn is_there(_: &File, path: &Path) -> io::Result<bool> {
+    path.try_exists()
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
@@ -133,13 +212,17 @@ impl Drop for Lease {
 impl Other {
     /// Forgets it, once nothing of its owner is left, with its sockets.
     pub(crate) fn forget(self) {
-        let directory = self.path.parent().map(fs::read_dir);
-        let files = directory.into_iter().flatten().flatten().flatten();
-        for file in files {
+        let directories = [
+            self.path.parent().map(Path::to_owned),
+            Some(short_directory()),
+        ];
+        let directories = directories.into_iter().flatten().map(fs::read_dir);
+        for file in directories.flatten().flatten().flatten() {
             let name = file.file_name();
             let name = name.to_string_lossy();
-            let is_socket = name.ends_with(".sock");
-            if is_socket && name.starts_with(&self.instance) {
+            let mut parts = name.split('.');
+            let is_ours = parts.next() == Some(in_short(&self.instance));
+            if is_ours && parts.next_back() == Some("sock") {
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -161,10 +244,14 @@ pub(crate) fn others(directory: &Path) -> io::Result<Vec<Other>> {
         let Some(instance) = instance_of(&path) else {
             continue;
         };
-        let mut file = match File::open(&path) {
+        let mut file = match open_private(&path) {
             Ok(file) => file,
             // Given back in this moment.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                warn!(lease = %path.display(), %error, "not a lease of this user");
+                continue;
+            }
             Err(error) => return Err(error),
         };
         let alive = match file.try_lock() {
@@ -174,7 +261,9 @@ pub(crate) fn others(directory: &Path) -> io::Result<Vec<Other>> {
         };
         let mut text = String::new();
         if !alive {
-            file.read_to_string(&mut text)?;
+            Read::by_ref(&mut file)
+                .take(LONGEST)
+                .read_to_string(&mut text)?;
         }
         leases.push(Other {
             instance,
@@ -222,13 +311,27 @@ pub(crate) fn default_directory() -> PathBuf {
     }
 }
 
+/// Where sockets are kept whose path would be too long, or whose directory would
+/// keep others out.
+pub(crate) fn short_directory() -> PathBuf {
+    Path::new("/tmp").join(format!("mcp-{}", user()))
+}
+
+/// As much of an instance as tells it from others, in a path that has no room.
+fn in_short(instance: &str) -> &str {
+    instance.get(..10).unwrap_or(instance)
+}
+
 /// The random name of a directory, made up at its first use.
 fn domain(directory: &Path) -> io::Result<String> {
     let path = directory.join("domain");
     loop {
         match fs::read_to_string(&path) {
             Ok(text) if text.len() == 32 => return Ok(text),
-            Ok(_) => return Err(io::Error::other(format!("{} is damaged", path.display()))),
+            Ok(_) => {
+                let problem = format!("{} is damaged; remove it", path.display());
+                return Err(io::Error::other(problem));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -243,43 +346,6 @@ fn domain(directory: &Path) -> io::Result<String> {
             _ => {}
         }
     }
-}
-
-#[cfg(unix)]
-fn create_private(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)?;
-    let found = fs::metadata(directory)?;
-    if found.uid().to_string() == user() && found.mode() & 0o022 == 0 {
-        return Ok(());
-    }
-    // Somebody else made it, in a temporary directory that all share.
-    let problem = format!("{} is not private to this user", directory.display());
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
-}
-
-#[cfg(not(unix))]
-fn create_private(directory: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory)
-}
-
-/// The effective user. There is no call for it in `std`; a file that this
-/// process owns tells.
-#[cfg(target_os = "linux")]
-pub(crate) fn user() -> String {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |m| m.uid().to_string())
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn user() -> String {
-    use std::env::var;
-    var("USER")
-        .or_else(|_| var("USERNAME"))
-        .unwrap_or_else(|_| "unknown".to_owned())
 }
 
 #[cfg(test)]
@@ -315,6 +381,40 @@ mod tests {
         for other in seen {
             other.forget();
         }
+        assert!(others(dir.path()).unwrap().is_empty());
+    }
+
+    /// As a cleaner of temporary files does.
+    #[test]
+    fn a_lease_that_was_removed_is_made_again_with_its_domain() {
+        let dir = tempfile::tempdir().unwrap();
+        let lease = Lease::take(dir.path()).unwrap();
+        lease.note("unix:///a").unwrap();
+        for file in fs::read_dir(dir.path()).unwrap() {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        assert!(others(dir.path()).unwrap().is_empty());
+        lease.refresh();
+        let seen = others(dir.path()).unwrap();
+        assert!(seen[0].alive);
+        assert_eq!(seen[0].instance, lease.instance());
+        let owner = Owner::in_directory(dir.path()).unwrap();
+        assert_eq!(owner.domain, lease.owner().domain);
+        lease.file.lock().unwrap().unlock().unwrap();
+        assert_eq!(others(dir.path()).unwrap()[0].endpoints, ["unix:///a"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_no_lease_of_ours_blocks_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let fifo = std::process::Command::new("mkfifo")
+            .arg(at("a.lease"))
+            .status();
+        assert!(fifo.unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", at("b.lease")).unwrap();
+        fs::create_dir(at("c.lease")).unwrap();
         assert!(others(dir.path()).unwrap().is_empty());
     }
 

@@ -80,6 +80,7 @@ mod machine;
 mod options;
 mod origin;
 mod orphans;
+mod private;
 mod progress;
 mod random;
 mod supervised;

@@ -21,3 +21,20 @@ fn read(candidates: &[&str]) -> String {
     });
     text.unwrap_or_default()
 }
+
+/// Whether a process of this number lives, as far as can be seen from here.
+#[cfg(unix)]
+pub(crate) fn is_alive(pid: &str) -> bool {
+    use nix::errno::Errno;
+    use nix::sys::signal::kill;
+    let Ok(pid) = pid.parse::<i32>() else {
+        return false;
+    };
+    // No signal is sent, only looked whether one could be.
+    pid > 0 && kill(nix::unistd::Pid::from_raw(pid), None) != Err(Errno::ESRCH)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_alive(_: &str) -> bool {
+    false
+}

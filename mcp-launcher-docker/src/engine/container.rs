@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
-use bollard::models::{ContainerInspectResponse, ContainerSummary};
+use bollard::models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
     AttachContainerOptionsBuilder, EventsOptionsBuilder, InspectContainerOptions,
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
@@ -48,6 +48,8 @@ pub(crate) struct Found {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) labels: HashMap<String, String>,
+    /// Its main process lives.
+    pub(crate) runs: bool,
     /// The id of its image.
     pub(crate) image: String,
 }
@@ -187,6 +189,30 @@ impl Engine {
         self.kill(id, signal.as_deref().unwrap_or("SIGTERM")).await
     }
 
+    /// [Asks](Self::ask_to_end) a container to end that has no client: nobody
+    /// else does. Whether it was asked.
+    pub(crate) async fn ask_if_detached(&self, id: &str) -> Result<bool, EngineError> {
+        let container = match self.inspect(id).await {
+            Ok(container) => container,
+            Err(EngineError::Absent(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let runs = container.state.and_then(|state| state.running);
+        let config = container.config.unwrap_or_default();
+        let attached = [
+            config.attach_stdin,
+            config.attach_stdout,
+            config.attach_stderr,
+        ];
+        if runs != Some(true) || attached.contains(&Some(true)) {
+            return Ok(false);
+        }
+        let signal = config.stop_signal.filter(|signal| !signal.is_empty());
+        self.kill(id, signal.as_deref().unwrap_or("SIGTERM"))
+            .await?;
+        Ok(true)
+    }
+
     /// Orders the removal, running or not, with its anonymous volumes. `Ok`
     /// is no proof: [`state`](Self::state) gives that.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), EngineError> {
@@ -201,7 +227,7 @@ impl Engine {
     pub(crate) async fn state(&self, id: &str) -> Result<State, EngineError> {
         match self.inspect(id).await {
             Ok(answer) => Ok(state_of(answer)),
-            Err(EngineError::Absent(_)) => Ok(State::Absent),
+            Err(EngineError::Absent(_)) => self.is_same().await.map(|()| State::Absent),
             Err(error) => Err(error),
         }
     }
@@ -217,6 +243,8 @@ impl Engine {
         let docker = self.docker(ANSWER_LIMIT).await?;
         let list = quietly(docker.list_containers(Some(options))).await;
         let list = list.map_err(|error| self.error(error))?;
+        // What is not in the list of another engine is not gone.
+        self.is_same().await?;
         Ok(list.into_iter().filter_map(found).collect())
     }
 
@@ -261,6 +289,10 @@ fn found(summary: ContainerSummary) -> Option<Found> {
         id: summary.id?,
         name: name.unwrap_or_default().to_owned(),
         labels: summary.labels.unwrap_or_default(),
+        runs: matches!(
+            summary.state,
+            Some(ContainerSummaryStateEnum::RUNNING | ContainerSummaryStateEnum::PAUSED)
+        ),
         image: summary.image_id.unwrap_or_default(),
     })
 }

@@ -20,6 +20,10 @@ pub(crate) enum EngineError {
     Silent { endpoint: Endpoint },
     #[error("the container engine refused ({status}): {message}")]
     Refused { status: u16, message: String },
+    #[error(
+        "another engine answers at {endpoint} than the one that has the container; lead the address back to that one"
+    )]
+    OtherEngine { endpoint: Endpoint },
     #[error("no such object: {0}")]
     Absent(String),
     #[error("image `{image}` is not present, and the pull policy is `never`; pull it first")]

@@ -7,6 +7,7 @@ mod error;
 mod image;
 mod last_order;
 mod quiet;
+mod who;
 
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ const SLOW_ANSWER_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct Engine {
     endpoint: Endpoint,
     docker: OnceCell<Docker>,
+    who: who::Who,
     pub(crate) pulls: Pulls,
 }
 
@@ -45,6 +47,7 @@ impl Engine {
         Self {
             endpoint,
             docker: OnceCell::new(),
+            who: who::Who::default(),
             pulls: Pulls::default(),
         }
     }
@@ -56,6 +59,10 @@ impl Engine {
     /// The client, with the version of the API negotiated: without that,
     /// bollard speaks whatever version it was generated from.
     async fn docker(&self, limit: Duration) -> Result<Docker, EngineError> {
+        if self.docker.get().is_none() {
+            self.docker.get_or_try_init(|| self.connect()).await?;
+            self.remember().await;
+        }
         let docker = self.docker.get_or_try_init(|| self.connect()).await?;
         Ok(docker.clone().with_timeout(limit))
     }

@@ -21,6 +21,7 @@ use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, Found};
 use crate::labels;
 use crate::lease::{self, Other, Owner};
+use crate::machine;
 use crate::origin::{self, Origin};
 use verdict::{Leases, Verdict, judge};
 
@@ -159,7 +160,7 @@ impl Search<'_> {
         let local = engine.endpoint().local_socket().is_some();
         let mut orphans = Vec::new();
         for found in ours {
-            match judge(&found.labels, &leases, local) {
+            match judge(&found.labels, &leases, local && !found.runs, machine::is_alive) {
                 Verdict::Dead => match origin::of(engine, &found).await {
                     Ok(Origin::Own) => orphans.push(found),
                     // Somebody else's, of an image that was made of one of ours.

@@ -61,6 +61,9 @@ pub(super) enum Why {
     OtherDomain,
     /// Its host lives.
     Living,
+    /// Its host's lease is gone, and a process of its number lives: it may have
+    /// lost its lease to a cleaner of temporary files.
+    MayLive,
     /// Its server's policy was to leave it.
     Kept,
 }
@@ -68,10 +71,19 @@ pub(super) enum Why {
 /// Judges a container by its labels.
 ///
 /// A missing lease is a dead host only within a domain that we see. A host of
-/// an earlier boot is dead in any domain, if the engine is behind a socket of
-/// this machine: machine ids may be cloned, so that they say nothing about
-/// the other users of an engine on the network.
-pub(super) fn judge(labels: &HashMap<String, String>, leases: &Leases, local: bool) -> Verdict {
+/// an earlier boot is dead in any domain, if the container `rests`: it does not
+/// run, and the engine is behind a socket of this machine. Machine ids may be
+/// cloned or empty, and a socket may lead to another machine; but what runs is
+/// not of an earlier boot of the engine's machine.
+///
+/// Without a lease to look at the process of the host's number has a say, if it
+/// lives: `is_alive` tells.
+pub(super) fn judge(
+    labels: &HashMap<String, String>,
+    leases: &Leases,
+    rests: bool,
+    is_alive: impl Fn(&str) -> bool,
+) -> Verdict {
     let label = |key| labels.get(key).map(String::as_str);
     let (Some(instance), Some(domain), Some(machine), Some(boot), Some(on_end)) = (
         label(labels::INSTANCE),
@@ -89,10 +101,16 @@ pub(super) fn judge(labels: &HashMap<String, String>, leases: &Leases, local: bo
     if leases.living.contains(instance) {
         return Verdict::Spared(Why::Living);
     }
-    let earlier_boot = local && !boot.is_empty() && !me.boot.is_empty() && boot != me.boot;
+    let are_known = !machine.is_empty() && !boot.is_empty() && !me.boot.is_empty();
+    let earlier_boot = rests && are_known && boot != me.boot;
     let ours = domain == me.domain && !domain.is_empty();
     if !ours && !earlier_boot {
         return Verdict::Spared(Why::OtherDomain);
+    }
+    let same_boot = !earlier_boot && boot == me.boot;
+    if same_boot && !leases.dead.contains(instance) && label(labels::HOST_PID).is_some_and(is_alive)
+    {
+        return Verdict::Spared(Why::MayLive);
     }
     if on_end != labels::END {
         return Verdict::Spared(Why::Kept);
@@ -129,7 +147,7 @@ mod tests {
     }
 
     fn verdict(labels: &HashMap<String, String>) -> Verdict {
-        judge(labels, &leases(), true)
+        judge(labels, &leases(), true, |_| false)
     }
 
     #[test]
@@ -153,18 +171,24 @@ mod tests {
         // The dead one's lease is there as well: it is ours to forget.
         let now = ["new", "dead"].map(str::to_owned).into();
         let leases = leases().after_a_list(now);
-        assert_eq!(judge(&new, &leases, true), Verdict::Spared(Why::Living));
+        assert_eq!(
+            judge(&new, &leases, true, |_| false),
+            Verdict::Spared(Why::Living)
+        );
         let dead = of("dead", "d", "m", "b");
-        assert_eq!(judge(&dead, &leases, true), Verdict::Dead);
+        assert_eq!(judge(&dead, &leases, true, |_| false), Verdict::Dead);
         let alive = of("alive", "d", "m", "b");
-        assert_eq!(judge(&alive, &leases, true), Verdict::Spared(Why::Living));
+        assert_eq!(
+            judge(&alive, &leases, true, |_| false),
+            Verdict::Spared(Why::Living)
+        );
     }
 
     #[test]
     fn an_earlier_boot_is_dead_where_the_engine_is_local() {
         let earlier = of("dead", "other", "m", "earlier");
         assert_eq!(verdict(&earlier), Verdict::Dead);
-        let remote = judge(&earlier, &leases(), false);
+        let remote = judge(&earlier, &leases(), false, |_| false);
         assert_eq!(remote, Verdict::Spared(Why::OtherDomain));
     }
 
@@ -173,11 +197,39 @@ mod tests {
         let mut none = Leases::new(leases().me, &[]);
         none.me.domain.clear();
         let earlier = of("dead", "d", "m", "earlier");
-        assert_eq!(judge(&earlier, &none, true), Verdict::Dead);
+        assert_eq!(judge(&earlier, &none, true, |_| false), Verdict::Dead);
         for domain in ["d", ""] {
-            let now = judge(&of("dead", domain, "m", "b"), &none, true);
+            let now = judge(&of("dead", domain, "m", "b"), &none, true, |_| false);
             assert_eq!(now, Verdict::Spared(Why::OtherDomain));
         }
+    }
+
+    #[test]
+    fn a_host_that_lost_its_lease_and_may_live_is_spared() {
+        let mut lost = of("lost", "d", "m", "b");
+        assert_eq!(verdict(&lost), Verdict::Dead);
+        lost.insert(labels::HOST_PID.into(), "42".into());
+        let alive = |pid: &str| pid == "42";
+        let judged = |labels| judge(labels, &leases(), true, alive);
+        assert_eq!(judged(&lost), Verdict::Spared(Why::MayLive));
+        // Its lease is there and nobody holds it: that is the proof.
+        let mut dead = of("dead", "d", "m", "b");
+        dead.insert(labels::HOST_PID.into(), "42".into());
+        assert_eq!(judged(&dead), Verdict::Dead);
+        // Of an earlier boot no process is left.
+        let mut earlier = of("lost", "d", "m", "earlier");
+        earlier.insert(labels::HOST_PID.into(), "42".into());
+        assert_eq!(judged(&earlier), Verdict::Dead);
+    }
+
+    #[test]
+    fn a_machine_without_an_id_is_not_told_from_another() {
+        let mut none = leases();
+        none.me.machine.clear();
+        let judged = |domain| judge(&of("dead", domain, "", "earlier"), &none, true, |_| false);
+        assert_eq!(judged("other"), Verdict::Spared(Why::OtherDomain));
+        // A lease in this directory is a proof all the same.
+        assert_eq!(judged("d"), Verdict::Dead);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod nested;
 mod policy;
 mod proxy;
 mod respec;
+mod socket;
 mod terminator;
 mod track;
 mod untracked;

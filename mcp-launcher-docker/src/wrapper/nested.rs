@@ -18,7 +18,7 @@ use super::cli::Cli;
 use super::proxy::Proxy;
 use crate::container::remove_until_absent;
 use crate::control;
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Condition, Engine, EngineError};
 use crate::labels;
 use crate::lease::Lease;
 use crate::origin::{self, Origin};
@@ -37,6 +37,10 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 /// How long the server's processes have, after they were ordered to end, before
 /// its containers are ended without their proof.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long a container has to end that was asked to, where nobody orders its
+/// end before: the time of `docker stop`.
+const POLITE: Duration = Duration::from_secs(10);
 
 /// The pause before a daemon that did not answer is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -163,7 +167,7 @@ impl Nested {
                     swept.kept = found.kept;
                     return swept;
                 }
-                Ok(found) => match self.end(&found.ended).await {
+                Ok(found) => match self.end_politely(&found.ended, launched).await {
                     Ok(()) => {
                         for container in found.ended {
                             info!(
@@ -270,6 +274,47 @@ impl Nested {
             }
         }
         Ok(swept)
+    }
+
+    /// Ends them, those that have no client after they were asked to. One whose
+    /// client has gone had the end of its input, and the signal that its client
+    /// passed on.
+    async fn end_politely(&self, containers: &[Remnant], launched: bool) -> Result<(), String> {
+        let Means::Proxy { engine, .. } = &self.means else {
+            return self.end(containers).await;
+        };
+        if !launched || self.force.is_cancelled() {
+            return self.end(containers).await;
+        }
+        let asked = futures_util::future::join_all(containers.iter().map(|container| async {
+            let asked = engine.ask_if_detached(&container.id).await;
+            (container.clone(), asked.unwrap_or(false))
+        }));
+        // An engine that is stuck with one of them delays no forced end.
+        let asked = tokio::select! {
+            asked = asked => asked,
+            () = self.force.cancelled() => return self.end(containers).await,
+        };
+        let (asked, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, asked)| *asked);
+        let [asked, others] =
+            [asked, others].map(|list| list.into_iter().map(|(one, _)| one).collect::<Vec<_>>());
+        let left = async {
+            for container in &asked {
+                if let Ok(mut wait) = engine.wait(&container.id, Condition::NotRunning).await {
+                    let _ = wait.code().await;
+                }
+            }
+        };
+        let left = async {
+            tokio::select! {
+                () = left => {}
+                () = self.force.cancelled() => {}
+                () = sleep(POLITE) => {}
+            }
+            self.end(&asked).await
+        };
+        let (asked, others) = tokio::join!(left, self.end(&others));
+        asked.and(others)
     }
 
     async fn end(&self, containers: &[Remnant]) -> Result<(), String> {

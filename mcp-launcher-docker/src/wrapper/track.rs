@@ -16,6 +16,7 @@ use super::nested::{Means, Nested};
 use super::policy::{Fate, ReapPolicy};
 use super::proxy::{Marks, Proxy};
 use super::respec::{self, Changes};
+use super::socket;
 use super::{ProxyMode, Settings, mounts};
 use crate::endpoint::{Endpoint, Surroundings};
 use crate::engine::Engine;
@@ -154,10 +155,7 @@ fn by_proxy(
     let endpoint = Endpoint::Unix(engine.clone());
     lease.note(&endpoint.to_string())?;
     let launch = &labels[labels::LAUNCH];
-    let path = lease.socket(
-        &settings.lease_directory,
-        launch.get(..12).unwrap_or(launch),
-    );
+    let path = socket::place(lease, &settings.lease_directory, launch, &engine)?;
     let sockets = match (engine.to_str(), path.to_str()) {
         (Some(engine), Some(path)) => Some((engine.to_owned(), path.to_owned())),
         _ => None,
@@ -189,8 +187,10 @@ fn by_proxy(
         policy: settings.reap,
         sockets,
     };
+    let proxy = Proxy::start(path.clone(), engine.clone(), marks, wills)?;
+    socket::like(&engine, &path)?;
     let means = Means::Proxy {
-        proxy: Proxy::start(path, engine, marks, wills)?,
+        proxy,
         engine: Box::new(Engine::new(endpoint)),
         labelled: is_labelled,
     };
@@ -226,17 +226,19 @@ fn by_labels(
 fn take(host: &Mutex<Option<Host>>, settings: &Settings) -> std::io::Result<Host> {
     let mut host = host.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(host) = &*host {
+        host.lease.refresh();
         return Ok(host.clone());
     }
     let directory = &settings.lease_directory;
     let lease = Arc::new(Lease::take(directory)?);
+    lease.look_after()?;
     let wills = Wills::new(directory, lease.instance());
     let wills = settings.last_will.then(|| Arc::new(wills));
     Ok(host.insert(Host { lease, wills }).clone())
 }
 
 fn is_root() -> bool {
-    crate::lease::user() == "0"
+    nix::unistd::geteuid().is_root()
 }
 
 #[cfg(test)]

@@ -211,3 +211,67 @@ async fn a_killed_daemon_whose_containers_live_on() {
 async fn a_daemon_that_is_shut_down_and_whose_containers_live_on() {
     a_lost_daemon_is_unknown_and_then_clean(Signal::SIGTERM, &["--live-restore"]).await;
 }
+
+/// As when the socket of the machine's engine is switched to another engine.
+#[tokio::test]
+async fn another_engines_404_is_no_proof() {
+    if Rig::new("switched").is_none() {
+        return;
+    }
+    let (one, other) = (PrivateEngine::start(&[]), PrivateEngine::start(&[]));
+    let rig = Rig::on(one.engine.clone(), "switched");
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("docker.sock");
+    let lead_to = |engine: &PrivateEngine| {
+        let _ = std::fs::remove_file(&link);
+        let socket = engine.engine.host.trim_start_matches("unix://");
+        std::os::unix::fs::symlink(socket, &link).unwrap();
+    };
+    lead_to(&one);
+    let launcher = mcp_launcher_docker::DockerLauncher::builder()
+        .endpoint(mcp_launcher_docker::Endpoint::Unix(link.clone()))
+        .lease_directory(rig.leases.path())
+        .build()
+        .unwrap();
+    let server = own(launcher
+        .launch(&rig.spec(&["ignore-eof-term"]))
+        .await
+        .unwrap());
+    lead_to(&other);
+    let error = server.end(&policy()).await.unwrap_err().to_string();
+    assert!(error.contains("another engine answers"), "{error}");
+    assert_eq!(rig.containers().len(), 1);
+    lead_to(&one);
+    let limit = policy().kill_confirmation(Duration::from_secs(15));
+    server.end(&limit).await.unwrap();
+    rig.assert_clean().await;
+}
+
+/// A cleaner of temporary files removes a lease; its host lives on.
+#[tokio::test]
+async fn a_living_host_without_its_lease_file_keeps_its_server() {
+    let Some(rig) = Rig::new("cleaned") else {
+        return;
+    };
+    if let Some(job) = is_host() {
+        return host(&rig, &job).await;
+    }
+    let me = "crash::a_living_host_without_its_lease_file_keeps_its_server";
+    let leases = rig.leases.path();
+    let mut living = Host::start(
+        me,
+        &format!("{}|ignore-eof-term|{}|", rig.server, leases.display()),
+    );
+    living.wait_for("launched");
+    let files = std::fs::read_dir(leases).unwrap().flatten();
+    for file in files.filter(|file| file.path().extension().is_some_and(|e| e == "lease")) {
+        std::fs::remove_file(file.path()).unwrap();
+    }
+    let report = rig.launcher().reap_orphans().await.unwrap();
+    assert!(report.ended.is_empty(), "{report}");
+    assert_eq!(rig.containers().len(), 1);
+    living.kill();
+    let report = rig.launcher().reap_orphans().await.unwrap();
+    assert_eq!(report.ended.len(), 1, "{report}");
+    rig.assert_clean().await;
+}

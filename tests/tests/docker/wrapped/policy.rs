@@ -3,8 +3,10 @@
 use mcp_launcher_docker::ContainerTracker;
 use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationReport};
 
+use super::proxy::Tracked;
 use super::{Shape, drain, ends_clean, policy};
 use crate::support::{LIMIT, Rig, eventually, own};
+use std::os::unix::fs::MetadataExt;
 
 /// The command itself is `docker run`, and says which engine: no proxy, labels.
 #[tokio::test]
@@ -92,19 +94,40 @@ async fn a_server_that_never_uses_docker_leaves_no_socket() {
     let Some(rig) = Rig::new("unused") else {
         return;
     };
+    let tracker = rig.tracker();
+    let mut tracked = Tracked::launch(&rig, &tracker).await;
+    drain(&mut tracked.server);
+    assert!(tracked.socket.exists());
+    // Whoever may use the engine's may use this one.
+    let access = |path: &std::path::Path| {
+        let found = std::fs::metadata(path).unwrap();
+        (found.uid(), found.gid(), found.mode())
+    };
+    let engine = std::path::Path::new(rig.engine.host.trim_start_matches("unix://"));
+    assert_eq!(access(&tracked.socket), access(engine));
+    assert!(
+        tracked.socket.as_os_str().len() < 64,
+        "{:?}",
+        tracked.socket
+    );
+    let report = tracked.server.end(&policy()).await.unwrap();
+    assert!(report.gone.swept.is_empty(), "{report}");
+    assert!(!tracked.socket.exists());
     let sockets = || {
-        let files = std::fs::read_dir(rig.leases.path()).unwrap().flatten();
+        let directory = tracked.socket.parent().unwrap();
+        let (instance, _) = tracked
+            .socket
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .split_once('.')
+            .unwrap();
+        let files = std::fs::read_dir(directory).unwrap().flatten();
         files
-            .filter(|f| f.path().extension().is_some_and(|e| e == "sock"))
+            .filter(|file| file.file_name().to_string_lossy().starts_with(instance))
             .count()
     };
-    let tracker = rig.tracker();
-    let mut server = own(tracker.launch(&rig.wrapped("cat", &[])).await.unwrap());
-    drain(&mut server);
-    assert_eq!(sockets(), 1);
-    let report = server.end(&policy()).await.unwrap();
-    assert!(report.was_graceful(), "{report}");
-    assert_eq!(sockets(), 0);
     // A launch that fails does not leave one either.
     tracker
         .launch(&rig.wrapped("/no/such/program", &[]))
@@ -128,4 +151,26 @@ async fn a_launcher_of_anything_but_processes_here_is_refused() {
     let error = mcp_lifecycle_core::error::Report(&error).to_string();
     assert!(error.contains("processes on this machine"), "{error}");
     rig.assert_clean().await;
+}
+
+/// A database that is killed may lose what it has not written.
+#[tokio::test]
+async fn a_detached_container_is_asked_before_it_is_forced() {
+    let Some(rig) = Rig::new("polite") else {
+        return;
+    };
+    let script = r#"docker run -d --rm $RUN --entrypoint /bin/sh mcp-fixture:test -c \
+        "trap ': > $DIRECTORY/asked; exit 0' TERM; $COMMAND & wait"; exec sleep 1000"#;
+    let spec = rig.wrapped("sh", &["-c", script]);
+    let mut server = own(rig.tracker().launch(&spec).await.unwrap());
+    drain(&mut server);
+    rig.alive.accept("server", LIMIT).await.unwrap();
+    let address = rig.alive.address();
+    let directory = address.trim_start_matches("unix:").trim_end_matches("/s");
+    let asked = std::path::Path::new(directory).join("asked");
+    assert!(!asked.exists());
+    let report = server.end(&policy()).await.unwrap();
+    assert_eq!(report.gone.swept.len(), 1, "{report}");
+    assert!(asked.exists(), "it was not asked: {report}");
+    assert!(rig.started().is_empty());
 }
