@@ -25,7 +25,6 @@ pub(crate) const STEP: Duration = Duration::from_secs(40);
 pub(crate) struct Case<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) machine: Machine,
-    pub(crate) stage: Stage,
     /// One for each server, and one for the host's last, plain one.
     pub(crate) observers: Arc<Vec<AliveListener>>,
     pub(crate) servers: Vec<Server>,
@@ -35,6 +34,8 @@ pub(crate) struct Case<'a> {
     pub(crate) guardians: Vec<Pid>,
     /// Stopped guardians are continued from here on, whoever stopped them.
     pub(crate) continuing: bool,
+    /// The last to go: without observers nobody is left in it.
+    pub(crate) stage: Stage,
 }
 
 pub(crate) fn run(plan: &Plan, machine: Machine, slot: u32) -> Check<Excused> {

@@ -4,6 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
@@ -42,7 +43,7 @@ impl Stage {
             fs::set_permissions(&path, Permissions::from_mode(0o700))?;
             chown(&path, user, user)?;
         }
-        let cgroup = machine.cgroups.then(|| make_cgroups(plan, slot, user));
+        let cgroup = machine.cgroups.then(|| make_cgroups(plan, user));
         Ok(Self {
             directory,
             cgroup: cgroup.transpose()?,
@@ -192,9 +193,11 @@ pub(crate) fn cgroup_root() -> Option<PathBuf> {
     })
 }
 
-fn make_cgroups(plan: &Plan, slot: u32, user: Option<u32>) -> io::Result<PathBuf> {
+fn make_cgroups(plan: &Plan, user: Option<u32>) -> io::Result<PathBuf> {
     let root = cgroup_root().ok_or(io::ErrorKind::NotFound)?;
-    let base = root.join(format!("mcp-soak-{}-{slot}", std::process::id()));
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let base = root.join(format!("mcp-soak-{}-{count}", std::process::id()));
     fs::create_dir(&base)?;
     let names = ["", "host", "beside", "reaper", "elsewhere"];
     for name in names {
