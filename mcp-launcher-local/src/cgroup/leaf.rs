@@ -11,8 +11,8 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 
-use crate::sys::reserve;
 use crate::sys::watch::{self, Interest};
+use crate::sys::{self, Pid, reserve};
 
 /// A cgroup that this process has made, and removes.
 ///
@@ -226,7 +226,36 @@ fn remove(path: &Path) -> io::Result<Removal> {
 
 /// Ends everything inside, also what is being forked at this moment.
 fn kill(path: &Path) -> io::Result<()> {
-    open_to_write(&path.join("cgroup.kill"))?.write_all(b"1")
+    open_to_write(&path.join("cgroup.kill"))?.write_all(b"1")?;
+    kill_headless(path);
+    Ok(())
+}
+
+/// Ends those whom the kernel's order passes by: it goes to the main thread
+/// alone (Linux 6.18), and a process whose main thread has ended lives on.
+fn kill_headless(path: &Path) {
+    let list = || {
+        let mut found = Vec::new();
+        members(path, &mut found).map(|()| found)
+    };
+    let mut inside = list().unwrap_or_default();
+    inside.retain(|pid| sys::is_headless(*pid));
+    let hold = |pid: u32| Some((pid, sys::hold(Pid::new(pid.into())?).ok()?));
+    let held: Vec<_> = inside.into_iter().filter_map(hold).collect();
+    if held.is_empty() {
+        return;
+    }
+    // Whoever has the number now is inside, or not killed.
+    let still = list().unwrap_or_default();
+    for (pid, process) in held {
+        if still.contains(&pid)
+            && let Err(error) = sys::kill_held(&process)
+        {
+            sys::shielded(|| {
+                tracing::debug!(pid, %error, "a process without a main thread cannot be killed");
+            });
+        }
+    }
 }
 
 /// Whether anybody is inside, or inside of what is inside.

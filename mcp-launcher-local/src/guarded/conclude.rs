@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::decide::{Cgroup, Findings, Main, Marked};
+use super::decide::{self, Cgroup, Findings, Main, Marked};
 use super::server::Server;
 use crate::cgroup::Leaf;
 use crate::ending::Proof;
@@ -63,19 +63,26 @@ impl Server {
         let inside = Inside::look(leaf, self.main_pid());
         let server = Arc::clone(self);
         leaf.end(move |removed| {
-            let mut gone = inside.swept_from(gone);
-            match removed {
-                Ok(()) => {
+            let cgroup = match removed {
+                Ok(()) => Cgroup::Empty,
+                Err(error) => Cgroup::Failed(error.to_string()),
+            };
+            match decide::concluded(&cgroup) {
+                Ok(_) => {
                     server.strike_out();
-                    gone = gone.and_by(Evidence::CgroupEmpty);
+                    publish(inside.swept_from(gone).and_by(Evidence::CgroupEmpty));
                 }
-                // Empty by the guardian's word; only the directory is left, and
-                // stays written down.
-                Err(error) => sys::shielded(|| {
-                    tracing::warn!(%error, "the cgroup of a server could not be removed");
-                }),
+                // It stays written down, and is tried again.
+                Err(why) => {
+                    sys::shielded(|| {
+                        tracing::error!(guardian = server.guardian.pid(), "{why}");
+                    });
+                    server.ending.update(|known| {
+                        known.exit = known.exit.or(exit);
+                        known.proof = Some(Proof::Lost(why));
+                    });
+                }
             }
-            publish(gone);
         });
     }
 

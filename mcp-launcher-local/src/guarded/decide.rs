@@ -53,6 +53,19 @@ pub(super) struct Findings {
     pub(super) somebody_left: bool,
 }
 
+/// What proves that nothing is left of a server whose guardian has reaped
+/// everybody, or why that is not enough.
+///
+/// What has entered a foreign PID namespace, and lost its parent there, is no
+/// descendant of the guardian's any more. It is inside of the cgroup.
+pub(super) fn concluded(cgroup: &Cgroup) -> Result<Vec<Evidence>, Cow<'static, str>> {
+    match cgroup {
+        Cgroup::None => Ok(vec![Evidence::Reaped]),
+        Cgroup::Empty => Ok(vec![Evidence::Reaped, Evidence::CgroupEmpty]),
+        Cgroup::Failed(error) => Err(Cow::Owned(format!("{REAPED_BUT}: {error}"))),
+    }
+}
+
 impl Findings {
     /// Whether somebody is known to have left.
     pub(super) fn show_a_leaver(&self) -> bool {
@@ -93,6 +106,8 @@ pub(super) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
     is_held && cgroup_was_killed
 }
 
+const REAPED_BUT: &str = "the guardian has reaped everybody, but whether the server's cgroup is \
+                          empty cannot be told";
 const NO_CGROUP: &str = "the guardian was killed; what was known of the server was sent SIGKILL, \
                          but what had left its process group may live";
 const NOT_EMPTIED: &str = "the guardian was killed, and the server's cgroup could not be emptied";
@@ -150,6 +165,13 @@ mod tests {
             assert!(findings.verdict().is_err());
             assert!(findings.main_has_ended());
         }
+    }
+
+    #[test]
+    fn the_word_of_a_guardian_is_not_enough_where_there_is_a_cgroup() {
+        assert!(concluded(&Cgroup::None).is_ok());
+        assert!(concluded(&Cgroup::Empty).is_ok());
+        assert!(concluded(&Cgroup::Failed("EMFILE".to_owned())).is_err());
     }
 
     #[test]

@@ -265,6 +265,11 @@ pub(crate) fn see(pid: u32) -> Option<Seen> {
     })
 }
 
+/// Whether the main thread of a process has ended while others go on.
+pub(crate) fn is_headless(pid: u32) -> bool {
+    read_stat(pid).is_some_and(|stat| stat.state == b'Z' && !stat.is_dead())
+}
+
 /// Every process that can be looked at.
 pub(crate) fn see_all() -> io::Result<Vec<Seen>> {
     Ok(numbers_in_proc()?.into_iter().filter_map(see).collect())

@@ -30,7 +30,7 @@ pub(crate) use os::{
 };
 #[cfg(target_os = "linux")]
 pub(crate) use os::{
-    ProcessState, Seen, hold, kill_held, name_of, parent_of, see, see_all, tracer_of,
+    ProcessState, Seen, hold, is_headless, kill_held, name_of, parent_of, see, see_all, tracer_of,
 };
 pub(crate) use unix::{may_execute, signal_group};
 

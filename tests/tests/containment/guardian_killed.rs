@@ -26,6 +26,8 @@ fn killed() {
         ("setsid", "setsid"),
         ("double-fork", "daemon"),
         ("wiped-env", "wiped-env"),
+        // The kernel's order to a cgroup passes by who has no main thread.
+        ("headless", "headless"),
     ] {
         let server = stage.launch(&[shape]);
         stage.wait_for(role);
