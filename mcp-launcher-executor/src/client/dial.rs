@@ -8,7 +8,7 @@ use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 
 use super::config::Certificates;
 use super::prompt::{Haste, Prompt};
-use crate::link::{Link, WebSocketLink, websocket_config};
+use crate::link::{Counted, Link, WebSocketLink, websocket_config};
 
 /// A WebSocket at `url`, with a bearer token.
 pub(super) async fn websocket(
@@ -43,10 +43,11 @@ pub(super) async fn websocket(
     let (stream, haste) = Prompt::new(stream);
     let config = Some(websocket_config(max_frame));
     if let Some(connector) = connector {
-        let stream = encrypt(connector, &host, stream).await?;
+        let stream = Counted::new(encrypt(connector, &host, stream).await?);
         let (socket, _) = client_async_with_config(request, stream, config).await?;
         return Ok((Box::new(WebSocketLink::new(socket)), haste));
     }
+    let stream = Counted::new(stream);
     let (socket, _) = client_async_with_config(request, stream, config).await?;
     Ok((Box::new(WebSocketLink::new(socket)), haste))
 }

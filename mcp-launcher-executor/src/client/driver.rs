@@ -218,11 +218,17 @@ impl Driver {
         let Some(connected) = &mut self.link else {
             return Poll::Pending;
         };
-        connected.link.poll_recv(cx).map(|received| match received {
+        let before = connected.link.received();
+        let event = connected.link.poll_recv(cx).map(|received| match received {
             Some(Ok(incoming)) => Event::Frame(incoming),
             Some(Err(error)) => Event::LinkLost(Some(error)),
             None => Event::LinkLost(None),
-        })
+        });
+        // A frame that takes long to arrive is a sign of life all the while.
+        if connected.link.received() != before {
+            self.session.alive(Instant::now());
+        }
+        event
     }
 
     fn incoming(&mut self, now: Instant, incoming: Incoming) {

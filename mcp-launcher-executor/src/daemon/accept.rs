@@ -16,7 +16,7 @@ use super::http::upgrade;
 use super::tls::TlsIdentity;
 use super::token::Token;
 use super::{Daemon, Shared};
-use crate::link::{WebSocketLink, websocket_config};
+use crate::link::{Counted, WebSocketLink, websocket_config};
 
 /// A bound address, not serving yet.
 #[derive(Debug)]
@@ -123,10 +123,11 @@ async fn client(
 
 async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     shared: &Arc<Shared>,
-    mut stream: S,
+    stream: S,
     token: Option<Arc<Token>>,
 ) -> io::Result<()> {
     let limit = shared.limits.handshake;
+    let mut stream = Counted::new(stream);
     let upgraded = tokio::time::timeout(limit, upgrade(&mut stream, token.as_deref())).await?;
     let early = upgraded.map_err(io::Error::other)?;
     let config = Some(websocket_config(shared.limits.max_frame));

@@ -1,6 +1,7 @@
 //! One connection: frames in, answers and events out, by one task.
 
 mod handshake;
+mod inbound;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,14 +11,12 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::EndReason;
 use tokio_util::sync::CancellationToken;
 
+use super::Shared;
 use super::event::Event;
-use super::limits::MOST_NAME;
 use super::session::{Haste, Next, Session};
-use super::{Shared, dispatch};
 use crate::link::{HIGH_WATER, Incoming, Link};
 use crate::protocol::{
-    Message, RequestId, RpcError, code, encode_error, encode_notification, encode_raw_output,
-    encode_result, method,
+    RpcError, code, encode_error, encode_notification, encode_raw_output, method,
 };
 
 /// What a connection runs over.
@@ -46,6 +45,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind)
         link,
         state: State::Unknown,
         dirty: false,
+        owed: 0,
+        received: 0,
         patient: 0,
         timer: Box::pin(tokio::time::sleep(shared.limits.handshake)),
         stopping: shared.stopping.clone(),
@@ -80,6 +81,10 @@ struct Connection {
     link: Box<dyn Link>,
     state: State,
     dirty: bool,
+    /// Bytes of answers that the client has not taken yet, as far as is known.
+    owed: usize,
+    /// Bytes that had arrived when this was last looked at.
+    received: u64,
     /// Answers that wait in the link for company.
     patient: u32,
     timer: std::pin::Pin<Box<tokio::time::Sleep>>,
@@ -128,29 +133,29 @@ impl Connection {
                 }
             }
             self.send_what_is_due(cx);
-            if self.link.buffered() > HIGH_WATER {
-                if let Some(failed) = self.flush(cx) {
-                    return Poll::Ready(failed);
-                }
-                // A client that does not take its answers is not listened to.
-                if self.link.buffered() > HIGH_WATER {
-                    return self.poll_timer(cx);
-                }
-                continue;
+            let full = self.link.buffered() > HIGH_WATER;
+            if full && let Some(failed) = self.flush(cx) {
+                return Poll::Ready(failed);
             }
-            match self.link.poll_recv(cx) {
-                Poll::Ready(Some(Ok(incoming))) => self.incoming(incoming),
+            match self.poll_recv(cx) {
+                Poll::Ready(Some(Ok(incoming))) => {
+                    self.incoming_apart(incoming);
+                    continue;
+                }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready("it failed"),
                 Poll::Ready(None) => return Poll::Ready("the client closed it"),
-                // Flushed when there is nothing else to do: one write for many
-                // frames.
-                Poll::Pending => {
-                    return match self.flush(cx) {
-                        Some(failed) => Poll::Ready(failed),
-                        None => self.poll_timer(cx),
-                    };
-                }
+                Poll::Pending => {}
             }
+            // There may be more to send.
+            if full && self.link.buffered() <= HIGH_WATER {
+                continue;
+            }
+            // Flushed when there is nothing else to do: one write for many
+            // frames.
+            return match self.flush(cx) {
+                Some(failed) => Poll::Ready(failed),
+                None => self.poll_timer(cx),
+            };
         }
         cx.waker().wake_by_ref();
         match self.flush(cx) {
@@ -159,12 +164,45 @@ impl Connection {
         }
     }
 
+    /// The next frame, however much output there is to send. A client that does
+    /// not take its *answers* is not listened to.
+    fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Incoming, crate::link::LinkError>>> {
+        let session = self.session().map(|(session, _)| session);
+        let waiting = session
+            .as_ref()
+            .map_or(0, |session| session.answers_waiting());
+        if self.owed + waiting > HIGH_WATER {
+            return Poll::Pending;
+        }
+        let queued = self.link.buffered();
+        let outcome = self.link.poll_recv(cx);
+        let pongs = self.link.buffered() - queued;
+        if pongs > 0 {
+            self.owed += pongs;
+            self.dirty = true;
+        }
+        // A frame that takes long to arrive is a sign of life all the while.
+        let received = self.link.received();
+        if received != std::mem::replace(&mut self.received, received)
+            && let Some(session) = session
+        {
+            session.heard();
+        }
+        outcome
+    }
+
     fn flush(&mut self, cx: &mut Context<'_>) -> Option<&'static str> {
         if self.dirty || self.patient >= PATIENT {
             self.patient = 0;
             self.dirty = true;
             match self.link.poll_flush(cx) {
-                Poll::Ready(Ok(())) => self.dirty = false,
+                Poll::Ready(Ok(())) => {
+                    self.dirty = false;
+                    self.owed = 0;
+                }
                 Poll::Ready(Err(_)) => return Some("it failed"),
                 Poll::Pending => {}
             }
@@ -192,6 +230,11 @@ impl Connection {
         Poll::Pending
     }
 
+    fn send_answer(&mut self, frame: String) {
+        self.owed += frame.len();
+        self.send(frame);
+    }
+
     fn send(&mut self, frame: String) {
         self.dirty = true;
         // A link that fails here fails in the next poll as well.
@@ -209,6 +252,7 @@ impl Connection {
 
     fn send_soon(&mut self, frame: String) {
         self.patient += 1;
+        self.owed += frame.len();
         let _ = self.link.send(frame);
     }
 
@@ -235,7 +279,7 @@ impl Connection {
         while self.link.buffered() <= HIGH_WATER {
             match session.next(generation, cx.waker()) {
                 None => return,
-                Some(Next::Answer(frame, Haste::Now)) => self.send(frame),
+                Some(Next::Answer(frame, Haste::Now)) => self.send_answer(frame),
                 Some(Next::Answer(frame, Haste::Soon)) => self.send_soon(frame),
                 Some(Next::Of(process)) => {
                     let (event, more) = {
@@ -252,91 +296,5 @@ impl Connection {
                 }
             }
         }
-    }
-
-    fn incoming(&mut self, incoming: Incoming) {
-        if let Some((session, generation)) = self.session() {
-            session.heard();
-            session.is_awake(generation);
-        }
-        match incoming {
-            Incoming::Alive => {}
-            Incoming::Frame(frame) => match Message::parse(&frame) {
-                Ok(message) => self.message(message),
-                Err(error) => self.malformed(&error.to_string()),
-            },
-            Incoming::TooLarge(size) => {
-                let limit = self.shared.limits.max_frame;
-                self.malformed(&format!(
-                    "a frame of {size} bytes is over the limit of {limit}"
-                ));
-            }
-        }
-    }
-
-    fn malformed(&mut self, what: &str) {
-        let error = RpcError::new(code::INVALID_REQUEST, what);
-        self.send(encode_error(None, &error));
-    }
-
-    fn message(&mut self, message: Message<'_>) {
-        match (message, &self.state) {
-            (
-                Message::Request {
-                    id: RequestId::Text(id),
-                    ..
-                },
-                _,
-            ) if id.len() > MOST_NAME => {
-                self.malformed(&format!(
-                    "an id of {} bytes, of at most {MOST_NAME}",
-                    id.len()
-                ));
-            }
-            (Message::Request { id, method, params }, State::Open(session, _)) => {
-                dispatch::request(&self.shared, &Arc::clone(session), id, &method, params);
-            }
-            (Message::Request { id, method, params }, State::Unknown)
-                if method == method::INITIALIZE =>
-            {
-                match self.initialize(params) {
-                    Ok(result) => self.send(encode_result(&id, &result)),
-                    Err(error) => self.send(encode_error(Some(&id), &error)),
-                }
-            }
-            (Message::Request { id, .. }, state) => {
-                let text = match state {
-                    State::Unknown => "client must call initialize before using exec methods",
-                    _ => "client must send initialized before using exec methods",
-                };
-                self.refuse(&id, text);
-            }
-            (Message::Notification { method, .. }, State::Greeted(session, generation))
-                if method == method::INITIALIZED =>
-            {
-                let (session, generation) = (Arc::clone(session), *generation);
-                self.state = State::Open(Arc::clone(&session), generation);
-                let pause = PING.min(session.lease / 3);
-                self.timer.as_mut().reset((Instant::now() + pause).into());
-                session.begin_sending(generation);
-            }
-            (
-                Message::Notification { method, params },
-                State::Greeted(session, _) | State::Open(session, _),
-            ) => {
-                let session = Arc::clone(session);
-                let outcome = dispatch::notification(&self.shared, &session, &method, params);
-                if let Err(error) = outcome {
-                    self.malformed(&error.to_string());
-                }
-            }
-            // We ask for nothing, so there is nothing to answer.
-            _ => {}
-        }
-    }
-
-    fn refuse(&mut self, id: &RequestId, text: &str) {
-        let error = RpcError::new(code::INVALID_REQUEST, text);
-        self.send(encode_error(Some(id), &error));
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mcp_lifecycle_core::EndReason;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
 use super::host::environment_info;
@@ -116,7 +117,7 @@ fn carry_out(
         )),
         other => Err(RpcError::new(
             code::METHOD_NOT_FOUND,
-            format!("this executor does not implement `{other}`"),
+            format!("this executor does not implement `{}`", excerpt(other)),
         )),
     }
 }
@@ -192,7 +193,7 @@ fn signal(session: &Arc<Session>, id: RequestId, params: SignalParams) -> Result
 
 fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Result<(), RpcError> {
     /// One answer stays far below any frame limit, whatever was asked for.
-    const MOST: usize = 1 << 20;
+    const MOST: usize = 256 << 10;
     let process = known(session, &params.process_id)?;
     let after = params.after_seq.unwrap_or(0);
     let most = params.max_bytes.map_or(MOST, |max| MOST.min(max as usize));
@@ -202,17 +203,23 @@ fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Result<(),
         answer(session, &id, &now);
         return Ok(());
     }
-    later(session, id, async move {
+    let Some(place) = place_to_wait(session, &id) else {
+        return Ok(());
+    };
+    let session = Arc::clone(session);
+    tokio::spawn(async move {
+        let _place = place;
         let until = tokio::time::Instant::now() + wait;
         loop {
             let mut changed = std::pin::pin!(process.changed.notified());
             changed.as_mut().enable();
-            let read = process.log().read(after, most);
-            let news = !read.chunks.is_empty() || read.exited != now.exited || read.closed;
+            let news = process.log().has_news(after, now.exited);
             if news || tokio::time::timeout_at(until, changed).await.is_err() {
-                return Ok(read);
+                break;
             }
         }
+        let make = || encode_result(&id, &process.log().read(after, most));
+        session.answer_in_turn(make).await;
     });
     Ok(())
 }
@@ -264,16 +271,21 @@ fn list(session: &Session) -> ListResult {
     }
 }
 
+/// As much of a client's word as an error repeats.
+fn excerpt(word: &str) -> String {
+    word.chars().take(MOST_NAME).collect()
+}
+
 fn known(session: &Session, process_id: &str) -> Result<Arc<Process>, RpcError> {
     match session.processes().get(process_id) {
         Some(Slot::Running(process)) => Ok(Arc::clone(process)),
         Some(Slot::Starting { .. }) => Err(RpcError::new(
             code::INVALID_REQUEST,
-            format!("process id {process_id} is starting"),
+            format!("process id {} is starting", excerpt(process_id)),
         )),
         None => Err(RpcError::new(
             code::INVALID_REQUEST,
-            format!("unknown process id {process_id}"),
+            format!("unknown process id {}", excerpt(process_id)),
         )),
     }
 }
@@ -288,10 +300,7 @@ fn later<T: Serialize>(
     id: RequestId,
     work: impl Future<Output = Result<T, RpcError>> + Send + 'static,
 ) {
-    let Ok(place) = Arc::clone(&session.waiting).try_acquire_owned() else {
-        let text = format!("{MOST_WAITING} requests of this session wait already");
-        let error = RpcError::new(code::LIMIT, text);
-        session.answer(encode_error(Some(&id), &error));
+    let Some(place) = place_to_wait(session, &id) else {
         return;
     };
     let session = Arc::clone(session);
@@ -301,8 +310,19 @@ fn later<T: Serialize>(
             Ok(result) => encode_result(&id, &result),
             Err(error) => encode_error(Some(&id), &error),
         };
-        session.answer(frame);
+        session.answer_in_turn(|| frame).await;
     });
+}
+
+/// A place for a request that waits; answers it when there is none.
+fn place_to_wait(session: &Arc<Session>, id: &RequestId) -> Option<OwnedSemaphorePermit> {
+    let place = Arc::clone(&session.waiting).try_acquire_owned().ok();
+    if place.is_none() {
+        let text = format!("{MOST_WAITING} requests of this session wait already");
+        let error = RpcError::new(code::LIMIT, text);
+        session.answer(encode_error(Some(id), &error));
+    }
+    place
 }
 
 fn internal(error: mcp_lifecycle_core::error::StepError) -> RpcError {

@@ -16,6 +16,13 @@ pub(super) enum Keep {
     Bytes(usize),
 }
 
+/// What an event costs beside its bytes.
+const EACH: usize = 64;
+
+/// Events that wait for a client to acknowledge them, at most; ours does so
+/// long before.
+const MOST_EVENTS: usize = 4096;
+
 /// The log of one process.
 ///
 /// Nothing is dropped before it was sent: a stream of which a window waits is
@@ -30,8 +37,10 @@ pub(super) struct Log {
     generation: u64,
     /// Everything up to here was sent on the present connection.
     sent: u64,
-    /// Bytes in `entries`.
+    /// What `entries` cost.
     held: usize,
+    /// The last number that a read has shown.
+    shown: u64,
     /// Bytes that went in, and that count as out, of each stream.
     produced: [u64; 2],
     consumed: [u64; 2],
@@ -55,6 +64,7 @@ impl Log {
             generation: 0,
             sent: 0,
             held: 0,
+            shown: 0,
             produced: [0; 2],
             consumed: [0; 2],
             exit: None,
@@ -76,6 +86,9 @@ impl Log {
         if self.discarded {
             return self.window;
         }
+        if self.entries.len() >= MOST_EVENTS && self.keep == Keep::Acknowledged {
+            return 0;
+        }
         let at = index(stream);
         let ahead = self.produced[at].saturating_sub(self.consumed[at]);
         self.window.saturating_sub(ahead as usize)
@@ -91,9 +104,36 @@ impl Log {
         if self.discarded {
             return;
         }
-        self.held += event.bytes();
+        self.held += EACH + event.bytes();
+        if let Some(longer) = self.join_last(&event) {
+            self.held -= EACH;
+            if let Some((_, last)) = self.entries.back_mut() {
+                *last = longer;
+            }
+            return;
+        }
         self.entries.push_back((self.next, event));
         self.next += 1;
+    }
+
+    /// The last event with this one behind it, where it was not sent yet and
+    /// both are small: a server that writes single bytes costs no more than
+    /// another one.
+    fn join_last(&self, event: &Event) -> Option<Event> {
+        const SMALL: usize = 4096;
+        let (seq, Event::Output(stream, last)) = self.entries.back()? else {
+            return None;
+        };
+        let Event::Output(next_stream, next) = event else {
+            return None;
+        };
+        let fits = stream == next_stream && last.len() + next.len() <= SMALL;
+        // A number that was shown to a reader stands for what it had then.
+        if !fits || *seq <= self.sent.max(self.shown) {
+            return None;
+        }
+        let joined = [&last[..], &next[..]].concat();
+        Some(Event::Output(*stream, joined.into()))
     }
 
     /// The next event to send on this connection; nothing on one that another
@@ -146,8 +186,16 @@ impl Log {
         self.closed
     }
 
+    /// Whether a read after this number has something to say that one which
+    /// saw `exited` had not.
+    pub(super) fn has_news(&self, after: u64, exited: bool) -> bool {
+        let output =
+            |(seq, event): &(u64, Event)| *seq > after && matches!(event, Event::Output(..));
+        self.closed || self.exit.is_some() != exited || self.entries.iter().rev().any(output)
+    }
+
     /// What `process/read` answers.
-    pub(super) fn read(&self, after: u64, max_bytes: usize) -> ReadResult {
+    pub(super) fn read(&mut self, after: u64, max_bytes: usize) -> ReadResult {
         let mut result = ReadResult {
             next_seq: self.next,
             exited: self.exit.is_some(),
@@ -165,6 +213,7 @@ impl Log {
                 break;
             }
             taken += bytes.len();
+            self.shown = self.shown.max(*seq);
             result.chunks.push(ReadChunk {
                 seq: *seq,
                 stream: *stream,
@@ -194,7 +243,7 @@ impl Log {
 
     fn forget_first(&mut self) {
         if let Some((_, event)) = self.entries.pop_front() {
-            self.held -= event.bytes();
+            self.held -= EACH + event.bytes();
         }
     }
 }
@@ -225,6 +274,7 @@ mod tests {
     fn what_was_not_acknowledged_is_sent_again_on_another_connection() {
         let mut log = Log::new(Keep::Acknowledged, 100);
         log.push(output(1));
+        log.send(1);
         log.push(output(2));
         log.push(Event::Exited(0));
         while log.send(1).is_some() {}
@@ -253,20 +303,65 @@ mod tests {
 
     #[test]
     fn a_plain_client_reads_back_what_is_kept() {
-        let mut log = Log::new(Keep::Bytes(10), 100);
+        let mut log = Log::new(Keep::Bytes(10_000), 100_000);
         for _ in 0..4 {
-            log.push(output(4));
+            log.push(output(4000));
         }
         log.push(Event::Exited(3));
-        assert_eq!(log.read(0, 1000).chunks.len(), 4, "unsent is never dropped");
+        assert_eq!(
+            log.read(0, 100_000).chunks.len(),
+            4,
+            "unsent is never dropped"
+        );
         while log.send(1).is_some() {}
-        let read = log.read(0, 5);
+        let read = log.read(0, 5000);
         assert_eq!(
             (read.chunks[0].seq, read.next_seq, read.exit_code),
             (3, 4, Some(3))
         );
         assert_eq!(log.read(4, 5).next_seq, 6);
-        assert_eq!(log.room(Stream::Stdout), 100);
+        assert_eq!(log.room(Stream::Stdout), 100_000);
+    }
+
+    #[test]
+    fn single_bytes_cost_no_more_than_a_few_events() {
+        for keep in [Keep::Acknowledged, Keep::Bytes(1 << 20)] {
+            let mut log = Log::new(keep, 1 << 20);
+            let mut pushed = 0;
+            while log.room(Stream::Stdout) > 0 && pushed < 100_000 {
+                log.push(output(1));
+                pushed += 1;
+            }
+            assert_eq!(pushed, 100_000);
+            assert!(log.entries.len() < 100, "{} events", log.entries.len());
+            assert!(log.held < 110_000, "{}", log.held);
+            let mut bytes = 0;
+            while let Some((_, event)) = log.send(1) {
+                bytes += event.bytes();
+            }
+            assert_eq!(bytes, 100_000);
+        }
+        // Those that were sent one by one have a bound until they are acknowledged.
+        let mut log = Log::new(Keep::Acknowledged, 1 << 20);
+        let mut pushed = 0;
+        while log.room(Stream::Stdout) > 0 {
+            log.push(output(1));
+            log.send(1);
+            pushed += 1;
+        }
+        assert_eq!(pushed, MOST_EVENTS);
+        log.acknowledge(1, 0, 0);
+        assert!(log.room(Stream::Stdout) > 0);
+    }
+
+    #[test]
+    fn what_a_read_has_shown_does_not_grow_behind_its_number() {
+        let mut log = Log::new(Keep::Bytes(1 << 20), 1 << 20);
+        log.push(output(1));
+        let shown = log.read(0, 100);
+        log.push(output(1));
+        let rest = log.read(shown.next_seq - 1, 100);
+        assert_eq!((rest.chunks[0].seq, rest.chunks[0].chunk.0.len()), (2, 1));
     }
 
     #[test]

@@ -65,6 +65,8 @@ struct Shared {
     launcher: Arc<dyn ServerLauncher>,
     limits: Limits,
     registry: Registry,
+    /// Whose turn it is to work out a costly environment.
+    resolving: tokio::sync::Mutex<()>,
     /// No more connections, sessions and processes.
     closing: CancellationToken,
     /// The connections there are end.
@@ -81,6 +83,7 @@ impl Daemon {
                 launcher,
                 limits,
                 registry: Registry::default(),
+                resolving: tokio::sync::Mutex::new(()),
                 closing: CancellationToken::new(),
                 stopping: CancellationToken::new(),
                 hurry: CancellationToken::new(),

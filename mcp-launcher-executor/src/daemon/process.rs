@@ -25,6 +25,10 @@ use crate::wire::wire_remnant;
 const READ: usize = 64 * 1024;
 const READ_MOST: usize = 256 * 1024;
 
+/// The most of it that goes into one frame: on a slow link nothing else moves
+/// while a frame does.
+const MOST_AT_ONCE: usize = 32 * 1024;
+
 /// After so many smaller reads in a row the larger buffer is given back.
 const PATIENCE: u32 = 256;
 
@@ -209,7 +213,11 @@ impl Process {
             match pipe.read(&mut buffer[..room]).await {
                 Ok(0) | Err(_) => break,
                 Ok(read) => {
-                    let bytes = Bytes::copy_from_slice(&buffer[..read]);
+                    let mut bytes = Bytes::copy_from_slice(&buffer[..read]);
+                    while bytes.len() > MOST_AT_ONCE {
+                        let piece = bytes.split_to(MOST_AT_ONCE);
+                        self.push(Event::Output(stream, piece));
+                    }
                     self.push(Event::Output(stream, bytes));
                     small_reads = if read < READ {
                         small_reads.saturating_add(1)

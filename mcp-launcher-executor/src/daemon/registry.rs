@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::EndReason;
 
@@ -83,20 +83,47 @@ impl Registry {
 }
 
 /// Ends the session when its lease runs out.
+///
+/// What is read late because this daemon was stopped or starved is not its
+/// client's silence. So what has arrived is read before the lease counts as
+/// run out, and a lease that is found to be over late is given some more.
 async fn watch(shared: Arc<Shared>, session: Arc<Session>) {
+    let mut spared = None;
     loop {
         let expires = session.expires();
-        if Instant::now() >= expires {
+        let now = Instant::now();
+        let until = if now < expires {
+            expires
+        } else if spared == Some(expires) && !session.is_reading() {
             break;
-        }
+        } else {
+            spared = Some(expires);
+            let attached = session.nudge();
+            now + reprieve(session.lease, now - expires, attached)
+        };
         tokio::select! {
-            () = tokio::time::sleep_until(expires.into()) => {}
+            () = tokio::time::sleep_until(until.into()) => {}
             () = session.over.notified() => return,
         }
     }
     tracing::info!(session = short(&session.id), "lease ran out");
     let reason = EndReason::Other("lease_expired".to_owned());
     shared.registry.end(&session, reason).await;
+}
+
+/// How long a session goes on whose lease is found to have run out this late.
+fn reprieve(lease: Duration, late: Duration, attached: bool) -> Duration {
+    /// Timers of a daemon that is well are not later than this.
+    const PUNCTUAL: Duration = Duration::from_millis(250);
+    let drain = match attached {
+        true => (lease / 8).min(Duration::from_millis(200)),
+        false => Duration::ZERO,
+    };
+    if late <= PUNCTUAL {
+        return drain;
+    }
+    // Its client may be coming back right now.
+    drain.max((lease / 2).min(Duration::from_secs(10)))
 }
 
 /// Enough to tell sessions apart in a log, and too little to resume one.

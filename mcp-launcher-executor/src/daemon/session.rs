@@ -1,21 +1,23 @@
 //! One client's session: its processes, its lease, what waits to be sent.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+mod outbox;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::{EndReason, TerminationPolicy};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use self::outbox::Outbox;
+pub(super) use self::outbox::{Haste, Next};
 use super::limits::{Limits, MOST_WAITING};
 use super::log::Keep;
 use super::process::Process;
+use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
-use crate::protocol::process::{WriteResult, WriteStatus};
-use crate::protocol::{RequestId, encode_result};
 
 /// How long a client may take to receive the last events when the daemon
 /// leaves.
@@ -43,6 +45,8 @@ pub(super) struct Session {
     /// Grows with every connection; only the latest is attached.
     generation: AtomicU64,
     heard: Mutex<Instant>,
+    /// How many large frames are being read.
+    reading: AtomicU32,
     /// The daemon is about to leave: nothing is started any more.
     closing: AtomicBool,
     /// It is being ended, or has been.
@@ -53,33 +57,23 @@ pub(super) struct Session {
     delivered: Notify,
     /// Every process has been ended.
     pub(super) over: Notify,
+    /// Whose turn it is to answer late, and that there may be room again.
+    answering: tokio::sync::Mutex<()>,
+    answer_room: Notify,
     /// Places for requests that wait for something to happen.
     pub(super) waiting: Arc<Semaphore>,
     /// Launches under way.
     launching: tokio_util::task::TaskTracker,
 }
 
-#[derive(Default)]
-struct Outbox {
-    attached: bool,
-    answers: VecDeque<(String, Haste)>,
-    /// Processes with something to send, each once: one event each per turn.
-    ready: VecDeque<Arc<Process>>,
-    waker: Option<Waker>,
-}
+/// See [`Session::reading`].
+pub(super) struct Reading<'a>(&'a Session);
 
-/// Whether somebody waits for an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Haste {
-    Now,
-    /// It may leave with the next frame.
-    Soon,
-}
-
-/// What to send next.
-pub(super) enum Next {
-    Answer(String, Haste),
-    Of(Arc<Process>),
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.heard();
+        self.0.reading.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Session {
@@ -95,11 +89,14 @@ impl Session {
             outbox: Mutex::default(),
             generation: AtomicU64::new(0),
             heard: Mutex::new(Instant::now()),
+            reading: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             delivered: Notify::new(),
             finished: CancellationToken::new(),
             over: Notify::new(),
+            answering: tokio::sync::Mutex::new(()),
+            answer_room: Notify::new(),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             launching: tokio_util::task::TaskTracker::new(),
         })
@@ -170,9 +167,31 @@ impl Session {
         self.delivered.notify_waiters();
     }
 
+    /// Makes its connection, if it has one, look for what has arrived.
+    pub(super) fn nudge(&self) -> bool {
+        let (attached, waker) = {
+            let mut outbox = self.outbox();
+            (outbox.attached, outbox.waker.take())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        attached
+    }
+
     /// A sign of life of the client.
     pub(super) fn heard(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// A large frame is being read, until this is dropped: its client lives.
+    pub(super) fn reading(&self) -> Reading<'_> {
+        self.reading.fetch_add(1, Ordering::AcqRel);
+        Reading(self)
+    }
+
+    pub(super) fn is_reading(&self) -> bool {
+        self.reading.load(Ordering::Acquire) > 0
     }
 
     /// When the lease runs out, unless the client is heard of.
@@ -185,10 +204,10 @@ impl Session {
         self.heard();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         let mut outbox = self.outbox();
-        outbox.attached = false;
-        outbox.answers.clear();
+        outbox.detach();
         let previous = outbox.waker.take();
         drop(outbox);
+        self.answer_room.notify_waiters();
         if let Some(waker) = previous {
             waker.wake();
         }
@@ -220,79 +239,11 @@ impl Session {
     pub(super) fn detach(&self, generation: u64) {
         if self.is_attached_as(generation) {
             let mut outbox = self.outbox();
-            outbox.attached = false;
-            outbox.answers.clear();
+            outbox.detach();
+            drop(outbox);
+            self.answer_room.notify_waiters();
+            self.taken();
         }
-    }
-
-    /// An answer. Without a connection it is dropped: a client asks again.
-    pub(super) fn answer(&self, frame: String) {
-        self.push_answer(frame, Haste::Now);
-    }
-
-    /// The answer to a write: a client of ours has others under way, so this
-    /// one can share a packet with the server's own answer.
-    pub(super) fn answer_write(&self, id: &RequestId, status: WriteStatus) {
-        let haste = match (self.is_extended(), status) {
-            (true, WriteStatus::Accepted) => Haste::Soon,
-            _ => Haste::Now,
-        };
-        self.push_answer(encode_result(id, &WriteResult { status }), haste);
-    }
-
-    fn push_answer(&self, frame: String, haste: Haste) {
-        let mut outbox = self.outbox();
-        if outbox.attached {
-            outbox.answers.push_back((frame, haste));
-        }
-        let waker = outbox.waker.take();
-        drop(outbox);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// This process has something to send.
-    pub(super) fn wake(&self, process: &Arc<Process>) {
-        if process.queued.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let mut outbox = self.outbox();
-        outbox.ready.push_back(Arc::clone(process));
-        let waker = outbox.waker.take();
-        drop(outbox);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// Its connection is awake and will look for more: it need not be woken.
-    pub(super) fn is_awake(&self, generation: u64) {
-        let mut outbox = self.outbox();
-        if self.is_attached_as(generation) {
-            outbox.waker = None;
-        }
-    }
-
-    /// What to send next, in turn; registers for more otherwise.
-    pub(super) fn next(&self, generation: u64, waker: &Waker) -> Option<Next> {
-        let mut outbox = self.outbox();
-        if !self.is_attached_as(generation) {
-            return None;
-        }
-        if !outbox.attached {
-            outbox.waker = Some(waker.clone());
-            return None;
-        }
-        if let Some((answer, haste)) = outbox.answers.pop_front() {
-            return Some(Next::Answer(answer, haste));
-        }
-        if let Some(process) = outbox.ready.pop_front() {
-            process.queued.store(false, Ordering::Release);
-            return Some(Next::Of(process));
-        }
-        outbox.waker = Some(waker.clone());
-        None
     }
 
     /// Ends every process in order, in parallel, and gives the client the time

@@ -24,7 +24,7 @@ pub(super) fn start(
     id: RequestId,
     params: StartParams,
 ) -> Result<(), RpcError> {
-    let spec = spec(&params)?;
+    check(&params)?;
     let cancel = CancellationToken::new();
     {
         let mut processes = session.processes();
@@ -56,13 +56,7 @@ pub(super) fn start(
         };
         processes.insert(params.process_id.clone(), slot);
     }
-    let launch = launch(
-        Arc::clone(shared),
-        Arc::clone(session),
-        params,
-        spec,
-        cancel,
-    );
+    let launch = launch(Arc::clone(shared), Arc::clone(session), params, cancel);
     session.launching().spawn(launch);
     Ok(())
 }
@@ -71,24 +65,26 @@ async fn launch(
     shared: Arc<Shared>,
     session: Arc<Session>,
     params: StartParams,
-    spec: ServerSpec,
     cancel: CancellationToken,
 ) {
     let begun = Instant::now();
-    let launched = tokio::select! {
-        launched = shared.launcher.launch(&spec) => launched,
-        // A launch that is dropped leaves nothing.
-        () = cancel.cancelled() => {
-            return;
-        }
-    };
     let process_id = params.process_id.clone();
-    let launched = match launched {
+    let work = async {
+        let (params, spec) = specify(&shared, params).await?;
+        let launched = shared.launcher.launch(&spec).await;
+        Ok((params, launched.map_err(|error| refusal(&error))?))
+    };
+    let launched = tokio::select! {
+        launched = work => launched,
+        // A launch that is dropped leaves nothing.
+        () = cancel.cancelled() => return,
+    };
+    let (params, launched) = match launched {
         Ok(launched) => launched,
         Err(error) => {
             let slot = session.processes().remove(&process_id);
             if let Some(Slot::Starting { answer_to, .. }) = slot {
-                session.answer(encode_error(Some(&answer_to), &refusal(&error)));
+                session.answer(encode_error(Some(&answer_to), &error));
             }
             return;
         }
@@ -131,25 +127,48 @@ async fn undo(name: &str, launched: LaunchedServer) {
     let _ = handle.terminate(&policy, EndReason::StartFailed).await;
 }
 
-fn spec(params: &StartParams) -> Result<ServerSpec, RpcError> {
-    let invalid = |text: String| RpcError::new(code::INVALID_PARAMS, text);
-    let Some((program, args)) = params.argv.split_first() else {
-        return Err(invalid("argv must not be empty".to_owned()));
+/// Refuses what cannot be started, before it takes a place.
+fn check(params: &StartParams) -> Result<(), RpcError> {
+    let invalid = |text: String| Err(RpcError::new(code::INVALID_PARAMS, text));
+    let Some(program) = params.argv.first() else {
+        return invalid("argv must not be empty".to_owned());
     };
     if params.process_id.is_empty() {
-        return Err(invalid("processId must not be empty".to_owned()));
+        return invalid("processId must not be empty".to_owned());
     }
     if params.process_id.len() > MOST_NAME {
-        return Err(invalid(format!(
-            "processId must not exceed {MOST_NAME} bytes"
-        )));
+        return invalid(format!("processId must not exceed {MOST_NAME} bytes"));
     }
     if params.tty {
-        return Err(invalid("this executor has no terminals".to_owned()));
+        return invalid("this executor has no terminals".to_owned());
     }
     if params.arg0.as_ref().is_some_and(|arg0| arg0 != program) {
-        return Err(invalid("this executor does not support arg0".to_owned()));
+        return invalid("this executor does not support arg0".to_owned());
     }
+    environment::check(params).or_else(invalid)
+}
+
+/// What to launch. Costly ones take turns, on a thread of their own.
+async fn specify(
+    shared: &Shared,
+    params: StartParams,
+) -> Result<(StartParams, ServerSpec), RpcError> {
+    if !environment::is_expensive(params.env_policy.as_ref()) {
+        let spec = spec(&params)?;
+        return Ok((params, spec));
+    }
+    let _turn = shared.resolving.lock().await;
+    let work = tokio::task::spawn_blocking(move || spec(&params).map(|spec| (params, spec)));
+    let cut = |_| Err(RpcError::new(code::INTERNAL, "the start was cut short"));
+    work.await.unwrap_or_else(cut)
+}
+
+fn spec(params: &StartParams) -> Result<ServerSpec, RpcError> {
+    let invalid = |text: String| RpcError::new(code::INVALID_PARAMS, text);
+    let (program, args) = params
+        .argv
+        .split_first()
+        .unwrap_or((&params.process_id, &[]));
     let cwd = path_from_wire(&params.cwd)
         .ok_or_else(|| invalid("cwd is neither a file: URI nor an absolute path".to_owned()))?;
     let host = std::env::vars_os()

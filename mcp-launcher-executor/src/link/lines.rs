@@ -23,6 +23,7 @@ pub(crate) struct LineLink<R, W> {
     limit: usize,
     output: BytesMut,
     ended: bool,
+    received: u64,
 }
 
 impl<R, W> LineLink<R, W> {
@@ -37,6 +38,7 @@ impl<R, W> LineLink<R, W> {
             limit,
             output: BytesMut::new(),
             ended: false,
+            received: 0,
         }
     }
 
@@ -85,6 +87,7 @@ where
             let poll = Pin::new(&mut self.read).poll_read(cx, &mut buffer);
             let read = buffer.filled().len();
             self.input.truncate(filled + read);
+            self.received += read as u64;
             match ready!(poll) {
                 Ok(()) if read == 0 => self.ended = true,
                 Ok(()) => {}
@@ -109,6 +112,10 @@ where
 
     fn buffered(&self) -> usize {
         self.output.len()
+    }
+
+    fn received(&self) -> u64 {
+        self.received
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {

@@ -3,6 +3,8 @@
 //! A link is polled by the one task that owns it, in both directions, so that
 //! neither direction ever waits for the other.
 
+#[cfg(feature = "websocket")]
+mod counted;
 mod lines;
 #[cfg(feature = "websocket")]
 mod websocket;
@@ -12,6 +14,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use thiserror::Error;
 
+#[cfg(feature = "websocket")]
+pub(crate) use counted::Counted;
 pub(crate) use lines::LineLink;
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::WebSocketLink;
@@ -56,8 +60,12 @@ pub(crate) trait Link: Send {
     /// means of its own.
     fn ping(&mut self) -> bool;
 
-    /// Bytes that are queued, at most.
+    /// Bytes that are queued, at most; answers to pings are among them.
     fn buffered(&self) -> usize;
+
+    /// Bytes that have arrived since the link was made: a sign of life, also
+    /// while a frame is not complete.
+    fn received(&self) -> u64;
 
     /// Writes out what is queued.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>>;

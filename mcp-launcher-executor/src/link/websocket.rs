@@ -10,12 +10,15 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::{Incoming, Link, LinkError};
+use super::{Counted, Incoming, Link, LinkError};
 
 pub(crate) struct WebSocketLink<S> {
-    socket: WebSocketStream<S>,
+    socket: WebSocketStream<Counted<S>>,
     buffered: usize,
 }
+
+/// What an answer to a ping takes beside its content.
+const PONG: usize = 16;
 
 /// The WebSocket settings for frames of up to `limit` bytes.
 pub(crate) fn config(limit: usize) -> WebSocketConfig {
@@ -28,7 +31,7 @@ pub(crate) fn config(limit: usize) -> WebSocketConfig {
 }
 
 impl<S> WebSocketLink<S> {
-    pub(crate) fn new(socket: WebSocketStream<S>) -> Self {
+    pub(crate) fn new(socket: WebSocketStream<Counted<S>>) -> Self {
         Self {
             socket,
             buffered: 0,
@@ -57,7 +60,12 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
         Poll::Ready(Some(Ok(match message {
             Message::Text(text) => Incoming::Frame(Bytes::from(text)),
             Message::Binary(bytes) => Incoming::Frame(bytes),
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Incoming::Alive,
+            Message::Ping(content) => {
+                // The socket has queued the answer by itself.
+                self.buffered += PONG + content.len();
+                Incoming::Alive
+            }
+            Message::Pong(_) | Message::Frame(_) => Incoming::Alive,
             Message::Close(_) => return Poll::Ready(None),
         })))
     }
@@ -78,6 +86,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
 
     fn buffered(&self) -> usize {
         self.buffered
+    }
+
+    fn received(&self) -> u64 {
+        self.socket.get_ref().read_so_far()
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {

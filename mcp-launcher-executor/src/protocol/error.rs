@@ -1,6 +1,7 @@
 //! Error answers.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 /// The codes that the protocol uses.
@@ -33,8 +34,25 @@ pub struct RpcError {
     #[serde(default)]
     pub message: String,
     /// For programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "small"
+    )]
     pub data: Option<serde_json::Value>,
+}
+
+/// Data of a peer, unless there is too much of it: a value in memory is many
+/// times as large as its text.
+fn small<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<serde_json::Value>, D::Error> {
+    const LARGEST: usize = 4096;
+    let raw = <&RawValue>::deserialize(deserializer)?;
+    if raw.get().len() > LARGEST {
+        return Ok(None);
+    }
+    serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)
 }
 
 impl RpcError {

@@ -3,20 +3,52 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
 use super::RpcError;
 
 /// The id of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum RequestId {
     /// The usual kind.
     Number(i64),
     /// Allowed as well.
     Text(String),
+}
+
+/// By hand: what serde makes of `untagged` keeps a whole value in memory, at
+/// many times its size on the wire, before it says no.
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Id;
+
+        impl Visitor<'_> for Id {
+            type Value = RequestId;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an integer or a string")
+            }
+
+            fn visit_i64<E: de::Error>(self, id: i64) -> Result<RequestId, E> {
+                Ok(RequestId::Number(id))
+            }
+
+            fn visit_u64<E: de::Error>(self, id: u64) -> Result<RequestId, E> {
+                let id = i64::try_from(id).map_err(|_| E::custom("an id out of range"))?;
+                Ok(RequestId::Number(id))
+            }
+
+            fn visit_str<E: de::Error>(self, id: &str) -> Result<RequestId, E> {
+                Ok(RequestId::Text(id.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Id)
+    }
 }
 
 impl fmt::Display for RequestId {
@@ -79,7 +111,7 @@ impl<'a> Params<'a> {
             Some(raw) if raw.get() != "null" => raw.get(),
             _ => "{}",
         };
-        serde_json::from_str(text).map_err(|error| MalformedMessage(error.to_string()))
+        serde_json::from_str(text).map_err(|error| MalformedMessage::from_json(&error))
     }
 
     /// The JSON text.
@@ -94,6 +126,23 @@ impl<'a> Params<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("malformed message: {0}")]
 pub struct MalformedMessage(pub(crate) String);
+
+impl MalformedMessage {
+    /// Without what the parser quotes of the frame: it may be a secret.
+    pub(crate) fn from_json(error: &serde_json::Error) -> Self {
+        const LONGEST: usize = 200;
+        let text = error.to_string();
+        let said = match text.rsplit_once(", expected ") {
+            // `invalid type: string "..."`, `unknown field `...``
+            Some((what, expected)) => {
+                let what = what.split(['"', '`']).next().unwrap_or_default();
+                format!("{}, expected {expected}", what.trim_end())
+            }
+            None => text,
+        };
+        Self(said.chars().take(LONGEST).collect())
+    }
+}
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
@@ -117,7 +166,7 @@ impl<'a> Message<'a> {
     /// [`MalformedMessage`] for anything that is not a message.
     pub fn parse(frame: &'a [u8]) -> Result<Self, MalformedMessage> {
         let envelope: Envelope<'a> =
-            serde_json::from_slice(frame).map_err(|error| MalformedMessage(error.to_string()))?;
+            serde_json::from_slice(frame).map_err(|error| MalformedMessage::from_json(&error))?;
         match envelope {
             Envelope {
                 method: Some(method),

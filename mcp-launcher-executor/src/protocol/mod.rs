@@ -15,6 +15,7 @@
 pub mod extension;
 pub mod process;
 
+mod bounded;
 mod chunk;
 mod encode;
 mod error;

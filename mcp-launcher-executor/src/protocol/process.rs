@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Chunk;
+use super::{Chunk, bounded};
 
 /// Parameters of `process/start`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,11 +14,15 @@ pub struct StartParams {
     /// The client's name for it, unique in the session.
     pub process_id: String,
     /// Program and arguments.
+    #[serde(deserialize_with = "bounded::strings::<_, {bounded::ARGUMENTS}>")]
     pub argv: Vec<String>,
     /// The working directory: a `file:` URI, or a path in the old dialect.
     pub cwd: String,
     /// Variables that are set, whatever the policy says.
-    #[serde(default)]
+    #[serde(
+        default,
+        deserialize_with = "bounded::variables::<_, {bounded::VARIABLES}>"
+    )]
     pub env: BTreeMap<String, String>,
     /// What is inherited besides; exactly `env` without it.
     #[serde(default)]
@@ -55,10 +59,13 @@ pub struct EnvPolicy {
     /// Keep variables that look like secrets.
     pub ignore_default_excludes: bool,
     /// Patterns that are left out.
+    #[serde(deserialize_with = "bounded::strings::<_, {bounded::PATTERNS}>")]
     pub exclude: Vec<String>,
     /// Variables that are set.
+    #[serde(deserialize_with = "bounded::variables::<_, {bounded::VARIABLES}>")]
     pub set: BTreeMap<String, String>,
     /// If not empty, only names that match one of these stay.
+    #[serde(deserialize_with = "bounded::strings::<_, {bounded::PATTERNS}>")]
     pub include_only: Vec<String>,
 }
 

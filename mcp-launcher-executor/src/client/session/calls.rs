@@ -164,9 +164,10 @@ impl Session {
     }
 
     pub(super) fn acknowledge(&mut self, process_id: &str) {
-        let Some(track) = self.tracks.get(process_id) else {
+        let Some(track) = self.tracks.get_mut(process_id) else {
             return;
         };
+        track.unacknowledged = 0;
         let params = AckParams {
             process_id: process_id.to_owned(),
             seq: track.order.last(),

@@ -19,6 +19,10 @@ use crate::wire::remnant;
 /// From this size on, raw output shares the memory that it was received in.
 const SHARED: usize = 16 * 1024;
 
+/// Events that are received before the peer is told, at most. A daemon holds
+/// back when 4096 are not acknowledged.
+const ACKNOWLEDGED_AT_ONCE: u32 = 512;
+
 impl Session {
     /// A frame has arrived. What makes no sense is passed over and traced: a
     /// newer peer may say more than we understand.
@@ -116,6 +120,8 @@ impl Session {
         if track.lagging {
             return;
         }
+        track.unacknowledged += 1;
+        let many = track.unacknowledged >= ACKNOWLEDGED_AT_ONCE;
         let effects = &mut self.effects;
         let mut is_last = false;
         let in_reason = track.order.accept(seq, event, &mut |event| {
@@ -136,7 +142,7 @@ impl Session {
             let when = now + self.timing.hole;
             self.due(when);
         }
-        if is_last && self.is_extended() {
+        if (is_last || many) && self.is_extended() {
             // The daemon keeps everything until it knows that we have it.
             self.acknowledge(process_id);
         }

@@ -94,6 +94,8 @@ struct Track {
     hole_since: Option<Instant>,
     /// The gap that the last recovery ended in: the same one twice is real.
     gap: Option<(u64, u64)>,
+    /// Events that arrived since the peer was last told.
+    unacknowledged: u32,
     /// Bytes consumed of standard output and standard error.
     consumed: (u64, u64),
 }
@@ -189,6 +191,7 @@ impl Session {
                 lagging: false,
                 hole_since: None,
                 gap: None,
+                unacknowledged: 0,
                 consumed: (0, 0),
             },
         );

@@ -1,6 +1,7 @@
 //! What client and daemon agree on before anything else.
 
 use super::super::host::{environment_info, machine};
+use super::super::limits::MOST_NAME;
 use super::super::registry::{Registry, short};
 use super::super::session::Session;
 use super::{Connection, Kind, State};
@@ -13,6 +14,15 @@ impl Connection {
     /// A session for this client, new or resumed.
     pub(super) fn initialize(&mut self, params: Params<'_>) -> Result<InitializeResult, RpcError> {
         let params: InitializeParams = params.parse()?;
+        let names = [Some(&params.client_name), params.resume_session_id.as_ref()];
+        if names
+            .into_iter()
+            .flatten()
+            .any(|name| name.len() > MOST_NAME)
+        {
+            let text = format!("clientName and resumeSessionId must not exceed {MOST_NAME} bytes");
+            return Err(RpcError::new(code::INVALID_PARAMS, text));
+        }
         let session = match &params.resume_session_id {
             Some(id) => self.resume(id)?,
             None => {
@@ -60,14 +70,17 @@ impl Connection {
     /// What holds, given what the client wishes.
     fn agree(&self, wish: &Lifecycle) -> Lifecycle {
         let limits = &self.shared.limits;
-        let most = limits.window as u64 * 4;
-        let longest = limits.lease.as_millis() as u64 * 10;
+        const LEAST: u64 = 4096;
+        let most = (limits.window as u64).saturating_mul(4).max(LEAST);
+        let longest = (limits.lease.as_millis() as u64)
+            .saturating_mul(10)
+            .max(100);
         let window = wish.window.unwrap_or(limits.window as u64);
         let lease = wish.lease_ms.unwrap_or(limits.lease.as_millis() as u64);
         let containment = self.shared.launcher.semantics().containment;
         Lifecycle {
             version: VERSION,
-            window: Some(window.clamp(4096, most)),
+            window: Some(window.clamp(LEAST, most)),
             lease_ms: Some(lease.clamp(100, longest)),
             max_processes: Some(limits.max_processes as u64),
             grace_ms: Some(limits.orphans.longest().as_millis() as u64),

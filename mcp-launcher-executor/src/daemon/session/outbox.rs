@@ -1,0 +1,145 @@
+//! What waits to be sent to one client: answers, and who has events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use super::super::process::Process;
+use super::Session;
+use crate::link::HIGH_WATER;
+use crate::protocol::process::{WriteResult, WriteStatus};
+use crate::protocol::{RequestId, encode_result};
+
+#[derive(Default)]
+pub(super) struct Outbox {
+    pub(super) attached: bool,
+    answers: VecDeque<(String, Haste)>,
+    /// Bytes in `answers`.
+    answer_bytes: usize,
+    /// Processes with something to send, each once: one event each per turn.
+    pub(super) ready: VecDeque<Arc<Process>>,
+    pub(super) waker: Option<Waker>,
+}
+
+impl Outbox {
+    /// Nobody takes anything: answers are asked for again.
+    pub(super) fn detach(&mut self) {
+        self.attached = false;
+        self.answers.clear();
+        self.answer_bytes = 0;
+    }
+}
+
+/// Whether somebody waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::daemon) enum Haste {
+    Now,
+    /// It may leave with the next frame.
+    Soon,
+}
+
+/// What to send next.
+pub(in crate::daemon) enum Next {
+    Answer(String, Haste),
+    Of(Arc<Process>),
+}
+
+impl Session {
+    /// An answer. Without a connection it is dropped: a client asks again.
+    pub(in crate::daemon) fn answer(&self, frame: String) {
+        self.push_answer(frame, Haste::Now);
+    }
+
+    /// The answer to a write: a client of ours has others under way, so this
+    /// one can share a packet with the server's own answer.
+    pub(in crate::daemon) fn answer_write(&self, id: &RequestId, status: WriteStatus) {
+        let haste = match (self.is_extended(), status) {
+            (true, WriteStatus::Accepted) => Haste::Soon,
+            _ => Haste::Now,
+        };
+        self.push_answer(encode_result(id, &WriteResult { status }), haste);
+    }
+
+    /// Bytes of answers that no connection has taken yet.
+    pub(in crate::daemon) fn answers_waiting(&self) -> usize {
+        self.outbox().answer_bytes
+    }
+
+    /// An answer that is made when there is room for it: however many wait for
+    /// the same thing to happen, only a few are held in memory. Cancel safe.
+    pub(in crate::daemon) async fn answer_in_turn(&self, make: impl FnOnce() -> String) {
+        let _turn = self.answering.lock().await;
+        loop {
+            let mut room = std::pin::pin!(self.answer_room.notified());
+            room.as_mut().enable();
+            if self.has_ended() || self.answers_waiting() <= HIGH_WATER {
+                break;
+            }
+            room.await;
+        }
+        self.answer(make());
+    }
+
+    fn push_answer(&self, frame: String, haste: Haste) {
+        let mut outbox = self.outbox();
+        if outbox.attached {
+            outbox.answer_bytes += frame.len();
+            outbox.answers.push_back((frame, haste));
+        }
+        let waker = outbox.waker.take();
+        drop(outbox);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// This process has something to send.
+    pub(in crate::daemon) fn wake(&self, process: &Arc<Process>) {
+        if process.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut outbox = self.outbox();
+        outbox.ready.push_back(Arc::clone(process));
+        let waker = outbox.waker.take();
+        drop(outbox);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Its connection is awake and will look for more: it need not be woken.
+    pub(in crate::daemon) fn is_awake(&self, generation: u64) {
+        let mut outbox = self.outbox();
+        if self.is_attached_as(generation) {
+            outbox.waker = None;
+        }
+    }
+
+    /// What to send next, in turn; registers for more otherwise.
+    pub(in crate::daemon) fn next(&self, generation: u64, waker: &Waker) -> Option<Next> {
+        let mut outbox = self.outbox();
+        if !self.is_attached_as(generation) {
+            return None;
+        }
+        if !outbox.attached {
+            outbox.waker = Some(waker.clone());
+            return None;
+        }
+        if let Some((answer, haste)) = outbox.answers.pop_front() {
+            outbox.answer_bytes -= answer.len();
+            let room = outbox.answer_bytes <= HIGH_WATER;
+            drop(outbox);
+            if room {
+                self.answer_room.notify_waiters();
+            }
+            return Some(Next::Answer(answer, haste));
+        }
+        if let Some(process) = outbox.ready.pop_front() {
+            process.queued.store(false, Ordering::Release);
+            return Some(Next::Of(process));
+        }
+        outbox.waker = Some(waker.clone());
+        None
+    }
+}
