@@ -257,6 +257,65 @@ async fn names_of_any_length() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn half_requests_of_one_address_keep_nobody_out() {
+    beside(async |peer| {
+        let address = peer.url.trim_start_matches("ws://").to_owned();
+        let mut half = std::collections::VecDeque::new();
+        let mut admitted = 0;
+        for number in 0..900 {
+            let mut stream = TcpStream::connect(&address).await.unwrap();
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\n").await;
+            half.push_back(stream);
+            if half.len() > 400 {
+                half.pop_front();
+            }
+            if number % 100 == 99 {
+                let (mut raw, _) = Raw::open(&peer.url).await;
+                raw.request("environment/status", json!({})).await.unwrap();
+                admitted += 1;
+            }
+        }
+        assert_eq!(admitted, 9);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_were_abandoned_without_a_process_give_their_places_back() {
+    beside(async |peer| {
+        let hello = json!({"clientName": "raw",
+            "extensions": {"mcpLifecycle": {"version": 1, "leaseMs": 30_000}}});
+        for _ in 0..255 {
+            let mut raw = Raw::connect(&peer.url).await;
+            let opened = raw.request("initialize", hello.clone()).await;
+            if opened.is_err() {
+                break;
+            }
+        }
+        // All of them are there, and soon none of them is.
+        within(async {
+            loop {
+                let mut raw = Raw::connect(&peer.url).await;
+                if raw.request("initialize", hello.clone()).await.is_ok() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+        .await;
+        let begun = Instant::now();
+        for _ in 0..250 {
+            let mut raw = Raw::connect(&peer.url).await;
+            while raw.request("initialize", hello.clone()).await.is_err() {
+                assert!(begun.elapsed() < Duration::from_secs(15), "still full");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    })
+    .await;
+}
+
 /// A lease is about the silence of a client, not of its daemon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_was_stopped_for_longer_than_the_lease_loses_nobody() {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
+use super::admission::{Admission, Ticket};
 use super::connection::{Kind, serve};
 use super::http::upgrade;
 use super::tls::TlsIdentity;
@@ -75,13 +76,14 @@ impl Listener {
     pub async fn serve(self, daemon: &Daemon) {
         let shared = &daemon.shared;
         let places = Arc::new(Semaphore::new(shared.limits.max_connections));
+        let admission = Arc::new(Admission::default());
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
                 () = shared.closing.cancelled() => return,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, mostly: others have to end first.
                     tracing::warn!(%error, "cannot accept a connection");
@@ -89,19 +91,48 @@ impl Listener {
                     continue;
                 }
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                tracing::warn!("a connection over the limit was refused");
-                continue;
-            };
+            let (ticket, evicted) = admission.enter(peer.ip());
+            if evicted {
+                say_refused(&admission, "too many were waiting", peer);
+            }
+            let (admission, places) = (Arc::clone(&admission), Arc::clone(&places));
             let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
             tokio::spawn(async move {
-                if let Err(error) = client(&shared, stream, token, tls).await {
-                    tracing::debug!(%error, "a connection was refused");
+                let door = Door { ticket, places };
+                if let Err(error) = client(&shared, stream, token, tls, door).await {
+                    say_refused(&admission, &error.to_string(), peer);
                 }
-                drop(place);
             });
         }
     }
+}
+
+/// What a connection needs to come in, and gives up when it does.
+struct Door {
+    ticket: Ticket,
+    places: Arc<Semaphore>,
+}
+
+impl Door {
+    /// Waits no longer than allowed, nor than others let it.
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        handshake: impl Future<Output = io::Result<T>>,
+    ) -> io::Result<T> {
+        tokio::select! {
+            outcome = tokio::time::timeout(limit, handshake) => outcome?,
+            () = self.ticket.leave.cancelled() => Err(io::Error::other("others came")),
+        }
+    }
+}
+
+/// The log has a line now and then, however many are refused.
+fn say_refused(admission: &Admission, why: &str, peer: SocketAddr) {
+    if let Some(refused) = admission.refused(Instant::now()) {
+        tracing::warn!(refused, last = %peer, why, "connections were refused");
+    }
+    tracing::debug!(%peer, why, "a connection was refused");
 }
 
 async fn client(
@@ -109,14 +140,15 @@ async fn client(
     stream: TcpStream,
     token: Option<Arc<Token>>,
     tls: Option<TlsIdentity>,
+    door: Door,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     match tls {
-        None => speak(shared, stream, token).await,
+        None => speak(shared, stream, token, door).await,
         Some(tls) => {
             let limit = shared.limits.handshake;
-            let handshake = tokio::time::timeout(limit, tls.acceptor().accept(stream));
-            speak(shared, handshake.await??, token).await
+            let handshake = door.within(limit, tls.acceptor().accept(stream)).await?;
+            speak(shared, handshake, token, door).await
         }
     }
 }
@@ -125,11 +157,19 @@ async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     shared: &Arc<Shared>,
     stream: S,
     token: Option<Arc<Token>>,
+    door: Door,
 ) -> io::Result<()> {
     let limit = shared.limits.handshake;
     let mut stream = Counted::new(stream);
-    let upgraded = tokio::time::timeout(limit, upgrade(&mut stream, token.as_deref())).await?;
-    let early = upgraded.map_err(io::Error::other)?;
+    let upgrade = async {
+        let upgraded = upgrade(&mut stream, token.as_deref()).await;
+        upgraded.map_err(io::Error::other)
+    };
+    let early = door.within(limit, upgrade).await?;
+    let Door { ticket, places } = door;
+    let full = |_| io::Error::other("all connections that there may be are there");
+    let _place = places.try_acquire_owned().map_err(full)?;
+    drop(ticket);
     let config = Some(websocket_config(shared.limits.max_frame));
     let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, config).await;
     serve(shared, Box::new(WebSocketLink::new(socket)), Kind::Socket).await;

@@ -16,6 +16,7 @@
 //! are not taken.
 
 mod accept;
+mod admission;
 mod connection;
 mod dispatch;
 mod environment;

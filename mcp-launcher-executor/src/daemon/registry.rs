@@ -103,6 +103,7 @@ async fn watch(shared: Arc<Shared>, session: Arc<Session>) {
         };
         tokio::select! {
             () = tokio::time::sleep_until(until.into()) => {}
+            () = session.disconnected.notified() => {}
             () = session.over.notified() => return,
         }
     }

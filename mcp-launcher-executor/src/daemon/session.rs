@@ -19,6 +19,9 @@ use super::process::Process;
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
 
+/// How long a session without a process outlives its connection.
+const ABANDONED: Duration = Duration::from_secs(3);
+
 /// How long a client may take to receive the last events when the daemon
 /// leaves.
 const DELIVERY: Duration = Duration::from_secs(2);
@@ -45,6 +48,10 @@ pub(super) struct Session {
     /// Grows with every connection; only the latest is attached.
     generation: AtomicU64,
     heard: Mutex<Instant>,
+    /// A connection has it.
+    connected: AtomicBool,
+    /// It has lost its connection.
+    pub(super) disconnected: Notify,
     /// How many large frames are being read.
     reading: AtomicU32,
     /// The daemon is about to leave: nothing is started any more.
@@ -90,6 +97,8 @@ impl Session {
             generation: AtomicU64::new(0),
             heard: Mutex::new(Instant::now()),
             reading: AtomicU32::new(0),
+            connected: AtomicBool::new(false),
+            disconnected: Notify::new(),
             closing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             delivered: Notify::new(),
@@ -194,15 +203,25 @@ impl Session {
         self.reading.load(Ordering::Acquire) > 0
     }
 
-    /// When the lease runs out, unless the client is heard of.
+    /// When the lease runs out, unless the client is heard of. A session that
+    /// has no process and no connection is worth little to its client, and
+    /// takes the place of another one.
     pub(super) fn expires(&self) -> Instant {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) + self.lease
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let abandoned = !self.connected.load(Ordering::Acquire) && self.processes().is_empty();
+        heard
+            + if abandoned {
+                self.lease.min(ABANDONED)
+            } else {
+                self.lease
+            }
     }
 
     /// A connection takes the session over; the one before loses it.
     pub(super) fn attach(&self) -> u64 {
         self.heard();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
+        self.connected.store(true, Ordering::Release);
         let mut outbox = self.outbox();
         outbox.detach();
         let previous = outbox.waker.take();
@@ -238,9 +257,11 @@ impl Session {
     /// The connection is lost.
     pub(super) fn detach(&self, generation: u64) {
         if self.is_attached_as(generation) {
+            self.connected.store(false, Ordering::Release);
             let mut outbox = self.outbox();
             outbox.detach();
             drop(outbox);
+            self.disconnected.notify_one();
             self.answer_room.notify_waiters();
             self.taken();
         }

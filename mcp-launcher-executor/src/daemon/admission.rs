@@ -1,0 +1,143 @@
+//! Who may wait at the door: connections that have not shown yet that they may
+//! come in. Pure, but for the tokens that tell them to leave.
+//!
+//! They have no place among the connections, and a share per address. Whoever
+//! comes when a share is used up takes the place of its oldest holder: an
+//! honest client is through the door long before that many others have come.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+/// How many of one address may wait.
+const SHARE: usize = 32;
+
+/// How many may wait.
+const ROOM: usize = 256;
+
+/// How often the log says that connections were refused.
+const PAUSE: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+pub(super) struct Admission {
+    waiting: Mutex<VecDeque<Waiting>>,
+    refusals: Mutex<Refusals>,
+}
+
+struct Waiting {
+    address: IpAddr,
+    leave: CancellationToken,
+}
+
+#[derive(Default)]
+struct Refusals {
+    said: Option<Instant>,
+    since: u64,
+}
+
+/// A place at the door, until it is dropped.
+pub(super) struct Ticket {
+    admission: Arc<Admission>,
+    /// Somebody else needs the place.
+    pub(super) leave: CancellationToken,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // A token is cancelled when its place is taken: nobody else's is.
+        self.leave.cancel();
+        self.admission.waiting().retain(|w| !w.leave.is_cancelled());
+    }
+}
+
+impl Admission {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place at the door, and whether somebody had to leave for it.
+    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> (Ticket, bool) {
+        let leave = CancellationToken::new();
+        let mut waiting = self.waiting();
+        let of_it = |w: &Waiting| w.address == address;
+        let oldest = if waiting.iter().filter(|w| of_it(w)).count() >= SHARE {
+            waiting.iter().position(of_it)
+        } else {
+            (waiting.len() >= ROOM).then_some(0)
+        };
+        let evicted = oldest.and_then(|at| waiting.remove(at));
+        waiting.push_back(Waiting {
+            address,
+            leave: leave.clone(),
+        });
+        drop(waiting);
+        if let Some(evicted) = &evicted {
+            evicted.leave.cancel();
+        }
+        let ticket = Ticket {
+            admission: Arc::clone(self),
+            leave,
+        };
+        (ticket, evicted.is_some())
+    }
+
+    /// Counts a refusal. Now and then, how many there were since it was last
+    /// said: a flood of connections is none of lines in the log.
+    pub(super) fn refused(&self, now: Instant) -> Option<u64> {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.since += 1;
+        if refusals.said.is_some_and(|said| now < said + PAUSE) {
+            return None;
+        }
+        refusals.said = Some(now);
+        Some(std::mem::take(&mut refusals.since))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn an_address_takes_its_places_from_itself() {
+        let admission = Arc::new(Admission::default());
+        let other = admission.enter(address(2)).0;
+        let many: Vec<_> = (0..SHARE + 3)
+            .map(|_| admission.enter(address(1)))
+            .collect();
+        let left = many.iter().filter(|(t, _)| t.leave.is_cancelled()).count();
+        assert_eq!(left, 3);
+        assert!(many[0].0.leave.is_cancelled() && !many[3].0.leave.is_cancelled());
+        assert!(!other.leave.is_cancelled());
+        assert_eq!(many.iter().filter(|(_, evicted)| *evicted).count(), 3);
+        drop(many);
+        assert_eq!(admission.waiting().len(), 1);
+    }
+
+    #[test]
+    fn many_addresses_push_the_oldest_out() {
+        let admission = Arc::new(Admission::default());
+        let places: Vec<_> = (0..=ROOM)
+            .map(|n| admission.enter(address((n % 200) as u8)).0)
+            .collect();
+        assert!(places[0].leave.is_cancelled() && !places[1].leave.is_cancelled());
+    }
+
+    #[test]
+    fn a_flood_is_one_line() {
+        let admission = Admission::default();
+        let now = Instant::now();
+        assert_eq!(admission.refused(now), Some(1));
+        for _ in 0..1000 {
+            assert_eq!(admission.refused(now), None);
+        }
+        assert_eq!(admission.refused(now + PAUSE), Some(1001));
+    }
+}
