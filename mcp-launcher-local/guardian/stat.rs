@@ -8,7 +8,7 @@ pub(crate) struct Stat {
     pub(crate) parent: u32,
     pub(crate) group: u32,
     /// Of its first thread.
-    flags: u64,
+    pub(crate) flags: u64,
     pub(crate) threads: u64,
     /// Clock ticks since boot. With the pid, it identifies a process for the life of the machine.
     pub(crate) started: u64,

@@ -67,7 +67,7 @@ fn as_nobody() {
         .command()
         .args(["--exact", "with_a_guardian", "with_a_process_group"])
         .arg("--nocapture")
-        .env("XDG_RUNTIME_DIR", directory.path())
+        .env("MCP_LIFECYCLE_STATE_DIR", directory.path())
         .uid(NOBODY)
         .gid(NOBODY)
         .stdin(Stdio::null())

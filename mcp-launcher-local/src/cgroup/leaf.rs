@@ -79,7 +79,8 @@ impl Leaf {
     }
 
     /// Who is inside, by pid, also of the cgroups that the server has made
-    /// inside of it. A cgroup that is gone has no members.
+    /// inside of it; 0 for whoever is in a PID namespace that is not visible
+    /// here. A cgroup that is gone has no members.
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
         let mut found = Vec::new();
         members(&self.path, &mut found)?;
@@ -268,7 +269,11 @@ fn is_populated(mut events: &File) -> io::Result<bool> {
 
 fn members(path: &Path, found: &mut Vec<u32>) -> io::Result<()> {
     match fs::read_to_string(path.join("cgroup.procs")) {
-        Ok(procs) => found.extend(procs.lines().filter_map(|pid| pid.parse::<u32>().ok())),
+        Ok(procs) => {
+            for pid in procs.lines() {
+                found.push(pid.parse().map_err(io::Error::other)?);
+            }
+        }
         // A threaded cgroup: its processes are those of the one above.
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
         Err(error) => return absent_is(Err(error), ()),

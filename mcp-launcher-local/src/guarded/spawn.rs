@@ -141,6 +141,9 @@ impl Record {
             entry,
         };
         record.leaf = place(plan, server);
+        if let (Err(_), Some(entry)) = (&record.leaf, &mut record.entry) {
+            entry.without_cgroup();
+        }
         record
     }
 

@@ -8,7 +8,7 @@
 use std::fmt;
 
 /// One host: a process of one boot of one machine.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct HostId {
     pid: u32,
     start_time: u64,

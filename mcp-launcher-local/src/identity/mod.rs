@@ -26,7 +26,7 @@ pub(crate) fn this_host() -> Option<&'static HostId> {
     static THIS: OnceLock<Option<HostId>> = OnceLock::new();
     THIS.get_or_init(|| {
         let pid = std::process::id();
-        let start_time = sys::start_time_of(pid)?;
+        let start_time = sys::own_start_time()?;
         HostId::new(pid, start_time, &sys::boot_id()?, random()?)
     })
     .as_ref()

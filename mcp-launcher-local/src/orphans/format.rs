@@ -4,21 +4,26 @@
 //! server that runs:
 //!
 //! ```text
-//! mcp-lifecycle 1 PID START-TIME BOOT-ID NONCE CGROUP-DIRECTORY
+//! mcp-lifecycle 2 PID START-TIME BOOT-ID NONCE PID-NAMESPACE CGROUP ROOT DEPTH DIRECTORY
 //! SERIAL PID START-TIME c
 //! ```
+//!
+//! CGROUP and ROOT are the numbers of the cgroup below which the servers' are,
+//! and of the top of the mount through which DIRECTORY leads to it, DEPTH parts
+//! further down. A host without cgroups has a `-` in place of the four.
 //!
 //! A server's line is overwritten with spaces when it has ended and then used
 //! for the next one, so a ledger is as long as its host once had servers at a
 //! time. It holds no command, no argument and no environment.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
+use super::place::Place;
 use crate::cgroup::is_plain;
 use crate::identity::{Cookie, HostId, decimal, hex};
 
 /// The first words of every ledger; the number counts incompatible changes.
-const TITLE: &str = "mcp-lifecycle 1";
+const TITLE: &str = "mcp-lifecycle 2";
 
 /// Bytes of a server's line, its end included.
 pub(super) const LINE: usize = 64;
@@ -27,11 +32,13 @@ pub(super) const LINE: usize = 64;
 pub(super) const MAX: usize = 1 << 20;
 
 /// What a ledger says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) host: HostId,
+    /// The PID namespace of the host, by its inode number.
+    pub(super) namespace: u64,
     /// Below which the servers' cgroups are.
-    pub(super) cgroups: Option<PathBuf>,
+    pub(super) cgroups: Option<Place>,
     pub(super) servers: Vec<Record>,
     /// Lines that say nothing: a write that did not come to its end.
     pub(super) unreadable: usize,
@@ -48,19 +55,21 @@ pub(super) struct Record {
 }
 
 /// The first line.
-pub(super) fn title(host: &HostId, cgroups: Option<&Path>) -> String {
+pub(super) fn title(host: &HostId, namespace: u64, cgroups: Option<&Place>) -> String {
     // A path that does not fit on a line is not passed on; the probe does not
     // use such a directory either.
-    let cgroups = cgroups
-        .and_then(Path::to_str)
-        .filter(|path| is_plain(path))
-        .unwrap_or("-");
+    let cgroups = cgroups.and_then(|place| {
+        let path = place.path.to_str().filter(|path| is_plain(path))?;
+        let (id, root, depth) = (place.id, place.root_id, place.depth);
+        Some(format!("{id} {root} {depth} {path}"))
+    });
     format!(
-        "{TITLE} {} {} {} {:016x} {cgroups}\n",
+        "{TITLE} {} {} {} {:016x} {namespace} {}\n",
         host.pid(),
         host.start_time(),
         host.boot_id(),
         host.nonce(),
+        cgroups.as_deref().unwrap_or("-"),
     )
 }
 
@@ -90,17 +99,19 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Contents> {
     }
     let text = str::from_utf8(bytes).ok()?;
     let (title, rest) = text.split_once('\n')?;
-    let mut words = title.strip_prefix(TITLE)?.strip_prefix(' ')?.splitn(5, ' ');
+    let mut words = title.strip_prefix(TITLE)?.strip_prefix(' ')?.splitn(6, ' ');
     let pid = u32::try_from(decimal(words.next()?)?).ok()?;
     let start_time = decimal(words.next()?)?;
     let boot_id = words.next()?;
     let nonce = hex(words.next()?)?;
+    let namespace = decimal(words.next()?)?;
     let cgroups = match words.next()? {
         "-" => None,
-        path => Some(directory(path)?),
+        text => Some(place(text)?),
     };
     let mut contents = Contents {
         host: HostId::new(pid, start_time, boot_id, nonce)?,
+        namespace,
         cgroups,
         servers: Vec::new(),
         unreadable: 0,
@@ -141,13 +152,22 @@ fn record(line: &str) -> Option<Record> {
     })
 }
 
-/// Absolute, and without detours.
-fn directory(path: &str) -> Option<PathBuf> {
-    let directory = Path::new(path);
-    let straight = directory
+/// Its path is absolute, and without detours.
+fn place(text: &str) -> Option<Place> {
+    let mut words = text.splitn(4, ' ');
+    let id = decimal(words.next()?)?;
+    let root_id = decimal(words.next()?)?;
+    let depth = usize::try_from(decimal(words.next()?)?).ok()?;
+    let path = words.next().filter(|path| is_plain(path))?;
+    let straight = Path::new(path)
         .components()
         .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-    (is_plain(path) && straight).then(|| directory.to_owned())
+    straight.then(|| Place {
+        id,
+        path: path.into(),
+        root_id,
+        depth,
+    })
 }
 
 impl Contents {
@@ -169,6 +189,15 @@ mod tests {
         HostId::new(42, 98765, BOOT, 7).unwrap()
     }
 
+    fn place() -> Place {
+        Place {
+            id: 12,
+            path: "/a b/c".into(),
+            root_id: 1,
+            depth: 1,
+        }
+    }
+
     fn records() -> impl Strategy<Value = Vec<Record>> {
         let process = proptest::option::of((2..=u32::MAX, any::<u64>()));
         let record = (any::<u64>(), process, any::<bool>());
@@ -183,7 +212,7 @@ mod tests {
     }
 
     fn written(records: &[Record]) -> Vec<u8> {
-        let mut text = title(&host(), Some(Path::new("/a b/c"))).into_bytes();
+        let mut text = title(&host(), 4_026_531_836, Some(&place())).into_bytes();
         for record in records {
             text.extend(blank());
             text.extend(line(*record));
@@ -196,7 +225,8 @@ mod tests {
         fn what_is_written_is_read(records in records()) {
             let contents = parse(&written(&records)).unwrap();
             prop_assert_eq!(contents.host, host());
-            prop_assert_eq!(contents.cgroups, Some(PathBuf::from("/a b/c")));
+            prop_assert_eq!(contents.namespace, 4_026_531_836);
+            prop_assert_eq!(contents.cgroups, Some(place()));
             prop_assert_eq!(contents.servers, records);
             prop_assert_eq!(contents.unreadable, 0);
         }
@@ -216,7 +246,7 @@ mod tests {
         #[test]
         fn garbage_is_survived(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = parse(&bytes);
-            let mut titled = title(&host(), None).into_bytes();
+            let mut titled = title(&host(), 0, None).into_bytes();
             titled.extend(&bytes);
             let _ = parse(&titled);
         }
@@ -224,16 +254,19 @@ mod tests {
 
     #[test]
     fn what_is_no_ledger_is_none() {
-        let good = format!("mcp-lifecycle 1 42 1 {BOOT} 0000000000000007 -\n");
+        let good = format!("mcp-lifecycle 2 42 1 {BOOT} 0000000000000007 9 3 1 1 /a/b\n");
         assert!(parse(good.as_bytes()).is_some());
         for (from, to) in [
-            (" 1 42", " 2 42"),
+            (" 2 42", " 1 42"),
             (" 42 ", " 0 "),
             (" 42 ", " -1 "),
             (BOOT, "unknown"),
-            (" -\n", " relative\n"),
-            (" -\n", " /a/../b\n"),
-            (" -\n", "\n"),
+            (" 9 ", " - "),
+            (" 3 1 1 ", " "),
+            (" 3 1 1 ", " 3 1 "),
+            (" /a/b\n", " relative\n"),
+            (" /a/b\n", " /a/../b\n"),
+            (" /a/b\n", "\n"),
             ("\n", ""),
         ] {
             assert_eq!(parse(good.replace(from, to).as_bytes()), None, "{to:?}");
@@ -244,7 +277,7 @@ mod tests {
 
     #[test]
     fn lines_that_say_nothing_are_counted_and_not_believed() {
-        let mut text = title(&host(), None);
+        let mut text = title(&host(), 0, None);
         text.push_str("0000000000000001 1 5 c\n0000000000000001 -1 5 c\nx\n");
         text.push_str("0000000000000001 7 5\n0000000000000001 7 5 c x\n\0\0\0\n");
         let contents = parse(text.as_bytes()).unwrap();

@@ -11,18 +11,26 @@
 //! directory ─ where ledgers are, and that it is really ours
 //! ledger ──── this host's: written as servers start and end
 //! format ──── its text. Pure
+//! place ───── where cgroups are, and that they are visible
+//! sight ───── which processes are visible
 //! shelf ───── other hosts' ledgers, and whether they are dead
 //! processes ─ who carries which cookie
 //! verdict ─── whom to end, whom to spare. Pure
-//! reap ────── acts on it
+//! settle ──── which ledgers have served their purpose. Pure
+//! search ──── looks, and ends whom it may
+//! reap ────── all of it in order
 //! ```
 
 mod directory;
 mod format;
 mod ledger;
+mod place;
 mod processes;
 mod reap;
+mod search;
+mod settle;
 mod shelf;
+mod sight;
 mod verdict;
 
 pub(crate) use ledger::{Entry, register, register_uncontained};

@@ -4,30 +4,45 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use super::verdict::{Mark, Process};
-use crate::identity::{Cookie, VARIABLE};
+use super::sight;
+use super::verdict::{Mark, Process, Scene};
+use crate::identity::{Cookie, HostId, VARIABLE};
 use crate::sys;
+use crate::sys::stat::{Stat, is_gone};
 
 /// More environment than that is nobody's: the kernel's own limit is lower.
 const ENVIRONMENT_MAX: u64 = 16 << 20;
 
-/// Every process that carries a mark.
-pub(super) fn marked() -> io::Result<Vec<Process>> {
-    let mut processes = Vec::new();
+/// A host that lives, and its PID namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LivingHost {
+    pub(super) id: HostId,
+    pub(super) namespace: u64,
+}
+
+/// Every process that there is to see.
+pub(super) fn look(living: &[LivingHost]) -> io::Result<Scene> {
+    let mut scene = Scene::default();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let pid = name.to_str().and_then(|name| name.parse().ok());
         // One that ends meanwhile is nobody's.
-        processes.extend(pid.and_then(read));
+        if let Some(process) = pid.and_then(read) {
+            if is_host(&process, living) {
+                scene.hosts.insert(process.pid);
+            }
+            scene.processes.insert(process.pid, process);
+        }
     }
-    Ok(processes)
+    Ok(scene)
 }
 
 /// Who carries the identity of this one server, as far as environments can be
 /// read.
 pub(crate) fn carrying(server: &Cookie) -> io::Result<Vec<u32>> {
-    let all = marked()?.into_iter();
+    let all = look(&[])?.processes.into_values();
     let its = |mark: &Mark| matches!(mark, Mark::Cookie(cookie) if cookie == server);
     Ok(all
         .filter(|process| its(&process.mark) && !process.is_guardian)
@@ -35,29 +50,143 @@ pub(crate) fn carrying(server: &Cookie) -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// What is known of one process; `None` without a mark, or if it has gone.
+/// What is known of one process; `None` if it has gone.
 pub(super) fn read(pid: u32) -> Option<Process> {
-    let mark = mark(pid)?;
+    let (stat, mark) = match Stat::read(pid) {
+        Ok(stat) => {
+            let stat = stat.filter(|stat| !stat.is_dead() && !stat.is_kernel())?;
+            let mark = mark(pid, &stat)?;
+            (Some(stat), mark)
+        }
+        Err(error) => (None, unseen(pid, &error)),
+    };
+    let is_marked = matches!(mark, Mark::Cookie(_));
     Some(Process {
         pid,
-        start_time: sys::start_time_of(pid)?,
-        name: sys::name_of(pid)?,
-        is_guardian: is_guardian(pid),
+        parent: stat.as_ref().map_or(0, |stat| stat.parent),
+        start_time: stat.as_ref().map_or(0, |stat| stat.start_time),
+        name: stat.map_or_else(|| "?".to_owned(), |stat| stat.name),
+        is_guardian: is_marked && is_guardian(pid),
+        container: (is_marked && is_in_a_container(pid)).then(|| sight::inner(pid).0),
         mark,
     })
 }
 
-/// The mark in the environment that the process was started with, as far as
-/// it has not overwritten it. Other users' are not readable.
-fn mark(pid: u32) -> Option<Mark> {
-    let mut environment = Vec::new();
-    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
-    let mut file = file.take(ENVIRONMENT_MAX);
-    file.read_to_end(&mut environment).ok()?;
-    find_mark(&environment)
+/// Whether it is one of these hosts. A host counts itself by the numbers of its
+/// own PID namespace.
+fn is_host(process: &Process, living: &[LivingHost]) -> bool {
+    let mut same = living
+        .iter()
+        .filter(|host| host.id.start_time() == process.start_time)
+        .peekable();
+    if same.peek().is_none() {
+        return false;
+    }
+    let (namespace, pid) = sight::inner(process.pid);
+    same.any(|host| {
+        host.id.pid() == pid && namespace.is_none_or(|namespace| namespace == host.namespace)
+    })
 }
 
-fn find_mark(environment: &[u8]) -> Option<Mark> {
+/// The mark in the environment that the process was started with, as far as
+/// it has not overwritten it; `None` if it has gone.
+fn mark(pid: u32, stat: &Stat) -> Option<Mark> {
+    let directory = PathBuf::from(format!("/proc/{pid}"));
+    match environment(&directory) {
+        Ok(Environment::Text(text)) => Some(find_mark(&text)),
+        // It has one, in which there is nothing.
+        Ok(Environment::None) if stat.has_environment() => Some(Mark::None),
+        // Its first thread has none any more, or none yet.
+        Ok(Environment::None) => Some(mark_of_threads(pid)),
+        Ok(Environment::Gone) => None,
+        Err(error) => Some(unseen(pid, &error)),
+    }
+}
+
+/// The other threads have the environment as well, and they may live on.
+fn mark_of_threads(pid: u32) -> Mark {
+    let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(threads) => threads,
+        Err(error) if is_gone(&error) => return Mark::Passing,
+        Err(error) => return unseen(pid, &error),
+    };
+    for thread in threads {
+        match thread.and_then(|thread| environment(&thread.path())) {
+            Ok(Environment::Text(text)) => return find_mark(&text),
+            Ok(Environment::None | Environment::Gone) => {}
+            Err(error) => return unseen(pid, &error),
+        }
+    }
+    Mark::Passing
+}
+
+/// The environment of a process or thread.
+enum Environment {
+    Text(Vec<u8>),
+    /// It has none, or an empty one.
+    None,
+    Gone,
+}
+
+fn environment(directory: &Path) -> io::Result<Environment> {
+    let mut text = Vec::new();
+    let read = File::open(directory.join("environ"))
+        .and_then(|file| file.take(ENVIRONMENT_MAX).read_to_end(&mut text));
+    match read {
+        Ok(0) => Ok(Environment::None),
+        Ok(_) => Ok(Environment::Text(text)),
+        Err(error) => match Stat::read_in(directory)? {
+            None => Ok(Environment::Gone),
+            // The files of what has no memory any more are root's.
+            Some(stat) if stat.is_ending() => Ok(Environment::None),
+            Some(_) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Environment::None),
+            Some(_) => Err(error),
+        },
+    }
+}
+
+/// What cannot be read is other users', and nobody's here, unless we have the
+/// right to signal it.
+fn unseen(pid: u32, error: &io::Error) -> Mark {
+    match sys::may_signal(pid) {
+        true => Mark::Unseen(format!("its environment cannot be read: {error}")),
+        false => Mark::None,
+    }
+}
+
+/// A process of this user that `/proc` does not show.
+pub(super) fn hidden(pid: u32) -> Process {
+    Process {
+        pid,
+        parent: 0,
+        start_time: 0,
+        name: "?".to_owned(),
+        is_guardian: false,
+        container: None,
+        mark: Mark::Unseen("the /proc here does not show it (hidepid)".to_owned()),
+    }
+}
+
+/// By its cgroups: container engines put the whole number of the container
+/// into the name of one, which is 64 digits, and LXC and systemd-nspawn say what
+/// they are. What cannot be read says nothing, and the process is judged by its
+/// mark alone.
+fn is_in_a_container(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cgroup")).is_ok_and(|cgroups| names_a_container(&cgroups))
+}
+
+fn names_a_container(cgroups: &[u8]) -> bool {
+    let mut parts = cgroups.split(|&byte| matches!(byte, b'/' | b'\n'));
+    parts.any(|part| {
+        let mut words = part.split(|byte| !byte.is_ascii_alphanumeric());
+        let is_number = |word: &[u8]| word.len() == 64 && word.iter().all(u8::is_ascii_hexdigit);
+        words.any(is_number)
+            || part.starts_with(b"lxc.payload")
+            || (part.starts_with(b"machine-") && part.ends_with(b".scope"))
+    })
+}
+
+fn find_mark(environment: &[u8]) -> Mark {
     let values = environment.split(|&byte| byte == 0).filter_map(|variable| {
         variable
             .strip_prefix(VARIABLE.as_bytes())?
@@ -67,13 +196,12 @@ fn find_mark(environment: &[u8]) -> Option<Mark> {
         let cookie = str::from_utf8(value).ok().and_then(Cookie::parse);
         cookie.map_or(Mark::Unreadable, Mark::Cookie)
     });
-    let first = marks.next()?;
+    let first = marks.next().unwrap_or(Mark::None);
     // Two that differ: one of them is wrong, and nobody knows which.
-    Some(if marks.all(|mark| mark == first) {
-        first
-    } else {
-        Mark::Unreadable
-    })
+    match marks.all(|mark| mark == first) {
+        true => first,
+        false => Mark::Unreadable,
+    }
 }
 
 /// By what it executes, which only whoever executes our image has.
@@ -88,43 +216,27 @@ fn is_guardian(pid: u32) -> bool {
     image.is_ok_and(|image| image.file_name().is_some_and(name))
 }
 
-/// This process and its parents: whatever they carry, ending them would end
-/// whoever is looking.
-pub(super) fn own_line() -> Vec<u32> {
-    let mut line = vec![std::process::id()];
-    while let Some(parent) = line.last().and_then(|&pid| sys::parent_of(pid))
-        && parent > 0
-        && !line.contains(&parent)
-    {
-        line.push(parent);
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const GOOD: &str = "5.6.01234567-89ab-cdef-0123-456789abcdef.00000000000000070000000000000008";
 
-    fn mark_in(environment: &str) -> Option<Mark> {
+    fn mark_in(environment: &str) -> Mark {
         find_mark(environment.replace("GOOD", GOOD).as_bytes())
     }
 
     #[test]
     fn a_mark_is_a_whole_variable() {
         let good = Mark::Cookie(Cookie::parse(GOOD).unwrap());
-        assert_eq!(
-            mark_in("A=1\0MCP_LIFECYCLE_ID=GOOD\0B=2\0"),
-            Some(good.clone())
-        );
+        assert_eq!(mark_in("A=1\0MCP_LIFECYCLE_ID=GOOD\0B=2\0"), good);
         assert_eq!(
             mark_in("MCP_LIFECYCLE_ID=GOOD\0MCP_LIFECYCLE_ID=GOOD\0"),
-            Some(good)
+            good
         );
-        assert_eq!(mark_in("XMCP_LIFECYCLE_ID=GOOD\0"), None);
-        assert_eq!(mark_in("A=MCP_LIFECYCLE_ID=GOOD\0"), None);
-        assert_eq!(mark_in(""), None);
+        assert_eq!(mark_in("XMCP_LIFECYCLE_ID=GOOD\0"), Mark::None);
+        assert_eq!(mark_in("A=MCP_LIFECYCLE_ID=GOOD\0"), Mark::None);
+        assert_eq!(mark_in(""), Mark::None);
     }
 
     #[test]
@@ -135,17 +247,37 @@ mod tests {
             "MCP_LIFECYCLE_ID=GOOD0\0",
             "MCP_LIFECYCLE_ID=GOOD\0MCP_LIFECYCLE_ID=\0",
         ] {
-            assert_eq!(
-                mark_in(environment),
-                Some(Mark::Unreadable),
-                "{environment}"
-            );
+            assert_eq!(mark_in(environment), Mark::Unreadable, "{environment}");
         }
     }
 
     #[test]
-    fn one_looks_up_to_the_first_process() {
-        let line = own_line();
-        assert!(line.len() > 1 && line[0] == std::process::id());
+    fn containers_are_known_by_their_cgroups() {
+        let id = "0123456789abcdef".repeat(4);
+        for container in [
+            format!("0::/system.slice/docker-{id}.scope\n"),
+            format!("0::/\n5:memory:/docker/{id}\n"),
+            format!("0::/user.slice/libpod-{id}.scope/container\n"),
+            "0::/lxc.payload.web/init.scope\n".to_owned(),
+            "0::/machine.slice/machine-deb.scope\n".to_owned(),
+        ] {
+            assert!(names_a_container(container.as_bytes()), "{container}");
+        }
+        for plain in [
+            "0::/\n".to_owned(),
+            format!("0::/a/mcp-{}\n", &id[..32]),
+            "0::/user.slice/user-1000.slice/session-1.scope\n".to_owned(),
+        ] {
+            assert!(!names_a_container(plain.as_bytes()), "{plain}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let scene = look(&[]).unwrap();
+        let own = &scene.processes[&std::process::id()];
+        assert_eq!(own.mark, Mark::None);
+        assert!(scene.processes.contains_key(&own.parent));
+        assert!(!scene.processes.contains_key(&0));
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat};
@@ -12,60 +13,82 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::directory;
 use super::format::{self, Contents, MAX, Record};
+use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
+use super::sight::Sight;
 use crate::cgroup;
-use crate::sys;
+use crate::sys::stat::Stat;
 
 /// What a file with the name of a ledger turned out to be.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Its host lives, as far as anybody can tell.
     Living(Option<Contents>),
-    /// Its host is dead, and as long as this is held nobody else acts on it.
-    Dead(Dead),
-    /// Not a ledger, or not of this user's.
-    Unusable,
+    /// Its host is dead, which it stays, in this boot.
+    Dead(Contents),
+    /// Nothing that it speaks of can be left: it is from before this boot, or
+    /// its host died before it was ready.
+    Litter,
+    /// It cannot be used, for this reason.
+    Unusable(String),
 }
 
-/// The ledger of a dead host of this boot.
-#[derive(Debug)]
-pub(super) struct Dead {
-    pub(super) contents: Contents,
-    _lock: Flock<File>,
-}
-
-/// Opens what is called `name` and finds out about its owner.
-pub(super) fn look(directory: &OwnedFd, name: &OsStr) -> io::Result<Found> {
+/// Opens what is called `name` and finds out about its owner. `None` if it has
+/// gone.
+pub(super) fn look(directory: &OwnedFd, name: &OsStr, sight: &Sight) -> Option<Found> {
     // A fifo must not make us wait for its other end, a link must not lead
     // elsewhere.
     let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let file = match openat(directory, name, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::ENOENT) => return Err(io::ErrorKind::NotFound.into()),
-        Err(_) => return Ok(Found::Unusable),
+    let found = match openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => look_at(File::from(file), is_new(name), sight),
+        Err(Errno::ENOENT) => return None,
+        Err(Errno::ELOOP | Errno::ENXIO | Errno::EISDIR) => Err(not_ours()),
+        Err(errno) => Err(errno.into()),
     };
-    if !directory::is_own(&fstat(&file)?, SFlag::S_IFREG) {
-        return Ok(Found::Unusable);
+    Some(found.unwrap_or_else(|error| Found::Unusable(error.to_string())))
+}
+
+fn look_at(file: File, is_new: bool, sight: &Sight) -> io::Result<Found> {
+    let stat = fstat(&file)?;
+    if !directory::is_own(&stat, SFlag::S_IFREG) {
+        return Err(not_ours());
     }
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+    // Shared: a host holds it exclusively, and those who look do not take each
+    // other for hosts.
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
         Err((file, Errno::EWOULDBLOCK)) => Ok(Found::Living(read(&file)?)),
-        Err((_, errno)) => Err(errno.into()),
-        Ok(lock) => Ok(match read(&lock)? {
-            Some(contents) if is_alive(&contents) => Found::Living(Some(contents)),
-            Some(contents) => Found::Dead(Dead {
-                contents,
-                _lock: lock,
-            }),
-            None => Found::Unusable,
-        }),
+        Err((_, errno)) => Err(io::Error::other(format!("it cannot be locked: {errno}"))),
+        // One that nobody has locked never gets its name: its host died, or will
+        // notice and begin again.
+        Ok(_) if is_new => Ok(Found::Litter),
+        Ok(lock) => {
+            let is_old = stat.st_mtime < sight.boot_time;
+            Ok(match read(&lock)? {
+                Some(contents) if contents.host.boot_id() != sight.boot_id => match is_old {
+                    true => Found::Litter,
+                    // Also a host in a virtual machine that shares the directory.
+                    false => Found::Unusable("it was written in another boot".to_owned()),
+                },
+                Some(contents) if is_alive(&contents, sight) => Found::Living(Some(contents)),
+                Some(contents) => Found::Dead(contents),
+                None if is_old => Found::Litter,
+                None => Found::Unusable("it is no ledger of this version".to_owned()),
+            })
+        }
     }
+}
+
+fn not_ours() -> io::Error {
+    io::Error::other("it is not a file of this user's alone")
 }
 
 /// Whether there is still a process that says it is this host: a file system on
 /// which locks do nothing must not make a living host look dead.
-fn is_alive(contents: &Contents) -> bool {
+fn is_alive(contents: &Contents, sight: &Sight) -> bool {
     let host = &contents.host;
-    sys::boot_id().as_deref() == Some(host.boot_id())
-        && sys::start_time_of(host.pid()) == Some(host.start_time())
+    let is_host = |stat: Stat| stat.start_time == host.start_time() && !stat.is_ending();
+    contents.namespace == sight.namespace
+        && sight.proc_is_own
+        && Stat::read(host.pid()).is_ok_and(|stat| stat.is_some_and(is_host))
 }
 
 fn read(file: &File) -> io::Result<Option<Contents>> {
@@ -74,9 +97,8 @@ fn read(file: &File) -> io::Result<Option<Contents>> {
     Ok(format::parse(&bytes))
 }
 
-/// Whether a ledger had no name yet. One that nobody has locked never gets one:
-/// its host died, or will notice and begin again.
-pub(super) fn is_new(name: &OsStr) -> bool {
+/// Whether a ledger had no name yet.
+fn is_new(name: &OsStr) -> bool {
     name.as_encoded_bytes().ends_with(b".new")
 }
 
@@ -88,13 +110,16 @@ pub(super) fn remove(directory: &OwnedFd, name: &OsStr) {
 
 /// Removes ledgers of dead hosts of which nothing is left, and what a
 /// host left that died before its ledger had a name. Best effort.
-pub(super) fn tidy(directory: &OwnedFd) {
-    for name in directory::names(directory).unwrap_or_default() {
-        let is_new = is_new(&name);
-        let litter = match look(directory, &name) {
-            Ok(Found::Dead(dead)) => is_new || dead.contents.is_settled(),
-            Ok(Found::Unusable) => is_new,
-            Ok(Found::Living(_)) | Err(_) => false,
+pub(super) fn tidy(directory: &OwnedFd, sight: &Sight) {
+    let names = match directory::names(directory) {
+        Ok(names) => names,
+        Err(error) => return tracing::debug!(%error, "ledgers cannot be listed"),
+    };
+    for name in names {
+        let litter = match look(directory, &name, sight) {
+            Some(Found::Dead(contents)) => is_settled(&contents),
+            Some(Found::Litter) => true,
+            Some(Found::Living(_) | Found::Unusable(_)) | None => false,
         };
         if litter {
             remove(directory, &name);
@@ -102,23 +127,33 @@ pub(super) fn tidy(directory: &OwnedFd) {
     }
 }
 
-impl Contents {
-    /// Whether nothing of it can be left. Empty cgroups, which guardians leave
-    /// when their host is killed, are removed on the way: a cgroup that can be
-    /// removed has nobody inside.
-    fn is_settled(&self) -> bool {
-        let is_removed = |server: &Record| {
-            let parent = self.cgroups.as_ref().filter(|_| server.in_cgroup);
-            parent.is_some_and(|parent| {
-                let leaf = parent.join(cgroup::name(&self.cookie(*server)));
-                match fs::remove_dir(leaf) {
-                    Ok(()) => true,
-                    Err(error) => error.kind() == io::ErrorKind::NotFound,
-                }
-            })
-        };
+/// Whether nothing of it can be left, without looking at a process. Empty
+/// cgroups, which guardians leave when their host is killed, are removed on the
+/// way: a cgroup that can be removed has nobody inside.
+fn is_settled(contents: &Contents) -> bool {
+    let state = |server: &Record| {
+        server.in_cgroup.then(|| match find_leaf(contents, server) {
+            Ok(None) => LeafState::Gone,
+            Ok(Some(leaf)) => match fs::remove_dir(leaf) {
+                Ok(()) => LeafState::Gone,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => LeafState::Gone,
+                Err(_) => LeafState::Occupied,
+            },
+            Err(why) => LeafState::Unseen(why),
+        })
+    };
+    let evidence = Evidence {
         // All of them, also after one that cannot be.
-        let left = self.servers.iter().filter(|server| !is_removed(server));
-        left.count() == 0 && self.unreadable == 0
-    }
+        servers: contents.servers.iter().map(state).collect(),
+        unreadable: contents.unreadable,
+        looked: Looked::Unseen("no process was looked at".to_owned()),
+    };
+    settle(&evidence) == Settlement::Settled
+}
+
+/// The cgroup of a dead host's server; `None` if it is gone.
+pub(super) fn find_leaf(contents: &Contents, server: &Record) -> Result<Option<PathBuf>, String> {
+    let place = contents.cgroups.as_ref();
+    let place = place.ok_or("its ledger does not say where its cgroup is")?;
+    place.find(&cgroup::name(&contents.cookie(*server)))
 }

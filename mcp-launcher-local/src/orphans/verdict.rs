@@ -1,22 +1,36 @@
 //! Whom to end and whom to spare. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::identity::{Cookie, HostId};
 
 /// What a process says about whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
+    /// Nothing.
+    None,
     Cookie(Cookie),
-    /// It says something that is no identity.
+    /// Something that is no identity.
     Unreadable,
+    /// We could signal it, but could not read what it says, for this reason.
+    Unseen(String),
+    /// As [`Unseen`](Self::Unseen), because it is just being executed, or about
+    /// to end: a look later will tell.
+    Passing,
 }
 
-/// A process that carries a mark.
+/// A process, as it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: u32,
+    /// 0 where it cannot be told.
+    pub(super) parent: u32,
+    /// 0 where it cannot be told.
     pub(super) start_time: u64,
     pub(super) name: String,
     pub(super) is_guardian: bool,
+    /// The PID namespace it is in, where it is in the cgroup of a container.
+    pub(super) container: Option<Option<u64>>,
     pub(super) mark: Mark,
 }
 
@@ -30,8 +44,29 @@ pub(super) enum Verdict {
     Wait,
     /// Leave it alone, and say so.
     Spare,
-    /// A server of this host: none of our business here.
-    Own,
+    /// It may be an orphan. Leave it alone, say so, and keep what is on record.
+    Doubt,
+    /// None of our business: unmarked, or a server of this host.
+    Pass,
+}
+
+/// What to do about a cgroup of a dead host's server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Emptying {
+    /// End whoever is inside, by the cgroup.
+    All,
+    /// Somebody inside is to be spared: judge each of them.
+    Each,
+    /// Nothing: somebody inside cannot be seen from here.
+    Nothing,
+}
+
+/// A host proven dead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeadHost {
+    pub(super) id: HostId,
+    /// Its PID namespace.
+    pub(super) namespace: u64,
 }
 
 /// What is known about hosts.
@@ -39,38 +74,44 @@ pub(super) enum Verdict {
 pub(super) struct Hosts<'a> {
     /// Who asks.
     pub(super) this: Option<&'a HostId>,
+    /// Its process.
+    pub(super) this_pid: u32,
     /// Which boot it is.
     pub(super) boot_id: &'a str,
     /// Proven dead.
-    pub(super) dead: &'a [HostId],
-    /// Known to live.
-    pub(super) living: &'a [HostId],
-    /// The one who asks, and its parents.
-    pub(super) own_line: &'a [u32],
+    pub(super) dead: &'a [DeadHost],
+}
+
+/// Every process, as of one moment.
+#[derive(Debug, Default)]
+pub(super) struct Scene {
+    pub(super) processes: BTreeMap<u32, Process>,
+    /// Those of them that are living hosts.
+    pub(super) hosts: BTreeSet<u32>,
 }
 
 impl Hosts<'_> {
     /// Every doubt is a reason to spare.
-    pub(super) fn judge(&self, process: &Process) -> Verdict {
-        let Mark::Cookie(cookie) = &process.mark else {
+    pub(super) fn judge(&self, process: &Process, scene: &Scene) -> Verdict {
+        let cookie = match &process.mark {
+            Mark::Cookie(cookie) => cookie,
+            Mark::None => return Verdict::Pass,
+            Mark::Unreadable => return Verdict::Spare,
+            Mark::Unseen(_) | Mark::Passing => return self.judge_unseen(process),
+        };
+        if Some(cookie.host()) == self.this {
+            return Verdict::Pass;
+        }
+        let dead = self.dead.iter().find(|dead| dead.id == *cookie.host());
+        let Some(dead) = dead.filter(|dead| dead.id.boot_id() == self.boot_id) else {
             return Verdict::Spare;
         };
-        let host = cookie.host();
-        if Some(host) == self.this {
-            return Verdict::Own;
-        }
-        let is_a_host = self
-            .living
-            .iter()
-            .any(|host| host.pid() == process.pid && host.start_time() == process.start_time);
         let spared = process.pid <= 1
-            || self.own_line.contains(&process.pid)
-            // A host that is itself somebody's server answers for its own.
-            || is_a_host
-            || host.boot_id() != self.boot_id
-            || !self.dead.contains(host)
+            || self.is_above_or_host(process.pid, scene)
+            || self.is_kept(process, scene)
+            || is_in_a_container_of_its_own(process, dead)
             // Nobody is older than who started them.
-            || process.start_time < host.start_time();
+            || process.start_time < dead.id.start_time();
         match (spared, process.is_guardian) {
             (true, _) => Verdict::Spare,
             (false, true) => Verdict::Wait,
@@ -78,143 +119,92 @@ impl Hosts<'_> {
         }
     }
 
+    /// It can only be the server of a host that is not younger, and not the first
+    /// process.
+    fn judge_unseen(&self, process: &Process) -> Verdict {
+        let suspects = process.pid > 1 && self.dead.iter().any(|dead| may_be_of(process, dead));
+        match suspects {
+            true => Verdict::Doubt,
+            false => Verdict::Pass,
+        }
+    }
+
     /// Whether a cgroup of the dead host `owner` may be emptied with these
     /// inside. Processes without a mark have dropped it; one that is marked as
-    /// somebody else's has no business there.
-    pub(super) fn may_empty<'p>(
-        &self,
-        owner: &HostId,
-        mut members: impl Iterator<Item = (u32, Option<&'p Mark>)>,
-    ) -> bool {
-        owner.boot_id() == self.boot_id
-            && self.dead.contains(owner)
-            && members.all(|(pid, mark)| {
-                let is_theirs = match mark {
-                    None => true,
-                    Some(Mark::Cookie(cookie)) => cookie.host() == owner,
-                    Some(Mark::Unreadable) => false,
-                };
-                is_theirs && pid > 1 && !self.own_line.contains(&pid)
-            })
+    /// somebody else's, or that a living host depends on, has no business there.
+    pub(super) fn empty(&self, owner: &HostId, members: &[u32], scene: &Scene) -> Emptying {
+        let is_dead = self.dead.iter().any(|dead| dead.id == *owner);
+        // To whom a process of another PID namespace has the number 0.
+        if !is_dead || owner.boot_id() != self.boot_id || members.contains(&0) {
+            return Emptying::Nothing;
+        }
+        let is_theirs = |pid: &u32| {
+            let process = scene.processes.get(pid);
+            // One that is not there has ended meanwhile.
+            let is_marked = process.is_none_or(|process| match &process.mark {
+                Mark::Cookie(cookie) if cookie.host() == owner => true,
+                // Of another dead host.
+                Mark::Cookie(_) => self.judge(process, scene) == Verdict::End,
+                Mark::Unreadable => false,
+                Mark::None | Mark::Unseen(_) | Mark::Passing => true,
+            });
+            is_marked && *pid > 1 && !self.is_above_or_host(*pid, scene)
+        };
+        match members.iter().all(is_theirs) {
+            true => Emptying::All,
+            false => Emptying::Each,
+        }
+    }
+
+    /// Whether it is the one who asks or a living host, or started one of them:
+    /// whatever they carry, ending them would end a host.
+    fn is_above_or_host(&self, pid: u32, scene: &Scene) -> bool {
+        let hosts = scene.hosts.iter().chain([&self.this_pid]);
+        hosts
+            .copied()
+            .any(|host| scene.line(host).any(|above| above == pid))
+    }
+
+    /// Whether a living host answers for it: it is below one, and has its mark
+    /// from there. Below the first process of a container, or a subreaper, is
+    /// also whom a dead host has left; but not with the mark of the living one.
+    fn is_kept(&self, process: &Process, scene: &Scene) -> bool {
+        scene.line(process.pid).skip(1).any(|above| {
+            let is_host = above == self.this_pid || scene.hosts.contains(&above);
+            let mark = scene.processes.get(&above).map(|process| &process.mark);
+            is_host
+                && match (mark, &process.mark) {
+                    (Some(Mark::Cookie(host)), Mark::Cookie(own)) => host.host() == own.host(),
+                    (None | Some(Mark::None | Mark::Unreadable), _) => false,
+                    _ => true,
+                }
+        })
+    }
+}
+
+/// Whether this process, whose mark cannot be read, may be that host's.
+pub(super) fn may_be_of(process: &Process, dead: &DeadHost) -> bool {
+    process.start_time == 0 || process.start_time >= dead.id.start_time()
+}
+
+/// Whether a container engine keeps it. It was given a server's environment,
+/// but ends when its engine says so.
+fn is_in_a_container_of_its_own(process: &Process, host: &DeadHost) -> bool {
+    let namespace = process.container;
+    namespace.is_some_and(|namespace| namespace != Some(host.namespace))
+}
+
+impl Scene {
+    /// A process, its parent, and so on.
+    fn line(&self, pid: u32) -> impl Iterator<Item = u32> {
+        let above = |pid: &u32| {
+            let parent = self.processes.get(pid)?.parent;
+            (parent > 0).then_some(parent)
+        };
+        // A table that was read while it changed may go round in circles.
+        std::iter::successors(Some(pid), above).take(self.processes.len() + 1)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const BOOT: &str = "01234567-89ab-cdef-0123-456789abcdef";
-    const OTHER_BOOT: &str = "11234567-89ab-cdef-0123-456789abcdef";
-
-    fn host(pid: u32, boot: &str, nonce: u64) -> HostId {
-        HostId::new(pid, 100, boot, nonce).unwrap()
-    }
-
-    fn of(host: &HostId, pid: u32) -> Process {
-        Process {
-            pid,
-            start_time: 200,
-            name: "server".to_owned(),
-            is_guardian: false,
-            mark: Mark::Cookie(Cookie::new(host.clone(), 1)),
-        }
-    }
-
-    fn judge(process: &Process) -> Verdict {
-        hosts(|hosts| hosts.judge(process))
-    }
-
-    fn hosts<T>(with: impl FnOnce(&Hosts<'_>) -> T) -> T {
-        let this = host(10, BOOT, 1);
-        let dead = [host(20, BOOT, 2), host(21, OTHER_BOOT, 3)];
-        let living = [host(30, BOOT, 4)];
-        with(&Hosts {
-            this: Some(&this),
-            boot_id: BOOT,
-            dead: &dead,
-            living: &living,
-            own_line: &[10, 9],
-        })
-    }
-
-    #[test]
-    fn servers_of_the_dead_end_and_their_guardians_are_waited_for() {
-        let mut process = of(&host(20, BOOT, 2), 50);
-        assert_eq!(judge(&process), Verdict::End);
-        process.is_guardian = true;
-        assert_eq!(judge(&process), Verdict::Wait);
-    }
-
-    #[test]
-    fn everybody_else_is_spared() {
-        let dead = host(20, BOOT, 2);
-        for (why, process) in [
-            ("its host lives", of(&host(30, BOOT, 4), 50)),
-            ("its host is unknown", of(&host(20, BOOT, 99), 50)),
-            ("another boot", of(&host(21, OTHER_BOOT, 3), 50)),
-            (
-                "it is a host itself",
-                Process {
-                    start_time: 100,
-                    ..of(&dead, 30)
-                },
-            ),
-            ("it is who asks", of(&dead, 10)),
-            ("it started who asks", of(&dead, 9)),
-            ("the first process", of(&dead, 1)),
-            (
-                "older than its host",
-                Process {
-                    start_time: 99,
-                    ..of(&dead, 50)
-                },
-            ),
-            (
-                "no identity",
-                Process {
-                    mark: Mark::Unreadable,
-                    ..of(&dead, 50)
-                },
-            ),
-        ] {
-            assert_eq!(judge(&process), Verdict::Spare, "{why}");
-        }
-        assert_eq!(judge(&of(&host(10, BOOT, 1), 50)), Verdict::Own);
-    }
-
-    #[test]
-    fn a_cgroup_with_a_stranger_inside_is_left_alone() {
-        let dead = host(20, BOOT, 2);
-        let ours = Mark::Cookie(Cookie::new(dead.clone(), 5));
-        let theirs = Mark::Cookie(Cookie::new(host(30, BOOT, 4), 5));
-        let may = |owner: &HostId, members: &[(u32, Option<&Mark>)]| {
-            hosts(|hosts| hosts.may_empty(owner, members.iter().copied()))
-        };
-        assert!(may(&dead, &[]));
-        assert!(may(&dead, &[(50, None), (51, Some(&ours))]));
-        assert!(!may(&dead, &[(50, None), (51, Some(&theirs))]));
-        assert!(!may(&dead, &[(50, Some(&Mark::Unreadable))]));
-        assert!(!may(&dead, &[(9, None)]));
-        assert!(!may(&dead, &[(1, None)]));
-        assert!(!may(&host(30, BOOT, 4), &[]));
-        assert!(!may(&host(21, OTHER_BOOT, 3), &[]));
-    }
-
-    proptest! {
-        /// Whatever is ended carries the identity of a host that is proven dead.
-        #[test]
-        fn only_the_dead_lose_servers(
-            pid in 0..60_u32, start_time in 90..210_u64, nonce in 0..6_u64,
-            host_pid in 1..40_u32, boot in any::<bool>(),
-        ) {
-            let owner = host(host_pid, if boot { BOOT } else { OTHER_BOOT }, nonce);
-            let process = Process { start_time, ..of(&owner, pid) };
-            if judge(&process) == Verdict::End {
-                prop_assert_eq!(owner, host(20, BOOT, 2));
-                prop_assert!(pid > 1 && start_time >= 100 && pid != 9 && pid != 10);
-            }
-        }
-    }
-}
+mod tests;

@@ -7,19 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::kill;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use tokio::io::unix::AsyncFd;
 
 use mcp_lifecycle_core::{ExitStatus, Reach};
 
+use super::stat::Stat;
 use super::watch::{self, Interest};
 use super::{Member, Pid, Signal, unix};
-use stat::Stat;
-
-// The guardian's, which has no crate of its own to be shared in.
-#[path = "../../guardian/stat.rs"]
-mod stat;
-
 /// What ends a process group when the host dies: here that is the guardian's
 /// work, so whoever asks for a process group alone gets no more than that.
 pub(crate) const HOST_DEATH: (&str, Reach) = ("process group", Reach::Nothing);
@@ -200,14 +197,19 @@ fn once(on_exit: impl FnOnce() + Send + 'static) -> impl FnMut() -> Interest + S
 pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
     let mut members = Vec::new();
     for pid in numbers_in_proc()? {
+        let stat = match Stat::read(pid) {
+            // Hidden from us, as only other users' are.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            stat => stat?,
+        };
         if let Some(pid) = Pid::new(pid.into())
-            && let Some(stat) = read_stat(pid.as_u32())
+            && let Some(stat) = stat
             && stat.group == group.as_u32()
             && !stat.is_dead()
         {
             members.push(Member {
                 pid,
-                name: name(&stat),
+                name: stat.name,
             });
         }
     }
@@ -253,21 +255,21 @@ pub(crate) fn see(pid: u32) -> Option<Seen> {
     Some(Seen {
         pid,
         parent: stat.parent,
-        start_time: stat.started,
-        name: name(&stat),
+        start_time: stat.start_time,
         state: match stat.state {
             _ if stat.is_dead() => ProcessState::Dead,
             _ if stat.is_exiting() => ProcessState::Exiting,
-            b'T' => ProcessState::Stopped,
-            b't' => ProcessState::Traced,
+            'T' => ProcessState::Stopped,
+            't' => ProcessState::Traced,
             _ => ProcessState::Live,
         },
+        name: stat.name,
     })
 }
 
 /// Whether the main thread of a process has ended while others go on.
 pub(crate) fn is_headless(pid: u32) -> bool {
-    read_stat(pid).is_some_and(|stat| stat.state == b'Z' && !stat.is_dead())
+    read_stat(pid).is_some_and(|stat| stat.state == 'Z' && !stat.is_dead())
 }
 
 /// Every process that can be looked at.
@@ -300,20 +302,53 @@ pub(crate) fn kill_held(pidfd: &OwnedFd) -> io::Result<()> {
     Ok(pidfd_signal(pidfd, libc::SIGKILL, 0)?)
 }
 
-/// The parent of a process.
-pub(crate) fn parent_of(pid: u32) -> Option<u32> {
-    read_stat(pid).map(|stat| stat.parent)
+/// SIGCONT to a process that is held.
+pub(crate) fn continue_held(pidfd: &OwnedFd) -> io::Result<()> {
+    Ok(pidfd_signal(pidfd, libc::SIGCONT, 0)?)
+}
+
+/// Whether there is such a process, or thread, and we might signal it.
+pub(crate) fn may_signal(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
+    pid.is_some_and(|pid| kill(nix::unistd::Pid::from_raw(pid), None).is_ok())
+}
+
+/// Whether that number is a process's that has not ended, and not only one of
+/// its threads'.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let Some(pid) = Pid::new(pid.into()) else {
+        return false;
+    };
+    match pidfd_open(pid) {
+        Ok(pidfd) => {
+            let mut exit = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+            poll(&mut exit, PollTimeout::ZERO) != Ok(1)
+        }
+        // Kernels differ in what they say of a thread. Any other error leaves it
+        // open, and then it may be one.
+        Err(error) => !matches!(
+            error.raw_os_error(),
+            Some(libc::ESRCH | libc::EINVAL | libc::ENOENT)
+        ),
+    }
 }
 
 /// What a process calls itself.
 pub(crate) fn name_of(pid: u32) -> Option<String> {
-    read_stat(pid).map(|stat| name(&stat))
+    read_stat(pid).map(|stat| stat.name)
 }
 
 /// As [`start_time`], of a process that nobody means to signal: a host may be
 /// the first process of its container.
 pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
-    read_stat(pid).map(|stat| stat.started)
+    read_stat(pid).map(|stat| stat.start_time)
+}
+
+/// When this process started, also where `/proc` is that of an outer PID
+/// namespace and knows it by another number.
+pub(crate) fn own_start_time() -> Option<u64> {
+    let own = fs::read_link("/proc/self").ok()?;
+    start_time_of(own.to_str()?.parse().ok()?)
 }
 
 /// Whether this error of exec says that the file cannot be executed.
@@ -339,12 +374,7 @@ pub(crate) fn boot_id() -> Option<String> {
 
 /// What `/proc/PID/stat` says now.
 fn read_stat(pid: u32) -> Option<Stat> {
-    Stat::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
-}
-
-fn name(stat: &Stat) -> String {
-    let text = stat.comm.split(|&byte| byte == 0).next();
-    String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
+    Stat::read(pid).ok()?
 }
 
 /// The exit status of a child that has ended, leaving it a zombie.

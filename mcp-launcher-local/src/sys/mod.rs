@@ -20,17 +20,20 @@ mod listing;
 
 #[cfg(target_os = "linux")]
 pub(crate) mod reserve;
+#[cfg(target_os = "linux")]
+pub(crate) mod stat;
 mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, members_of_group,
-    set_pipe_size, start_time, start_time_of, watch_process,
+    own_start_time, set_pipe_size, start_time, watch_process,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use os::{
-    ProcessState, Seen, hold, is_headless, kill_held, name_of, parent_of, see, see_all, tracer_of,
+    ProcessState, Seen, continue_held, hold, is_headless, is_running, kill_held, may_signal,
+    name_of, see, see_all, start_time_of, tracer_of,
 };
 pub(crate) use unix::{may_execute, signal_group};
 

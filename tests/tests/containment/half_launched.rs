@@ -1,5 +1,6 @@
 //! Launches that fail when the server runs already: nothing of it is left.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,10 +25,14 @@ fn launcher(isolation: Isolation) -> Arc<dyn ServerLauncher> {
 fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)
+        .thread_name(THREAD)
         .enable_all()
         .build()
         .unwrap()
 }
+
+/// What its threads are called, also those that launch.
+const THREAD: &str = "launching";
 
 /// One launch and its end: what all launches share is there afterwards, and
 /// nothing else.
@@ -164,8 +169,16 @@ fn cold_shutdown() {
     until(
         &format!("nobody is left of {level:?}, {instant} us"),
         || {
+            // A launch that has not come to its child yet is not over.
+            let launching = fs::read_dir("/proc/self/task")
+                .unwrap()
+                .flatten()
+                .any(|thread| {
+                    fs::read_to_string(thread.path().join("comm"))
+                        .is_ok_and(|name| name.starts_with(THREAD))
+                });
             let childless = Census::take().child_count() == before.child_count();
-            (childless && leaves().is_empty()).then_some(())
+            (!launching && childless && leaves().is_empty()).then_some(())
         },
     );
     stage.nobody_is_left();

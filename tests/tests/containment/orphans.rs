@@ -3,21 +3,20 @@
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::{ReapReport, ServerIdentity, ServerLauncher};
+use mcp_lifecycle_core::{ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
 use crate::guardian_killed::parent_of;
-use crate::stage::{self, LIMIT, Stage, has_cgroups, leaves, perform, plays};
+use crate::stage::{self, LIMIT, OBSERVER, Stage, has_cgroups, leaves, perform, plays};
 
-const OBSERVER: &str = "MCP_TEST_OBSERVER";
 const SHAPES: &str = "MCP_TEST_SHAPES";
 const GROUP: &str = "MCP_TEST_GROUP";
 
@@ -37,8 +36,12 @@ fn host() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut servers = Vec::new();
     println!();
-    for shape in env::var(SHAPES).unwrap().split(',') {
-        let spec = stage::fixture(&[shape], &observer);
+    let shapes = env::var(SHAPES).unwrap();
+    for shape in shapes.split(',') {
+        let spec = match shape.strip_prefix("role=") {
+            Some(role) => stage::role_as_server(role, &observer),
+            None => stage::fixture(&[shape], &observer),
+        };
         let server = runtime.block_on(launcher.launch(&spec)).unwrap();
         if let ServerIdentity::Process { pid, .. } = server.terminator().identity() {
             println!("server {pid}");
@@ -46,11 +49,15 @@ fn host() {
         servers.push(server);
     }
     println!("launched");
-    let _ = std::io::stdin().read(&mut [0]);
+    // One more for each byte, until there are no more.
+    while let Ok(1..) = std::io::stdin().read(&mut [0]) {
+        let spec = stage::fixture(&["ignore-eof-term"], &observer);
+        servers.push(runtime.block_on(launcher.launch(&spec)).unwrap());
+    }
     drop(servers);
 }
 
-fn start_host(stage: &Stage, shapes: &[&str], group: bool) -> Child {
+pub(crate) fn start_host(stage: &Stage, shapes: &[&str], group: bool) -> Child {
     let mut variables = vec![
         (OBSERVER, stage.alive.address()),
         (SHAPES, shapes.join(",")),
@@ -62,7 +69,7 @@ fn start_host(stage: &Stage, shapes: &[&str], group: bool) -> Child {
 }
 
 /// The pids of its servers, once all of them run.
-fn launched(host: &mut Child) -> Vec<u32> {
+pub(crate) fn launched(host: &mut Child) -> Vec<u32> {
     let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
     let mut pids = Vec::new();
     loop {
@@ -75,22 +82,22 @@ fn launched(host: &mut Child) -> Vec<u32> {
     }
 }
 
-fn reap(stage: &Stage) -> ReapReport {
+pub(crate) fn reap(stage: &Stage) -> ReapReport {
     let report = stage.wait("the search", stage.launcher.reap_orphans());
     report.unwrap_or_else(|error| panic!("{error:?}"))
 }
 
-fn end(mut host: Child) {
+pub(crate) fn end(mut host: Child) {
     host.kill().unwrap();
     host.wait().unwrap();
 }
 
 /// Where the role's hosts keep their ledgers.
-fn shelf() -> PathBuf {
-    PathBuf::from(env::var_os("XDG_RUNTIME_DIR").unwrap()).join("mcp-lifecycle")
+pub(crate) fn shelf() -> PathBuf {
+    env::var_os(stage::STATE).unwrap().into()
 }
 
-fn ledgers() -> usize {
+pub(crate) fn ledgers() -> usize {
     fs::read_dir(shelf()).map_or(0, Iterator::count)
 }
 
@@ -251,6 +258,7 @@ fn hostile() {
     let boot = boot.trim();
     // Nobody's pid, so that the host is as dead as can be.
     let host = format!("4194303 1 {boot} 0000000000000007");
+    let namespace = fs::metadata("/proc/self/ns/pid").unwrap().ino();
     let mark = |host: &str, token: &str| {
         let host = host.replace(' ', ".");
         format!("{}{token}", host.trim_end_matches(char::is_alphanumeric)) + "0000000000000001"
@@ -293,21 +301,24 @@ fn hostile() {
     write(
         "lies.ledger",
         &format!(
-            "mcp-lifecycle 1 {host} /etc\n0000000000000001 1 0 c\n0000000000000001 -1 0 c\n\
+            "mcp-lifecycle 2 {host} {namespace} 1 1 1 /etc\n0000000000000001 1 0 c\n0000000000000001 -1 0 c\n\
              0000000000000002 {pid} {start} c\n0000000000000003 4194302 1 -\n"
         ),
     );
     let other = host.replace(boot, &other_boot);
     write(
         "boot.ledger",
-        &format!("mcp-lifecycle 1 {other} -\n0000000000000001 {pid} {start} -\n"),
+        &format!("mcp-lifecycle 2 {other} {namespace} -\n0000000000000001 {pid} {start} -\n"),
     );
     let target = shelf.join("../target");
     fs::write(&target, "precious").unwrap();
     symlink(&target, shelf.join("link.ledger")).unwrap();
     symlink("/proc/1", shelf.join("directory.ledger")).unwrap();
     mkfifo(&shelf.join("fifo.ledger"), Mode::S_IRWXU).unwrap();
-    let open_to_all = write("mode.ledger", &format!("mcp-lifecycle 1 {host} -\n"));
+    let open_to_all = write(
+        "mode.ledger",
+        &format!("mcp-lifecycle 2 {host} {namespace} -\n"),
+    );
     open_to_all
         .set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666))
         .unwrap();
@@ -322,8 +333,11 @@ fn hostile() {
         "fifo",
         "mode",
     ] {
-        let spared = |remnant: &mcp_lifecycle_core::Remnant| remnant.id == format!("{name}.ledger");
-        assert!(report.spared.iter().any(spared), "{name}: {report:?}");
+        let path = shelf.join(format!("{name}.ledger"));
+        let is_unknown =
+            |unknown: &UnknownRemnant| unknown.what.id == path.to_string_lossy().as_ref();
+        assert!(report.unknown.iter().any(is_unknown), "{name}: {report:?}");
+        assert!(path.symlink_metadata().is_ok(), "{name} was removed");
     }
     assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     for bystander in &mut bystanders {

@@ -3,11 +3,14 @@
 
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_local::LocalLauncher;
@@ -26,8 +29,17 @@ const CGROUP: &str = "MCP_TEST_CGROUP";
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 
+/// Where ledgers are, for a test that is not to find those of others.
+pub(crate) const STATE: &str = "MCP_LIFECYCLE_STATE_DIR";
+
 /// Nobody in particular.
 pub(crate) const NOBODY: u32 = 65534;
+
+/// A user who has no process yet, so that none is in doubt.
+pub(crate) fn nobody_else() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(1);
+    COUNT.fetch_add(1, Ordering::Relaxed) * 10_000_000 + std::process::id()
+}
 
 /// Runs the role `name` as whoever runs the tests and, if that is root, once
 /// more as nobody. A role that fails fails the test.
@@ -45,6 +57,36 @@ pub(crate) fn perform_by(wrap: fn(Command) -> Command, name: &str) {
     }
 }
 
+/// As [`perform`], within what `wrapper`, a command, makes of the machine; the
+/// role looks for its own directories there.
+#[track_caller]
+pub(crate) fn perform_within(name: &str, wrapper: &[&str], user: Option<u32>) {
+    let copies = Copies::make(FIXTURE.as_ref()).unwrap();
+    let mut command = run_within(wrapper, &copies.command());
+    play(&mut command, name);
+    command.current_dir("/");
+    command.env_remove("XDG_RUNTIME_DIR").env_remove("TMPDIR");
+    command.env_remove(STATE);
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    let _watchdog = Watchdog::arm(name, LIMIT * 6);
+    passes(name, &mut command);
+}
+
+#[track_caller]
+fn passes(name: &str, command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        // A role that does not exist is not played, and passes.
+        output.status.success() && stdout.contains("1 passed"),
+        "{name}: {}\n{stdout}\n{stderr}",
+        output.status,
+    );
+}
+
 #[track_caller]
 fn perform_as(wrap: fn(Command) -> Command, name: &str, user: Option<u32>) {
     let _watchdog = Watchdog::arm(name, LIMIT * 6);
@@ -54,7 +96,9 @@ fn perform_as(wrap: fn(Command) -> Command, name: &str, user: Option<u32>) {
     let mut command = copies.as_ref().map_or_else(this_program, Copies::command);
     play(&mut command, name);
     let mut command = wrap(command);
-    command.env("XDG_RUNTIME_DIR", runtime_directory.path());
+    command
+        .env("XDG_RUNTIME_DIR", runtime_directory.path())
+        .env(STATE, runtime_directory.path().join("mcp-lifecycle"));
     if let Some(cgroup) = &cgroup {
         command.env(CGROUP, &cgroup.0);
     }
@@ -62,15 +106,7 @@ fn perform_as(wrap: fn(Command) -> Command, name: &str, user: Option<u32>) {
         // A cgroup that was not delegated: this user gets none for its servers.
         command.env_remove(CGROUP).uid(user).gid(user);
     }
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    assert!(
-        // A role that does not exist is not played, and passes.
-        output.status.success() && stdout.contains("1 passed"),
-        "{name} as {user:?}: {}\n{stdout}\n{stderr}",
-        output.status,
-    );
+    passes(&format!("{name} as {user:?}"), &mut command);
     if let Some(cgroup) = cgroup {
         cgroup.ends_empty();
     }
@@ -90,13 +126,30 @@ fn private_directory(owner: Option<u32>) -> TempDir {
 
 /// This program again, to do what the ignored test `name` does.
 pub(crate) fn role(name: &str) -> Command {
-    let mut command = this_program();
+    role_within(&[], name)
+}
+
+/// The same, started by another command that ends in the name of a program.
+pub(crate) fn role_within(wrapper: &[&str], name: &str) -> Command {
+    let mut command = run_within(wrapper, &this_program());
     play(&mut command, name);
     command
 }
 
 fn this_program() -> Command {
     Command::new(env::current_exe().unwrap())
+}
+
+fn run_within(wrapper: &[&str], program: &Command) -> Command {
+    let [first, args @ ..] = wrapper else {
+        return Command::new(program.get_program());
+    };
+    let mut command = Command::new(first);
+    command.args(args).arg(program.get_program());
+    for (name, value) in program.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    command
 }
 
 fn play(command: &mut Command, name: &str) {
@@ -243,10 +296,54 @@ impl Stage {
     }
 }
 
+pub(crate) fn fixture_program() -> PathBuf {
+    copies::fixture(FIXTURE)
+}
+
 pub(crate) fn fixture(args: &[&str], observer: &str) -> ServerSpec {
-    ServerSpec::builder(args[0], copies::fixture(FIXTURE))
+    ServerSpec::builder(args[0], fixture_program())
         .args(args)
         .args(["--alive", observer])
         .build()
         .unwrap()
+}
+
+/// This program again, as a server that plays the role `name`.
+pub(crate) fn role_as_server(name: &str, observer: &str) -> ServerSpec {
+    let mut spec = ServerSpec::builder("role", env::current_exe().unwrap())
+        .args([
+            "--exact",
+            name,
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(ROLE, "1")
+        .env(OBSERVER, observer);
+    for name in [STATE, "MCP_TEST_FIXTURE"] {
+        if let Ok(value) = env::var(name) {
+            spec = spec.env(name, value);
+        }
+    }
+    spec.build().unwrap()
+}
+
+/// Where the observer is.
+pub(crate) const OBSERVER: &str = "MCP_TEST_OBSERVER";
+
+/// Says hello to the observer and answers it from a thread; the process exits
+/// when the observer goes.
+pub(crate) fn say_hello(role: &str) {
+    let address = env::var(OBSERVER).unwrap();
+    let mut stream = UnixStream::connect(address.strip_prefix("unix:").unwrap()).unwrap();
+    writeln!(stream, "hello {role} {}", std::process::id()).unwrap();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            if line == "ping" {
+                stream.write_all(b"pong\n").unwrap();
+            }
+        }
+        std::process::exit(0);
+    });
 }

@@ -72,6 +72,10 @@ impl Stage {
     fn place(&self, command: &mut Command, cgroup: &str) {
         command
             .env("XDG_RUNTIME_DIR", self.directory.path().join("run"))
+            .env(
+                "MCP_LIFECYCLE_STATE_DIR",
+                self.directory.path().join("run/mcp-lifecycle"),
+            )
             .env("TMPDIR", self.directory.path().join("tmp"))
             .env("RUST_BACKTRACE", "0");
         if let Some(base) = &self.cgroup {

@@ -142,11 +142,12 @@ pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
 }
 
 pub(crate) fn start_time(pid: Pid) -> Option<u64> {
-    start_time_of(pid.as_u32())
+    facts::start_time_of(pid.as_u32())
 }
 
-pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
-    facts::start_time_of(pid)
+/// When this process started.
+pub(crate) fn own_start_time() -> Option<u64> {
+    facts::start_time_of(std::process::id())
 }
 
 /// Whether this error of exec says that the file cannot be executed.

@@ -1,0 +1,185 @@
+//! What this process can see of the machine's processes.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use crate::sys;
+
+/// The first PID namespace of every boot (`PROC_PID_INIT_INO` in Linux). All
+/// processes of the machine are in it.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// From where this process looks.
+#[derive(Debug, Clone)]
+pub(super) struct Sight {
+    pub(super) boot_id: String,
+    /// When this boot began, in seconds of the clock.
+    pub(super) boot_time: i64,
+    /// The PID namespace of this process.
+    pub(super) namespace: u64,
+    /// Whether `/proc` shows that namespace, so that its numbers mean here what
+    /// they mean there.
+    pub(super) proc_is_own: bool,
+    /// Whether `/proc` may leave out processes of this user.
+    pub(super) proc_hides: bool,
+}
+
+impl Sight {
+    /// Finds out.
+    pub(super) fn look() -> io::Result<Self> {
+        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let status = fs::read_to_string("/proc/self/status")?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        Ok(Self {
+            boot_id: boot_id.trim_end().to_owned(),
+            boot_time: boot_time(&fs::read_to_string("/proc/stat")?),
+            namespace: own_namespace()?,
+            proc_is_own: shows_own_namespace(&status),
+            proc_hides: hides(&mounts),
+        })
+    }
+
+    /// Whether all processes of that PID namespace are visible, each under the
+    /// number by which it is reached.
+    ///
+    /// # Errors
+    ///
+    /// In words, why not.
+    pub(super) fn covers(&self, namespace: u64) -> Result<(), String> {
+        if !self.proc_is_own {
+            return Err("the /proc here is that of another PID namespace".to_owned());
+        }
+        // One with the same number is the same, or the successor of one that
+        // has ended with everybody inside.
+        if namespace == self.namespace || self.namespace == FIRST_NAMESPACE {
+            return Ok(());
+        }
+        Err(format!(
+            "its processes are in another PID namespace (pid:[{namespace}]) and not visible here"
+        ))
+    }
+}
+
+/// The PID namespace of this process, by its inode number.
+pub(super) fn own_namespace() -> io::Result<u64> {
+    namespace_at("/proc/self")
+}
+
+/// The PID namespace of a process, and the number it has there.
+pub(super) fn inner(pid: u32) -> (Option<u64>, u32) {
+    let directory = format!("/proc/{pid}");
+    let status = fs::read_to_string(format!("{directory}/status")).unwrap_or_default();
+    let inner = pids(&status).and_then(|mut pids| pids.next_back()?.parse().ok());
+    (namespace_at(&directory).ok(), inner.unwrap_or(pid))
+}
+
+fn namespace_at(process: &str) -> io::Result<u64> {
+    match fs::metadata(format!("{process}/ns/pid")) {
+        Ok(namespace) => Ok(namespace.ino()),
+        // A kernel without them: there is one, and it is everybody's.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::metadata(process).map(|_| FIRST_NAMESPACE)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The numbers of a process by its `/proc/PID/status`: first as that `/proc`
+/// counts, last as it counts itself. Absent without PID namespaces.
+fn pids(status: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.map(str::split_ascii_whitespace)
+}
+
+fn shows_own_namespace(status: &str) -> bool {
+    pids(status).is_none_or(|pids| pids.count() == 1)
+}
+
+/// By the options of the last mount on `/proc` (proc(5), `hidepid`).
+fn hides(mountinfo: &str) -> bool {
+    let on_proc = |line: &&str| line.split(' ').nth(4) == Some("/proc");
+    let Some(mount) = mountinfo.lines().rfind(on_proc) else {
+        return true;
+    };
+    let options = mount.rsplit(' ').next().unwrap_or_default();
+    let hidden = options
+        .split(',')
+        .find_map(|option| option.strip_prefix("hidepid="));
+    hidden.is_some_and(|hidden| !matches!(hidden, "0" | "off"))
+}
+
+/// The line `btime`, in seconds of the clock; far in the past if there is none.
+fn boot_time(stat: &str) -> i64 {
+    let line = stat.lines().find_map(|line| line.strip_prefix("btime "));
+    line.and_then(|time| time.trim().parse().ok())
+        .unwrap_or(i64::MIN)
+}
+
+/// Processes of this user that `/proc` does not show, found by their numbers.
+/// Nothing is sent to them.
+pub(super) fn hidden() -> io::Result<Vec<u32>> {
+    let max = fs::read_to_string("/proc/sys/kernel/pid_max")?;
+    let max: u32 = max.trim().parse().map_err(io::Error::other)?;
+    let is_hidden = |&pid: &u32| {
+        sys::may_signal(pid)
+            && !fs::exists(format!("/proc/{pid}")).unwrap_or(false)
+            && sys::is_running(pid)
+    };
+    Ok((2..=max).filter(is_hidden).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sight(namespace: u64, proc_is_own: bool) -> Sight {
+        Sight {
+            boot_id: String::new(),
+            boot_time: 0,
+            namespace,
+            proc_is_own,
+            proc_hides: false,
+        }
+    }
+
+    #[test]
+    fn one_sees_the_own_namespace_and_the_first_one_sees_all() {
+        assert_eq!(sight(7, true).covers(7), Ok(()));
+        assert_eq!(sight(FIRST_NAMESPACE, true).covers(7), Ok(()));
+        assert!(sight(7, true).covers(8).is_err());
+        assert!(sight(7, true).covers(FIRST_NAMESPACE).is_err());
+        assert!(sight(7, false).covers(7).is_err());
+        assert!(sight(FIRST_NAMESPACE, false).covers(7).is_err());
+    }
+
+    #[test]
+    fn a_proc_of_an_outer_namespace_is_known_by_two_numbers() {
+        assert!(shows_own_namespace("Name:\tx\nNSpid:\t42\nNSpgid:\t1\t2\n"));
+        assert!(!shows_own_namespace("NSpid:\t42\t1\n"));
+        assert!(shows_own_namespace("Name:\tx\n"), "without namespaces");
+    }
+
+    #[test]
+    fn the_mount_on_top_says_what_is_hidden() {
+        let plain = "20 1 0:5 / /proc rw,nosuid shared:2 - proc proc rw";
+        let hidden = "30 1 0:6 / /proc rw - proc proc rw,gid=4,hidepid=invisible";
+        assert!(!hides(plain));
+        assert!(hides(&format!("{plain}\n{hidden}\n")));
+        assert!(!hides(&format!("{hidden}\n{plain}\n")));
+        assert!(!hides(&hidden.replace("invisible", "off")));
+        assert!(hides(""), "who knows");
+    }
+
+    #[test]
+    fn this_process_sees_itself() {
+        let sight = Sight::look().unwrap();
+        assert_eq!(sight.covers(sight.namespace), Ok(()));
+        assert!(sight.boot_time > 0);
+        let (namespace, pid) = inner(std::process::id());
+        assert_eq!(
+            (namespace, pid),
+            (Some(sight.namespace), std::process::id())
+        );
+    }
+}
