@@ -53,14 +53,14 @@ impl Supervisor {
         loop {
             self.wait();
             self.control.flush();
-            if self.control.is_closed() {
-                // Nobody can be told anything: as good as no host.
-                self.course.kill();
-            }
             self.settle_start();
             // After the look at the deaths that `wait` was woken by, and before they are reaped: an order to kill that came first counts first.
             self.hear();
             self.reap();
+            if self.control.is_closed() {
+                // Nobody can be told anything: as good as no host.
+                self.course.kill();
+            }
             self.kill_if_due();
             if self.course.is_done() && !self.control.owes() {
                 return self.exit_code();

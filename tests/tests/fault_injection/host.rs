@@ -26,6 +26,8 @@ pub(crate) enum Way {
     Ordered,
     /// Any call after the launch; the server is dropped.
     Dropped,
+    /// All calls of one kind, as in a sandbox, from the launch to the proof.
+    Denied,
     /// Any call of a launch whose program cannot be executed.
     Missing,
 }
@@ -61,10 +63,12 @@ fn perform(isolation: Isolation, way: Way, directory: &Path) {
     let missing = ServerSpec::builder("missing", directory.join("broken"));
     let missing = missing.build().unwrap();
     match way {
-        Way::Ordered => {
+        Way::Ordered | Way::Denied => {
             begin();
             match launch(&runtime, &launcher, &good) {
                 Ok(launched) => {
+                    let contained = launched.terminator().semantics().containment;
+                    tell(&format!("contained {contained}"));
                     tell(&end(&runtime, launched));
                 }
                 Err(error) => {

@@ -37,6 +37,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use mcp_launcher_local::Isolation;
+use nix::libc;
 use nix::sys::stat::Mode;
 use nix::unistd::{geteuid, mkfifo};
 
@@ -60,13 +61,25 @@ const LEVELS: [(&str, Isolation); 3] = [
 
 const USERS: [(&str, Option<u32>); 2] = [("root", None), ("nobody", Some(NOBODY))];
 
-const WAYS: [(&str, Way); 3] = [
+const WAYS: [(&str, Way); 4] = [
+    ("denied", Way::Denied),
     ("ordered", Way::Ordered),
     ("dropped", Way::Dropped),
     ("missing", Way::Missing),
 ];
 
 const TARGETS: [(&str, Target); 2] = [("host", Target::Host), ("guardian", Target::Guardian)];
+
+/// What a sandbox may refuse for good, and what the launch has to say of it: what
+/// the server got instead, or why it was not launched.
+const DENIED: [(libc::c_long, &str); 6] = [
+    (libc::SYS_signalfd4, "process group (*signalfd"),
+    (libc::SYS_prctl, "process group (*PR_SET_CHILD_SUBREAPER"),
+    (libc::SYS_socketpair, "process group (*its socket"),
+    (libc::SYS_pidfd_open, "pidfd_open is refused"),
+    (libc::SYS_memfd_create, "contained guardian"),
+    (libc::SYS_close_range, "contained guardian"),
+];
 
 /// One worker's work, by its name.
 #[derive(Debug, Clone)]
@@ -148,7 +161,11 @@ fn jobs() -> Vec<Job> {
                 for (target_name, target) in TARGETS {
                     let no_guardian =
                         isolation == Isolation::ProcessGroup && target == Target::Guardian;
-                    if no_guardian || (user.is_some() && !geteuid().is_root()) {
+                    let once = isolation == Isolation::Guardian && target == Target::Host;
+                    if (way == Way::Denied && !once)
+                        || no_guardian
+                        || (user.is_some() && !geteuid().is_root())
+                    {
                         continue;
                     }
                     jobs.push(Job {
@@ -253,6 +270,24 @@ fn work(name: &str) -> ExitCode {
     let clean = run(None, None);
     let mut failures = report(name, "no fault", &clean);
     let clean = clean.census;
+    if job.way == Way::Denied {
+        for (number, expected) in DENIED {
+            let fault = Fault {
+                target: job.target,
+                call: 0,
+                error: 0,
+                denied: Some(number),
+            };
+            let mut outcome = run(Some(fault), Some(clean.clone()));
+            let said = outcome.said.join(" ");
+            if !expected.split('*').all(|part| said.contains(part)) {
+                outcome.wrong.push(format!("nobody said `{expected}`"));
+            }
+            failures += report(name, &faults::name(number), &outcome);
+        }
+        println!("{name}: {} refusals, {failures} wrong", DENIED.len());
+        return ExitCode::from(u8::from(failures > 0));
+    }
     let (mut call, mut none, mut tried) = (only.unwrap_or(0), 0, 0);
     while none < NO_MORE && failures < 20 {
         let mut error = if all { 0 } else { seed.wrapping_add(call) };
@@ -261,6 +296,7 @@ fn work(name: &str) -> ExitCode {
                 target: job.target,
                 call,
                 error,
+                denied: None,
             };
             let outcome = run(Some(fault), Some(clean.clone()));
             let Some(injected) = &outcome.injected else {

@@ -40,6 +40,8 @@ pub(crate) struct Fault {
     pub(crate) call: usize,
     /// Which of the plausible errors, counted around.
     pub(crate) error: usize,
+    /// Instead of one call, all calls with this number are refused.
+    pub(crate) denied: Option<libc::c_long>,
 }
 
 /// What came of it.
@@ -143,6 +145,7 @@ impl Run {
             self.outcome.said.push(line.clone());
             match word {
                 "begin" => self.counting = true,
+                "contained" => {}
                 // Proof, and an error of a launch, mean that nothing lives now.
                 "gone" | "failed" => {
                     self.counting = false;
@@ -260,12 +263,22 @@ impl Run {
     fn fault_of(&mut self, call: &Call) -> Option<i32> {
         let caller = self.caller(call);
         let fault = self.fault.filter(|_| self.counting)?;
+        if fault.denied == Some(call.number)
+            && caller != Caller::Server
+            && !faults::plausible(call).is_empty()
+        {
+            self.outcome.injected = Some(format!("{}: refused", faults::name(call.number)));
+            return Some(libc::EPERM);
+        }
         let wanted = match fault.target {
             Target::Host => Caller::Host,
             Target::Guardian => Caller::Guardian,
         };
         let errors = faults::plausible(call);
         if caller != wanted || errors.is_empty() || self.is_of_the_runtime(call) {
+            return None;
+        }
+        if fault.denied.is_some() {
             return None;
         }
         let number = self.count;
