@@ -153,8 +153,9 @@ impl Run {
                     self.nothing_is_left(&line);
                 }
                 "unproven" | "dropped" => {
-                    self.counting = false;
+                    // What comes of it is still under way.
                     self.nothing_is_left(&line);
+                    self.counting = false;
                 }
                 "next" => {
                     if rest != "gone" {
