@@ -60,7 +60,12 @@ impl Engine {
     async fn ask_who(&self) -> Result<Option<String>, EngineError> {
         let docker = self.docker.get().cloned().ok_or(EngineError::Cancelled)?;
         match timeout(HELLO_LIMIT, docker.info()).await {
-            Ok(Ok(info)) => Ok(info.id.filter(|id| !id.is_empty())),
+            Ok(Ok(info)) => {
+                // Older daemons of one machine share an id, and never a directory.
+                let root = info.docker_root_dir.unwrap_or_default();
+                let id = info.id.filter(|id| !id.is_empty());
+                Ok(id.map(|id| format!("{id} {root}")))
+            }
             Ok(Err(error)) => Err(self.error(error)),
             Err(_) => Err(EngineError::Silent {
                 endpoint: self.endpoint.clone(),
