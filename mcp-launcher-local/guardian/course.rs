@@ -102,7 +102,11 @@ impl Course {
         let Phase::Killing(killing) = &mut self.phase else {
             return;
         };
-        let longest = if killing.progress { BUSY_PAUSE } else { IDLE_PAUSE };
+        let longest = if killing.progress {
+            BUSY_PAUSE
+        } else {
+            IDLE_PAUSE
+        };
         killing.outstanding = Some(reached).filter(|&reached| reached > 0);
         killing.progress = false;
         killing.next = now.saturating_add(killing.pause);

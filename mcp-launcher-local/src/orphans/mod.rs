@@ -24,6 +24,8 @@
 mod directory;
 mod format;
 mod ledger;
+#[cfg(test)]
+mod model;
 mod place;
 mod processes;
 mod reap;

@@ -1,0 +1,177 @@
+//! What a living host does about one server, as `guarded` does it.
+
+use super::decide::{Cgroup, Findings, Main, Marked};
+use super::world::{Hindered, Owner, Said, World};
+
+impl World {
+    /// The host's watcher looks at the guardian of a server.
+    pub(super) fn host_turn(&mut self, index: usize) -> Result<(), String> {
+        let server = &self.servers[index];
+        if !self.hosts[server.host].alive || server.proven.is_some() || server.guardian.is_some() {
+            return Ok(());
+        }
+        match server.gone {
+            true => self.conclude(index),
+            false => self.take_over(index),
+        }
+    }
+
+    /// The host ends a server by every means it has.
+    pub(super) fn force(&mut self, index: usize) -> Result<(), String> {
+        let server = &self.servers[index];
+        if !self.hosts[server.host].alive {
+            return Ok(());
+        }
+        self.note(|| format!("server {index} is forced to end"));
+        let server = &self.servers[index];
+        let host = &self.hosts[server.host];
+        match server.proven {
+            Some(true) => return Ok(()),
+            Some(false) if server.gone => return self.conclude(index),
+            Some(false) => return self.take_over(index),
+            None => {}
+        }
+        let was_cut = server.cgroup && !host.blind.cgroup;
+        let guardian = server.guardian;
+        let is_held = server.hindered == Hindered::Held;
+        let may_replace = (self.decisions.may_replace)(is_held, was_cut);
+        self.servers[index].ordered = true;
+        if was_cut {
+            self.kill_cgroup(index);
+        }
+        if self.servers[index].hindered == Hindered::Stopped {
+            self.servers[index].hindered = Hindered::No;
+        }
+        if let Some(guardian) = guardian.filter(|_| is_held) {
+            for pid in self.below(guardian) {
+                self.kill(pid, index)?;
+            }
+            if may_replace {
+                self.servers[index].guarded = false;
+                self.die(guardian);
+            }
+        }
+        Ok(())
+    }
+
+    /// The guardian has said that nobody is left.
+    fn conclude(&mut self, index: usize) -> Result<(), String> {
+        let cgroup = self.empty_cgroup(index);
+        match (self.decisions.concluded)(&cgroup) {
+            Ok(_) => self.claim(index),
+            Err(_) => {
+                self.servers[index].proven = Some(false);
+                Ok(())
+            }
+        }
+    }
+
+    /// Empties and removes the cgroup of a server, as far as the host can look.
+    fn empty_cgroup(&mut self, index: usize) -> Cgroup {
+        match self.servers[index].has_cgroup {
+            false => Cgroup::None,
+            true if self.hosts[self.servers[index].host].blind.cgroup => {
+                Cgroup::Failed("no descriptor".to_owned())
+            }
+            true => {
+                self.kill_cgroup(index);
+                self.servers[index].cgroup = false;
+                Cgroup::Empty
+            }
+        }
+    }
+
+    /// The guardian has gone without a word.
+    fn take_over(&mut self, index: usize) -> Result<(), String> {
+        let blind = self.hosts[self.servers[index].host].blind;
+        let (main, start) = self.servers[index].main;
+        let main_is = |process: &&super::world::Proc| process.start == start && !process.zombie;
+        let seen = match self.processes.get(&main).filter(main_is) {
+            _ if blind.main => Main::Unknown,
+            None => Main::Ended,
+            Some(process) if process.inside == Some(index) => Main::Inside,
+            Some(_) => Main::Outside,
+        };
+        if seen == Main::Outside {
+            self.kill(main, index)?;
+        }
+        let cgroup = self.empty_cgroup(index);
+        let marked = match blind.marks {
+            true => Marked::Unknown("no descriptor".to_owned()),
+            false => {
+                let marked = self.alive_of(index);
+                let marked = marked.filter(|(_, process)| process.said == Said::Truth);
+                let marked: Vec<u32> = marked.map(|(pid, _)| *pid).collect();
+                for pid in &marked {
+                    self.kill(*pid, index)?;
+                }
+                match marked.len() {
+                    0 => Marked::Nobody,
+                    some => Marked::Somebody(some),
+                }
+            }
+        };
+        let findings = Findings {
+            main: seen,
+            cgroup,
+            marked,
+            somebody_left: self.servers[index].somebody_left,
+        };
+        self.servers[index].somebody_left |=
+            findings.show_a_leaver() && self.servers[index].has_cgroup;
+        self.note(|| format!("the host takes server {index} over: {findings:?}"));
+        match (self.decisions.verdict)(&findings) {
+            Ok(_) => self.claim(index),
+            Err(_) => {
+                self.servers[index].proven = Some(false);
+                Ok(())
+            }
+        }
+    }
+
+    /// The host says that nothing of the server is left.
+    fn claim(&mut self, index: usize) -> Result<(), String> {
+        self.note(|| format!("server {index} is proven gone"));
+        self.servers[index].proven = Some(true);
+        self.servers[index].recorded = false;
+        let guarded = self.servers[index].gone;
+        let leaver = self.servers[index].somebody_left;
+        for (pid, process) in self.alive_of(index) {
+            // The evidence is named: nobody inside, and nobody with a mark that
+            // could be read. Or: everybody was reaped.
+            let unseen = process.inside != Some(index)
+                && match guarded {
+                    true => process.foreign,
+                    // Who has left was seen: what it started there is no secret.
+                    false => process.said != Said::Truth && !leaver,
+                };
+            if !unseen {
+                return Err(format!("WRONG PROOF: {pid} of server {index} lives"));
+            }
+        }
+        Ok(())
+    }
+
+    fn below(&self, pid: u32) -> Vec<u32> {
+        let mut found: Vec<u32> = self.children_of(pid).collect();
+        let mut next = 0;
+        while let Some(pid) = found.get(next).copied() {
+            found.extend(self.children_of(pid));
+            next += 1;
+        }
+        found
+    }
+
+    fn kill(&mut self, pid: u32, index: usize) -> Result<(), String> {
+        match self.processes.get(&pid).map(|process| process.owner) {
+            Some(Owner::Server(of)) if of == index => {
+                self.die(pid);
+                Ok(())
+            }
+            None => Ok(()),
+            owner => Err(format!(
+                "A STRANGER: the host of server {index} kills {pid} of {owner:?}"
+            )),
+        }
+    }
+}
