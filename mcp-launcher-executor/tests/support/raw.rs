@@ -17,7 +17,7 @@ use crate::support::within;
 
 pub(crate) struct Raw {
     pub(crate) socket: WebSocketStream<TcpStream>,
-    /// Notifications that arrived before somebody asked for them.
+    /// What arrived before somebody asked for it.
     pub(crate) early: VecDeque<Value>,
     next: i64,
 }
@@ -74,15 +74,19 @@ impl Raw {
 
     /// The answer to this request.
     pub(crate) async fn answer(&mut self, id: i64) -> Result<Value, Value> {
-        loop {
-            let message = self.read().await.expect("an answer, not the end");
-            if message["id"] == id {
-                return match message.get("error") {
-                    Some(error) => Err(error.clone()),
-                    None => Ok(message["result"].clone()),
-                };
+        let early = self.early.iter().position(|message| message["id"] == id);
+        let mut message = early.and_then(|at| self.early.remove(at));
+        let answer = loop {
+            match message {
+                Some(answer) if answer["id"] == id => break answer,
+                Some(other) => self.early.push_back(other),
+                None => {}
             }
-            self.early.push_back(message);
+            message = Some(self.read().await.expect("an answer, not the end"));
+        };
+        match answer.get("error") {
+            Some(error) => Err(error.clone()),
+            None => Ok(answer["result"].clone()),
         }
     }
 
