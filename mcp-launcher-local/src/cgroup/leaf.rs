@@ -78,6 +78,12 @@ impl Leaf {
         })
     }
 
+    /// Whether a path of the hierarchy leads to this cgroup or into it.
+    pub(crate) fn is_named_in(&self, path: &str) -> bool {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| path.contains(&format!("/{name}")))
+    }
+
     /// Who is inside, by pid, also of the cgroups that the server has made
     /// inside of it; 0 for whoever is in a PID namespace that is not visible
     /// here. A cgroup that is gone has no members.

@@ -74,12 +74,20 @@ impl Server {
         if !sys::see(pid).is_some_and(lives) {
             return Main::Ended;
         }
-        match self.leaf.as_ref().map(|leaf| leaf.members()) {
-            Ok(Ok(members)) if members.contains(&pid) => Main::Inside,
-            Ok(Err(_)) => Main::Unknown,
-            // It may have begun to end after the first look, and so have left.
-            _ if !sys::see(pid).is_some_and(lives) => Main::Ended,
-            _ => Main::Outside,
+        let is_in_leaf = match &self.leaf {
+            Err(_) => false,
+            Ok(leaf) => match leaf.members() {
+                Ok(members) if members.contains(&pid) => return Main::Inside,
+                Ok(_) => sys::cgroup_of(pid).is_some_and(|path| leaf.is_named_in(&path)),
+                Err(_) => return Main::Unknown,
+            },
+        };
+        // One that ends is no member any more, for a moment in which it is no
+        // zombie yet; all its threads have to get there. Where it was put, and
+        // so has ended, is written down for as long as it has a number.
+        match is_in_leaf || !sys::see(pid).is_some_and(lives) {
+            true => Main::Ended,
+            false => Main::Outside,
         }
     }
 

@@ -277,6 +277,13 @@ pub(crate) fn see_all() -> io::Result<Vec<Seen>> {
     Ok(numbers_in_proc()?.into_iter().filter_map(see).collect())
 }
 
+/// The cgroup of version 2 that a process is in, or has ended in.
+pub(crate) fn cgroup_of(pid: u32) -> Option<String> {
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
+    path.map(str::to_owned)
+}
+
 /// Who traces a process: while it does, nobody else can reap it.
 pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -32,8 +32,8 @@ pub(crate) use os::{
 };
 #[cfg(target_os = "linux")]
 pub(crate) use os::{
-    ProcessState, Seen, continue_held, hold, is_headless, is_running, kill_held, may_signal,
-    name_of, see, see_all, start_time_of, tracer_of,
+    ProcessState, Seen, cgroup_of, continue_held, hold, is_headless, is_running, kill_held,
+    may_signal, name_of, see, see_all, start_time_of, tracer_of,
 };
 pub(crate) use unix::{may_execute, signal_group};
 
