@@ -182,6 +182,8 @@ fn wait4(which: usize) -> Reaped {
         Ok(0) => Reaped::NoneYet,
         Ok(pid) => Reaped::Child(pid as u32, status),
         Err(Errno::ECHILD) => Reaped::NoChildren,
+        // What woke the guardian was taken note of: nobody would look again.
+        Err(Errno::EINTR) => wait4(which),
         Err(_) => Reaped::NoneYet,
     }
 }
