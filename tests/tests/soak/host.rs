@@ -217,6 +217,8 @@ impl<'a> Host<'a> {
     }
 
     fn end(&mut self, clients: Clients) {
+        // Made before there is nothing to make one of.
+        let next = (self.plan.end == End::DropRuntime).then(|| runtime(false));
         let full = match self.plan.trouble {
             Trouble::NoDescriptors => fill_descriptors(),
             _ => Vec::new(),
@@ -232,7 +234,9 @@ impl<'a> Host<'a> {
                 }
             }
             End::DropRuntime => {
-                drop(std::mem::replace(&mut self.runtime, runtime(false)));
+                if let Some(next) = next {
+                    drop(std::mem::replace(&mut self.runtime, next));
+                }
                 drop(clients);
             }
             End::ExitForgetting => {

@@ -2,8 +2,10 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
@@ -15,9 +17,11 @@ use crate::plan::{Machine, Plan};
 use crate::role::{CGROUP, USER};
 use crate::{Check, LIMIT};
 
-/// Users without privileges, one for each iteration that runs at the same time,
-/// so that a limit on their processes concerns nobody else.
-const FIRST_USER: u32 = 61_000;
+/// A user without privileges, one for each iteration that runs at the same
+/// time, also of another soak: neither limits nor searches concern each other.
+fn unprivileged_user(slot: u32) -> u32 {
+    1_000_000 + (std::process::id() << 6) + slot
+}
 
 /// An iteration's surroundings.
 ///
@@ -32,7 +36,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(plan: &Plan, machine: Machine, slot: u32) -> io::Result<Self> {
-        let user = (machine.root && plan.unprivileged).then_some(FIRST_USER + slot);
+        let user = (machine.root && plan.unprivileged).then(|| unprivileged_user(slot));
         let directory = tempfile::Builder::new()
             .prefix("mcp-soak-")
             .permissions(Permissions::from_mode(0o755))
@@ -91,7 +95,8 @@ impl Stage {
         let mut command = Command::new(crate::FIXTURE);
         command.args([shape, "--alive", &observer.address()]);
         if let Some(user) = self.user {
-            std::os::unix::process::CommandExt::uid(&mut command, user).env_clear();
+            // Of the same group as well, or its environment cannot be read.
+            command.uid(user).gid(user).env_clear();
         }
         command
     }
@@ -186,15 +191,19 @@ pub(crate) fn overdue(
 }
 
 /// The root of the hierarchy in which this process may make cgroups.
-pub(crate) fn cgroup_root() -> Option<PathBuf> {
-    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
-    let probe = format!("mcp-soak-probe-{}", std::process::id());
-    roots.into_iter().find(|root| {
-        let probe = root.join(&probe);
-        root.join("cgroup.procs").exists()
-            && fs::create_dir(&probe).is_ok()
-            && fs::remove_dir(&probe).is_ok()
-    })
+pub(crate) fn cgroup_root() -> Option<&'static Path> {
+    static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let find = || {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        let probe = format!("mcp-soak-probe-{}", std::process::id());
+        roots.into_iter().find(|root| {
+            let probe = root.join(&probe);
+            root.join("cgroup.procs").exists()
+                && fs::create_dir(&probe).is_ok()
+                && fs::remove_dir(&probe).is_ok()
+        })
+    };
+    ROOT.get_or_init(find).as_deref()
 }
 
 fn make_cgroups(plan: &Plan, user: Option<u32>) -> io::Result<PathBuf> {

@@ -177,10 +177,11 @@ impl Case<'_> {
     }
 
     /// The next host looks for orphans; some of it at the same time as others.
-    fn reap(&mut self) -> Check {
+    fn reap(&mut self) -> Check<String> {
         let start = |_| Process::start(&mut self.stage.role(&["reap"], "reaper"), |_| {});
         let reapers: Check<Vec<_>> = (0..self.plan.reapers).map(start).collect();
         let mut alone = true;
+        let mut last = String::new();
         for mut reaper in reapers? {
             let Some((_, report)) = reaper.hear("reaped", STEP)? else {
                 return Err(format!("the search for orphans: {:?}", reaper.said));
@@ -194,9 +195,10 @@ impl Case<'_> {
                     "the search for orphans could not end some: {report}"
                 ));
             }
+            last = report;
         }
         self.facts.reaped = true;
-        Ok(())
+        Ok(last)
     }
 
     /// Ends whatever is out of everybody's reach, and looks at what is left on disk.
@@ -211,15 +213,18 @@ impl Case<'_> {
             }
         }
         let end = Instant::now() + LIMIT;
+        let mut report = String::new();
         loop {
             let left = self.stage.left_behind();
             if left.is_empty() {
                 return Ok(out_of_reach);
             }
             if Instant::now() > end {
-                return Err(format!("left on disk, and nobody lives: {left:?}"));
+                return Err(format!(
+                    "left on disk, and nobody lives: {left:?}; the last search: {report}"
+                ));
             }
-            self.reap()?;
+            report = self.reap()?;
         }
     }
 }
