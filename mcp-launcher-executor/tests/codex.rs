@@ -56,9 +56,11 @@ async fn a_polite_server_gets_its_grace_and_a_setsid_helper_is_swept() {
             Reach::Marked
         );
         let mark = marker("tree");
+        // The helper says when it is deaf.
         let script = format!(
-            "setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' {mark} & \
-             trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.1; done; : {mark}"
+            "trap 'echo bye; exit 7' TERM; \
+             setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' {mark} & \
+             while :; do sleep 0.1; done; : {mark}"
         );
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
