@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, Report};
@@ -149,14 +150,23 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LaunchErrorKind> {
     const NO_THREAD: &str = "the runtime could not start a thread for the launch";
-    // Tokio panics where the system gives it no thread.
-    let spawned = catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_blocking(work)));
-    let lost = match spawned {
-        Ok(spawned) => match spawned.await {
-            Ok(done) => return Ok(done),
-            Err(lost) => lost,
-        },
-        Err(panic) => return Err(LaunchErrorKind::backend(NO_THREAD, message(&*panic))),
+    // Tokio panics where the system gives it no thread, and keeps the task in
+    // its queue for the next thread that there is: by then it must do nothing.
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let queued = Arc::clone(&work);
+    let run = move || take(&queued).map(|work| work());
+    let spawned = match catch_unwind(AssertUnwindSafe(|| tokio::task::spawn_blocking(run))) {
+        Ok(spawned) => spawned,
+        Err(panic) => {
+            drop(take(&work));
+            return Err(LaunchErrorKind::backend(NO_THREAD, message(&*panic)));
+        }
+    };
+    let lost = match spawned.await {
+        Ok(Some(done)) => return Ok(done),
+        Ok(None) => return Err(LaunchErrorKind::backend(NO_THREAD, "it was given up")),
+        Err(lost) => lost,
     };
     Err(match lost.try_into_panic() {
         Ok(panic) => LaunchErrorKind::backend("the launch panicked", message(&*panic)),

@@ -202,6 +202,8 @@ fn is_passing(errno: i32) -> bool {
             | libc::ENOBUFS
             | libc::ENOMEM
             | libc::ENOSPC
+            // Reaped by somebody else in this process, before it could be held.
+            | libc::ESRCH
     )
 }
 
@@ -220,12 +222,13 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
     /// It ends by itself within a millisecond; the limit is for a machine that
     /// is stuck, where the answer would be no use.
     const LIMIT: Duration = Duration::from_secs(5);
+    const ATTEMPTS: u32 = 10;
     let null = File::open("/dev/null").map_err(|error| failed("/dev/null", &error))?;
     let doors = leaf
         .map(Leaf::open)
         .transpose()
         .map_err(|error| failed("a new one cannot be opened", &error))?;
-    let guardian = guard::spawn(SpawnRequest {
+    let request = SpawnRequest {
         // A directory: nothing is ever executed.
         program: c"/",
         argv: &[],
@@ -237,7 +240,17 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
-    })?;
+    };
+    // A thread of this process that reaps every child may reap this one before it
+    // can be held. That says nothing about the machine.
+    let is_reaped = |error: &SpawnGuardianError| matches!(error, SpawnGuardianError::Failed { source, .. } if source.raw_os_error() == Some(libc::ESRCH));
+    let mut spawned = guard::spawn(request);
+    for _ in 1..ATTEMPTS {
+        if spawned.as_ref().is_err_and(is_reaped) {
+            spawned = guard::spawn(request);
+        }
+    }
+    let guardian = spawned?;
     if !guardian.wait_exit(LIMIT) {
         return Err(Failure::Passing("the probe takes too long".to_owned()));
     }

@@ -30,7 +30,9 @@ pub struct StartError {
     pub stderr_tail: Vec<String>,
     /// What it wrote to standard output that was not the protocol, if anything.
     pub skipped: Option<SkippedLines>,
-    /// The end of what had been started; `None` when nothing had been.
+    /// The end of what had been started; `None` when the launcher had not handed
+    /// a server over. Then it has undone what it did; but where the start was cut
+    /// short within the launch, by its deadline, it may still be about to.
     pub cleanup: Option<Result<Arc<TerminationReport>, TerminateError>>,
 }
 

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::ServerLauncher;
 use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::geteuid;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::stage::{LIMIT, Stage, leaves, perform, plays};
@@ -182,4 +184,38 @@ fn cold_shutdown() {
         },
     );
     stage.nobody_is_left();
+}
+
+#[test]
+fn a_launch_that_got_no_thread_is_not_made_later() {
+    perform("half_launched::no_thread");
+}
+
+#[test]
+#[ignore = "a role"]
+fn no_thread() {
+    // The limit binds ordinary users only: as root there is nothing to see.
+    if !plays() || geteuid().is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("started");
+    let spec = ServerSpec::builder("s", "touch").arg(&file);
+    let spec = spec.build().unwrap();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+    setrlimit(Resource::RLIMIT_NPROC, 0, hard).unwrap();
+    let launched = runtime.block_on(launcher(Isolation::ProcessGroup).launch(&spec));
+    setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
+    let text = Report(&launched.unwrap_err()).to_string();
+    assert!(text.contains("could not start a thread"), "{text}");
+    // The next thread of the runtime finds whatever is queued.
+    let next = runtime.block_on(async { tokio::task::spawn_blocking(|| ()).await });
+    next.unwrap();
+    drop(runtime);
+    let deadline = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < deadline {
+        assert!(!file.exists(), "it was launched after its error");
+        std::thread::yield_now();
+    }
 }

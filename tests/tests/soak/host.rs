@@ -11,7 +11,7 @@ use std::{env, thread};
 
 use futures_util::future::join_all;
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::error::{Report, StartError};
+use mcp_lifecycle_core::error::{Report, StartError, StartErrorKind};
 use mcp_lifecycle_core::{
     LifecycleClient, LifecycleEvent, LifecycleObserver, ServerLauncher, ServerSpec,
     TerminationPolicy,
@@ -285,6 +285,8 @@ fn tell((index, started): &Started) {
 
 fn refuse(index: usize, error: &StartError) {
     let claim = match &error.cleanup {
+        // The launcher may still be about to undo it.
+        None if matches!(error.kind, StartErrorKind::Timeout(_)) => "cut-short",
         None | Some(Ok(_)) => "refused",
         Some(Err(_)) => "unproven-start",
     };

@@ -122,7 +122,7 @@ pub(crate) fn take_down(
             told.started = true;
             told.level = Some(Level::named(rest));
         }
-        "refused" => told.refused = Some(rest.to_owned()),
+        "refused" | "cut-short" => told.refused = Some(rest.to_owned()),
         "unproven-start" => told.unproven = Some(rest.to_owned()),
         "proof" => {
             told.proven = true;
