@@ -54,12 +54,6 @@ impl Ending {
         self.state.borrow().proof.is_some()
     }
 
-    /// Whether there is no proof, and will be none.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.state.borrow().proof, Some(Proof::Lost(_)))
-    }
-
     /// Whether there is no proof, and nobody is about to have one. From then on
     /// somebody is: the caller, who has to look again.
     #[cfg(target_os = "linux")]

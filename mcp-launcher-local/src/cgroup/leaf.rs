@@ -233,14 +233,19 @@ fn remove(path: &Path) -> io::Result<Removal> {
 
 /// Ends everything inside, also what is being forked at this moment.
 fn kill(path: &Path) -> io::Result<()> {
-    open_to_write(&path.join("cgroup.kill"))?.write_all(b"1")?;
-    kill_headless(path);
+    let order = || open_to_write(&path.join("cgroup.kill"))?.write_all(b"1");
+    order()?;
+    if kill_headless(path) {
+        // For what those have forked since.
+        let _ = order();
+    }
     Ok(())
 }
 
 /// Ends those whom the kernel's order passes by: it goes to the main thread
-/// alone (Linux 6.18), and a process whose main thread has ended lives on.
-fn kill_headless(path: &Path) {
+/// alone (Linux 6.18), and a process whose main thread has ended lives on. Says
+/// whether there were any.
+fn kill_headless(path: &Path) -> bool {
     let list = || {
         let mut found = Vec::new();
         members(path, &mut found).map(|()| found)
@@ -250,7 +255,7 @@ fn kill_headless(path: &Path) {
     let hold = |pid: u32| Some((pid, sys::hold(Pid::new(pid.into())?).ok()?));
     let held: Vec<_> = inside.into_iter().filter_map(hold).collect();
     if held.is_empty() {
-        return;
+        return false;
     }
     // Whoever has the number now is inside, or not killed.
     let still = list().unwrap_or_default();
@@ -263,6 +268,7 @@ fn kill_headless(path: &Path) {
             });
         }
     }
+    true
 }
 
 /// Whether anybody is inside, or inside of what is inside.

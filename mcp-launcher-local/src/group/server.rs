@@ -35,6 +35,8 @@ struct Group {
 struct State {
     exit_seen: bool,
     reaped: bool,
+    /// Somebody who is left could not be watched: the next signal looks again.
+    unwatched: bool,
     /// Members that outlived the leader and were signalled, by pid.
     swept: BTreeMap<Pid, String>,
 }
@@ -137,6 +139,7 @@ impl Group {
         let again = Arc::clone(self);
         let still = move || sys::members_of_group(group).is_ok_and(|m| m.contains(&first));
         if let Err(error) = sys::watch_process(pid, still, move || again.look_again()) {
+            self.lock().unwatched = true;
             tracing::warn!(pid = pid.as_u32(), %error, "a member of a group cannot be watched");
         }
         None
@@ -171,7 +174,7 @@ impl Group {
         }
     }
 
-    fn signal(&self, signal: Signal) -> io::Result<()> {
+    fn signal(self: &Arc<Self>, signal: Signal) -> io::Result<()> {
         if self.ending.is_over() {
             return Ok(());
         }
@@ -182,9 +185,16 @@ impl Group {
             let others = others.into_iter().filter(|other| other.pid != leader);
             self.lock().swept.extend(others.map(|m| (m.pid, m.name)));
         }
-        // Held while signalling: nobody may reap the leader in between.
-        let state = self.lock();
-        self.leader.signal_group(signal, state.reaped)
+        let sent = {
+            // Held while signalling: nobody may reap the leader in between.
+            let state = self.lock();
+            self.leader.signal_group(signal, state.reaped)
+        };
+        let unwatched = std::mem::take(&mut self.lock().unwatched);
+        if unwatched {
+            self.look_again();
+        }
+        sent
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -2,7 +2,7 @@
 //!
 //! Each was told to end its server, and ends by itself once that is done. It is
 //! then reaped on the thread that waits for all servers; where it cannot be
-//! waited for there, by the next start of a guardian.
+//! waited for there, or a tracer holds it, by the next start of a guardian.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,15 +30,25 @@ impl Unreaped {
             return;
         }
         if let Self::Held(pidfd) = &self {
-            let held = Self::Held(Arc::clone(pidfd));
-            let look = move || match held.is_reaped() {
-                true => Interest::Done,
-                false => Interest::More,
+            let held = Arc::clone(pidfd);
+            // Readable means ended. Looked at again and again, one that a tracer
+            // holds would cost a core for as long as the tracer likes.
+            let look = move || {
+                let ended = Self::Held(Arc::clone(&held));
+                if !ended.is_reaped() {
+                    ended.put_aside();
+                }
+                Interest::Done
             };
             if watch::readable(Arc::<OwnedFd>::clone(pidfd), look).is_ok() {
                 return;
             }
         }
+        self.put_aside();
+    }
+
+    /// Leaves it to the next start of a guardian.
+    fn put_aside(self) {
         LEFT.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(self);

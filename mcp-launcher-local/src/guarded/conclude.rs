@@ -43,11 +43,12 @@ impl Server {
         gone: Gone,
         failed: Option<(Stage, i32)>,
     ) {
+        // Said now: a cgroup that cannot be removed is not why the start failed.
+        if let Some(failed) = failed {
+            self.started.send_replace(Some(Err(failed)));
+        }
         let server = Arc::clone(self);
         let publish = move |gone| {
-            if let Some(failed) = failed {
-                server.started.send_replace(Some(Err(failed)));
-            }
             server.settle(|settling| settling.word = Some((exit, gone)));
         };
         let Ok(leaf) = &self.leaf else {
@@ -93,11 +94,16 @@ impl Server {
     }
 
     fn settle(&self, change: impl FnOnce(&mut Settling)) {
-        let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut settling);
-        if settling.guardian_reaped
-            && let Some((exit, gone)) = settling.word.take()
-        {
+        let word = {
+            let mut settling = self.settling.lock().unwrap_or_else(PoisonError::into_inner);
+            change(&mut settling);
+            match settling.guardian_reaped {
+                true => settling.word.take(),
+                false => None,
+            }
+        };
+        // Wakers are others' code, which runs under no lock.
+        if let Some((exit, gone)) = word {
             self.ending.update(|known| {
                 known.exit = known.exit.or(exit);
                 known.proof = Some(Proof::Gone(gone));

@@ -64,6 +64,10 @@ impl Server {
         let Some(pid) = self.main_pid() else {
             return Main::NotSeen;
         };
+        // Reaped: whoever has the number now is somebody else.
+        if self.ending.has_exited() {
+            return Main::Ended;
+        }
         if self.start_time().is_none() || sys::see(std::process::id()).is_none() {
             return Main::Unknown;
         }

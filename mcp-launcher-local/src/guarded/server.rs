@@ -94,7 +94,7 @@ impl Server {
         }
         self.guardian.wait_exit(limit)
             && self.guardian_exited() == Interest::Done
-            && !self.ending.is_lost()
+            && self.ending.is_proven()
     }
 
     /// Waits until the server's program runs, or could not be executed.
@@ -167,7 +167,9 @@ impl Server {
     }
 
     pub(super) fn is_guardian_over(&self) -> bool {
-        self.guardian_over.load(Ordering::Relaxed)
+        // The watcher may not have heard yet, and where SIGCHLD is ignored or
+        // stolen, the number is free from the guardian's end on.
+        self.guardian_over.load(Ordering::Relaxed) || self.guardian.wait_exit(Duration::ZERO)
     }
 
     pub(super) fn main_pid(&self) -> Option<u32> {
@@ -229,7 +231,10 @@ impl ProcessTerminator for GuardedServer {
 
     fn kill_now(&self) {
         if let Err(error) = self.server.force() {
-            tracing::warn!(server = %self.identity(), %error, "the guardian cannot be told");
+            // Also called while a panic unwinds, where another one would abort.
+            sys::shielded(|| {
+                tracing::warn!(server = %self.identity(), %error, "the guardian cannot be told");
+            });
         }
     }
 }

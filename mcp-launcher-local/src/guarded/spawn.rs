@@ -67,9 +67,11 @@ pub(crate) fn spawn(
     let (leaf, entry) = record.into_parts();
     let identity = command.identity.clone();
     let server = Server::new(guardian, leaf, entry, identity, containment);
-    let mut started = EndUnlessOwned(Some(server));
-    if let Err(error) = started.server().watch() {
-        let what = match started.end() {
+    let mut owned = EndUnlessOwned(Some(Arc::clone(&server)));
+    if let Err(error) = server.watch() {
+        // Ended here, and not once more by its drop.
+        owned.0 = None;
+        let what = match server.end_and_wait(UNDO_LIMIT) {
             true => {
                 "the new server could not be watched; it was ended again, and nothing of it is left"
                     .to_owned()
@@ -77,12 +79,11 @@ pub(crate) fn spawn(
             false => format!(
                 "the new server could not be watched; its guardian (process {}) was told to end it, \
                  and had not done so after {UNDO_LIMIT:?}",
-                started.server().guardian.pid(),
+                server.guardian.pid(),
             ),
         };
         return Err(LaunchErrorKind::backend(what, error));
     }
-    let server = Arc::clone(started.server());
     let terminator = Arc::new(GuardedServer::new(Arc::clone(&server)));
     let launched = LaunchedServer::new(
         ours.stdin,
@@ -91,7 +92,7 @@ pub(crate) fn spawn(
         terminator,
     );
     // Its drop ends the server, from here on.
-    started.0 = None;
+    owned.0 = None;
     Ok(Spawned {
         launched,
         server,
@@ -102,25 +103,11 @@ pub(crate) fn spawn(
 /// A server that nobody owns yet.
 struct EndUnlessOwned(Option<Arc<Server>>);
 
-impl EndUnlessOwned {
-    fn server(&self) -> &Arc<Server> {
-        match &self.0 {
-            Some(server) => server,
-            None => unreachable!("it is taken at the very end"),
-        }
-    }
-
-    /// Ends it, and says whether nothing is left of it.
-    fn end(&self) -> bool {
-        self.server().end_and_wait(UNDO_LIMIT)
-    }
-}
-
 impl Drop for EndUnlessOwned {
-    /// After a panic in between; what was ended in order has ended.
+    /// After a panic in between.
     fn drop(&mut self) {
-        if self.0.is_some() {
-            let _ = self.end();
+        if let Some(server) = self.0.take() {
+            server.end_and_wait(UNDO_LIMIT);
         }
     }
 }

@@ -41,8 +41,19 @@ pub(super) fn look(living: &[LivingHost]) -> io::Result<Scene> {
 
 /// Who carries the identity of this one server, as far as environments can be
 /// read.
+///
+/// # Errors
+///
+/// `/proc` cannot be read, or somebody of this user's in it not at all: for want
+/// of a descriptor, nobody would carry anything.
 pub(crate) fn carrying(server: &Cookie) -> io::Result<Vec<u32>> {
-    let all = look(&[])?.processes.into_values();
+    let all = look(&[])?.processes;
+    let is_unseen = |of: &Process| of.start_time == 0 && matches!(of.mark, Mark::Unseen(_));
+    if all.values().any(is_unseen) {
+        let short = "not every process could be looked at (no descriptor, no memory)";
+        return Err(io::Error::other(short));
+    }
+    let all = all.into_values();
     let its = |mark: &Mark| matches!(mark, Mark::Cookie(cookie) if cookie == server);
     Ok(all
         .filter(|process| its(&process.mark) && !process.is_guardian)
