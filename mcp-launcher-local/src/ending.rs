@@ -50,13 +50,13 @@ impl Ending {
     }
 
     /// Whether the last word is spoken, for now.
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_over(&self) -> bool {
         self.state.borrow().proof.is_some()
     }
 
     /// Whether there is no proof, and nobody is about to have one. From then on
     /// somebody is: the caller, who has to look again.
-    #[cfg(target_os = "linux")]
     pub(crate) fn look_again(&self) -> bool {
         self.state.send_if_modified(|known| {
             let lost = matches!(known.proof, Some(Proof::Lost(_)));
@@ -68,7 +68,6 @@ impl Ending {
     }
 
     /// Whether nothing is left, and that is proven.
-    #[cfg(target_os = "linux")]
     pub(crate) fn is_proven(&self) -> bool {
         matches!(self.state.borrow().proof, Some(Proof::Gone(_)))
     }

@@ -114,7 +114,9 @@ pub enum Evidence {
     CgroupEmpty,
     /// The kernel says that the server's process group is empty.
     ProcessGroupEmpty,
-    /// No process that could be looked at carries the server's identity.
+    /// No process that could be looked at carries the server's identity. A
+    /// process that wiped its environment, that is another user's, or that is
+    /// not dumpable (a set-uid program, `PR_SET_DUMPABLE`) cannot be looked at.
     NoneMarked,
     /// The engine that ran the container says that there is none of this id.
     ContainerAbsent,

@@ -28,6 +28,9 @@ pub(crate) struct Leaf {
     settled: Arc<AtomicBool>,
 }
 
+/// How many processes are held at a time, each by a descriptor.
+const HELD_MAX: usize = 16;
+
 /// What the guardian and the server need of a leaf.
 #[derive(Debug)]
 pub(crate) struct Doors {
@@ -252,23 +255,22 @@ fn kill_headless(path: &Path) -> bool {
     };
     let mut inside = list().unwrap_or_default();
     inside.retain(|pid| sys::is_headless(*pid));
-    let hold = |pid: u32| Some((pid, sys::hold(Pid::new(pid.into())?).ok()?));
-    let held: Vec<_> = inside.into_iter().filter_map(hold).collect();
-    if held.is_empty() {
-        return false;
-    }
-    // Whoever has the number now is inside, or not killed.
-    let still = list().unwrap_or_default();
-    for (pid, process) in held {
-        if still.contains(&pid)
-            && let Err(error) = sys::kill_held(&process)
-        {
-            sys::shielded(|| {
-                tracing::debug!(pid, %error, "a process without a main thread cannot be killed");
-            });
+    for some in inside.chunks(HELD_MAX) {
+        let hold = |&pid: &u32| Some((pid, sys::hold(Pid::new(pid.into())?).ok()?));
+        let held: Vec<_> = some.iter().filter_map(hold).collect();
+        // Whoever has the number now is inside, or not killed.
+        let still = list().unwrap_or_default();
+        for (pid, process) in held {
+            if still.contains(&pid)
+                && let Err(error) = sys::kill_held(&process)
+            {
+                sys::shielded(|| {
+                    tracing::debug!(pid, %error, "a process without a main thread cannot be killed");
+                });
+            }
         }
     }
-    true
+    !inside.is_empty()
 }
 
 /// Whether anybody is inside, or inside of what is inside.

@@ -42,6 +42,8 @@ struct State {
 }
 
 /// Why there is no proof.
+const HIDDEN: &str = "the kernel says that somebody is left in its process group, and /proc shows \
+                      nobody (hidepid, and a process of another user's)";
 const UNSEEN: &str = "the members of its process group cannot be listed (is /proc mounted?); \
                       whoever was left in it was sent SIGKILL";
 
@@ -95,7 +97,8 @@ impl Group {
         let status = match self.leader.peek() {
             Ok(status) => status.unwrap_or(ExitStatus::Unknown),
             Err(error) => {
-                tracing::warn!(pid = self.leader.pid().as_u32(), %error, "exit status is lost");
+                let pid = self.leader.pid().as_u32();
+                sys::shielded(|| tracing::warn!(pid, %error, "exit status is lost"));
                 ExitStatus::Unknown
             }
         };
@@ -125,13 +128,19 @@ impl Group {
         let members = match sys::members_of_group(self.leader.pid()) {
             Ok(members) => members,
             Err(error) => {
-                tracing::error!(%error, "the members of a group cannot be listed");
+                sys::shielded(|| {
+                    tracing::error!(%error, "the members of a group cannot be listed");
+                });
                 self.kill_unseen();
                 return Some(Proof::Lost(UNSEEN.into()));
             }
         };
         let Some(first) = members.first().cloned() else {
-            return Some(Proof::Gone(self.account()));
+            self.reap();
+            return Some(match self.leader.group_is_anothers() {
+                true => Proof::Lost(HIDDEN.into()),
+                false => Proof::Gone(self.account()),
+            });
         };
         // One at a time: whoever it is, its exit is when to look again.
         let pid = first.pid;
@@ -140,7 +149,10 @@ impl Group {
         let still = move || sys::members_of_group(group).is_ok_and(|m| m.contains(&first));
         if let Err(error) = sys::watch_process(pid, still, move || again.look_again()) {
             self.lock().unwatched = true;
-            tracing::warn!(pid = pid.as_u32(), %error, "a member of a group cannot be watched");
+            let pid = pid.as_u32();
+            sys::shielded(|| {
+                tracing::warn!(pid, %error, "a member of a group cannot be watched");
+            });
         }
         None
     }
@@ -158,7 +170,7 @@ impl Group {
     fn kill_unseen(&self) {
         let mut state = self.lock();
         if let Err(error) = self.leader.signal_group(Signal::Kill, state.reaped) {
-            tracing::warn!(%error, "SIGKILL could not be sent");
+            sys::shielded(|| tracing::warn!(%error, "SIGKILL could not be sent"));
         }
         if !state.reaped {
             self.leader.reap();
@@ -175,9 +187,11 @@ impl Group {
     }
 
     fn signal(self: &Arc<Self>, signal: Signal) -> io::Result<()> {
-        if self.ending.is_over() {
+        if self.ending.is_proven() || !self.is_known() {
             return Ok(());
         }
+        // Where no proof was found, it is looked for again after this.
+        let was_lost = self.ending.look_again();
         if self.ending.has_exited() || signal == Signal::Kill {
             // Whoever is there besides the leader needs this signal to go.
             let others = sys::members_of_group(self.leader.pid()).unwrap_or_default();
@@ -191,10 +205,16 @@ impl Group {
             self.leader.signal_group(signal, state.reaped)
         };
         let unwatched = std::mem::take(&mut self.lock().unwatched);
-        if unwatched {
+        if unwatched || was_lost {
             self.look_again();
         }
         sent
+    }
+
+    /// Whether the number of the group still means this one, or it is not known
+    /// by its number alone.
+    fn is_known(&self) -> bool {
+        self.leader.reaches_group() || !self.lock().reaped
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -231,8 +251,12 @@ impl ProcessTerminator for GroupServer {
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
-        if self.group.ending.is_over() {
+        if self.group.ending.is_proven() {
             return Ok(Vec::new());
+        }
+        if !self.group.is_known() {
+            let why = "its process group has no number of its own any more";
+            return Err(StepError::new("list the members of the process group", why));
         }
         let members: Vec<Member> = sys::members_of_group(self.group.leader.pid())
             .map_err(|error| StepError::new("list the members of the process group", error))?;
@@ -244,7 +268,10 @@ impl ProcessTerminator for GroupServer {
 
     fn kill_now(&self) {
         if let Err(error) = self.group.signal(Signal::Kill) {
-            tracing::warn!(server = %self.identity(), %error, "SIGKILL could not be sent");
+            // Also called while a panic unwinds, where another one would abort.
+            sys::shielded(|| {
+                tracing::warn!(server = %self.identity(), %error, "SIGKILL could not be sent");
+            });
         }
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::{Containment, LaunchedServer};
@@ -63,6 +65,9 @@ pub(crate) fn spawn(
     ))
 }
 
+/// How long a launch that is undone waits for its child.
+const UNDO_LIMIT: Duration = Duration::from_secs(1);
+
 /// A child that nobody owns yet.
 struct EndUnlessOwned(Option<Child>);
 
@@ -85,14 +90,34 @@ impl EndUnlessOwned {
 }
 
 impl Drop for EndUnlessOwned {
+    /// Blocks until the child has ended, at most [`UNDO_LIMIT`] long.
     fn drop(&mut self) {
-        // It is our child and not reaped: its number is its own, and its group's.
-        if let Some(pid) = self.pid() {
-            let _ = sys::signal_group(pid, Signal::Kill);
+        // Not reaped, its number is its own, and its group's. Where SIGCHLD is
+        // ignored, or somebody else reaps, the number may be free by now.
+        let Some(pid) = self.pid().filter(|pid| sys::is_child(*pid)) else {
+            return;
+        };
+        let _ = sys::signal_group(pid, Signal::Kill);
+        if let Some(child) = self.0.take() {
+            reap(child, UNDO_LIMIT);
         }
-        if let Some(mut child) = self.0.take() {
-            let _ = child.kill();
-            let _ = child.wait();
+    }
+}
+
+/// Reaps a child that was killed: here, or on a thread where the kernel takes
+/// longer to end it.
+fn reap(mut child: Child, limit: Duration) {
+    let end = Instant::now() + limit;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() >= end {
+            let pid = child.id();
+            let waits = move || drop(child.wait());
+            let thread = thread::Builder::new().name("mcp-reap".to_owned());
+            if let Err(error) = thread.spawn(waits) {
+                sys::shielded(|| tracing::warn!(pid, %error, "a process cannot be reaped"));
+            }
+            return;
         }
+        thread::sleep(Duration::from_millis(1));
     }
 }

@@ -3,7 +3,8 @@
 //! On the watcher's thread, or on that of a caller who tries again.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
 
@@ -61,7 +62,7 @@ impl Server {
         }
         // What entered a foreign PID namespace and was orphaned there is no
         // descendant of the guardian's, but it is inside.
-        let inside = Inside::look(leaf, self.main_pid());
+        let inside = Inside::killed(leaf, self.main_pid());
         let server = Arc::clone(self);
         leaf.end(move |removed| {
             let cgroup = match removed {
@@ -69,9 +70,10 @@ impl Server {
                 Err(error) => Cgroup::Failed(error.to_string()),
             };
             match decide::concluded(&cgroup) {
-                Ok(_) => {
+                Ok(evidence) => {
                     server.strike_out();
-                    publish(inside.swept_from(gone).and_by(Evidence::CgroupEmpty));
+                    let gone = inside.swept_from(gone);
+                    publish(evidence.into_iter().fold(gone, Gone::and_by));
                 }
                 // It stays written down, and is tried again.
                 Err(why) => {
@@ -114,33 +116,76 @@ impl Server {
     /// The guardian was killed, or the last look brought no proof. The host does
     /// its work: ends what it can find, and looks whether that was all.
     pub(super) fn take_over(self: &Arc<Self>) {
+        let inside = match &self.leaf {
+            Ok(leaf) => Inside::killed(leaf, self.main_pid()),
+            Err(_) => Inside::default(),
+        };
         let main = self.look_at_main();
         if main == Main::Outside {
             self.kill_main();
         }
         let Ok(leaf) = &self.leaf else {
-            return self.judge(main, Cgroup::None, Inside::default());
+            return self.search(main, Cgroup::None, inside);
         };
-        let inside = Inside::look(leaf, self.main_pid());
         let server = Arc::clone(self);
         leaf.end(move |result| {
             let cgroup = match result {
                 Ok(()) => Cgroup::Empty,
                 Err(error) => Cgroup::Failed(error.to_string()),
             };
-            server.judge(main, cgroup, inside);
+            server.search(main, cgroup, inside);
         });
     }
 
-    fn judge(&self, main: Main, cgroup: Cgroup, inside: Inside) {
-        let marked = match self.marked() {
-            Ok(marked) if marked.is_empty() => Marked::Nobody,
-            Ok(marked) => {
-                marked.iter().for_each(|seen| self.kill_marked(seen));
-                Marked::Somebody(marked.len())
+    /// Searches for whoever carries the server's identity, and judges.
+    ///
+    /// On a thread of its own: a process whose memory the kernel has locked
+    /// keeps waiting whoever reads its environment, and the watcher's thread
+    /// waits for all servers. Without a thread nobody has searched, and there is
+    /// no proof before the next attempt.
+    fn search(self: &Arc<Self>, main: Main, cgroup: Cgroup, inside: Inside) {
+        let findings = Arc::new(Mutex::new(Some((main, cgroup, inside))));
+        let take = {
+            let findings = Arc::clone(&findings);
+            move || {
+                findings
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take()
             }
-            Err(error) => Marked::Unknown(error.to_string()),
         };
+        let server = Arc::clone(self);
+        let searched = move || {
+            if let Some((main, cgroup, inside)) = take() {
+                let marked = server.search_and_kill();
+                server.judge(main, cgroup, inside, marked);
+            }
+        };
+        let thread = thread::Builder::new().name("mcp-search".to_owned());
+        let Err(error) = thread.spawn(searched) else {
+            return;
+        };
+        let findings = findings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some((main, cgroup, inside)) = findings {
+            let why = format!("no thread can be started: {error}");
+            self.judge(main, cgroup, inside, Marked::Unknown(why));
+        }
+    }
+
+    fn search_and_kill(&self) -> Marked {
+        let (marked, missed) = self.marked();
+        marked.iter().for_each(|seen| self.kill_marked(seen));
+        match (marked.len(), missed) {
+            (0, None) => Marked::Nobody,
+            (0, Some(error)) => Marked::Unknown(error.to_string()),
+            (count, _) => Marked::Somebody(count),
+        }
+    }
+
+    fn judge(&self, main: Main, cgroup: Cgroup, inside: Inside, marked: Marked) {
         let findings = Findings {
             main,
             cgroup,
@@ -209,10 +254,14 @@ struct Inside {
 }
 
 impl Inside {
-    /// One look, for which nothing waits: what cannot be read is nobody. The
-    /// main process is not counted.
-    fn look(leaf: &Leaf, main: Option<u32>) -> Self {
+    /// Kills whoever is inside. They are numbered before and named after that,
+    /// in one look: what cannot be read is nobody. The main process is not
+    /// counted.
+    fn killed(leaf: &Leaf, main: Option<u32>) -> Self {
         let mut members = leaf.members().unwrap_or_default();
+        if let Err(error) = leaf.kill() {
+            sys::shielded(|| tracing::warn!(%error, "a cgroup cannot be killed"));
+        }
         members.retain(|pid| Some(*pid) != main);
         let named = members.iter().take(NAMES_MAX);
         Self {

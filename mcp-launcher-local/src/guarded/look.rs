@@ -38,8 +38,11 @@ impl Server {
             .filter(|seen| members.contains(&seen.pid) || self.is_main(seen))
             .for_each(&mut add);
         if self.is_guardian_over() {
-            let marked = self.marked()?;
+            let (marked, missed) = self.marked();
             marked.iter().for_each(&mut add);
+            if let Some(error) = missed.filter(|_| found.is_empty()) {
+                return Err(error);
+            }
         } else if let Some(guardian) = all.iter().find(|seen| seen.pid == self.guardian.pid()) {
             let why = match guardian.state {
                 ProcessState::Stopped => "stopped",
@@ -108,17 +111,25 @@ impl Server {
         }
     }
 
-    /// Whoever carries the identity of this server and lives.
-    pub(super) fn marked(&self) -> io::Result<Vec<Seen>> {
+    /// Whoever carries the identity of this server and lives, and why there may
+    /// be more of them.
+    pub(super) fn marked(&self) -> (Vec<Seen>, Option<io::Error>) {
         let Some(identity) = &self.identity else {
-            return Ok(Vec::new());
+            return (Vec::new(), None);
         };
-        let seen = orphans::carrying(identity)?
-            .into_iter()
-            .filter_map(sys::see);
-        Ok(seen
-            .filter(|seen| seen.state != ProcessState::Dead)
-            .collect())
+        let found = match orphans::carrying(identity) {
+            Ok(found) => found,
+            Err(error) => return (Vec::new(), Some(error)),
+        };
+        let mut missed = found.missed;
+        let mut living = Vec::new();
+        for pid in found.pids {
+            match sys::look_at(pid) {
+                Ok(seen) => living.extend(seen.filter(|seen| seen.state != ProcessState::Dead)),
+                Err(error) => missed = Some(error),
+            }
+        }
+        (living, missed)
     }
 
     /// Kills one that carries the identity, unless it is another one by now.

@@ -25,11 +25,9 @@ pub(super) struct LivingHost {
 /// Every process that there is to see.
 pub(super) fn look(living: &[LivingHost]) -> io::Result<Scene> {
     let mut scene = Scene::default();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let pid = name.to_str().and_then(|name| name.parse().ok());
+    for pid in sys::numbers_in_proc()? {
         // One that ends meanwhile is nobody's.
-        if let Some(process) = pid.and_then(read) {
+        if let Some(process) = read(pid) {
             if is_host(&process, living) {
                 scene.hosts.insert(process.pid);
             }
@@ -39,26 +37,39 @@ pub(super) fn look(living: &[LivingHost]) -> io::Result<Scene> {
     Ok(scene)
 }
 
-/// Who carries the identity of this one server, as far as environments can be
-/// read.
+/// Who carries the identity of one server.
+#[derive(Debug, Default)]
+pub(crate) struct Carriers {
+    pub(crate) pids: Vec<u32>,
+    /// Why somebody may carry it who is not among these: a process could not be
+    /// looked at for a moment, say for want of a descriptor.
+    pub(crate) missed: Option<io::Error>,
+}
+
+/// Who carries the identity of this one server, as far as environments may be
+/// read. What refuses that is another user's, or not dumpable.
 ///
 /// # Errors
 ///
-/// `/proc` cannot be read, or somebody of this user's in it not at all: for want
-/// of a descriptor, nobody would carry anything.
-pub(crate) fn carrying(server: &Cookie) -> io::Result<Vec<u32>> {
-    let all = look(&[])?.processes;
-    let is_unseen = |of: &Process| of.start_time == 0 && matches!(of.mark, Mark::Unseen(_));
-    if all.values().any(is_unseen) {
-        let short = "not every process could be looked at (no descriptor, no memory)";
-        return Err(io::Error::other(short));
+/// `/proc` cannot be listed.
+pub(crate) fn carrying(server: &Cookie) -> io::Result<Carriers> {
+    let mut found = Carriers::default();
+    for pid in sys::numbers_in_proc()? {
+        match carries(pid, server) {
+            Ok(true) => found.pids.push(pid),
+            Ok(false) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => found.missed = Some(error),
+        }
     }
-    let all = all.into_values();
-    let its = |mark: &Mark| matches!(mark, Mark::Cookie(cookie) if cookie == server);
-    Ok(all
-        .filter(|process| its(&process.mark) && !process.is_guardian)
-        .map(|process| process.pid)
-        .collect())
+    Ok(found)
+}
+
+fn carries(pid: u32, server: &Cookie) -> io::Result<bool> {
+    let stat = Stat::read(pid)?.filter(|stat| !stat.is_dead() && !stat.is_kernel());
+    let Some(stat) = stat else { return Ok(false) };
+    let mark = mark(pid, &stat)?;
+    Ok(mark.is_some_and(|mark| mark == Mark::Cookie(server.clone())) && !is_guardian(pid))
 }
 
 /// What is known of one process; `None` if it has gone.
@@ -66,7 +77,7 @@ pub(super) fn read(pid: u32) -> Option<Process> {
     let (stat, mark) = match Stat::read(pid) {
         Ok(stat) => {
             let stat = stat.filter(|stat| !stat.is_dead() && !stat.is_kernel())?;
-            let mark = mark(pid, &stat)?;
+            let mark = mark(pid, &stat).unwrap_or_else(|error| Some(unseen(pid, &error)))?;
             (Some(stat), mark)
         }
         Err(error) => (None, unseen(pid, &error)),
@@ -101,34 +112,31 @@ fn is_host(process: &Process, living: &[LivingHost]) -> bool {
 
 /// The mark in the environment that the process was started with, as far as
 /// it has not overwritten it; `None` if it has gone.
-fn mark(pid: u32, stat: &Stat) -> Option<Mark> {
+fn mark(pid: u32, stat: &Stat) -> io::Result<Option<Mark>> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
-    match environment(&directory) {
-        Ok(Environment::Text(text)) => Some(find_mark(&text)),
+    Ok(match environment(&directory)? {
+        Environment::Text(text) => Some(find_mark(&text)),
         // It has one, in which there is nothing.
-        Ok(Environment::None) if stat.has_environment() => Some(Mark::None),
+        Environment::None if stat.has_environment() => Some(Mark::None),
         // Its first thread has none any more, or none yet.
-        Ok(Environment::None) => Some(mark_of_threads(pid)),
-        Ok(Environment::Gone) => None,
-        Err(error) => Some(unseen(pid, &error)),
-    }
+        Environment::None => Some(mark_of_threads(pid)?),
+        Environment::Gone => None,
+    })
 }
 
 /// The other threads have the environment as well, and they may live on.
-fn mark_of_threads(pid: u32) -> Mark {
+fn mark_of_threads(pid: u32) -> io::Result<Mark> {
     let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(threads) => threads,
-        Err(error) if is_gone(&error) => return Mark::Passing,
-        Err(error) => return unseen(pid, &error),
+        Err(error) if is_gone(&error) => return Ok(Mark::Passing),
+        Err(error) => return Err(error),
     };
     for thread in threads {
-        match thread.and_then(|thread| environment(&thread.path())) {
-            Ok(Environment::Text(text)) => return find_mark(&text),
-            Ok(Environment::None | Environment::Gone) => {}
-            Err(error) => return unseen(pid, &error),
+        if let Environment::Text(text) = environment(&thread?.path())? {
+            return Ok(find_mark(&text));
         }
     }
-    Mark::Passing
+    Ok(Mark::Passing)
 }
 
 /// The environment of a process or thread.

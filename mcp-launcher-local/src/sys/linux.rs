@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::kill;
+use nix::sys::signal::{kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use tokio::io::unix::AsyncFd;
 
@@ -32,6 +32,8 @@ pub(crate) struct Leader {
 /// Whether a child could be held and watched, asked before there is one.
 pub(crate) fn can_lead() -> io::Result<()> {
     watch::start()?;
+    // Found out while there are descriptors to ask with.
+    group_flag_works();
     let own = Pid::new(std::process::id().into());
     // As init of a PID namespace we cannot ask.
     match own.map(pidfd_open) {
@@ -115,6 +117,16 @@ impl Leader {
         } else {
             unix::group_is_empty(self.pid)
         }
+    }
+
+    /// Whether somebody is in the group, and everybody in it another user's.
+    /// Asked after reaping.
+    pub(crate) fn group_is_anothers(&self) -> bool {
+        let asked = match self.reaches_group() {
+            true => pidfd_signal_group(&self.pidfd, 0),
+            false => killpg(self.pid.raw(), None),
+        };
+        asked == Err(Errno::EPERM)
     }
 
     /// Calls `on_exit` on the watcher's thread when the leader has ended.
@@ -216,7 +228,8 @@ pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
     Ok(members)
 }
 
-fn numbers_in_proc() -> io::Result<Vec<u32>> {
+/// The number of every process that `/proc` shows.
+pub(crate) fn numbers_in_proc() -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -251,8 +264,12 @@ pub(crate) enum ProcessState {
 
 /// What is known of one process; `None` if it has gone, or cannot be looked at.
 pub(crate) fn see(pid: u32) -> Option<Seen> {
-    let stat = read_stat(pid)?;
-    Some(Seen {
+    look_at(pid).ok()?
+}
+
+/// What is known of one process; `None` if it has gone.
+pub(crate) fn look_at(pid: u32) -> io::Result<Option<Seen>> {
+    Ok(Stat::read(pid)?.map(|stat| Seen {
         pid,
         parent: stat.parent,
         start_time: stat.start_time,
@@ -264,7 +281,7 @@ pub(crate) fn see(pid: u32) -> Option<Seen> {
             _ => ProcessState::Live,
         },
         name: stat.name,
-    })
+    }))
 }
 
 /// Whether the main thread of a process has ended while others go on.
@@ -392,6 +409,12 @@ fn peek(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
     )
 }
 
+/// Whether that number is our child's, which nobody has reaped.
+pub(crate) fn is_child(pid: Pid) -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(pid.raw()), flags) != Err(Errno::ECHILD)
+}
+
 /// Reaps a child that has ended.
 fn reap(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
     wait(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG)
@@ -447,6 +470,8 @@ fn group_flag_works() -> bool {
             // ESRCH: we do not lead a group, but the flag was understood.
             Some(Ok(own)) => matches!(pidfd_signal_group(&own, 0), Ok(()) | Err(Errno::ESRCH)),
             // As init of a PID namespace we cannot ask; the other way is right too.
+            // Without a descriptor we cannot ask now.
+            Some(Err(error)) if !is_refusal(&error) => return false,
             _ => false,
         };
         WORKS.store(works, Ordering::Release);

@@ -27,13 +27,13 @@ mod unix;
 pub(crate) mod watch;
 
 pub(crate) use os::{
-    ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, members_of_group,
-    own_start_time, set_pipe_size, start_time, watch_process,
+    ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_child, is_not_executable,
+    members_of_group, own_start_time, set_pipe_size, start_time, watch_process,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use os::{
     ProcessState, Seen, cgroup_of, continue_held, hold, is_headless, is_running, kill_held,
-    may_signal, name_of, see, see_all, start_time_of, tracer_of,
+    look_at, may_signal, name_of, numbers_in_proc, see, see_all, start_time_of, tracer_of,
 };
 pub(crate) use unix::{may_execute, signal_group};
 

@@ -7,15 +7,17 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Instant;
 
-use mcp_lifecycle_core::{ReapReport, ServerLauncher, UnknownRemnant};
+use mcp_launcher_local::{Isolation, LocalLauncher};
+use mcp_lifecycle_core::{ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant};
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, setsid};
 
-use crate::guardian_killed::parent_of;
+use crate::guardian_killed::{guardian_of, parent_of};
 use crate::orphans::{end, launched, ledgers, reap, shelf, start_host};
 use crate::stage::{self, LIMIT, Stage, has_cgroups, perform, perform_within, plays};
 
@@ -183,10 +185,7 @@ fn few_descriptors() {
     for free in 0..16 {
         orphans_of(&stage, &["double-fork"; 3], &["daemon"; 3]);
         let ledger = ledger();
-        let mut fillers: Vec<File> = Vec::new();
-        while let Ok(filler) = File::open("/dev/null") {
-            fillers.push(filler);
-        }
+        let mut fillers = every_descriptor();
         fillers.truncate(fillers.len() - free);
         let report = stage.wait("the search", stage.launcher.reap_orphans());
         drop(fillers);
@@ -198,6 +197,82 @@ fn few_descriptors() {
         assert!(ended || ledger.exists(), "{free}: forgotten: {report:?}");
         ends_all(&stage);
     }
+}
+
+#[test]
+fn a_group_that_could_not_be_listed_is_looked_at_again() {
+    perform("unseen::unlisted_group");
+}
+
+#[test]
+#[ignore = "a role"]
+fn unlisted_group() {
+    if !plays() {
+        return;
+    }
+    let mut stage = Stage::new();
+    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    limit_descriptors(128);
+    let server = stage.launch(&["helper"]);
+    stage.wait_for("server");
+    stage.wait_for("helper");
+    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
+        panic!("a process");
+    };
+    let fillers = every_descriptor();
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+    let gone = stage.wait("the last word", server.terminator().gone());
+    gone.expect_err("without descriptors nobody can look");
+    let survivors = stage.wait("the survivors", server.terminator().survivors());
+    survivors.expect_err("who cannot be listed is not absent");
+    drop(fillers);
+    stage
+        .wait("a new end", server.terminator().force_end())
+        .unwrap();
+    stage.wait("the proof", server.terminator().gone()).unwrap();
+    stage.nobody_is_left();
+}
+
+#[test]
+fn with_any_number_of_free_descriptors_a_dead_guardian_leads_to_a_proof() {
+    perform("unseen::few_descriptors_and_no_guardian");
+}
+
+#[test]
+#[ignore = "a role"]
+fn few_descriptors_and_no_guardian() {
+    if !plays() || !has_cgroups() {
+        return println!("without cgroups there is no proof");
+    }
+    let stage = Stage::new();
+    limit_descriptors(128);
+    for free in 0..8 {
+        let server = stage.launch(&["double-fork"]);
+        stage.wait_for("daemon");
+        let guardian = guardian_of(&server);
+        let mut fillers = every_descriptor();
+        fillers.truncate(fillers.len() - free);
+        kill(guardian, Signal::SIGKILL).unwrap();
+        let first = stage.wait("the last word", server.terminator().gone());
+        drop(fillers);
+        if first.is_err() {
+            stage
+                .wait("a new end", server.terminator().force_end())
+                .unwrap();
+            let again = stage.wait("the proof", server.terminator().gone());
+            again.unwrap_or_else(|error| panic!("{free}: {error:?}, after {first:?}"));
+        }
+        stage.nobody_is_left();
+    }
+}
+
+/// All that are free.
+fn every_descriptor() -> Vec<File> {
+    let mut fillers = Vec::new();
+    while let Ok(filler) = File::open("/dev/null") {
+        fillers.push(filler);
+    }
+    fillers
 }
 
 fn limit_descriptors(soft: u64) {

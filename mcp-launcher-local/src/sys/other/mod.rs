@@ -106,6 +106,12 @@ impl Leader {
         unix::group_is_empty(self.pid)
     }
 
+    /// Listings here show every user's processes, and macOS refuses a signal to
+    /// a group of zombies as well: what was listed counts.
+    pub(crate) fn group_is_anothers(&self) -> bool {
+        false
+    }
+
     pub(crate) fn exit_event(&self) -> io::Result<ExitEvent> {
         Ok(ExitEvent)
     }
@@ -135,6 +141,11 @@ pub(crate) fn watch_process(
         return Ok(());
     }
     exits::watch(pid, on_exit)
+}
+
+/// Whether that number is our child's, which nobody has reaped.
+pub(crate) fn is_child(pid: Pid) -> bool {
+    !matches!(wait::peek(pid), Ok(Some(ExitStatus::Unknown)))
 }
 
 pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
