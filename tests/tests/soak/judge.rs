@@ -59,7 +59,7 @@ pub(crate) fn is_covered(level: Level, held: Held) -> bool {
 
 /// Whether a process must be dead a while after nobody wants it any more.
 pub(crate) fn must_be_dead(level: Level, held: Held, facts: Facts) -> bool {
-    if facts.cgroup_killed && held.in_cgroup {
+    if facts.cgroup_killed && held.in_cgroup && !held.headless {
         return true;
     }
     let by_mark = facts.host_dead && facts.reaped && held.marked;

@@ -22,6 +22,9 @@ pub(crate) struct Held {
     pub(crate) in_cgroup: bool,
     /// It is the guardian's descendant for as long as it lives.
     pub(crate) in_tree: bool,
+    /// It has no main thread, or shares its connection with one that has none.
+    /// The kernel's own order to kill a cgroup passes those by (Linux 6.18).
+    pub(crate) headless: bool,
 }
 
 /// Shapes of the fixture with one misbehaviour each.
@@ -153,8 +156,8 @@ impl Server {
     pub(crate) fn held(&self, role: &str, by_root: bool) -> Held {
         let in_group = matches!(role, "server" | "wrapper" | "helper" | "holder");
         let marked = match role {
-            // The environment is empty, or nobody can read it.
-            "wiped-env" | "threads-only" => false,
+            // The environment is empty.
+            "wiped-env" => false,
             "undumpable" | "other-user" => by_root,
             _ => true,
         };
@@ -164,6 +167,7 @@ impl Server {
             marked,
             in_cgroup: !self.does("leave-cgroup"),
             in_tree: !entered,
+            headless: self.does("threads-only"),
         }
     }
 
