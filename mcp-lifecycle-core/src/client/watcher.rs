@@ -41,13 +41,20 @@ impl Drop for Watcher {
         self.owner.handle.kill_now();
         self.owner.unwatched.cancel();
         // Calls fail, and whoever looks at the state sees that it is over.
-        self.owner.session.state.send_if_modified(|state| {
-            let reason = state.end_reason().map(|(reason, _)| reason.clone());
-            let reason = reason.unwrap_or(EndReason::OwnerDropped);
-            *state = ClientState::Ended {
-                outcome: Err(self.owner.handle.lost(reason)),
-            };
-            true
+        let state = &self.owner.session.state;
+        let reason = state.borrow().end_reason().map(|(r, _)| r.clone());
+        // Asks the launcher who the server is, which must be under no lock.
+        let lost = self
+            .owner
+            .handle
+            .lost(reason.unwrap_or(EndReason::OwnerDropped));
+        state.send_if_modified(|state| {
+            // Whoever was waiting may have ended it by now, with the proof.
+            let open = !state.is_ended();
+            if open {
+                *state = ClientState::Ended { outcome: Err(lost) };
+            }
+            open
         });
     }
 }

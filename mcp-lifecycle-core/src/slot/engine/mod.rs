@@ -33,6 +33,7 @@ use self::grant::Answer;
 use self::run::Run;
 use super::{Effect, Gauge, Limits, SlotId, SlotSettings, Table, WaiterId};
 use crate::account::Journal;
+use crate::callback::guarded;
 use crate::clock::after;
 use crate::restart::Time;
 use crate::{EndReason, LifecycleClient, ServerConfig};
@@ -299,14 +300,15 @@ impl<K: Key> Engine<K> {
     pub(crate) fn kill_now(&self) {
         let kills: Vec<_> = {
             let mut state = self.lock();
-            let runs = state
-                .entries
-                .values_mut()
-                .filter_map(|entry| entry.run.as_mut());
-            runs.map(Run::kill).collect()
+            let runs = state.entries.values_mut().filter_map(|entry| {
+                let kill = entry.run.as_mut()?.kill();
+                Some((Arc::clone(&entry.card.server), kill))
+            });
+            runs.collect()
         };
-        for kill in kills {
-            kill();
+        // One launcher that panics must not save the servers of the others.
+        for (server, kill) in kills {
+            guarded("the launcher", &server, kill);
         }
     }
 }
