@@ -11,7 +11,7 @@ pub(crate) fn guarded<T>(what: &str, server: &str, callback: impl FnOnce() -> T)
     match catch_unwind(AssertUnwindSafe(callback)) {
         Ok(value) => Some(value),
         Err(panic) => {
-            tracing::error!(server, "{what} panicked: {}", message(&*panic));
+            report(what, server, message(&*panic));
             None
         }
     }
@@ -26,9 +26,15 @@ pub(crate) async fn guarded_async<T>(
     let caught = AssertUnwindSafe(future).catch_unwind().await;
     caught.map_err(|panic| {
         let message = message(&*panic);
-        tracing::error!(server, "{what} panicked: {message}");
+        report(what, server, message);
         message.to_owned()
     })
+}
+
+/// Logs a panic, unless that panics too: the subscriber is the application's.
+fn report(what: &str, server: &str, message: &str) {
+    let log = || tracing::error!(server, "{what} panicked: {message}");
+    drop(catch_unwind(AssertUnwindSafe(log)));
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

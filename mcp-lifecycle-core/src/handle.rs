@@ -10,6 +10,7 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::callback::guarded;
 use crate::error::TerminateError;
 use crate::launcher::BoxWrite;
 use crate::stdin::{ServerStdin, StdinCloser};
@@ -191,8 +192,10 @@ impl ServerHandle {
     /// The last resort: kills the server synchronously.
     ///
     /// A termination that is under way notices and completes with its proof.
+    ///
+    /// A panic of the launcher's is logged.
     pub fn kill_now(&self) {
-        self.shared.terminator.kill_now();
+        self.shared.kill_now();
     }
 
     /// The error of a termination whose task has gone.
@@ -273,6 +276,13 @@ impl fmt::Debug for ServerHandle {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Run> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called in `Drop`, during a panic too: a launcher that panics must not end the host.
+    fn kill_now(&self) {
+        guarded("the launcher's last resort", &self.server, || {
+            self.terminator.kill_now();
+        });
     }
 
     fn runtime_lost(&self, reason: EndReason) -> TerminateError {

@@ -109,19 +109,20 @@ impl TerminationPolicy {
     /// the launcher do, and also if it ends without proof. A launcher that blocks the
     /// thread, or a machine without time for this process, is not bounded by anything.
     pub fn longest(&self) -> Duration {
-        [self.drain, self.flush, self.rungs(), self.report_limit]
-            .into_iter()
-            .fold(Duration::ZERO, Duration::saturating_add)
-    }
-
-    /// The longest that the ladder's rungs take.
-    pub(crate) fn rungs(&self) -> Duration {
         [
+            self.eof_grace,
             self.straggler_grace,
             self.term_grace,
             self.kill_confirmation,
         ]
         .into_iter()
-        .fold(self.eof_grace, Duration::saturating_add)
+        .fold(self.beside_rungs(), Duration::saturating_add)
+    }
+
+    /// The longest that everything but the ladder's rungs takes.
+    pub(crate) fn beside_rungs(&self) -> Duration {
+        self.drain
+            .saturating_add(self.flush)
+            .saturating_add(self.report_limit)
     }
 }

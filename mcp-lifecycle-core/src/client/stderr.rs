@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 
+use crate::callback::guarded;
 use crate::events::Observed;
 use crate::launcher::BoxRead;
 use crate::transport::{Line, LineReader, TransportLimits};
@@ -52,7 +53,9 @@ pub(super) async fn drain(
     let mut sink = |line: Line<'_>| {
         let (Line::Complete(line) | Line::Oversized(line)) = line;
         let line = String::from_utf8_lossy(&line[..line.len().min(line_limit)]);
-        tracing::debug!(server = observed.server(), stderr = %line);
+        guarded("a subscriber", observed.server(), || {
+            tracing::debug!(server = observed.server(), stderr = %line);
+        });
         observed.stderr(&line);
         tail.push(line.into_owned());
     };

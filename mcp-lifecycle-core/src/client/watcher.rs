@@ -227,7 +227,8 @@ impl Watcher {
 struct EndClock {
     begun: Instant,
     over: Instant,
-    rungs: Duration,
+    /// When what the steps beside the ladder may take has been used up.
+    spare_until: Instant,
 }
 
 impl EndClock {
@@ -236,14 +237,13 @@ impl EndClock {
         Self {
             begun,
             over: after(begun, policy.longest()),
-            rungs: policy.rungs(),
+            spare_until: after(begun, policy.beside_rungs()),
         }
     }
 
     /// What is left beside the rungs of the ladder, before they are climbed.
     fn spare(&self) -> Duration {
-        let left = self.over.saturating_duration_since(Instant::now());
-        left.saturating_sub(self.rungs)
+        self.spare_until.saturating_duration_since(Instant::now())
     }
 
     /// How long to wait for the rest of some output before the ladder.

@@ -1,5 +1,6 @@
 //! Drives the [`Ladder`] of one termination: the clocks and the I/O.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::error::{Report, StepError, TerminateError};
 use crate::ladder::{Event, Ladder, Phase, Step};
 use crate::remnant::{EvidenceList, Gone};
 use crate::report::PhaseRecord;
-use crate::{EndReason, ExitStatus, TerminationPolicy, TerminationReport};
+use crate::{EndReason, ExitStatus, ProcessTerminator, TerminationPolicy, TerminationReport};
 
 /// Runs one termination and publishes its outcome to every caller.
 ///
@@ -51,7 +52,7 @@ struct KillUnlessDone {
 impl Drop for KillUnlessDone {
     fn drop(&mut self) {
         if !self.done {
-            self.shared.terminator.kill_now();
+            self.shared.kill_now();
         }
     }
 }
@@ -66,20 +67,15 @@ async fn terminate(
     let mut climb = Climb::new(shared, policy.report_limit, begun);
     let mut ladder = Ladder::new(policy, &terminator.semantics());
     let mut exited = terminator.exited();
-    let mut gone = terminator.gone();
+    let mut question = Question::new(terminator);
     let mut exit: Option<ExitStatus> = None;
-    let mut cause: Option<StepError> = None;
 
     // What is true already, without waiting.
     let mut step = tokio::select! {
         biased;
-        proof = &mut gone => match proof {
-            Ok(proof) => return Ok(climb.report(reason, &mut exited, exit, proof).await),
-            Err(error) => {
-                cause = Some(error);
-                ladder.begin(false)
-            }
-        },
+        proof = question.proof() => {
+            return Ok(climb.report(reason, &mut exited, exit, proof).await);
+        }
         status = &mut exited => {
             exit = Some(status);
             ladder.begin(true)
@@ -91,37 +87,30 @@ async fn terminate(
         match step {
             Step::Enter { phase, wait } => {
                 rung = climb.enter(phase, wait);
-                if cause.take().is_some() {
-                    gone = terminator.gone();
-                }
+                question.ask_again();
             }
             Step::Wait => {}
-            Step::Unproven => return Err(climb.error(reason, cause).await),
+            Step::Unproven => return Err(climb.error(reason, question.cause).await),
         }
         step = tokio::select! {
             biased;
-            proof = &mut gone, if cause.is_none() => match proof {
-                Ok(proof) => return Ok(climb.report(reason, &mut exited, exit, proof).await),
-                Err(error) => {
-                    cause = Some(error);
-                    Step::Wait
-                }
-            },
+            proof = question.proof() => {
+                return Ok(climb.report(reason, &mut exited, exit, proof).await);
+            }
             status = &mut exited, if exit.is_none() => {
                 exit = Some(status);
+                question.ask_again();
                 ladder.on(Event::MainExited)
             }
             happened = rung.next() => match happened {
                 Happened::Done => {
-                    // What could not be proven before may be now.
-                    if cause.take().is_some() {
-                        gone = terminator.gone();
-                    }
+                    question.ask_again();
                     Step::Wait
                 }
                 Happened::Failed(error) if rung.is_force() => {
                     climb.failed(Report(&error).to_string());
-                    terminator.kill_now();
+                    shared.kill_now();
+                    question.ask_again();
                     Step::Wait
                 }
                 Happened::Failed(error) => {
@@ -129,7 +118,8 @@ async fn terminate(
                     ladder.on(Event::TimedOut)
                 }
                 Happened::Overdue => {
-                    terminator.kill_now();
+                    shared.kill_now();
+                    question.ask_again();
                     Step::Wait
                 }
                 Happened::TimedOut { unacknowledged } => {
@@ -140,6 +130,46 @@ async fn terminate(
                 }
             },
         };
+    }
+}
+
+/// The question to a launcher whether its server is gone.
+struct Question<'a> {
+    terminator: &'a dyn ProcessTerminator,
+    /// The answer to come; `None` after one that was no proof.
+    gone: Option<Answer<'a>>,
+    /// Why the last answer was no proof.
+    cause: Option<StepError>,
+}
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Gone, StepError>> + Send + 'a>>;
+
+impl<'a> Question<'a> {
+    fn new(terminator: &'a dyn ProcessTerminator) -> Self {
+        Self {
+            terminator,
+            gone: Some(terminator.gone()),
+            cause: None,
+        }
+    }
+
+    /// Asks once more, if there was an answer: what could not be proven before may be now.
+    fn ask_again(&mut self) {
+        self.gone.get_or_insert_with(|| self.terminator.gone());
+    }
+
+    /// Completes with the proof. Cancel safe.
+    async fn proof(&mut self) -> Gone {
+        if let Some(gone) = &mut self.gone {
+            match gone.await {
+                Ok(proof) => return proof,
+                Err(error) => {
+                    self.gone = None;
+                    self.cause = Some(error);
+                }
+            }
+        }
+        std::future::pending().await
     }
 }
 

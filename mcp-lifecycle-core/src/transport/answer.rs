@@ -17,6 +17,7 @@ pub(super) fn answer_id(line: &[u8]) -> Option<RequestId> {
     while let Some((key, value)) = scan.member() {
         match key {
             b"jsonrpc" => tagged = true,
+            b"id" if scan.is_cut(value) => {}
             b"id" => id = serde_json::from_slice(value).ok(),
             b"result" | b"error" => answers = true,
             b"method" => return None,
@@ -61,7 +62,12 @@ impl<'a> Scan<'a> {
         let end = end_of_value(self.rest);
         let (value, rest) = self.rest.split_at(end);
         self.rest = rest;
-        value.trim_ascii_end()
+        value
+    }
+
+    /// Whether there may have been more digits behind a value that was just read.
+    fn is_cut(&self, value: &[u8]) -> bool {
+        self.rest.is_empty() && value.last().is_some_and(u8::is_ascii_digit)
     }
 }
 
@@ -109,7 +115,8 @@ mod tests {
             br#"{"result":{"id":8,"s":"\"}{"},"id":7}"#,
             br#"{"error":{"code":1},"id":7}"#,
             b"\xef\xbb\xbf{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"\xff\"",
-            br#"{"jsonrpc":"2.0","id":7"#,
+            br#"{"jsonrpc":"2.0","id":7 "#,
+            br#"{"jsonrpc":"2.0","id":7}"#,
         ] {
             let text = String::from_utf8_lossy(line);
             assert_eq!(answer_id(line), Some(RequestId::Number(7)), "{text}");
@@ -128,6 +135,9 @@ mod tests {
             "{\"a\":\"\\",
             "}{",
             "{]",
+            // There may have been more digits.
+            r#"{"jsonrpc":"2.0","id":12"#,
+            r#"{"jsonrpc":"2.0","id": 12"#,
         ] {
             assert_eq!(answer_id(line.as_bytes()), None, "{line}");
         }

@@ -7,13 +7,14 @@ use mcp_lifecycle_core::account::{ServerEvent, ServerObserver};
 use mcp_lifecycle_core::manager::RefreshReport;
 use mcp_lifecycle_core::{
     LifecycleClient, LifecycleEvent, LifecycleObserver, ProtocolPreference, RestartPolicy,
-    ServerManager, ServerPool, ServerSpec,
+    ServerConfig, ServerManager, ServerPool, ServerSpec,
 };
 use rmcp::ClientHandler;
 use rmcp::model::{ClientConfig, ErrorData};
 use rmcp::service::{RequestContext, RoleClient};
 
 use crate::fake::{Fake, call, seconds};
+use crate::moody::{Moods, Moody};
 
 struct Panics;
 
@@ -194,4 +195,98 @@ async fn a_launcher_that_panics_is_a_start_that_failed() {
     assert!(text.contains("a fault in the launcher"), "{text}");
     let replaced = manager.refresh([fake.config("s", &[])]).await.unwrap();
     assert_eq!(replaced.ready(), 1);
+}
+
+/// Servers of a launcher with faults, whose names surround that of a healthy one.
+async fn beside_faults(fake: &Arc<Fake>, moods: Moods) -> ServerManager {
+    let faulty = Moody::new(fake, moods);
+    let manager = ServerManager::new("m");
+    let config = |name: &str| {
+        let spec = ServerSpec::builder(name, "fake").build().unwrap();
+        ServerConfig::new(faulty.clone(), spec).protocol(ProtocolPreference::Legacy)
+    };
+    let mut configs: Vec<_> = (0..8).map(|n| config(&format!("faulty-{n}"))).collect();
+    configs.extend((0..8).map(|n| fake.config(&format!("healthy-{n}"), &["--stubborn"])));
+    let refresh = manager.refresh(configs);
+    let _ = tokio::time::timeout(seconds(1), refresh).await;
+    for n in 0..8 {
+        let healthy = format!("healthy-{n}");
+        manager.ready(&healthy, seconds(1)).await.unwrap();
+    }
+    manager
+}
+
+fn faults() -> [Moods; 2] {
+    let kill_panics = Moods {
+        kill_panics: true,
+        ..Moods::default()
+    };
+    let drop_panics = Moods {
+        drop_panics: true,
+        ..Moods::default()
+    };
+    [kill_panics, drop_panics]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launcher_that_panics_when_it_kills_saves_nobody_elses_server() {
+    for moods in faults() {
+        let fake = Fake::new();
+        let manager = beside_faults(&fake, moods).await;
+        drop(manager);
+        tokio::time::sleep(seconds(5)).await;
+        assert_eq!(fake.live(), 0, "{moods:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launch_that_panics_when_it_is_dropped_is_over() {
+    let [_, drop_panics] = faults();
+    let fake = Fake::new();
+    let manager = beside_faults(&fake, drop_panics).await;
+    let healthy = fake.config("healthy-0", &["--stubborn"]);
+    manager.refresh([healthy]).await.unwrap();
+    tokio::time::sleep(seconds(60)).await;
+    assert_eq!(manager.list().len(), 1, "{:?}", manager.list());
+    manager.shutdown(seconds(5)).await.unwrap();
+    assert_eq!(fake.live(), 0);
+}
+
+/// A subscriber that can neither log what servers say nor that it cannot.
+struct NoLog;
+
+impl tracing::Subscriber for NoLog {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let meta = event.metadata();
+        let says = meta.fields().field("stderr").is_some();
+        assert!(!says && *meta.level() != tracing::Level::ERROR, "no log");
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn standard_error_is_read_to_its_end_though_a_subscriber_panics() {
+    let _log = tracing::subscriber::set_default(NoLog);
+    let fake = Fake::new();
+    let args = ["--chatty", "2000"];
+    let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
+    let client = LifecycleClient::builder(fake.clone(), spec)
+        .protocol(ProtocolPreference::Legacy)
+        .start()
+        .await
+        .unwrap();
+    client.call_tool(call(100)).await.unwrap();
+    let tail = client.stderr_tail();
+    let last = tail.last().expect("the pump goes on");
+    assert!(last.starts_with("line 1999"), "{last}");
+    client.shutdown().await.unwrap();
 }

@@ -1,14 +1,17 @@
 //! `Duration::MAX` says "for ever", wherever a time is asked for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_lifecycle_core::error::CallError;
 use mcp_lifecycle_core::pool::AcquireOptions;
 use mcp_lifecycle_core::{
-    CallOptions, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig, ServerManager,
-    ServerPool, ServerSpec, TerminationPolicy,
+    CallOptions, ExitStatus, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig,
+    ServerManager, ServerPool, ServerSpec, TerminationPolicy,
 };
 
 use crate::fake::{Fake, call, seconds};
+use crate::moody::{Moods, Moody};
 
 const EVER: Duration = Duration::MAX;
 
@@ -80,4 +83,46 @@ async fn a_manager_and_a_pool_take_endless_times() {
     manager.shutdown(EVER).await.unwrap();
     pool.shutdown(EVER).await.unwrap();
     assert_eq!(fake.live(), 0);
+}
+
+async fn patient(fake: &Arc<Fake>, moods: Moods) -> LifecycleClient {
+    let mut patient = TerminationPolicy::new();
+    patient.eof_grace = EVER;
+    let spec = ServerSpec::builder("s", "fake").build().unwrap();
+    LifecycleClient::builder(Moody::new(fake, moods), spec)
+        .protocol(ProtocolPreference::Legacy)
+        .termination(patient)
+        .start()
+        .await
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_grace_leaves_time_for_a_late_exit_status() {
+    let moods = Moods {
+        late_exit: 100,
+        ..Moods::default()
+    };
+    let client = patient(&Fake::new(), moods).await;
+    let report = client.shutdown().await.unwrap();
+    assert_eq!(report.exit, ExitStatus::Code(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_grace_leaves_time_for_the_last_words() {
+    let fake = Fake::new();
+    let moods = Moods {
+        last_words: true,
+        ..Moods::default()
+    };
+    let client = patient(&fake, moods).await;
+    let peer = client.peer().clone();
+    let calling = tokio::spawn(async move { peer.call_tool(call(60_000)).await });
+    tokio::time::sleep(seconds(1)).await;
+    fake.crash("s");
+    let error = calling.await.unwrap().unwrap_err();
+    let CallError::ServerDied { stderr_tail, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(stderr_tail, ["last words"]);
 }

@@ -119,6 +119,7 @@ fn moods() -> impl Strategy<Value = Moods> {
         gone,
         survivors,
         deaf,
+        ..Moods::default()
     })
 }
 

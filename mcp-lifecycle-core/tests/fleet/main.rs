@@ -3,6 +3,7 @@
 //! Real processes are the business of the conformance package; here it is the
 //! policy that is looked at, to the millisecond and without waiting for it.
 
+mod asked_again;
 mod callbacks;
 mod drain;
 mod endless;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::{LaunchError, ReapError, StepError};
 use mcp_lifecycle_core::{
-    BoxWrite, ExitStatus, Gone, LaunchedParts, LaunchedServer, ProcessTerminator, ReapReport,
-    Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
+    BoxRead, BoxWrite, ExitStatus, Gone, LaunchedParts, LaunchedServer, ProcessTerminator,
+    ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
 };
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 
 use crate::fake::Fake;
@@ -51,6 +51,14 @@ pub(crate) struct Moods {
     pub(crate) force: Mood,
     pub(crate) gone: Mood,
     pub(crate) survivors: Mood,
+    /// How many milliseconds the exit status comes after the exit.
+    pub(crate) late_exit: u64,
+    /// Whether the server says something just after its exit, on standard error.
+    pub(crate) last_words: bool,
+    /// Whether the synchronous kill panics.
+    pub(crate) kill_panics: bool,
+    /// Whether the launch waits for ever, and panics when it is dropped.
+    pub(crate) drop_panics: bool,
     /// Whether the synchronous kill does nothing.
     pub(crate) deaf: bool,
 }
@@ -63,6 +71,10 @@ impl Default for Moods {
             force: Mood::Prompt,
             gone: Mood::Prompt,
             survivors: Mood::Prompt,
+            late_exit: 0,
+            last_words: false,
+            kill_panics: false,
+            drop_panics: false,
             deaf: false,
         }
     }
@@ -88,6 +100,14 @@ impl Moody {
     }
 }
 
+struct DropPanics;
+
+impl Drop for DropPanics {
+    fn drop(&mut self) {
+        panic!("a fault in a dropped launch");
+    }
+}
+
 #[async_trait]
 impl ServerLauncher for Moody {
     fn name(&self) -> &str {
@@ -97,6 +117,11 @@ impl ServerLauncher for Moody {
         self.fake.semantics()
     }
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+        let moods = *self.moods.lock().unwrap();
+        if moods.drop_panics {
+            let _fault = DropPanics;
+            std::future::pending::<()>().await;
+        }
         let LaunchedParts {
             stdin,
             stdout,
@@ -106,8 +131,12 @@ impl ServerLauncher for Moody {
         } = self.fake.launch(spec).await?.into_parts();
         let stdin = Stdin {
             io: stdin,
-            close: self.moods.lock().unwrap().close,
+            close: moods.close,
             late: None,
+        };
+        let stderr = match moods.last_words {
+            true => Some(last_words(Arc::clone(&terminator))),
+            false => stderr,
         };
         let moods = Arc::clone(&self.moods);
         let terminator = Arc::new(Terminator { terminator, moods });
@@ -116,6 +145,17 @@ impl ServerLauncher for Moody {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         self.fake.reap_orphans().await
     }
+}
+
+/// What a server says 20 ms after its exit: it was in the pipe.
+fn last_words(terminator: Arc<dyn ProcessTerminator>) -> BoxRead {
+    let (ours, mut theirs) = tokio::io::duplex(64);
+    tokio::spawn(async move {
+        terminator.exited().await;
+        sleep(Duration::from_millis(20)).await;
+        let _ = theirs.write_all(b"last words\n").await;
+    });
+    Box::new(ours)
 }
 
 struct Stdin {
@@ -170,7 +210,9 @@ impl ProcessTerminator for Terminator {
         self.terminator.semantics()
     }
     async fn exited(&self) -> ExitStatus {
-        self.terminator.exited().await
+        let exit = self.terminator.exited().await;
+        sleep(Duration::from_millis(self.moods().late_exit)).await;
+        exit
     }
     async fn request_end(&self) -> Result<(), StepError> {
         self.moods().ask.act(self.terminator.request_end()).await
@@ -188,6 +230,7 @@ impl ProcessTerminator for Terminator {
             .await
     }
     fn kill_now(&self) {
+        assert!(!self.moods().kill_panics, "a fault in the last resort");
         if !self.moods().deaf {
             self.terminator.kill_now();
         }

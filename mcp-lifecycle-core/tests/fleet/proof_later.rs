@@ -21,6 +21,10 @@ const LOST: Moods = Moods {
     force: Mood::Fails(0),
     gone: Mood::Fails(0),
     survivors: Mood::Fails(0),
+    late_exit: 0,
+    last_words: false,
+    kill_panics: false,
+    drop_panics: false,
     deaf: true,
 };
 

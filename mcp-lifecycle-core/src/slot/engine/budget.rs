@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::TerminationPolicy;
 
 /// The policy with every wait shortened alike, so that the longest termination
-/// takes no longer than `limit`. A policy that fits is left as it is.
+/// takes no longer than `limit`. None counts for more than `limit`, so that an endless
+/// grace leaves time to the others. A policy that fits is left as it is.
 pub(super) fn fit(policy: TerminationPolicy, limit: Duration) -> TerminationPolicy {
     let longest = policy.longest();
     if longest <= limit {
@@ -22,17 +23,19 @@ pub(super) fn fit(policy: TerminationPolicy, limit: Duration) -> TerminationPoli
         fitted.term_grace,
         fitted.report_limit,
     ];
-    // Endless graces have no sum as a duration.
-    let graces: f64 = graces.iter().map(Duration::as_secs_f64).sum();
-    let scale = |wait: Duration| wait.mul_f64((limit - confirmation).as_secs_f64() / graces);
-    if graces > 0.0 {
-        fitted.drain = scale(fitted.drain);
-        fitted.flush = scale(fitted.flush);
-        fitted.eof_grace = scale(fitted.eof_grace);
-        fitted.straggler_grace = scale(fitted.straggler_grace);
-        fitted.term_grace = scale(fitted.term_grace);
-        fitted.report_limit = scale(fitted.report_limit);
-    }
+    let clamp = |wait: Duration| wait.min(limit);
+    let graces: f64 = graces.map(|wait| clamp(wait).as_secs_f64()).iter().sum();
+    let share = match graces > 0.0 {
+        true => (limit - confirmation).as_secs_f64() / graces,
+        false => 0.0,
+    };
+    let scale = |wait| clamp(wait).mul_f64(share);
+    fitted.drain = scale(fitted.drain);
+    fitted.flush = scale(fitted.flush);
+    fitted.eof_grace = scale(fitted.eof_grace);
+    fitted.straggler_grace = scale(fitted.straggler_grace);
+    fitted.term_grace = scale(fitted.term_grace);
+    fitted.report_limit = scale(fitted.report_limit);
     fitted.kill_confirmation = confirmation;
     fitted
 }
@@ -58,6 +61,10 @@ mod tests {
         let fitted = fit(endless, limit);
         assert!(fitted.longest() <= limit + Duration::from_micros(1));
         assert!(fitted.eof_grace > Duration::from_millis(500), "{fitted:?}");
+        assert!(
+            fitted.report_limit > Duration::from_millis(100),
+            "{fitted:?}"
+        );
         let none = fit(TerminationPolicy::immediate(), Duration::ZERO);
         assert_eq!(none.longest(), Duration::ZERO);
     }

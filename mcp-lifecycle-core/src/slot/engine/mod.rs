@@ -92,7 +92,7 @@ struct Entry {
 /// What is to be done once the lock is released.
 enum Action<K: Key> {
     Start(run::Start),
-    End(run::End),
+    End(Arc<Card>, run::End),
     EndAgain(Arc<Notify>),
     Adopt(run::Orphan),
     Answer(Answer<K>, Result<Grant<K>, Refused>),
@@ -187,7 +187,8 @@ impl<K: Key> Engine<K> {
                 let end_by = state.end_by;
                 let entry = state.entries.get_mut(&slot)?;
                 let policy = self.policy(&entry.card, &reason, end_by);
-                entry.run.as_mut()?.end(reason, policy).map(Action::End)
+                let end = entry.run.as_mut()?.end(reason, policy)?;
+                Some(Action::End(Arc::clone(&entry.card), end))
             }
             Effect::EndAgain { slot } => {
                 let generation = state.table.slot(slot)?.generation();
@@ -223,7 +224,10 @@ impl<K: Key> Engine<K> {
         match action {
             Action::Start(start) => self.spawn(start.live(Arc::clone(self))),
             Action::Adopt(orphan) => self.spawn(orphan.end(Arc::clone(self))),
-            Action::End(end) => end.begin(),
+            // A launcher that panics must not cost the others what follows.
+            Action::End(card, end) => {
+                guarded("the launcher", &card.server, || end.begin());
+            }
             Action::EndAgain(again) => again.notify_one(),
             // A waiter that has gone drops the grant, which returns the lease.
             Action::Answer(answer, result) => drop(answer.sender.send(result)),

@@ -7,9 +7,12 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 
+use crate::callback::guarded;
+
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 struct Shared<T> {
+    server: Arc<str>,
     future: Mutex<Option<BoxFuture<T>>>,
     revoked: AtomicBool,
     waker: AtomicWaker,
@@ -21,15 +24,26 @@ pub(super) struct Revoker<T>(Arc<Shared<T>>);
 /// Runs a future until it is done or revoked; the latter gives `None`.
 pub(super) struct Revocable<T>(Arc<Shared<T>>);
 
+/// Makes the launch of a server revocable.
 pub(super) fn revocable<T>(
+    server: Arc<str>,
     future: impl Future<Output = T> + Send + 'static,
 ) -> (Revoker<T>, Revocable<T>) {
     let shared = Arc::new(Shared {
+        server,
         future: Mutex::new(Some(Box::pin(future))),
         revoked: AtomicBool::new(false),
         waker: AtomicWaker::new(),
     });
     (Revoker(Arc::clone(&shared)), Revocable(shared))
+}
+
+impl<T> Shared<T> {
+    /// Drops the future, which is a launcher's. A panic in that is logged, and keeps
+    /// nothing from what follows.
+    fn discard(&self, future: Option<BoxFuture<T>>) {
+        guarded("a dropped launch", &self.server, || drop(future));
+    }
 }
 
 impl<T> Clone for Revoker<T> {
@@ -48,7 +62,7 @@ impl<T> Revoker<T> {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
             Err(TryLockError::WouldBlock) => None,
         };
-        drop(future);
+        self.0.discard(future);
         self.0.waker.wake();
     }
 }
@@ -62,16 +76,16 @@ impl<T> Future for Revocable<T> {
         let mut slot = shared.future.lock().unwrap_or_else(PoisonError::into_inner);
         let is_revoked = || shared.revoked.load(Ordering::SeqCst);
         let Some(future) = slot.as_mut().filter(|_| !is_revoked()) else {
-            drop(slot.take());
+            shared.discard(slot.take());
             return Poll::Ready(None);
         };
         match future.as_mut().poll(cx) {
             Poll::Ready(output) => {
-                drop(slot.take());
+                shared.discard(slot.take());
                 Poll::Ready(Some(output))
             }
             Poll::Pending if is_revoked() => {
-                drop(slot.take());
+                shared.discard(slot.take());
                 Poll::Ready(None)
             }
             Poll::Pending => Poll::Pending,
@@ -94,7 +108,7 @@ mod tests {
     async fn a_revoked_future_is_dropped_at_once() {
         let held = Arc::new(());
         let inner = Arc::clone(&held);
-        let (revoker, revocable) = revocable(async move {
+        let (revoker, revocable) = revocable("s".into(), async move {
             let _held = inner;
             std::future::pending::<()>().await;
         });
@@ -107,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_is_done_is_not_taken_away() {
-        let (revoker, done) = revocable(async { 7 });
+        let (revoker, done) = revocable("s".into(), async { 7 });
         assert_eq!(done.await, Some(7));
         revoker.revoke();
     }

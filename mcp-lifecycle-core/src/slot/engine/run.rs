@@ -65,7 +65,7 @@ pub(super) fn prepare<K: Key>(
 ) -> (Run, Start) {
     card.begins();
     let (engine, server) = (Arc::clone(engine), Arc::clone(card));
-    let (launch, launching) = revocable(async move {
+    let (launch, launching) = revocable(Arc::clone(&card.server), async move {
         // The start-up clock begins when the task first runs.
         let mut client = server.config().client();
         if let Some(handlers) = &engine.handlers {
