@@ -258,9 +258,14 @@ fn children() -> BTreeMap<u32, Child> {
 fn parse_stat(stat: &str) -> Option<Child> {
     let (head, tail) = stat.rsplit_once(") ")?;
     let (_, name) = head.split_once('(')?;
+    // Fields 3 and 20 of proc_pid_stat(5). The state is that of the first
+    // thread, and others may live.
+    let mut fields = tail.split_ascii_whitespace();
+    let state = fields.next()?;
+    let threads: u64 = fields.nth(20 - 4)?.parse().ok()?;
     Some(Child {
         name: name.to_owned(),
-        zombie: tail.starts_with(['Z', 'X']),
+        zombie: matches!(state, "Z" | "X") && threads <= 1,
     })
 }
 
@@ -281,9 +286,13 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_hide_a_zombie() {
-        let child = parse_stat("12 (a) S (b)) Z 1 12").unwrap();
-        assert_eq!(child.name, "a) S (b)");
-        assert!(child.zombie);
-        assert!(!parse_stat("12 (a) S 1 12").unwrap().zombie);
+        let parse = |state, threads| {
+            let rest = "1 12 12 0 -1 0 1 2 3 4 5 6 7 8 20 0";
+            parse_stat(&format!("12 (a) S (b)) {state} {rest} {threads} 0 99")).unwrap()
+        };
+        assert_eq!(parse('Z', 1).name, "a) S (b)");
+        assert!(parse('Z', 1).zombie);
+        assert!(!parse('S', 1).zombie);
+        assert!(!parse('Z', 2).zombie, "its other thread lives");
     }
 }

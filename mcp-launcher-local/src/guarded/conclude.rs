@@ -2,6 +2,7 @@
 //!
 //! On the watcher's thread, or on that of a caller who tries again.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -10,10 +11,14 @@ use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::decide::{self, Cgroup, Findings, Main, Marked};
 use super::server::Server;
+use super::strays;
 use crate::cgroup::Leaf;
 use crate::ending::Proof;
 use crate::guard::protocol::{Listing, Stage};
 use crate::sys::{self, Pid};
+
+const UNSEARCHED: &str = "the guardian has reaped everybody, but those whom the server left in \
+                          other PID namespaces could not be searched for";
 
 /// Names that are kept of those that the host has swept; more are counted.
 const NAMES_MAX: usize = 64;
@@ -53,8 +58,7 @@ impl Server {
             server.settle(|settling| settling.word = Some((exit, gone)));
         };
         let Ok(leaf) = &self.leaf else {
-            self.strike_out();
-            return publish(gone);
+            return self.conclude_without_cgroup(exit, gone);
         };
         if leaf.remove_empty() {
             self.strike_out();
@@ -89,6 +93,42 @@ impl Server {
         });
     }
 
+    /// The guardian has reaped everybody that it could see, which is not who was
+    /// orphaned in a foreign PID namespace.
+    fn conclude_without_cgroup(self: &Arc<Self>, exit: Option<ExitStatus>, gone: Gone) {
+        let publish = move |server: &Self, gone| {
+            server.strike_out();
+            server.settle(|settling| settling.word = Some((exit, gone)));
+        };
+        let Some(identity) = self.identity.clone() else {
+            return publish(self, gone);
+        };
+        let server = Arc::clone(self);
+        strays::end(
+            identity,
+            self.start_time().unwrap_or(0),
+            move |ended| match ended {
+                Ok(ended) => {
+                    let inside = Inside::these(ended);
+                    publish(
+                        &server,
+                        inside.swept_from(gone.and_by(Evidence::NoneMarked)),
+                    );
+                }
+                // It stays written down, and is tried again.
+                Err(error) => {
+                    let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
+                    sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
+                    let _ = server.reaped.set((exit, gone));
+                    server.ending.update(|known| {
+                        known.exit = known.exit.or(exit);
+                        known.proof = Some(Proof::Lost(why));
+                    });
+                }
+            },
+        );
+    }
+
     /// The guardian is no process any more. What it said last is out now: whoever
     /// is told that nothing is left finds no guardian either.
     pub(super) fn guardian_reaped(&self) {
@@ -116,6 +156,9 @@ impl Server {
     /// The guardian was killed, or the last look brought no proof. The host does
     /// its work: ends what it can find, and looks whether that was all.
     pub(super) fn take_over(self: &Arc<Self>) {
+        if let Some((exit, gone)) = self.reaped.get().cloned() {
+            return self.conclude_without_cgroup(exit, gone);
+        }
         let inside = match &self.leaf {
             Ok(leaf) => Inside::killed(leaf, self.main_pid()),
             Err(_) => Inside::default(),
@@ -246,7 +289,7 @@ impl Server {
     }
 }
 
-/// Who was inside of a cgroup when it was emptied.
+/// Those whom the host has ended: inside of a cgroup, or found by identity.
 #[derive(Default)]
 struct Inside {
     named: Vec<Remnant>,
@@ -269,6 +312,17 @@ impl Inside {
                 .map(|pid| Remnant::process(*pid, sys::name_of(*pid).unwrap_or_default()))
                 .collect(),
             count: members.len(),
+        }
+    }
+
+    fn these(ended: strays::Ended) -> Self {
+        let count = ended.len();
+        let named = ended.into_iter().take(NAMES_MAX);
+        Self {
+            named: named
+                .map(|(pid, name)| Remnant::process(pid, name))
+                .collect(),
+            count,
         }
     }
 

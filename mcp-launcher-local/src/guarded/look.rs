@@ -144,7 +144,7 @@ impl Server {
 
 /// Kills a process that is held first and then looked at again: by its start
 /// time it is the one that was seen.
-fn kill(seen: &Seen, still: impl FnOnce(&Seen) -> bool) {
+pub(super) fn kill(seen: &Seen, still: impl FnOnce(&Seen) -> bool) {
     let held = Pid::new(seen.pid.into()).and_then(|pid| sys::hold(pid).ok());
     let Some(held) = held else { return };
     let now = sys::see(seen.pid);

@@ -29,6 +29,7 @@
 //! conclude ─ from the guardian's last word, or its death, to the proof
 //! decide ─── what that concludes where the guardian cannot. Pure
 //! look ───── who lives, by what the host can read itself
+//! strays ─── who left the tree through a foreign PID namespace
 //! ```
 
 mod conclude;
@@ -38,6 +39,7 @@ mod look;
 mod probe;
 mod server;
 mod spawn;
+mod strays;
 
 use std::path::Path;
 use std::sync::Arc;

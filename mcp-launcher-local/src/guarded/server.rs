@@ -54,6 +54,9 @@ pub(super) struct Server {
     /// Somebody was found outside of the cgroup.
     pub(super) somebody_left: AtomicBool,
     pub(super) settling: Mutex<Settling>,
+    /// The guardian's last word, if nobody could look for those whom it does not
+    /// see.
+    pub(super) reaped: OnceLock<(Option<ExitStatus>, Gone)>,
 }
 
 impl Server {
@@ -65,10 +68,8 @@ impl Server {
         identity: Option<Cookie>,
         containment: Containment,
     ) -> Arc<Self> {
-        if leaf.is_ok() {
-            // For its end.
-            sys::reserve::keep();
-        }
+        // For its end.
+        sys::reserve::keep();
         Arc::new(Self {
             guardian,
             start_time: OnceLock::new(),
@@ -82,6 +83,7 @@ impl Server {
             guardian_over: AtomicBool::new(false),
             somebody_left: AtomicBool::new(false),
             settling: Mutex::default(),
+            reaped: OnceLock::new(),
         })
     }
 

@@ -72,6 +72,18 @@ fn carries(pid: u32, server: &Cookie) -> io::Result<bool> {
     Ok(mark.is_some_and(|mark| mark == Mark::Cookie(server.clone())) && !is_guardian(pid))
 }
 
+/// What a process says about whose it is; `None` if it has gone.
+///
+/// # Errors
+///
+/// It could not be asked, which says nothing.
+pub(crate) fn mark_of(pid: u32) -> io::Result<Option<Mark>> {
+    match Stat::read(pid)? {
+        Some(stat) if !stat.is_dead() && !stat.is_kernel() => mark(pid, &stat),
+        _ => Ok(None),
+    }
+}
+
 /// What is known of one process; `None` if it has gone.
 pub(super) fn read(pid: u32) -> Option<Process> {
     let (stat, mark) = match Stat::read(pid) {

@@ -10,6 +10,8 @@ use crate::sys;
 /// processes of the machine are in it.
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
+const OTHER_PROC: &str = "the /proc here is that of another PID namespace";
+
 /// From where this process looks.
 #[derive(Debug, Clone)]
 pub(super) struct Sight {
@@ -48,7 +50,7 @@ impl Sight {
     /// In words, why not.
     pub(super) fn covers(&self, namespace: u64) -> Result<(), String> {
         if !self.proc_is_own {
-            return Err("the /proc here is that of another PID namespace".to_owned());
+            return Err(OTHER_PROC.to_owned());
         }
         // One with the same number is the same, or the successor of one that
         // has ended with everybody inside.
@@ -64,6 +66,23 @@ impl Sight {
 /// The PID namespace of this process, by its inode number.
 pub(super) fn own_namespace() -> io::Result<u64> {
     namespace_at("/proc/self")
+}
+
+/// The PID namespace of this process, whose numbers `/proc` shows.
+///
+/// # Errors
+///
+/// It shows those of another one, or could not be read.
+pub(crate) fn home() -> io::Result<u64> {
+    match shows_own_namespace(&fs::read_to_string("/proc/self/status")?) {
+        true => own_namespace(),
+        false => Err(io::Error::other(OTHER_PROC)),
+    }
+}
+
+/// The PID namespace of a process.
+pub(crate) fn namespace_of(pid: u32) -> io::Result<u64> {
+    namespace_at(&format!("/proc/{pid}"))
 }
 
 /// The PID namespace of a process, and the number it has there.

@@ -6,7 +6,7 @@ use crate::identity::{Cookie, HostId};
 
 /// What a process says about whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(crate) enum Mark {
     /// Nothing.
     None,
     Cookie(Cookie),

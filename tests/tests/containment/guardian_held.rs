@@ -193,6 +193,39 @@ fn traced() {
     }
 }
 
+#[test]
+fn a_zombie_that_a_tracer_holds_is_named() {
+    perform("guardian_held::zombie");
+}
+
+#[test]
+#[ignore = "a role"]
+fn zombie() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let (server, _) = launch(&stage, "ignore-eof-term", &["server"]);
+    let terminator = server.terminator().clone();
+    let mcp_lifecycle_core::ServerIdentity::Process { pid, .. } = terminator.identity() else {
+        panic!("a process")
+    };
+    let pid = Pid::from_raw(pid.cast_signed());
+    let tracer = Tracer::of(pid);
+    wait_for_state(pid, 't');
+    stage
+        .wait("the order", terminator.force_end())
+        .expect("given");
+    stage.nobody_is_left();
+    wait_for_state(pid, 'Z');
+    let named = stage.wait("the names", terminator.survivors()).unwrap();
+    assert_eq!(named.len(), 1, "{named:?}");
+    assert_eq!(named[0].id, pid.to_string());
+    assert!(named[0].name.contains("held by a tracer"), "{named:?}");
+    drop(tracer);
+    stage.wait("the proof", terminator.gone()).expect("proof");
+}
+
 /// A process that traces another one, as a debugger does.
 struct Tracer(Child);
 

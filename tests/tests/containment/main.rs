@@ -12,6 +12,7 @@ mod guardian_killed;
 mod half_launched;
 mod headless;
 mod leaves;
+mod left;
 mod namespace;
 mod nested;
 mod orphans;

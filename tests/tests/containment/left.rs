@@ -1,0 +1,197 @@
+//! Servers whose processes are not where they were put: in another cgroup, in a
+//! foreign PID namespace. What is empty then is not all there was.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+
+use mcp_lifecycle_core::Evidence;
+use mcp_lifecycle_core::error::Report;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::guardian_killed::guardian_of;
+use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
+
+/// `acts`, and what it does first.
+fn acts<'a>(acts: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["acts", "--ignore-eof", "--ignore-term"];
+    args.extend(acts.iter().flat_map(|act| ["--act", act]));
+    args
+}
+
+#[test]
+fn an_empty_cgroup_is_no_proof_for_who_had_left_it() {
+    perform("left::cgroup");
+}
+
+#[test]
+#[ignore = "a role"]
+fn cgroup() {
+    if !plays() || !has_cgroups() {
+        return;
+    }
+    let stage = Stage::new();
+    for (does, roles) in [
+        // The server itself lives on when its guardian is killed.
+        // (The helper is there so that the test knows how far the server is.)
+        (
+            &["leave-cgroup", "no-pdeath", "helper"][..],
+            &["helper", "server"][..],
+        ),
+        // It dies with the guardian, and its daemon was born outside.
+        (&["leave-cgroup", "daemon"], &["daemon", "server"]),
+    ] {
+        let server = stage.launch(&acts(does));
+        for role in roles {
+            stage.wait_for(role);
+        }
+        let terminator = server.terminator().clone();
+        kill(guardian_of(&server), Signal::SIGKILL).unwrap();
+        let error = stage.wait("the last word", terminator.gone()).unwrap_err();
+        let text = Report(&error).to_string();
+        assert!(text.contains("had left its cgroup"), "{does:?}: {text}");
+        // What could be found was ended all the same.
+        stage.nobody_is_left();
+        // And asking again does not make a proof of it.
+        stage.wait("the order", terminator.force_end()).unwrap();
+        assert!(stage.wait("the word", terminator.gone()).is_err());
+        drop(server);
+    }
+    // The cgroup next door that the act has made.
+    for leaf in leaves() {
+        let _ = fs::remove_dir(leaf);
+    }
+}
+
+#[test]
+fn what_was_orphaned_in_a_foreign_namespace_is_ended_before_the_proof() {
+    perform("left::namespace");
+}
+
+#[test]
+#[ignore = "a role"]
+fn namespace() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let Some(holder) = Holder::start(&stage) else {
+        eprintln!("SKIPPED: no PID namespace can be made here");
+        return;
+    };
+    let enter = format!("enter-namespace:{}", holder.0.id());
+    let server = stage.launch(&acts(&[&enter]));
+    for role in ["nsenter", "daemon", "server"] {
+        stage.wait_for(role);
+    }
+    let terminator = server.terminator().clone();
+    stage.wait("the order", terminator.force_end()).unwrap();
+    let gone = stage.wait("the proof", terminator.gone()).unwrap();
+    let second = match has_cgroups() {
+        true => Evidence::CgroupEmpty,
+        false => Evidence::NoneMarked,
+    };
+    assert_eq!(gone.evidence, [Evidence::Reaped, second], "{gone:?}");
+    assert_eq!(gone.swept.len(), gone.swept_count, "{gone:?}");
+    assert!(
+        gone.swept.iter().any(|it| it.name == "mcp-fixture"),
+        "the daemon is counted and named: {gone:?}"
+    );
+    drop(holder);
+    stage.nobody_is_left();
+}
+
+/// The first process of a PID namespace that is nobody's server.
+struct Holder(Child);
+
+impl Holder {
+    fn start(stage: &Stage) -> Option<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-fixture"));
+        command.args(["foreign-namespace", "--alive", &stage.alive.address()]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let hello = stage.alive.accept("foreign-init", LIMIT);
+        if let Err(error) = stage.alive.block_on(hello) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let mut said = String::new();
+            let _ = child.stderr.take().unwrap().read_to_string(&mut said);
+            assert!(said.contains("unshare"), "{error}: {said}");
+            return None;
+        }
+        Some(Self(child))
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let pid = self.0.id();
+        // Its child, which it has not reaped: the first process in there.
+        let inside = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        for init in inside.split_whitespace() {
+            let _ = kill(Pid::from_raw(init.parse().unwrap()), Signal::SIGKILL);
+        }
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_proof_that_was_missed_for_want_of_descriptors_is_had_later() {
+    perform("left::descriptors");
+}
+
+#[test]
+#[ignore = "a role"]
+fn descriptors() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let server = stage.launch(&acts(&["no-pdeath", "daemon"]));
+    for role in ["daemon", "server"] {
+        stage.wait_for(role);
+    }
+    let guardian = guardian_of(&server);
+    let terminator = server.terminator().clone();
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    // Not even one that is closed meanwhile can be used again.
+    setrlimit(Resource::RLIMIT_NOFILE, 3, hard).unwrap();
+    kill(guardian, Signal::SIGKILL).unwrap();
+    let missed = stage.wait("the last word", terminator.gone());
+    assert!(missed.is_err(), "nobody could look: {missed:?}");
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+    let named = stage.wait("the names", terminator.survivors()).unwrap();
+    stage.wait("the order", terminator.force_end()).unwrap();
+    let gone = stage.wait("the last word", terminator.gone());
+    assert_eq!(gone.is_ok(), has_cgroups(), "{gone:?}, {named:?}");
+    stage.nobody_is_left();
+    assert!(leaves().is_empty(), "{:?}", leaves());
+}
+
+#[test]
+fn members_of_cgroups_inside_are_counted_and_named() {
+    perform("left::inside");
+}
+
+#[test]
+#[ignore = "a role"]
+fn inside() {
+    if !plays() || !has_cgroups() {
+        return;
+    }
+    let stage = Stage::new();
+    let server = stage.launch(&acts(&["sub-cgroup", "setsid"]));
+    for role in ["sub-cgroup", "setsid", "server"] {
+        stage.wait_for(role);
+    }
+    let terminator = server.terminator().clone();
+    let named = stage.wait("the names", terminator.survivors()).unwrap();
+    assert_eq!(named.len(), 3, "{named:?}");
+    kill(guardian_of(&server), Signal::SIGKILL).unwrap();
+    let gone = stage.wait("the proof", terminator.gone()).unwrap();
+    assert_eq!(gone.swept_count, 2, "{gone:?}");
+    assert_eq!(gone.evidence, [Evidence::CgroupEmpty, Evidence::NoneMarked]);
+    stage.nobody_is_left();
+}
