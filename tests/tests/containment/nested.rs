@@ -11,7 +11,7 @@ use mcp_lifecycle_core::{ReapReport, Remnant, ServerLauncher};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::orphans::{end, launched, ledgers, reap, start_host};
+use crate::orphans::{end, kill_with_guardians, launched, ledgers, reap, start_host};
 use crate::stage::{self, LIMIT, OBSERVER, Stage, has_cgroups, leaves, perform, plays};
 
 /// A server that starts the host as its child, as a wrapper does, which then
@@ -46,16 +46,6 @@ fn idle_host() {
         .unwrap();
     stage::say_hello("nested");
     helper.wait().unwrap();
-}
-
-/// Kills a host together with the guardians of its servers.
-fn kill_with_guardians(host: std::process::Child, servers: &[u32]) {
-    let pid = Pid::from_raw(i32::try_from(host.id()).unwrap());
-    kill(pid, Signal::SIGSTOP).unwrap();
-    for server in servers {
-        kill(crate::guardian_killed::parent_of(*server), Signal::SIGKILL).unwrap();
-    }
-    end(host);
 }
 
 fn roles(stage: &Stage) -> Vec<String> {

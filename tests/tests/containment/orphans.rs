@@ -12,6 +12,7 @@ use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::{ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, mkfifo};
 
 use crate::guardian_killed::parent_of;
@@ -128,6 +129,23 @@ fn without_guardian() {
     assert_eq!(reap(&stage).ended, [], "and nothing is ended twice");
 }
 
+/// Kills a host together with the guardians of its servers.
+pub(crate) fn kill_with_guardians(host: Child, servers: &[u32]) {
+    // A stopped host cannot do the work of its guardians: but a thread of it that
+    // runs stops a moment after the signal.
+    let pid = Pid::from_raw(i32::try_from(host.id()).unwrap());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    let stopped = waitid(Id::Pid(pid), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT);
+    assert!(
+        matches!(stopped, Ok(WaitStatus::Stopped(..))),
+        "{stopped:?}"
+    );
+    for server in servers {
+        kill(parent_of(*server), Signal::SIGKILL).unwrap();
+    }
+    end(host);
+}
+
 #[test]
 fn host_and_guardians_killed_together_leave_nothing_for_long() {
     perform("orphans::with_guardians");
@@ -151,13 +169,7 @@ fn with_guardians() {
     for (_, role) in &shapes {
         stage.wait_for(role);
     }
-    // A stopped host cannot do the work of its guardians.
-    let host_pid = Pid::from_raw(i32::try_from(host.id()).unwrap());
-    kill(host_pid, Signal::SIGSTOP).unwrap();
-    for server in servers {
-        kill(parent_of(server), Signal::SIGKILL).unwrap();
-    }
-    end(host);
+    kill_with_guardians(host, &servers);
     assert!(!stage.alive.alive().is_empty(), "this is about survivors");
     let report = reap(&stage);
     stage.nobody_is_left();

@@ -17,8 +17,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, setsid};
 
-use crate::guardian_killed::{guardian_of, parent_of};
-use crate::orphans::{end, launched, ledgers, reap, shelf, start_host};
+use crate::guardian_killed::guardian_of;
+use crate::orphans::{end, kill_with_guardians, launched, ledgers, reap, shelf, start_host};
 use crate::stage::{self, LIMIT, Stage, has_cgroups, perform, perform_within, plays};
 
 /// Looks, and prints what it found.
@@ -139,12 +139,7 @@ fn hidden_cgroup() {
     let servers = launched(&mut host);
     stage.wait_for("daemon");
     stage.wait_for("wiped-env");
-    let host_pid = Pid::from_raw(i32::try_from(host.id()).unwrap());
-    kill(host_pid, Signal::SIGSTOP).unwrap();
-    for server in servers {
-        kill(parent_of(server), Signal::SIGKILL).unwrap();
-    }
-    end(host);
+    kill_with_guardians(host, &servers);
     // The servers themselves end with their guardians.
     let until = Instant::now() + LIMIT;
     let before = 3; // the daemon, and two connections of the other one

@@ -29,6 +29,8 @@ pub(crate) struct Facts {
     pub(crate) guardian_stopped: bool,
     /// All of the host's cgroup was killed.
     pub(crate) cgroup_killed: bool,
+    /// The host was short of descriptors, and so may have kept no ledger.
+    pub(crate) unrecorded: bool,
     /// A next host has looked for orphans.
     pub(crate) reaped: bool,
 }
@@ -53,8 +55,15 @@ impl Level {
 }
 
 /// Whether a process that is held like this is dead once its end was proven.
+///
+/// Who has left both its cgroup and its guardian's tree, through a foreign PID
+/// namespace, is not looked for where there is a cgroup.
 pub(crate) fn is_covered(level: Level, held: Held) -> bool {
-    level != Level::Group || held.in_group
+    match level {
+        Level::Group => held.in_group,
+        Level::Guardian => true,
+        Level::GuardianAndCgroup | Level::Namespace => held.in_cgroup || held.in_tree,
+    }
 }
 
 /// Whether a process must be dead a while after nobody wants it any more.
@@ -62,7 +71,7 @@ pub(crate) fn must_be_dead(level: Level, held: Held, facts: Facts) -> bool {
     if facts.cgroup_killed && held.in_cgroup && !held.headless {
         return true;
     }
-    let by_mark = facts.host_dead && facts.reaped && held.marked;
+    let by_mark = facts.host_dead && facts.reaped && held.marked && !facts.unrecorded;
     if level == Level::Group {
         return by_mark || (!facts.host_dead && held.in_group);
     }
