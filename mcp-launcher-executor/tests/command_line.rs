@@ -173,7 +173,10 @@ async fn a_restart_sweeps_what_a_killed_run_left() {
     // Ledgers of its own, so that no other test's daemon sweeps first.
     let runtime = tempfile::tempdir().unwrap();
     let start = || {
-        let variables = format!("MCP_LIFECYCLE_STATE_DIR={}", runtime.path().display());
+        let variables = format!(
+            "MCP_LIFECYCLE_STATE_DIR={}",
+            runtime.path().join("state").display()
+        );
         let args = [&variables, DAEMON, "--listen", "ws://127.0.0.1:0"].map(str::to_owned);
         async move {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -88,7 +88,9 @@ fn a_lease_directory_that_a_boot_cleared_does_not_hide_what_is_older() {
     let engine = engine_with(|| labels_of("0123", "d", "an-earlier-boot"));
     let own = Engine::new(engine.endpoint());
     let report = run(First::Own(&own), &missing).unwrap();
-    assert_eq!(report.ended.len(), 1, "{report:?}");
+    // A machine without an id cannot tell that the host was its own.
+    let expected = usize::from(!machine::id().is_empty());
+    assert_eq!(report.ended.len(), expected, "{report:?}");
     assert!(!missing.exists());
 }
 

@@ -101,12 +101,14 @@ impl Leader {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(errno) => Err(io::Error::from(errno)),
         };
-        match signal {
-            Signal::Terminate => {
-                send(libc::SIGTERM)?;
-                send(libc::SIGCONT)
-            }
+        let sent = match signal {
+            Signal::Terminate => send(libc::SIGTERM).and_then(|()| send(libc::SIGCONT)),
             Signal::Kill => send(libc::SIGKILL),
+        };
+        // The leader's number is the group's for as long as it is not reaped.
+        match sent {
+            Err(_) if !reaped => Ok(unix::signal_group(self.pid, signal)?),
+            sent => sent,
         }
     }
 

@@ -191,9 +191,17 @@ impl Run {
             self.serve(Duration::from_millis(1));
         }
         let _ = waitpid(self.host, None);
-        for (pid, name) in self.others() {
-            self.wrong(format!("outlived its host: {name} ({pid})"));
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        // What a killed one has started comes here next.
+        loop {
+            let others = self.others();
+            if others.is_empty() {
+                break;
+            }
+            for (pid, name) in others {
+                self.wrong(format!("outlived its host: {name} ({pid})"));
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+                let _ = waitpid(Pid::from_raw(pid), None);
+            }
         }
         drop(self.listener);
         while waitpid(None, None).is_ok() {}
