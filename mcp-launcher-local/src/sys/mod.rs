@@ -6,7 +6,7 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[cfg(target_os = "linux")]
-#[path = "linux.rs"]
+#[path = "linux/mod.rs"]
 mod os;
 
 #[cfg(not(target_os = "linux"))]

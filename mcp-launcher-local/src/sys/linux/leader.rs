@@ -1,0 +1,196 @@
+//! A server's own process, which leads a process group.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sys::signal::killpg;
+use nix::sys::wait::Id;
+use tokio::io::unix::AsyncFd;
+
+use mcp_lifecycle_core::ExitStatus;
+
+use super::super::watch::{self, Interest};
+use super::super::{self as sys, Pid, Signal, unix};
+use super::pidfd::{group_flag_works, is_refusal, pidfd_open, pidfd_signal_group};
+use super::wait::{peek, reap};
+
+/// A child of ours that leads a process group, held by a pidfd: the number
+/// behind it cannot come to mean another process.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    pid: Pid,
+    pidfd: Arc<OwnedFd>,
+}
+
+/// Whether a child could be held and watched, asked before there is one.
+pub(crate) fn can_lead() -> io::Result<()> {
+    watch::start()?;
+    // Found out while there are descriptors to ask with.
+    group_flag_works();
+    let own = Pid::new(std::process::id().into());
+    // As init of a PID namespace we cannot ask.
+    match own.map(pidfd_open) {
+        Some(Err(error)) if is_refusal(&error) => Err(io::Error::new(
+            error.kind(),
+            format!(
+                "pidfd_open is refused ({error}): it takes Linux 5.3, and a sandbox (seccomp) \
+                 that permits it"
+            ),
+        )),
+        Some(Err(error)) => Err(error),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+impl Leader {
+    /// Takes hold of a child that nobody has reaped.
+    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+        Ok(Self {
+            pid,
+            pidfd: Arc::new(pidfd_open(pid)?),
+        })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// How it ended, if it has; it stays a zombie.
+    pub(crate) fn peek(&self) -> io::Result<Option<ExitStatus>> {
+        Ok(peek(Id::PIDFd(self.pidfd.as_fd()))?)
+    }
+
+    /// Reaps it, if it has ended.
+    pub(crate) fn reap(&self) {
+        if let Err(error) = reap(Id::PIDFd(self.pidfd.as_fd())) {
+            tracing::debug!(pid = self.pid.as_u32(), %error, "a server could not be reaped");
+        }
+    }
+
+    /// Whether the group can be reached through the pidfd, also after its
+    /// leader was reaped.
+    pub(crate) fn reaches_group(&self) -> bool {
+        group_flag_works()
+    }
+
+    /// Signals the whole group. `reaped`: the leader is gone from the process
+    /// table, so its number may mean somebody else's group by now.
+    pub(crate) fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
+        sys::not_forked()?;
+        if !self.reaches_group() {
+            if reaped {
+                return Ok(());
+            }
+            return Ok(unix::signal_group(self.pid, signal)?);
+        }
+        let send = |number| match pidfd_signal_group(&self.pidfd, number) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(errno) => Err(io::Error::from(errno)),
+        };
+        let sent = match signal {
+            Signal::Terminate => send(libc::SIGTERM).and_then(|()| send(libc::SIGCONT)),
+            Signal::Kill => send(libc::SIGKILL),
+        };
+        // The leader's number is the group's for as long as it is not reaped.
+        match sent {
+            Err(_) if !reaped => Ok(unix::signal_group(self.pid, signal)?),
+            sent => sent,
+        }
+    }
+
+    /// Whether nobody at all is left in the group. Asked after reaping.
+    pub(crate) fn group_is_empty(&self) -> bool {
+        if self.reaches_group() {
+            pidfd_signal_group(&self.pidfd, 0) == Err(Errno::ESRCH)
+        } else {
+            unix::group_is_empty(self.pid)
+        }
+    }
+
+    /// Whether somebody is in the group, and everybody in it another user's.
+    /// Asked after reaping.
+    pub(crate) fn group_is_anothers(&self) -> bool {
+        let asked = match self.reaches_group() {
+            true => pidfd_signal_group(&self.pidfd, 0),
+            false => killpg(self.pid.raw(), None),
+        };
+        asked == Err(Errno::EPERM)
+    }
+
+    /// Calls `on_exit` on the watcher's thread when the leader has ended.
+    pub(crate) fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let pidfd: Arc<OwnedFd> = Arc::clone(&self.pidfd);
+        watch::readable(pidfd, once(on_exit)).map(drop)
+    }
+
+    /// The exit as an event of the current runtime, for tasks that wait for it.
+    pub(crate) fn exit_event(&self) -> io::Result<ExitEvent> {
+        let pidfd = PidFd(Arc::clone(&self.pidfd));
+        // SAFETY: the descriptor is owned by the `Arc` in `pidfd`, which stays as
+        // it is until the `AsyncFd` is dropped: it is open for as long, and is
+        // always the same.
+        let event =
+            unsafe { AsyncFd::register_with_interest(pidfd, tokio::io::Interest::READABLE) };
+        Ok(ExitEvent(event?))
+    }
+}
+
+/// The exit of a process as an event of one runtime.
+///
+/// The watcher's thread sees it as well, whatever happens to the runtime. But
+/// where a task waits, its own worker sees it without being woken by another
+/// thread first, and that is a third of the time an end takes.
+#[derive(Debug)]
+pub(crate) struct ExitEvent(AsyncFd<PidFd>);
+
+#[derive(Debug)]
+struct PidFd(Arc<OwnedFd>);
+
+impl AsRawFd for PidFd {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl ExitEvent {
+    /// Completes when the process has exited; never, once the runtime has gone.
+    pub(crate) async fn happened(&self) {
+        if self.0.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Calls `on_exit` when a process that is not our child has ended, or at once
+/// if it is not what it was: `still` is asked after the process was pinned.
+pub(crate) fn watch_process(
+    pid: Pid,
+    still: impl FnOnce() -> bool,
+    on_exit: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let pidfd = match pidfd_open(pid) {
+        Ok(pidfd) => pidfd,
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
+            on_exit();
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
+    if !still() {
+        on_exit();
+        return Ok(());
+    }
+    watch::readable(Arc::new(pidfd), once(on_exit)).map(drop)
+}
+
+fn once(on_exit: impl FnOnce() + Send + 'static) -> impl FnMut() -> Interest + Send + 'static {
+    let mut on_exit = Some(on_exit);
+    move || {
+        if let Some(on_exit) = on_exit.take() {
+            on_exit();
+        }
+        Interest::Done
+    }
+}

@@ -1,0 +1,45 @@
+//! Linux: pidfds, and `/proc` to put names to processes.
+
+mod leader;
+mod pidfd;
+mod seen;
+mod wait;
+
+use std::fs;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use mcp_lifecycle_core::Reach;
+
+pub(crate) use leader::{ExitEvent, Leader, can_lead, watch_process};
+pub(crate) use pidfd::{continue_held, hold, is_running, kill_held};
+pub(crate) use seen::{
+    ProcessState, Seen, cgroup_of, is_headless, look_at, may_signal, members_of_group, name_of,
+    numbers_in_proc, own_start_time, see, see_all, start_time, start_time_of, tracer_of,
+};
+pub(crate) use wait::is_child;
+
+/// What ends a process group when the host dies: here that is the guardian's
+/// work, so whoever asks for a process group alone gets no more than that.
+pub(crate) const HOST_DEATH: (&str, Reach) = ("process group", Reach::Nothing);
+
+/// Whether this error of exec says that the file cannot be executed.
+pub(crate) fn is_not_executable(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ENOENT | libc::EACCES | libc::ENOEXEC | libc::ELIBBAD
+    )
+}
+
+/// Sets how many bytes a pipe holds.
+pub(crate) fn set_pipe_size(pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_SETPIPE_SZ(bytes))?;
+    Ok(())
+}
+
+/// Which boot of the machine this is.
+pub(crate) fn boot_id() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim_end().to_owned())
+}

@@ -1,0 +1,102 @@
+//! Processes held by a pidfd, which cannot come to mean another process.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::super::Pid;
+
+/// Takes hold of a process that need not be ours: whoever does must then make
+/// sure that it is the one that was meant.
+pub(crate) fn hold(pid: Pid) -> io::Result<OwnedFd> {
+    pidfd_open(pid)
+}
+
+/// SIGKILL to a process that is held.
+pub(crate) fn kill_held(pidfd: &OwnedFd) -> io::Result<()> {
+    Ok(pidfd_signal(pidfd, libc::SIGKILL, 0)?)
+}
+
+/// SIGCONT to a process that is held.
+pub(crate) fn continue_held(pidfd: &OwnedFd) -> io::Result<()> {
+    Ok(pidfd_signal(pidfd, libc::SIGCONT, 0)?)
+}
+
+/// Whether that number is a process's that has not ended, and not only one of
+/// its threads'.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let Some(pid) = Pid::new(pid.into()) else {
+        return false;
+    };
+    match pidfd_open(pid) {
+        Ok(pidfd) => {
+            let mut exit = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+            poll(&mut exit, PollTimeout::ZERO) != Ok(1)
+        }
+        // Kernels differ in what they say of a thread. Any other error leaves it
+        // open, and then it may be one.
+        Err(error) => !matches!(
+            error.raw_os_error(),
+            Some(libc::ESRCH | libc::EINVAL | libc::ENOENT)
+        ),
+    }
+}
+
+pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes two integers and touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
+    let fd = Errno::result(fd)? as i32;
+    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // It is close-on-exec by definition (pidfd_open(2)).
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+pub(super) fn pidfd_signal_group(pidfd: &OwnedFd, signal: i32) -> Result<(), Errno> {
+    pidfd_signal(pidfd, signal, libc::PIDFD_SIGNAL_PROCESS_GROUP)
+}
+
+fn pidfd_signal(pidfd: &OwnedFd, signal: i32, flags: u32) -> Result<(), Errno> {
+    // SAFETY: the descriptor is open, and a null siginfo is allowed
+    // (pidfd_send_signal(2)): the kernel fills in what kill(2) would.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            pidfd.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            flags,
+        )
+    };
+    Errno::result(result).map(drop)
+}
+
+/// Whether the kernel knows `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9), found out
+/// by asking it to send nothing to our own group.
+pub(super) fn group_flag_works() -> bool {
+    static KNOWN: AtomicBool = AtomicBool::new(false);
+    static WORKS: AtomicBool = AtomicBool::new(false);
+    if !KNOWN.load(Ordering::Acquire) {
+        let own = Pid::new(i64::from(nix::unistd::getpid().as_raw()));
+        let works = match own.map(pidfd_open) {
+            // ESRCH: we do not lead a group, but the flag was understood.
+            Some(Ok(own)) => matches!(pidfd_signal_group(&own, 0), Ok(()) | Err(Errno::ESRCH)),
+            // As init of a PID namespace we cannot ask; the other way is right too.
+            // Without a descriptor we cannot ask now.
+            Some(Err(error)) if !is_refusal(&error) => return false,
+            _ => false,
+        };
+        WORKS.store(works, Ordering::Release);
+        KNOWN.store(true, Ordering::Release);
+    }
+    WORKS.load(Ordering::Acquire)
+}
+
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS)
+    )
+}

@@ -1,0 +1,170 @@
+//! Processes as `/proc` shows them.
+
+use std::fs;
+use std::io;
+
+use nix::sys::signal::kill;
+
+use super::super::stat::Stat;
+use super::super::{Member, Pid};
+
+/// The live members of a process group, by `/proc`; zombies do not count.
+pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
+    let mut members = Vec::new();
+    for pid in numbers_in_proc()? {
+        let stat = match Stat::read(pid) {
+            // Hidden from us, as only other users' are.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            stat => stat?,
+        };
+        if let Some(pid) = Pid::new(pid.into())
+            && let Some(stat) = stat
+            && stat.group == group.as_u32()
+            && !stat.is_dead()
+        {
+            members.push(Member {
+                pid,
+                name: stat.name,
+            });
+        }
+    }
+    Ok(members)
+}
+
+/// The number of every process that `/proc` shows.
+pub(crate) fn numbers_in_proc() -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(numbers)
+}
+
+/// A process as `/proc` shows it, whoever's it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    pub(crate) start_time: u64,
+    pub(crate) name: String,
+    pub(crate) state: ProcessState,
+}
+
+/// What a process is doing, as far as its end is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessState {
+    Live,
+    /// By a signal, until SIGCONT or SIGKILL.
+    Stopped,
+    /// By a tracer, until that lets go or SIGKILL.
+    Traced,
+    /// On its way out: it runs no instruction of its program any more.
+    Exiting,
+    /// All of it has ended; it is not reaped yet.
+    Dead,
+}
+
+/// What is known of one process; `None` if it has gone, or cannot be looked at.
+pub(crate) fn see(pid: u32) -> Option<Seen> {
+    look_at(pid).ok()?
+}
+
+/// What is known of one process; `None` if it has gone.
+pub(crate) fn look_at(pid: u32) -> io::Result<Option<Seen>> {
+    Ok(Stat::read(pid)?.map(|stat| Seen {
+        pid,
+        parent: stat.parent,
+        start_time: stat.start_time,
+        state: match stat.state {
+            _ if stat.is_dead() => ProcessState::Dead,
+            _ if stat.is_exiting() => ProcessState::Exiting,
+            'T' => ProcessState::Stopped,
+            't' => ProcessState::Traced,
+            _ => ProcessState::Live,
+        },
+        name: stat.name,
+    }))
+}
+
+/// Whether the main thread of a process has ended while others go on.
+pub(crate) fn is_headless(pid: u32) -> bool {
+    read_stat(pid).is_some_and(|stat| stat.state == 'Z' && !stat.is_dead())
+}
+
+/// Every process that can be looked at.
+pub(crate) fn see_all() -> io::Result<Vec<Seen>> {
+    Ok(numbers_in_proc()?.into_iter().filter_map(see).collect())
+}
+
+/// The cgroup of version 2 that a process is in, or has ended in.
+pub(crate) fn cgroup_of(pid: u32) -> Option<String> {
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
+    path.map(str::to_owned)
+}
+
+/// Who traces a process: while it does, nobody else can reap it.
+pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer?.trim().parse().ok().filter(|&tracer| tracer > 0)
+}
+
+/// When a process started, in clock ticks since boot.
+pub(crate) fn start_time(pid: Pid) -> Option<u64> {
+    start_time_of(pid.as_u32())
+}
+
+/// Whether there is such a process, or thread, and we might signal it.
+pub(crate) fn may_signal(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
+    pid.is_some_and(|pid| kill(nix::unistd::Pid::from_raw(pid), None).is_ok())
+}
+
+/// What a process calls itself.
+pub(crate) fn name_of(pid: u32) -> Option<String> {
+    read_stat(pid).map(|stat| stat.name)
+}
+
+/// As [`start_time`], of a process that nobody means to signal: a host may be
+/// the first process of its container.
+pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
+    read_stat(pid).map(|stat| stat.start_time)
+}
+
+/// When this process started, also where `/proc` is that of an outer PID
+/// namespace and knows it by another number.
+pub(crate) fn own_start_time() -> Option<u64> {
+    let own = fs::read_link("/proc/self").ok()?;
+    start_time_of(own.to_str()?.parse().ok()?)
+}
+
+/// What `/proc/PID/stat` says now.
+fn read_stat(pid: u32) -> Option<Stat> {
+    Stat::read(pid).ok()?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sees_oneself() {
+        let own = see(std::process::id()).unwrap();
+        assert_eq!(own.parent, nix::unistd::getppid().as_raw() as u32);
+        assert_eq!(own.state, ProcessState::Live);
+        assert_eq!(Some(own.start_time), start_time_of(own.pid));
+        assert!(see_all().unwrap().contains(&own));
+        assert_eq!(tracer_of(own.pid), None);
+    }
+
+    #[test]
+    fn dangerous_pids_do_not_exist() {
+        for pid in [-1, 0, 1, i64::MAX] {
+            assert_eq!(Pid::new(pid), None);
+        }
+    }
+}
