@@ -98,7 +98,22 @@ async fn nothing_and_nonsense_are_refused() {
     )
     .await;
     refuses(&["--listen", "http://127.0.0.1:1"], "ws://IP:PORT").await;
+    refuses(&["--listen", "unix:"], "a path").await;
     refuses(&["--stdio", "--lease", "0"], "between 0.1 and 86400").await;
+    refuses(&["--stdio", "--max-processes", "0"], "--max-processes").await;
+}
+
+/// What would have no effect is refused, for it may be what somebody relies on.
+#[tokio::test]
+async fn what_would_be_ignored_is_refused() {
+    let file = ["--token-file", "--tls-cert", "--tls-key", "--tls-client-ca"];
+    for flag in file {
+        refuses(&["--stdio", flag, "f"], "cannot be used with").await;
+    }
+    let unix = ["--listen", "unix:/tmp/never", "--token-file", "f"];
+    refuses(&unix, "needs neither --token-file").await;
+    let plain = ["--listen", "ws://127.0.0.1:0", "--tls-client-ca", "f"];
+    refuses(&plain, "--tls-cert").await;
 }
 
 #[tokio::test]

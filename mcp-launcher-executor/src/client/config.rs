@@ -85,7 +85,9 @@ impl ExecServerConfig {
     /// See [`window`](Self::window).
     pub const PLAIN_SLACK: usize = 32;
 
-    /// An executor that listens at a `ws://` or `wss://` URL.
+    /// An executor that listens at a `ws://` or `wss://` URL, or, as
+    /// `unix:/path`, at a socket file of this machine, whose owner has to be
+    /// this user or root.
     #[cfg(feature = "websocket")]
     pub fn websocket(url: impl Into<String>) -> Self {
         Self::new(Target::WebSocket {
@@ -142,7 +144,7 @@ impl ExecServerConfig {
         }
     }
 
-    /// Sets the bearer token. Not used by a command.
+    /// Sets the bearer token. Not used by a command or a socket file.
     #[must_use]
     pub fn token(mut self, secret: impl Into<String>) -> Self {
         match &mut self.target {
@@ -228,6 +230,7 @@ mod tests {
             ("wss://u:p@q@h", "wss://h"),
             ("ws://h?t=u@v", "ws://h"),
             ("ws://h/a@b", "ws://h/a@b"),
+            ("unix:/run/user/1000/x", "unix:/run/user/1000/x"),
         ] {
             assert_eq!(ExecServerConfig::websocket(url).peer(), name, "{url}");
         }

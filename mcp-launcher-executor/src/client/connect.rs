@@ -78,7 +78,7 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
             Ok(Connected {
                 link,
                 child: None,
-                haste: Some(haste),
+                haste,
             })
         }
         Target::Command { program, args } => {

@@ -16,7 +16,11 @@ pub(super) async fn websocket(
     token: Option<&str>,
     certificates: &Certificates,
     max_frame: usize,
-) -> Result<(Box<dyn Link>, Haste), BoxError> {
+) -> Result<(Box<dyn Link>, Option<Haste>), BoxError> {
+    #[cfg(unix)]
+    if let Some(path) = url.strip_prefix("unix:") {
+        return Ok((unix(path, max_frame).await?, None));
+    }
     let mut request = url.into_client_request()?;
     if let Some(token) = token {
         let mut value: tokio_tungstenite::tungstenite::http::HeaderValue =
@@ -33,7 +37,7 @@ pub(super) async fn websocket(
     let secure = match uri.scheme_str() {
         Some("ws") => false,
         Some("wss") => true,
-        _ => return Err("the URL is neither ws:// nor wss://".into()),
+        _ => return Err("the URL is none of ws://, wss:// and unix:".into()),
     };
     // Its files are read first: an error of theirs is the one to be told.
     let connector = secure.then(|| connector(certificates)).transpose()?;
@@ -45,11 +49,27 @@ pub(super) async fn websocket(
     if let Some(connector) = connector {
         let stream = Counted::new(encrypt(connector, &host, stream).await?);
         let (socket, _) = client_async_with_config(request, stream, config).await?;
-        return Ok((Box::new(WebSocketLink::new(socket)), haste));
+        return Ok((Box::new(WebSocketLink::new(socket)), Some(haste)));
     }
     let stream = Counted::new(stream);
     let (socket, _) = client_async_with_config(request, stream, config).await?;
-    Ok((Box::new(WebSocketLink::new(socket)), haste))
+    Ok((Box::new(WebSocketLink::new(socket)), Some(haste)))
+}
+
+/// A WebSocket over a socket file.
+#[cfg(unix)]
+async fn unix(path: &str, max_frame: usize) -> Result<Box<dyn Link>, BoxError> {
+    let stream = tokio::net::UnixStream::connect(path).await?;
+    let (me, it) = (nix::unistd::geteuid().as_raw(), stream.peer_cred()?.uid());
+    // Root has chosen the path, and may talk to everybody.
+    if ![0, me].contains(&it) && me != 0 {
+        let problem = format!("who listens there is user {it}, neither this one nor root");
+        return Err(problem.into());
+    }
+    let request = "ws://localhost/".into_client_request()?;
+    let config = Some(websocket_config(max_frame));
+    let (socket, _) = client_async_with_config(request, Counted::new(stream), config).await?;
+    Ok(Box::new(WebSocketLink::new(socket)))
 }
 
 #[cfg(not(feature = "wss"))]

@@ -1,11 +1,15 @@
-//! [`Listener`]: connections from the network.
+//! [`Listener`]: connections from the network, or of this machine.
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_tungstenite::WebSocketStream;
@@ -14,17 +18,50 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use super::admission::{Admission, Ticket};
 use super::connection::{Kind, serve};
 use super::http::upgrade;
+use super::origin::Origin;
 use super::tls::TlsIdentity;
 use super::token::Token;
+#[cfg(unix)]
+use super::unix::UnixDoor;
 use super::{Daemon, Shared};
 use crate::link::{Counted, WebSocketLink, websocket_config};
 
 /// A bound address, not serving yet.
 #[derive(Debug)]
 pub struct Listener {
-    socket: TcpListener,
+    socket: Socket,
     token: Option<Arc<Token>>,
     tls: Option<TlsIdentity>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(UnixDoor),
+}
+
+/// What was accepted.
+enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+impl Socket {
+    async fn accept(&self) -> io::Result<(Stream, Origin)> {
+        match self {
+            Self::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await?;
+                Ok((Stream::Tcp(stream), Origin::Network(peer)))
+            }
+            #[cfg(unix)]
+            Self::Unix(door) => {
+                let (stream, caller) = door.accept().await?;
+                Ok((Stream::Unix(stream), Origin::User(caller)))
+            }
+        }
+    }
 }
 
 impl Listener {
@@ -52,9 +89,34 @@ impl Listener {
             ));
         }
         Ok(Self {
-            socket: TcpListener::bind(address).await?,
+            socket: Socket::Tcp(TcpListener::bind(address).await?),
             token: token.map(Arc::new),
             tls,
+        })
+    }
+
+    /// Binds a socket file, to which this user and root may connect: the kernel
+    /// tells who does, so there is no token.
+    ///
+    /// The directory, and all above it, must belong to this user or root, and
+    /// nobody else may be able to replace the file. A socket file of this user's
+    /// at which nobody listens is replaced. Dropping the listener removes it.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` when somebody listens there; `AlreadyExists` when there is
+    /// something that is not ours to replace; `PermissionDenied` names a
+    /// directory that others can change.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    #[cfg(unix)]
+    pub fn bind_unix(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            socket: Socket::Unix(UnixDoor::bind(path)?),
+            token: None,
+            tls: None,
         })
     }
 
@@ -65,7 +127,11 @@ impl Listener {
     /// As the system says; none in practice.
     pub fn url(&self) -> io::Result<String> {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
-        Ok(format!("{scheme}://{}", self.socket.local_addr()?))
+        match &self.socket {
+            Socket::Tcp(socket) => Ok(format!("{scheme}://{}", socket.local_addr()?)),
+            #[cfg(unix)]
+            Socket::Unix(door) => Ok(door.url()),
+        }
     }
 
     /// Serves until the daemon is shut down.
@@ -82,7 +148,7 @@ impl Listener {
                 accepted = self.socket.accept() => accepted,
                 () = shared.closing.cancelled() => return,
             };
-            let (stream, peer) = match accepted {
+            let (stream, origin) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, mostly: others have to end first.
@@ -91,16 +157,21 @@ impl Listener {
                     continue;
                 }
             };
-            let (ticket, evicted) = admission.enter(peer.ip());
+            #[cfg(unix)]
+            if matches!(origin, Origin::User(caller) if !caller.is_admitted()) {
+                say_refused(&admission, "it is of another user", origin);
+                continue;
+            }
+            let (ticket, evicted) = admission.enter(origin.share());
             if evicted {
-                say_refused(&admission, "too many were waiting", peer);
+                say_refused(&admission, "too many were waiting", origin);
             }
             let (admission, places) = (Arc::clone(&admission), Arc::clone(&places));
             let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
             tokio::spawn(async move {
                 let door = Door { ticket, places };
-                if let Err(error) = client(&shared, stream, token, tls, door).await {
-                    say_refused(&admission, &error.to_string(), peer);
+                if let Err(error) = client(&shared, stream, origin, token, tls, door).await {
+                    say_refused(&admission, &error.to_string(), origin);
                 }
             });
         }
@@ -128,27 +199,33 @@ impl Door {
 }
 
 /// The log has a line now and then, however many are refused.
-fn say_refused(admission: &Admission, why: &str, peer: SocketAddr) {
+fn say_refused(admission: &Admission, why: &str, origin: Origin) {
     if let Some(refused) = admission.refused(Instant::now()) {
-        tracing::warn!(refused, last = %peer, why, "connections were refused");
+        tracing::warn!(refused, last = %origin, why, "connections were refused");
     }
-    tracing::debug!(%peer, why, "a connection was refused");
+    tracing::debug!(peer = %origin, why, "a connection was refused");
 }
 
 async fn client(
     shared: &Arc<Shared>,
-    stream: TcpStream,
+    stream: Stream,
+    origin: Origin,
     token: Option<Arc<Token>>,
     tls: Option<TlsIdentity>,
     door: Door,
 ) -> io::Result<()> {
+    let stream = match stream {
+        Stream::Tcp(stream) => stream,
+        #[cfg(unix)]
+        Stream::Unix(stream) => return speak(shared, stream, origin, None, door).await,
+    };
     stream.set_nodelay(true)?;
     match tls {
-        None => speak(shared, stream, token, door).await,
+        None => speak(shared, stream, origin, token, door).await,
         Some(tls) => {
             let limit = shared.limits.handshake;
             let handshake = door.within(limit, tls.acceptor().accept(stream)).await?;
-            speak(shared, handshake, token, door).await
+            speak(shared, handshake, origin, token, door).await
         }
     }
 }
@@ -156,6 +233,7 @@ async fn client(
 async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     shared: &Arc<Shared>,
     stream: S,
+    origin: Origin,
     token: Option<Arc<Token>>,
     door: Door,
 ) -> io::Result<()> {
@@ -165,13 +243,21 @@ async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         let upgraded = upgrade(&mut stream, token.as_deref()).await;
         upgraded.map_err(io::Error::other)
     };
-    let early = door.within(limit, upgrade).await?;
+    let Some(early) = door.within(limit, upgrade).await? else {
+        return Ok(());
+    };
     let Door { ticket, places } = door;
     let full = |_| io::Error::other("all connections that there may be are there");
     let _place = places.try_acquire_owned().map_err(full)?;
     drop(ticket);
     let config = Some(websocket_config(shared.limits.max_frame));
     let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, config).await;
-    serve(shared, Box::new(WebSocketLink::new(socket)), Kind::Socket).await;
+    serve(
+        shared,
+        Box::new(WebSocketLink::new(socket)),
+        Kind::Socket,
+        origin,
+    )
+    .await;
     Ok(())
 }

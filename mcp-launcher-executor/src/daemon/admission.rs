@@ -1,18 +1,19 @@
 //! Who may wait at the door: connections that have not shown yet that they may
 //! come in. Pure, but for the tokens that tell them to leave.
 //!
-//! They have no place among the connections, and a share per address. Whoever
+//! They have no place among the connections, and a share per address or user. Whoever
 //! comes when a share is used up takes the place of its oldest holder: an
 //! honest client is through the door long before that many others have come.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// How many of one address may wait.
+use super::origin::Share;
+
+/// How many of one address, or of one user, may wait.
 const SHARE: usize = 32;
 
 /// How many may wait.
@@ -28,7 +29,7 @@ pub(super) struct Admission {
 }
 
 struct Waiting {
-    address: IpAddr,
+    of: Share,
     leave: CancellationToken,
 }
 
@@ -59,10 +60,10 @@ impl Admission {
     }
 
     /// A place at the door, and whether somebody had to leave for it.
-    pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> (Ticket, bool) {
+    pub(super) fn enter(self: &Arc<Self>, share: Share) -> (Ticket, bool) {
         let leave = CancellationToken::new();
         let mut waiting = self.waiting();
-        let of_it = |w: &Waiting| w.address == address;
+        let of_it = |w: &Waiting| w.of == share;
         let oldest = if waiting.iter().filter(|w| of_it(w)).count() >= SHARE {
             waiting.iter().position(of_it)
         } else {
@@ -70,7 +71,7 @@ impl Admission {
         };
         let evicted = oldest.and_then(|at| waiting.remove(at));
         waiting.push_back(Waiting {
-            address,
+            of: share,
             leave: leave.clone(),
         });
         drop(waiting);
@@ -101,8 +102,8 @@ impl Admission {
 mod tests {
     use super::*;
 
-    fn address(last: u8) -> IpAddr {
-        IpAddr::from([10, 0, 0, last])
+    fn address(last: u8) -> Share {
+        Share::Address([10, 0, 0, last].into())
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::event::Event;
+use super::origin::Origin;
 use super::session::{Haste, Next, Session};
 use crate::link::{HIGH_WATER, Incoming, Link};
 use crate::protocol::{
@@ -39,7 +40,7 @@ const PATIENT: u32 = 2;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves a client until its connection ends.
-pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind) {
+pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind, origin: Origin) {
     let mut connection = Connection {
         shared: Arc::clone(shared),
         link,
@@ -51,9 +52,10 @@ pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind)
         timer: Box::pin(tokio::time::sleep(shared.limits.handshake)),
         stopping: shared.stopping.clone(),
         kind,
+        origin,
     };
     let why = connection.run().await;
-    tracing::debug!(why, "connection ended");
+    tracing::debug!(peer = %origin, why, "connection ended");
     let flush = poll_fn(|cx| connection.link.poll_flush(cx));
     let _ = tokio::time::timeout(FAREWELL, flush).await;
     let Some((session, generation)) = connection.session() else {
@@ -90,6 +92,7 @@ struct Connection {
     timer: std::pin::Pin<Box<tokio::time::Sleep>>,
     stopping: CancellationToken,
     kind: Kind,
+    origin: Origin,
 }
 
 impl Connection {

@@ -20,14 +20,18 @@ pub(super) enum Refused {
 }
 
 /// Reads the request and answers it. Bytes that came after it are returned, for
-/// the WebSocket.
+/// the WebSocket; `None` when there is to be none, and all is well.
 pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     token: Option<&Token>,
-) -> Result<Vec<u8>, Refused> {
+) -> Result<Option<Vec<u8>>, Refused> {
     let mut head = Vec::with_capacity(1024);
     let (answer, rest) = loop {
         if stream.read_buf(&mut head).await? == 0 {
+            if head.is_empty() {
+                // Somebody looked whether somebody listens.
+                return Ok(None);
+            }
             return Err(Refused::Because(
                 "the client left in the middle of its request",
             ));
@@ -51,7 +55,7 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
             );
             stream.write_all(text.as_bytes()).await?;
             stream.flush().await?;
-            Ok(rest)
+            Ok(Some(rest))
         }
         Answer::Refuse(status, why) => {
             let challenge = match status.starts_with("401") {
@@ -66,10 +70,16 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
             stream.write_all(text.as_bytes()).await?;
             stream.flush().await?;
             let _ = stream.shutdown().await;
-            Err(Refused::Because(why))
+            match status {
+                READY => Ok(None),
+                _ => Err(Refused::Because(why)),
+            }
         }
     }
 }
+
+/// What a look whether it is ready is answered.
+const READY: &str = "200 OK";
 
 enum Answer {
     Upgrade(String),
@@ -103,7 +113,7 @@ fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
     let answer = if request.method != Some("GET") {
         Answer::Refuse("405 Method Not Allowed", "only GET")
     } else if path == "/readyz" {
-        Answer::Refuse("200 OK", "ok")
+        Answer::Refuse(READY, "ok")
     } else if header("origin").is_some() {
         // Only browsers send one, on behalf of whatever page is open.
         Answer::Refuse("403 Forbidden", "requests of browsers are refused")

@@ -17,6 +17,7 @@
 
 mod accept;
 mod admission;
+mod audit;
 mod connection;
 mod dispatch;
 mod environment;
@@ -27,6 +28,9 @@ mod interrupt;
 mod limits;
 mod log;
 mod metadata;
+mod origin;
+#[cfg(unix)]
+mod private;
 mod process;
 mod registry;
 mod reload;
@@ -36,6 +40,8 @@ mod start;
 mod stdin;
 mod tls;
 mod token;
+#[cfg(unix)]
+mod unix;
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,6 +55,7 @@ pub use limits::Limits;
 pub use tls::{TlsError, TlsIdentity};
 pub use token::{Token, TokenError};
 
+use self::origin::Origin;
 use self::registry::Registry;
 use crate::link::LineLink;
 
@@ -104,7 +111,13 @@ impl Daemon {
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) {
         let link = LineLink::new(read, write, self.shared.limits.max_frame);
-        connection::serve(&self.shared, Box::new(link), connection::Kind::Pipe).await;
+        connection::serve(
+            &self.shared,
+            Box::new(link),
+            connection::Kind::Pipe,
+            Origin::Stdio,
+        )
+        .await;
     }
 
     /// Ends every process, tells its client, then ends the sessions and

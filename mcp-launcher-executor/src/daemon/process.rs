@@ -12,6 +12,7 @@ use mcp_lifecycle_core::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
+use super::audit;
 use super::event::Event;
 use super::log::Log;
 use super::session::Session;
@@ -42,6 +43,7 @@ pub(super) struct Process {
     pub(super) started: Instant,
     pub(super) terminator: Arc<dyn ProcessTerminator>,
     handle: ServerHandle,
+    session_id: String,
     session: Weak<Session>,
     log: Mutex<Log>,
     stdin: Mutex<StdinQueue>,
@@ -70,6 +72,7 @@ impl Process {
         let program = params.argv.first().cloned().unwrap_or_default();
         let (keep, window) = session.keep();
         let parts = launched.into_parts();
+        audit::started(session, &id, &program, &parts.terminator.identity());
         let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
         let limits = &session.limits;
         let process = Arc::new(Self {
@@ -78,6 +81,7 @@ impl Process {
             started: Instant::now(),
             terminator: parts.terminator,
             handle,
+            session_id: session.id.clone(),
             session: Arc::downgrade(session),
             log: Mutex::new(Log::new(keep, window)),
             stdin: Mutex::default(),
@@ -296,6 +300,8 @@ impl Process {
             proof = self.terminator.gone() => proof,
             () = end => self.terminator.gone().await,
         };
+        let (ran, proven) = (self.started.elapsed(), proof.is_ok());
+        audit::ended(&self.session_id, &self.id, &self.program, exit, proven, ran);
         let event = match proof {
             Ok(gone) => Event::Gone {
                 swept: gone.swept.iter().take(64).map(wire_remnant).collect(),

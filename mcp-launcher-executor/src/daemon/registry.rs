@@ -107,7 +107,6 @@ async fn watch(shared: Arc<Shared>, session: Arc<Session>) {
             () = session.over.notified() => return,
         }
     }
-    tracing::info!(session = short(&session.id), "lease ran out");
     let reason = EndReason::Other("lease_expired".to_owned());
     shared.registry.end(&session, reason).await;
 }

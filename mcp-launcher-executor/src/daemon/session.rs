@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::outbox::Outbox;
 pub(super) use self::outbox::{Haste, Next};
+use super::audit::{self, Client};
 use super::limits::{Limits, MOST_WAITING};
 use super::log::Keep;
 use super::process::Process;
@@ -39,6 +40,7 @@ pub(super) enum Slot {
 
 pub(super) struct Session {
     pub(super) id: String,
+    client: Mutex<Option<Arc<Client>>>,
     pub(super) limits: Limits,
     pub(super) lease: Duration,
     /// What was agreed on; `None` with a plain client.
@@ -89,6 +91,7 @@ impl Session {
         let lease = asked.map_or(limits.lease, Duration::from_millis);
         Arc::new(Self {
             id,
+            client: Mutex::default(),
             limits,
             lease,
             lifecycle,
@@ -109,6 +112,12 @@ impl Session {
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
             launching: tokio_util::task::TaskTracker::new(),
         })
+    }
+
+    /// Who has attached to it last.
+    pub(super) fn client(&self) -> Option<Arc<Client>> {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        client.clone()
     }
 
     pub(super) fn is_extended(&self) -> bool {
@@ -218,8 +227,9 @@ impl Session {
     }
 
     /// A connection takes the session over; the one before loses it.
-    pub(super) fn attach(&self) -> u64 {
+    pub(super) fn attach(&self, client: Client) -> u64 {
         self.heard();
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(client));
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         self.connected.store(true, Ordering::Release);
         let mut outbox = self.outbox();
@@ -324,6 +334,7 @@ impl Session {
     /// Cancel safe: the end goes on.
     pub(super) async fn end(self: &Arc<Self>, reason: EndReason) {
         if !self.ended.swap(true, Ordering::AcqRel) {
+            audit::over(self, &reason);
             let session = Arc::clone(self);
             // Also by a panic: whoever waits must not wait for ever.
             let finished = self.finished.clone().drop_guard();

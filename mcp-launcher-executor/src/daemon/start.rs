@@ -10,6 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::audit;
 use super::environment;
 use super::limits::MOST_NAME;
 use super::process::Process;
@@ -69,6 +70,7 @@ async fn launch(
 ) {
     let begun = Instant::now();
     let process_id = params.process_id.clone();
+    let program = params.argv.first().cloned().unwrap_or_default();
     let work = async {
         let (params, spec) = specify(&shared, params).await?;
         let launched = shared.launcher.launch(&spec).await;
@@ -82,6 +84,7 @@ async fn launch(
     let (params, launched) = match launched {
         Ok(launched) => launched,
         Err(error) => {
+            audit::not_started(&session, &process_id, &program, &error);
             let slot = session.processes().remove(&process_id);
             if let Some(Slot::Starting { answer_to, .. }) = slot {
                 session.answer(encode_error(Some(&answer_to), &error));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
+use super::private;
 use super::reload::Reloading;
 
 /// A bearer token. `Debug` shows nothing of it.
@@ -121,7 +122,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TokenError> {
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(failed)?;
+    let file = private::open(path).map_err(failed)?;
     if let Some(mode) = exposed(&file).map_err(failed)? {
         let path = path.to_owned();
         return Err(TokenError::Exposed { path, mode });

@@ -65,6 +65,11 @@ impl RpcError {
         }
     }
 
+    /// The word for programs among its data, if there is one.
+    pub fn kind(&self) -> Option<&str> {
+        self.data.as_ref()?.get("kind")?.as_str()
+    }
+
     /// Adds something for programs.
     #[must_use]
     pub fn with_data(mut self, data: serde_json::Value) -> Self {

@@ -47,7 +47,7 @@ pub(crate) async fn listen(program: &str, args: &[&str]) -> Peer {
             .await
             .unwrap()
             .expect("the peer says its URL");
-        if line.starts_with("ws") {
+        if line.starts_with("ws") || line.starts_with("unix:") {
             break line;
         }
     };

@@ -294,8 +294,7 @@ impl Session {
 
 /// An error answer as an error.
 pub(super) fn refused(method: &'static str, error: RpcError) -> ExecutorError {
-    let kind = error.data.as_ref().and_then(|data| data.get("kind"));
-    let mut kind = kind.and_then(|kind| kind.as_str()).map(str::to_owned);
+    let mut kind = error.kind().map(str::to_owned);
     if error.code == code::LIMIT {
         kind = Some("limit".to_owned());
     }

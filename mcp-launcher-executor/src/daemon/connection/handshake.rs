@@ -1,8 +1,9 @@
 //! What client and daemon agree on before anything else.
 
+use super::super::audit::{self, Client};
 use super::super::host::{environment_info, machine};
 use super::super::limits::MOST_NAME;
-use super::super::registry::{Registry, short};
+use super::super::registry::Registry;
 use super::super::session::Session;
 use super::{Connection, Kind, State};
 use crate::protocol::extension::{Extensions, Lifecycle, VERSION};
@@ -33,13 +34,11 @@ impl Connection {
                 Registry::open(&self.shared, agreed)?
             }
         };
-        let generation = session.attach();
-        tracing::info!(
-            session = short(&session.id),
-            client = ?params.client_name,
-            resumed = generation > 1,
-            "client attached"
-        );
+        let generation = session.attach(Client {
+            name: params.client_name,
+            origin: self.origin,
+        });
+        audit::attached(&session, generation > 1);
         let result = InitializeResult {
             session_id: Some(session.id.clone()),
             environment_info: Some(environment_info()),

@@ -1,0 +1,88 @@
+//! The listener that the command line asks for.
+
+use std::env::VarError;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use mcp_launcher_executor::daemon::{Listener, TlsIdentity, Token};
+use mcp_lifecycle_core::error::BoxError;
+
+use crate::cli::{Cli, Listen};
+
+const TOKEN: &str = "MCP_EXECUTOR_TOKEN";
+
+/// Binds where the command line says; `None` with `--stdio`.
+pub(crate) async fn bind(cli: &Cli) -> Result<Option<Listener>, BoxError> {
+    match &cli.listen {
+        None => {
+            token_is_not_used("standard input is its only client");
+            Ok(None)
+        }
+        Some(Listen::File(path)) => bind_file(cli, path).map(Some),
+        Some(Listen::Network { address, secure }) => {
+            bind_network(cli, *address, *secure).await.map(Some)
+        }
+    }
+}
+
+fn bind_file(cli: &Cli, path: &Path) -> Result<Listener, BoxError> {
+    if cli.token_file.is_some() || cli.tls_cert.is_some() {
+        return Err("a socket file needs neither --token-file nor --tls-cert: \
+                    only this user and root can connect to it"
+            .into());
+    }
+    token_is_not_used("the kernel tells who connects");
+    let bound = Listener::bind_unix(path);
+    bound.map_err(|error| explain(error, &path.display().to_string(), "another path"))
+}
+
+async fn bind_network(cli: &Cli, address: SocketAddr, secure: bool) -> Result<Listener, BoxError> {
+    let token = match (&cli.token_file, std::env::var(TOKEN)) {
+        (Some(file), _) => Some(Token::from_file(file)?),
+        (None, Ok(secret)) => Some(Token::new(&secret)?),
+        (None, Err(VarError::NotPresent)) => None,
+        (None, Err(VarError::NotUnicode(_))) => return Err(format!("{TOKEN} is not UTF-8").into()),
+    };
+    if token.is_none() && cli.tls_client_ca.is_none() && !address.ip().is_loopback() {
+        return Err(format!(
+            "{address} can be reached from other machines; give --token-file or --tls-client-ca, or listen on 127.0.0.1"
+        )
+        .into());
+    }
+    let tls = match (&cli.tls_cert, &cli.tls_key, secure) {
+        (Some(certificate), Some(key), true) => Some(TlsIdentity::from_files(
+            certificate,
+            key,
+            cli.tls_client_ca.as_deref(),
+        )?),
+        (None, None, false) => None,
+        (_, _, true) => return Err("wss:// needs --tls-cert and --tls-key".into()),
+        (_, _, false) => return Err("--tls-cert and --tls-key need a wss:// address".into()),
+    };
+    if !secure && !address.ip().is_loopback() {
+        tracing::warn!("the token crosses the network unencrypted; wss:// would protect it");
+    }
+    let bound = Listener::bind(address, token, tls).await;
+    bound.map_err(|error| {
+        explain(
+            error,
+            &address.to_string(),
+            "another port, or 0 for a free one",
+        )
+    })
+}
+
+fn explain(error: std::io::Error, place: &str, instead: &str) -> BoxError {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("{place} is in use by another program; choose {instead}").into()
+        }
+        _ => format!("cannot listen on {place}: {error}").into(),
+    }
+}
+
+fn token_is_not_used(why: &str) {
+    if std::env::var_os(TOKEN).is_some() {
+        tracing::warn!("{TOKEN} is not used: {why}");
+    }
+}

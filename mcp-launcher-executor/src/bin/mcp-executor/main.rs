@@ -1,0 +1,111 @@
+//! `mcp-executor`: starts MCP servers on this machine for clients elsewhere.
+
+mod cli;
+mod listen;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use mcp_launcher_executor::daemon::{Daemon, Limits};
+use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_core::ServerLauncher;
+use mcp_lifecycle_core::error::{BoxError, Report};
+use tokio::io::AsyncWriteExt;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::Cli;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        // Said on standard error, which is what failed: that would be a panic.
+        .log_internal_errors(false)
+        .init();
+    match run(cli).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mcp-executor: {}", Report(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), BoxError> {
+    let mut limits = Limits::default();
+    limits.lease = Duration::from_secs_f64(cli.lease);
+    limits.max_processes = cli.max_processes as usize;
+    limits.max_frame = usize::from(cli.max_frame) << 20;
+
+    // Signals first: one that comes during the start must not kill us halfway.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let launcher = LocalLauncher::new();
+    // Clients are told what there is before the first of them launches anything.
+    launcher.probe().await;
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher);
+    let listener = listen::bind(&cli).await?;
+    sweep(&*launcher).await;
+    let daemon = Daemon::new(launcher, limits);
+    let serving = async {
+        match listener {
+            Some(listener) => {
+                let line = format!("{}\n", listener.url()?);
+                let mut stdout = tokio::io::stdout();
+                stdout.write_all(line.as_bytes()).await?;
+                stdout.flush().await?;
+                listener.serve(&daemon).await;
+            }
+            None => {
+                daemon
+                    .serve_stdio(tokio::io::stdin(), tokio::io::stdout())
+                    .await
+            }
+        }
+        Ok::<_, BoxError>(())
+    };
+    let outcome = tokio::select! {
+        outcome = serving => outcome,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    };
+    let unproven = {
+        let mut shutdown = std::pin::pin!(daemon.shutdown());
+        loop {
+            tokio::select! {
+                unproven = &mut shutdown => break unproven,
+                _ = terminate.recv() => daemon.hurry(),
+                _ = interrupt.recv() => daemon.hurry(),
+            }
+        }
+    };
+    outcome?;
+    if unproven > 0 {
+        eprintln!("mcp-executor: {unproven} processes are not proven gone; the log names them");
+    }
+    // A read of standard input that is under way would hold the runtime up.
+    std::process::exit(if unproven > 0 { UNPROVEN } else { 0 })
+}
+
+/// The exit code when something may have survived the end in order.
+const UNPROVEN: i32 = 3;
+
+/// What an earlier run left behind, if it was killed together with its guards.
+async fn sweep(launcher: &dyn ServerLauncher) {
+    match launcher.reap_orphans().await {
+        Ok(report) if report.ended.is_empty() && report.failed.is_empty() => {}
+        Ok(report) => tracing::warn!(
+            ended = report.ended.len(),
+            failed = report.failed.len(),
+            "swept what an earlier run left behind"
+        ),
+        Err(error) => tracing::warn!(error = %Report(&error), "cannot sweep"),
+    }
+}

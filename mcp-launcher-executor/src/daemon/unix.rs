@@ -1,0 +1,113 @@
+//! [`UnixDoor`]: a socket in the file system, for clients of this machine.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, fchmod};
+use nix::unistd::geteuid;
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
+
+use super::private::{check_directory, directory_of};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// A bound socket file, which is removed when this is dropped.
+///
+/// Only this user and root come in, by the uid that the kernel tells of whoever
+/// connects. The file's mode is 0600.
+#[derive(Debug)]
+pub(super) struct UnixDoor {
+    socket: UnixListener,
+    path: PathBuf,
+    /// Which file it is.
+    id: (u64, u64),
+}
+
+/// Who has connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Caller {
+    pub(super) uid: u32,
+    pub(super) pid: Option<i32>,
+}
+
+impl UnixDoor {
+    /// Binds. A socket file of this user's at which nobody listens is replaced.
+    pub(super) fn bind(path: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let directory = directory_of(&path);
+        check_directory(&directory)?;
+        // Two daemons that start at once do not remove each other's.
+        let lock = Flock::lock(File::open(&directory)?, FlockArg::LockExclusive);
+        let _lock = lock.map_err(|(_, errno)| errno)?;
+        remove_stale(&path)?;
+        let socket = UnixSocket::new_stream()?;
+        // Where the kernel takes it from the socket, the file never has another
+        // mode; elsewhere nobody could connect yet.
+        let _ = fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR);
+        socket.bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let found = fs::symlink_metadata(&path)?;
+        Ok(Self {
+            socket: socket.listen(BACKLOG)?,
+            id: (found.dev(), found.ino()),
+            path,
+        })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("unix:{}", self.path.display())
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<(UnixStream, Caller)> {
+        let (stream, _) = self.socket.accept().await?;
+        let credentials = stream.peer_cred()?;
+        let caller = Caller {
+            uid: credentials.uid(),
+            pid: credentials.pid(),
+        };
+        Ok((stream, caller))
+    }
+}
+
+impl Caller {
+    /// Whether it may come in.
+    pub(super) fn is_admitted(self) -> bool {
+        self.uid == 0 || self.uid == geteuid().as_raw()
+    }
+}
+
+impl Drop for UnixDoor {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.id);
+        if is_ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes what a killed daemon of this user left at the path.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let refused = |problem: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+    if !found.file_type().is_socket() {
+        return refused("there is something else than a socket");
+    }
+    if found.uid() != geteuid().as_raw() {
+        return refused("there is a socket of another user");
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Its queue may be full, or it may be slow: somebody is there.
+        _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}

@@ -1,0 +1,120 @@
+//! The log: who started what from where, no secret, and no flood.
+
+mod support;
+
+use std::process::Stdio;
+
+use mcp_launcher_executor::{ExecServer, ExecServerConfig};
+use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationPolicy};
+use nix::sys::signal::Signal;
+use support::{Peer, launch, launcher, sh, signal, within};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+const TOKEN: &str = "a-token-that-is-a-secret";
+
+/// A daemon whose log is kept.
+async fn daemon(args: &[&str]) -> Peer {
+    let mut child = Command::new(DAEMON)
+        .args(args)
+        .env("MCP_EXECUTOR_TOKEN", TOKEN)
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut url = String::new();
+    within(stdout.read_line(&mut url)).await.unwrap();
+    let url = url.trim().to_owned();
+    Peer { child, url }
+}
+
+/// Ends the daemon; its log.
+async fn log(mut peer: Peer) -> Vec<String> {
+    signal(Signal::SIGTERM, peer.child.id().unwrap());
+    let mut text = String::new();
+    let mut stderr = peer.child.stderr.take().unwrap();
+    within(stderr.read_to_string(&mut text)).await.unwrap();
+    within(peer.child.wait()).await.unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The one line with all of these words.
+fn the<'a>(log: &'a [String], words: &[&str]) -> &'a str {
+    let mut found = log.iter().filter(|l| words.iter().all(|w| l.contains(w)));
+    let line = found.next();
+    let line = line.unwrap_or_else(|| panic!("no line has {words:?}: {log:#?}"));
+    assert!(
+        found.next().is_none(),
+        "more than one has {words:?}: {log:#?}"
+    );
+    line
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_started_what_from_where_and_no_secret() {
+    let peer = daemon(&["--listen", "ws://127.0.0.1:0"]).await;
+    let launcher = launcher(ExecServerConfig::websocket(&peer.url).token(TOKEN)).await;
+    let spec = sh("exec cat # SECRET-ARGUMENT").env("KEY", "SECRET-VALUE");
+    let server = launch(&launcher, spec).await;
+    server.end(&TerminationPolicy::default()).await.unwrap();
+    let missing = ServerSpec::builder("test", "/no/such/program")
+        .args(["SECRET-ARGUMENT"])
+        .cwd("/")
+        .build()
+        .unwrap();
+    launcher.launch(&missing).await.unwrap_err();
+    drop((server, launcher));
+
+    let log = log(peer).await;
+    let of = |words: &[&str]| the(&log, &[&[" audit: "], words].concat()).to_owned();
+    let attached = of(&["client attached"]);
+    assert!(attached.contains("peer=\"127.0.0.1:"), "{attached}");
+    let started = of(&["process started", "program=\"/bin/sh\""]);
+    for word in [
+        "peer=\"127.0.0.1:",
+        "client=\"mcp-lifecycle\"",
+        "identity=pid ",
+    ] {
+        assert!(started.contains(word), "{started}");
+    }
+    of(&["process ended", "program=\"/bin/sh\"", "proven=true"]);
+    of(&["process not started", "program=\"/no/such/program\""]);
+    of(&["session over"]);
+    for secret in ["SECRET", TOKEN] {
+        let said = log.iter().find(|line| line.contains(secret));
+        assert!(said.is_none(), "{said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_tokens_are_one_line_and_readiness_is_none() {
+    let peer = daemon(&["--listen", "ws://127.0.0.1:0"]).await;
+    let address = peer.url.trim_start_matches("ws://").to_owned();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let request = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        within(stream.read_to_string(&mut answer)).await.unwrap();
+        assert!(answer.contains("200 OK"), "{answer}");
+        // A look whether somebody listens.
+        drop(TcpStream::connect(&address).await.unwrap());
+    }
+    for _ in 0..50 {
+        let wrong = ExecServerConfig::websocket(&peer.url).token("another-wrong-token");
+        within(ExecServer::connect(wrong)).await.unwrap_err();
+    }
+    let log = log(peer).await;
+    let refused = the(&log, &["refused"]);
+    assert!(
+        refused.contains("127.0.0.1") && refused.contains("a bearer token"),
+        "{refused}"
+    );
+    assert!(log.len() < 5, "{log:#?}");
+}
