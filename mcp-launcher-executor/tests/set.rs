@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_launcher_executor::{
     ExecServer, ExecServerConfig, Executor, ExecutorError, ExecutorLauncher, ExecutorSet, Health,
     Member, RemoteCommand,
 };
-use mcp_lifecycle_core::{ServerIdentity, ServerLauncher, TerminationPolicy};
+use mcp_lifecycle_core::{ServerConfig, ServerIdentity, ServerLauncher, TerminationPolicy};
 use serde_json::json;
 use support::{Peer, launch, listen, sh, within};
 
@@ -175,6 +176,32 @@ async fn a_drained_member_empties_and_comes_back() {
     for server in [second, third, fourth] {
         server.end(&TerminationPolicy::default()).await.unwrap();
     }
+}
+
+/// A host that reads its configuration again, and builds its set of it again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_that_is_built_again_keeps_the_servers_and_another_one_does_not() {
+    let [one, two] = peers().await;
+    let server = |members: [Member; 2]| {
+        let launcher = ExecutorLauncher::new(ExecutorSet::new(members));
+        let spec = sh("exec cat").build().unwrap();
+        ServerConfig::new(Arc::new(launcher), spec)
+    };
+    let built = |label| {
+        server([
+            member("one", &one.url),
+            member("two", &two.url).label("gpu", label),
+        ])
+    };
+    let same = |one: &ServerConfig, other: &ServerConfig| {
+        let fingerprint = |config: &ServerConfig| config.launcher().fingerprint().unwrap();
+        fingerprint(one) == fingerprint(other)
+    };
+    assert!(same(&built("a100"), &built("a100")));
+    assert!(!same(&built("a100"), &built("h100")));
+    let swapped = server([member("one", &two.url), member("two", &one.url)]);
+    let plain = server([member("one", &one.url), member("two", &two.url)]);
+    assert!(!same(&swapped, &plain));
 }
 
 #[tokio::test(flavor = "multi_thread")]

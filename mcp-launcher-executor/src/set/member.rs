@@ -45,6 +45,18 @@ impl Member {
         self
     }
 
+    pub(super) fn fingerprint(&self) -> Option<String> {
+        let place = self.executor.fingerprint()?;
+        let Self {
+            name,
+            labels,
+            capacity,
+            ..
+        } = self;
+        // Quoted, so that no name looks like two members.
+        Some(format!("{name:?} {place:?} {labels:?} {capacity}"))
+    }
+
     /// Sets how many processes of this set may run there at once.
     #[must_use]
     pub fn capacity(mut self, processes: u32) -> Self {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! placement ─ PURE: which member takes the next process
+//! members ─── all of them, and a watch on their states
 //! member ──── one executor: its labels, its load, whether it can be reached
 //! placed ──── a process that gives its place back when it is gone
 //! ```
@@ -9,11 +10,12 @@
 //! The states of a member and what is not guaranteed are in `docs/executor.md`.
 
 mod member;
+mod members;
 mod placed;
 mod placement;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,13 +25,12 @@ use mcp_lifecycle_core::{
     Containment, Reach, ReapReport, Remnant, TerminationSemantics, UnknownRemnant,
 };
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 pub use member::{Health, Member, MemberState};
 
 use self::member::Record;
+use self::members::Members;
 use self::placed::Placed;
-use self::placement::{Candidate, Verdict};
 use crate::{Executor, ExecutorError, RemoteCommand, StartedProcess};
 
 /// Starts each process on one of several executors.
@@ -54,12 +55,6 @@ pub struct ExecutorSet {
     members: Arc<Members>,
 }
 
-/// The members and their state, shared with the processes that they run.
-struct Members {
-    records: Mutex<Vec<Record>>,
-    changes: watch::Sender<Vec<MemberState>>,
-}
-
 /// A set has no member of this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the set has no executor `{name}`")]
@@ -78,23 +73,19 @@ impl ExecutorSet {
             records.retain(|record| record.member.name != member.name);
             records.push(Record::new(member));
         }
-        let states = records.iter().map(Record::state);
         Self {
-            members: Arc::new(Members {
-                changes: watch::Sender::new(states.collect()),
-                records: Mutex::new(records),
-            }),
+            members: Arc::new(Members::new(records)),
         }
     }
 
     /// The members as they are now.
     pub fn states(&self) -> Vec<MemberState> {
-        self.members.lock().iter().map(Record::state).collect()
+        self.members.states()
     }
 
     /// The members as they change.
     pub fn subscribe(&self) -> watch::Receiver<Vec<MemberState>> {
-        self.members.changes.subscribe()
+        self.members.subscribe()
     }
 
     /// Starts nothing more on this member. Its processes go on.
@@ -143,12 +134,7 @@ impl ExecutorSet {
     ///
     /// Cancel safe: members that have not answered keep their earlier state.
     pub async fn check(&self) {
-        let executors: Vec<_> = self
-            .members
-            .lock()
-            .iter()
-            .map(|record| Arc::clone(&record.member.executor))
-            .collect();
+        let executors = self.members.executors();
         join_all(executors.iter().enumerate().map(async |(index, executor)| {
             let outcome = executor.check().await;
             self.members.heard(index, outcome.as_ref().err());
@@ -178,86 +164,18 @@ impl ExecutorSet {
     }
 }
 
-impl Members {
-    fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Vec<Record>) -> T) -> T {
-        let mut records = self.lock();
-        let changed = change(&mut records);
-        self.changes.send_if_modified(|states| {
-            let new: Vec<_> = records.iter().map(Record::state).collect();
-            let is_new = *states != new;
-            *states = new;
-            is_new
-        });
-        changed
-    }
-
-    /// Chooses a member that has not been `tried` and counts a process there.
-    fn reserve(
-        &self,
-        command: &RemoteCommand,
-        tried: &[usize],
-    ) -> Option<(usize, Arc<dyn Executor>)> {
-        self.change(|records| {
-            let now = Instant::now();
-            let candidates = records.iter().enumerate().map(|(index, record)| Candidate {
-                verdict: match tried.contains(&index) {
-                    true => Verdict::Unsuitable,
-                    false => record.verdict(&command.labels, now),
-                },
-                running: record.running,
-                capacity: record.member.capacity,
-            });
-            let index = placement::choose(candidates)?;
-            let record = records.get_mut(index)?;
-            record.running += 1;
-            Some((index, Arc::clone(&record.member.executor)))
-        })
-    }
-
-    /// A process of this member is gone, or was never started.
-    fn release(&self, index: usize) {
-        self.change(|records| {
-            if let Some(record) = records.get_mut(index) {
-                record.running = record.running.saturating_sub(1);
-            }
-        });
-    }
-
-    /// What an exchange with this member says about it.
-    fn heard(&self, index: usize, error: Option<&ExecutorError>) {
-        self.change(|records| {
-            if let Some(record) = records.get_mut(index) {
-                record.heard(error, Instant::now());
-            }
-        });
-    }
-
-    /// Why no member takes a process, one clause per member.
-    fn refusals(&self, command: &RemoteCommand, errors: &[(usize, ExecutorError)]) -> String {
-        let records = self.lock();
-        let lines = records.iter().enumerate().map(|(index, record)| {
-            let name = &record.member.name;
-            match errors.iter().find(|(tried, _)| *tried == index) {
-                Some((_, error)) => {
-                    format!("{name}: {}", Report(error))
-                }
-                None => format!("{name}: {}", record.objection(&command.labels)),
-            }
-        });
-        lines.collect::<Vec<_>>().join("; ")
-    }
-}
-
 #[async_trait]
 impl Executor for ExecutorSet {
     fn name(&self) -> String {
         let records = self.members.lock();
         let names: Vec<_> = records.iter().map(|r| r.member.name.as_str()).collect();
         names.join(", ")
+    }
+
+    /// A set that is built again of equal members starts processes in the same
+    /// places; loads and drains are each set's own.
+    fn fingerprint(&self) -> Option<String> {
+        self.members.fingerprint()
     }
 
     /// The least that any member promises, for the next process may be its.
@@ -320,12 +238,7 @@ impl Executor for ExecutorSet {
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ExecutorError> {
-        let executors: Vec<_> = self
-            .members
-            .lock()
-            .iter()
-            .map(|record| Arc::clone(&record.member.executor))
-            .collect();
+        let executors = self.members.executors();
         let mut all = ReapReport::new();
         let reports = join_all(executors.iter().map(|executor| executor.reap_orphans())).await;
         for (executor, report) in executors.iter().zip(reports) {
@@ -372,11 +285,5 @@ fn unknown(name: &str) -> UnknownMember {
 impl fmt::Debug for ExecutorSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.states()).finish()
-    }
-}
-
-impl fmt::Debug for Members {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Members").finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use mcp_lifecycle_core::{ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics};
 
-use super::Members;
+use super::members::Members;
 use crate::{ExecutorError, RemoteProcess};
 
 /// A place in a member's capacity. Dropping it gives it back.
