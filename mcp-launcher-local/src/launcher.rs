@@ -27,9 +27,9 @@ use crate::{orphans, sys};
 /// [`semantics`](ServerLauncher::semantics); [`require`](Self::require) turns a
 /// fallback into an error.
 ///
-/// The launcher owns one thread and one epoll descriptor per process of the
+/// The launcher owns two threads and one epoll descriptor per process of the
 /// host, shared by all servers and all launchers, which notice and reap what
-/// has ended. It installs no signal handler, changes no disposition of SIGCHLD,
+/// has ended, and look for who is not where it was put. It installs no signal handler, changes no disposition of SIGCHLD,
 /// and waits for no process but its own.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -118,6 +118,9 @@ pub enum Evidence {
     /// process that wiped its environment, that is another user's, or that is
     /// not dumpable (a set-uid program, `PR_SET_DUMPABLE`) cannot be looked at.
     NoneMarked,
+    /// The first process of the server's PID namespace has ended, before which
+    /// the kernel ends everybody inside.
+    NamespaceEnded,
     /// The engine that ran the container says that there is none of this id.
     ContainerAbsent,
     /// Another machine has reported the end, in these words.
@@ -136,6 +139,7 @@ impl fmt::Display for Evidence {
             Self::CgroupEmpty => "the cgroup is empty",
             Self::ProcessGroupEmpty => "the process group is empty",
             Self::NoneMarked => "no process carries its identity",
+            Self::NamespaceEnded => "its PID namespace has ended",
             Self::ContainerAbsent => "the engine has no such container",
             Self::RemoteReported(words) => return write!(f, "the other machine reports: {words}"),
             Self::Other(words) => words,

@@ -35,8 +35,8 @@ struct Group {
 struct State {
     exit_seen: bool,
     reaped: bool,
-    /// Somebody who is left could not be watched: the next signal looks again.
-    unwatched: bool,
+    /// Somebody who is left, and whose end is waited for.
+    waits_for: Option<Pid>,
     /// Members that outlived the leader and were signalled, by pid.
     swept: BTreeMap<Pid, String>,
 }
@@ -113,10 +113,28 @@ impl Group {
         });
     }
 
-    /// On the watcher's thread: somebody who was in the group has ended.
+    /// On the watcher's thread: this one, who was in the group, has ended.
+    fn has_ended(self: &Arc<Self>, pid: Pid) {
+        {
+            let mut state = self.lock();
+            if state.waits_for == Some(pid) {
+                state.waits_for = None;
+            }
+        }
+        self.look_again();
+    }
+
+    /// Somebody has ended, or may have left the group, which nobody is told.
     fn look_again(self: &Arc<Self>) {
+        if self.ending.is_proven() {
+            return;
+        }
         if let Some(proof) = self.look() {
-            self.ending.update(|known| known.proof = Some(proof));
+            // The first one has the names of those who were swept.
+            self.ending.update(|known| match known.proof {
+                Some(Proof::Gone(_)) => {}
+                _ => known.proof = Some(proof),
+            });
         }
     }
 
@@ -142,13 +160,17 @@ impl Group {
                 false => Proof::Gone(self.account()),
             });
         };
-        // One at a time: whoever it is, its exit is when to look again.
+        // One at a time: whoever it is, its exit is when to look again. It may
+        // also leave the group and live: each signal looks again as well.
         let pid = first.pid;
+        if self.lock().waits_for.replace(pid) == Some(pid) {
+            return None;
+        }
         let group = self.leader.pid();
         let again = Arc::clone(self);
         let still = move || sys::members_of_group(group).is_ok_and(|m| m.contains(&first));
-        if let Err(error) = sys::watch_process(pid, still, move || again.look_again()) {
-            self.lock().unwatched = true;
+        if let Err(error) = sys::watch_process(pid, still, move || again.has_ended(pid)) {
+            self.lock().waits_for = None;
             let pid = pid.as_u32();
             sys::shielded(|| {
                 tracing::warn!(pid, %error, "a member of a group cannot be watched");
@@ -191,8 +213,9 @@ impl Group {
             return Ok(());
         }
         // Where no proof was found, it is looked for again after this.
-        let was_lost = self.ending.look_again();
-        if self.ending.has_exited() || signal == Signal::Kill {
+        self.ending.look_again();
+        let exit_seen = self.lock().exit_seen;
+        if exit_seen || signal == Signal::Kill {
             // Whoever is there besides the leader needs this signal to go.
             let others = sys::members_of_group(self.leader.pid()).unwrap_or_default();
             let leader = self.leader.pid();
@@ -204,8 +227,7 @@ impl Group {
             let state = self.lock();
             self.leader.signal_group(signal, state.reaped)
         };
-        let unwatched = std::mem::take(&mut self.lock().unwatched);
-        if unwatched || was_lost {
+        if exit_seen {
             self.look_again();
         }
         sent

@@ -1,21 +1,20 @@
-//! From the guardian's last word, or its death, to the proof.
+//! From the guardian's last word to the proof.
 //!
-//! On the watcher's thread, or on that of a caller who tries again.
+//! On the watcher's thread, the search's, or that of a caller who tries again.
 
 use std::borrow::Cow;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::decide::{self, Cgroup, Findings, Main, Marked};
+use super::census::Where;
+use super::decide::{self, Cgroup};
 use super::server::Server;
 use super::strays;
 use crate::cgroup::Leaf;
 use crate::ending::Proof;
 use crate::guard::protocol::{Listing, Stage};
-use crate::sys::{self, Pid};
+use crate::sys;
 
 const UNSEARCHED: &str = "the guardian has reaped everybody, but those whom the server left in \
                           other PID namespaces could not be searched for";
@@ -53,15 +52,16 @@ impl Server {
         if let Some(failed) = failed {
             self.started.send_replace(Some(Err(failed)));
         }
+        // Where nothing was executed, nobody has gone anywhere.
         let server = Arc::clone(self);
-        let publish = move |gone| {
-            server.settle(|settling| settling.word = Some((exit, gone)));
+        let publish = move |gone| match failed {
+            Some(_) => server.publish(exit, gone),
+            None => server.conclude_by_search(exit, gone),
         };
         let Ok(leaf) = &self.leaf else {
-            return self.conclude_without_cgroup(exit, gone);
+            return publish(gone);
         };
         if leaf.remove_empty() {
-            self.strike_out();
             return publish(gone.and_by(Evidence::CgroupEmpty));
         }
         // What entered a foreign PID namespace and was orphaned there is no
@@ -75,7 +75,6 @@ impl Server {
             };
             match decide::concluded(&cgroup) {
                 Ok(evidence) => {
-                    server.strike_out();
                     let gone = inside.swept_from(gone);
                     publish(evidence.into_iter().fold(gone, Gone::and_by));
                 }
@@ -93,40 +92,36 @@ impl Server {
         });
     }
 
-    /// The guardian has reaped everybody that it could see, which is not who was
-    /// orphaned in a foreign PID namespace.
-    fn conclude_without_cgroup(self: &Arc<Self>, exit: Option<ExitStatus>, gone: Gone) {
-        let publish = move |server: &Self, gone| {
-            server.strike_out();
-            server.settle(|settling| settling.word = Some((exit, gone)));
-        };
+    /// The guardian has reaped everybody that it could see, and the cgroup is
+    /// empty where there is one. Neither sees who was orphaned in a foreign PID
+    /// namespace and has left the cgroup.
+    pub(super) fn conclude_by_search(self: &Arc<Self>, exit: Option<ExitStatus>, gone: Gone) {
         let Some(identity) = self.identity.clone() else {
-            return publish(self, gone);
+            return self.publish(exit, gone);
         };
         let server = Arc::clone(self);
-        strays::end(
-            identity,
-            self.start_time().unwrap_or(0),
-            move |ended| match ended {
-                Ok(ended) => {
-                    let inside = Inside::these(ended);
-                    publish(
-                        &server,
-                        inside.swept_from(gone.and_by(Evidence::NoneMarked)),
-                    );
-                }
-                // It stays written down, and is tried again.
-                Err(error) => {
-                    let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
-                    sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
-                    let _ = server.reaped.set((exit, gone));
-                    server.ending.update(|known| {
-                        known.exit = known.exit.or(exit);
-                        known.proof = Some(Proof::Lost(why));
-                    });
-                }
-            },
-        );
+        let since = self.start_time().unwrap_or(0);
+        strays::end(Where::Abroad, identity, since, move |ended| match ended {
+            Ok(ended) => {
+                let gone = Inside::these(ended).swept_from(gone.and_by(Evidence::NoneMarked));
+                server.publish(exit, gone);
+            }
+            // It stays written down, and is tried again.
+            Err(error) => {
+                let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
+                sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
+                let _ = server.reaped.set((exit, gone));
+                server.ending.update(|known| {
+                    known.exit = known.exit.or(exit);
+                    known.proof = Some(Proof::Lost(why));
+                });
+            }
+        });
+    }
+
+    fn publish(&self, exit: Option<ExitStatus>, gone: Gone) {
+        self.strike_out();
+        self.settle(|settling| settling.word = Some((exit, gone)));
     }
 
     /// The guardian is no process any more. What it said last is out now: whoever
@@ -153,136 +148,8 @@ impl Server {
         }
     }
 
-    /// The guardian was killed, or the last look brought no proof. The host does
-    /// its work: ends what it can find, and looks whether that was all.
-    pub(super) fn take_over(self: &Arc<Self>) {
-        if let Some((exit, gone)) = self.reaped.get().cloned() {
-            return self.conclude_without_cgroup(exit, gone);
-        }
-        let inside = match &self.leaf {
-            Ok(leaf) => Inside::killed(leaf, self.main_pid()),
-            Err(_) => Inside::default(),
-        };
-        let main = self.look_at_main();
-        if main == Main::Outside {
-            self.kill_main();
-        }
-        let Ok(leaf) = &self.leaf else {
-            return self.search(main, Cgroup::None, inside);
-        };
-        let server = Arc::clone(self);
-        leaf.end(move |result| {
-            let cgroup = match result {
-                Ok(()) => Cgroup::Empty,
-                Err(error) => Cgroup::Failed(error.to_string()),
-            };
-            server.search(main, cgroup, inside);
-        });
-    }
-
-    /// Searches for whoever carries the server's identity, and judges.
-    ///
-    /// On a thread of its own: a process whose memory the kernel has locked
-    /// keeps waiting whoever reads its environment, and the watcher's thread
-    /// waits for all servers. Without a thread nobody has searched, and there is
-    /// no proof before the next attempt.
-    fn search(self: &Arc<Self>, main: Main, cgroup: Cgroup, inside: Inside) {
-        let findings = Arc::new(Mutex::new(Some((main, cgroup, inside))));
-        let take = {
-            let findings = Arc::clone(&findings);
-            move || {
-                findings
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .take()
-            }
-        };
-        let server = Arc::clone(self);
-        let searched = move || {
-            if let Some((main, cgroup, inside)) = take() {
-                let marked = server.search_and_kill();
-                server.judge(main, cgroup, inside, marked);
-            }
-        };
-        let thread = thread::Builder::new().name("mcp-search".to_owned());
-        let Err(error) = thread.spawn(searched) else {
-            return;
-        };
-        let findings = findings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some((main, cgroup, inside)) = findings {
-            let why = format!("no thread can be started: {error}");
-            self.judge(main, cgroup, inside, Marked::Unknown(why));
-        }
-    }
-
-    fn search_and_kill(&self) -> Marked {
-        let (marked, missed) = self.marked();
-        marked.iter().for_each(|seen| self.kill_marked(seen));
-        match (marked.len(), missed) {
-            (0, None) => Marked::Nobody,
-            (0, Some(error)) => Marked::Unknown(error.to_string()),
-            (count, _) => Marked::Somebody(count),
-        }
-    }
-
-    fn judge(&self, main: Main, cgroup: Cgroup, inside: Inside, marked: Marked) {
-        let findings = Findings {
-            main,
-            cgroup,
-            marked,
-            somebody_left: self.somebody_left.load(Ordering::Relaxed),
-        };
-        let left = findings.show_a_leaver() && self.leaf.is_ok();
-        self.somebody_left.fetch_or(left, Ordering::Relaxed);
-        let proof = match findings.verdict() {
-            Ok(evidence) => {
-                self.strike_out();
-                let mut evidence = evidence.into_iter();
-                let first = evidence.next().unwrap_or(Evidence::CgroupEmpty);
-                let gone = evidence.fold(Gone::proven_by(first), Gone::and_by);
-                Proof::Gone(inside.swept_from(gone))
-            }
-            Err(why) => {
-                let guardian = self.guardian.pid();
-                sys::shielded(|| tracing::error!(guardian, ?findings, "{why}"));
-                Proof::Lost(why)
-            }
-        };
-        self.ending.update(|known| {
-            if findings.main_has_ended() {
-                known.exit = known.exit.or(Some(ExitStatus::Unknown));
-            }
-            known.proof = Some(proof);
-        });
-    }
-
-    /// It lives where no cgroup and no guardian reaches it.
-    fn kill_main(self: &Arc<Self>) {
-        let Some(pid) = self.main_pid().and_then(|pid| Pid::new(pid.into())) else {
-            return;
-        };
-        let still = || self.look_at_main() == Main::Outside;
-        let Ok(held) = sys::hold(pid) else { return };
-        if still() && sys::kill_held(&held).is_ok() {
-            let server = Arc::clone(self);
-            let ended = move || {
-                server
-                    .ending
-                    .update(|known| known.exit = known.exit.or(Some(ExitStatus::Unknown)));
-            };
-            if let Err(error) = sys::watch_process(pid, || true, ended) {
-                sys::shielded(|| {
-                    tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
-                });
-            }
-        }
-    }
-
     /// Nothing is left for whoever comes after this host.
-    fn strike_out(&self) {
+    pub(super) fn strike_out(&self) {
         if let Some(entry) = self.lock_entry().take() {
             entry.end();
         }
@@ -291,7 +158,7 @@ impl Server {
 
 /// Those whom the host has ended: inside of a cgroup, or found by identity.
 #[derive(Default)]
-struct Inside {
+pub(super) struct Inside {
     named: Vec<Remnant>,
     count: usize,
 }
@@ -300,7 +167,7 @@ impl Inside {
     /// Kills whoever is inside. They are numbered before and named after that,
     /// in one look: what cannot be read is nobody. The main process is not
     /// counted.
-    fn killed(leaf: &Leaf, main: Option<u32>) -> Self {
+    pub(super) fn killed(leaf: &Leaf, main: Option<u32>) -> Self {
         let mut members = leaf.members().unwrap_or_default();
         if let Err(error) = leaf.kill() {
             sys::shielded(|| tracing::warn!(%error, "a cgroup cannot be killed"));
@@ -315,7 +182,7 @@ impl Inside {
         }
     }
 
-    fn these(ended: strays::Ended) -> Self {
+    pub(super) fn these(ended: strays::Ended) -> Self {
         let count = ended.len();
         let named = ended.into_iter().take(NAMES_MAX);
         Self {
@@ -326,7 +193,7 @@ impl Inside {
         }
     }
 
-    fn swept_from(self, gone: Gone) -> Gone {
+    pub(super) fn swept_from(self, gone: Gone) -> Gone {
         let unnamed = self.count - self.named.len();
         let mut gone = gone.with_swept(self.named);
         gone.swept_count += unnamed;

@@ -18,6 +18,13 @@ pub(super) enum Main {
     Outside,
     /// Nobody can tell.
     Unknown,
+    /// It was the init of a PID namespace and has ended, before which the kernel
+    /// has ended everybody inside.
+    InitEnded,
+    /// It would be the init of a PID namespace, and the guardian has not said
+    /// that there is one. Nothing of the server is elsewhere, and init carries
+    /// the mark: it runs our program.
+    InitNotSeen,
 }
 
 /// The cgroup of the server, after the host has tried to empty it.
@@ -31,12 +38,13 @@ pub(super) enum Cgroup {
     Failed(String),
 }
 
-/// Who carries the server's identity, after that.
+/// Who carries the server's identity, after that. In these words the search has
+/// ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Marked {
     /// Nobody who can be looked at.
     Nobody,
-    /// So many processes, which were sent SIGKILL.
+    /// So many processes, which were ended.
     Somebody(usize),
     /// Nobody could look.
     Unknown(String),
@@ -57,7 +65,8 @@ pub(super) struct Findings {
 /// everybody, or why that is not enough.
 ///
 /// What has entered a foreign PID namespace, and lost its parent there, is no
-/// descendant of the guardian's any more. It is inside of the cgroup.
+/// descendant of the guardian's any more. It is inside of the cgroup, or found by
+/// the search that comes after this.
 pub(super) fn concluded(cgroup: &Cgroup) -> Result<Vec<Evidence>, Cow<'static, str>> {
     match cgroup {
         Cgroup::None => Ok(vec![Evidence::Reaped]),
@@ -76,9 +85,19 @@ impl Findings {
 
     /// What proves that nothing is left, or why nothing does.
     pub(super) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
+        if let Cgroup::Failed(error) = &self.cgroup {
+            return Err(Cow::Owned(format!("{NOT_EMPTIED}: {error}")));
+        }
+        match (&self.main, &self.marked) {
+            (Main::InitEnded, _) => return Ok(vec![Evidence::NamespaceEnded]),
+            // Whoever was found has been waited for.
+            (Main::InitNotSeen, Marked::Nobody | Marked::Somebody(_)) => {
+                return Ok(vec![Evidence::NoneMarked]);
+            }
+            _ => {}
+        }
         match (&self.cgroup, &self.marked) {
-            (Cgroup::None, _) => Err(Cow::Borrowed(NO_CGROUP)),
-            (Cgroup::Failed(error), _) => Err(Cow::Owned(format!("{NOT_EMPTIED}: {error}"))),
+            (Cgroup::None | Cgroup::Failed(_), _) => Err(Cow::Borrowed(NO_CGROUP)),
             (Cgroup::Empty, _) if self.show_a_leaver() => Err(Cow::Borrowed(LEFT)),
             (Cgroup::Empty, _) if self.main == Main::Unknown => Err(Cow::Borrowed(UNSEEN)),
             (Cgroup::Empty, Marked::Unknown(error)) => {
@@ -93,8 +112,9 @@ impl Findings {
     /// Whether the main process is known to have ended.
     pub(super) fn main_has_ended(&self) -> bool {
         match self.main {
-            Main::Ended => true,
+            Main::Ended | Main::InitEnded => true,
             Main::Inside | Main::NotSeen => self.cgroup == Cgroup::Empty,
+            Main::InitNotSeen => self.verdict().is_ok(),
             Main::Outside | Main::Unknown => false,
         }
     }
@@ -165,6 +185,34 @@ mod tests {
             assert!(findings.verdict().is_err());
             assert!(findings.main_has_ended());
         }
+    }
+
+    #[test]
+    fn the_end_of_an_init_is_the_end_of_its_namespace() {
+        for cgroup in [Cgroup::None, Cgroup::Empty] {
+            for marked in [Marked::Nobody, Marked::Unknown("EMFILE".to_owned())] {
+                let findings = Findings {
+                    cgroup: cgroup.clone(),
+                    marked,
+                    ..found(Main::InitEnded)
+                };
+                assert_eq!(findings.verdict().unwrap(), [Evidence::NamespaceEnded]);
+                assert!(findings.main_has_ended());
+            }
+        }
+        let unseen = |marked| Findings {
+            cgroup: Cgroup::None,
+            marked,
+            ..found(Main::InitNotSeen)
+        };
+        assert!(unseen(Marked::Nobody).verdict().is_ok());
+        let unknown = unseen(Marked::Unknown("EMFILE".to_owned()));
+        assert!(unknown.verdict().is_err() && !unknown.main_has_ended());
+        let failed = Findings {
+            cgroup: Cgroup::Failed("EMFILE".to_owned()),
+            ..found(Main::InitEnded)
+        };
+        assert!(failed.verdict().is_err(), "it is to be removed");
     }
 
     #[test]

@@ -132,12 +132,7 @@ impl Server {
         (living, missed)
     }
 
-    /// Kills one that carries the identity, unless it is another one by now.
-    pub(super) fn kill_marked(&self, seen: &Seen) {
-        kill(seen, |now| now.start_time == seen.start_time);
-    }
-
-    fn is_main(&self, seen: &Seen) -> bool {
+    pub(super) fn is_main(&self, seen: &Seen) -> bool {
         Some(seen.pid) == self.main_pid() && Some(seen.start_time) == self.start_time()
     }
 }

@@ -26,12 +26,15 @@
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! server ─── the primitives of a running server
 //! hear ───── what the guardian reports, and its end
-//! conclude ─ from the guardian's last word, or its death, to the proof
-//! decide ─── what that concludes where the guardian cannot. Pure
+//! conclude ─ from the guardian's last word to the proof
+//! take_over  from its death to the host's own proof
+//! decide ─── what is a proof there, and what is none. Pure
 //! look ───── who lives, by what the host can read itself
-//! strays ─── who left the tree through a foreign PID namespace
+//! strays ─── who is not where it was put, and its end
+//! census ─── who runs on this machine and carries an identity
 //! ```
 
+mod census;
 mod conclude;
 mod decide;
 mod hear;
@@ -40,6 +43,7 @@ mod probe;
 mod server;
 mod spawn;
 mod strays;
+mod take_over;
 
 use std::path::Path;
 use std::sync::Arc;

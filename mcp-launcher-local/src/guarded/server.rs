@@ -42,6 +42,8 @@ pub(super) struct Server {
     pub(super) ending: Ending,
     /// What holds the server together besides the guardian, or why nothing does.
     pub(super) leaf: Result<Leaf, String>,
+    /// Its main process is the init of a PID namespace.
+    pub(super) pid_namespace: bool,
     /// What every process of it carries, unless it has wiped its environment.
     pub(super) identity: Option<Cookie>,
     /// Where it is written down for whoever comes after this host.
@@ -66,6 +68,7 @@ impl Server {
         leaf: Result<Leaf, String>,
         entry: Option<Entry>,
         identity: Option<Cookie>,
+        pid_namespace: bool,
         containment: Containment,
     ) -> Arc<Self> {
         // For its end.
@@ -76,6 +79,7 @@ impl Server {
             started: watch::Sender::new(None),
             ending: Ending::new(),
             leaf,
+            pid_namespace,
             identity,
             entry: Mutex::new(entry),
             containment,

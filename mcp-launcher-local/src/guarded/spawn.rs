@@ -11,7 +11,7 @@ use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::{Containment, LaunchedServer};
 
 use super::server::{GuardedServer, Server};
-use super::{Plan, Why};
+use super::{Plan, Why, strays};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, limit, working_directory};
 use crate::guard::protocol::Stage;
@@ -39,22 +39,20 @@ pub(crate) fn spawn(
     plan: Plan,
     containment: Containment,
 ) -> Result<Spawned, LaunchErrorKind> {
-    sys::watch::start().map_err(|error| {
-        limit(error).unwrap_or_else(|error| {
-            LaunchErrorKind::backend(
-                "the thread that watches servers could not be started",
-                error,
-            )
-        })
-    })?;
+    sys::watch::start()
+        .and_then(|()| strays::start())
+        .map_err(|error| {
+            limit(error).unwrap_or_else(|error| {
+                LaunchErrorKind::backend(
+                    "the threads that watch servers could not be started",
+                    error,
+                )
+            })
+        })?;
+    let pid_namespace = plan.pid_namespace;
     let (ours, theirs) = pipes::open()?;
     let record = Record::make(&plan, command.identity.as_ref());
-    let guardian = start(
-        &command,
-        &theirs,
-        record.leaf.as_ref().ok(),
-        plan.pid_namespace,
-    )?;
+    let guardian = start(&command, &theirs, record.leaf.as_ref().ok(), pid_namespace)?;
     drop(theirs);
     let containment = match &record.leaf {
         Err(why) if plan.cgroups.is_ok() => Plan {
@@ -66,7 +64,7 @@ pub(crate) fn spawn(
     };
     let (leaf, entry) = record.into_parts();
     let identity = command.identity.clone();
-    let server = Server::new(guardian, leaf, entry, identity, containment);
+    let server = Server::new(guardian, leaf, entry, identity, pid_namespace, containment);
     let mut owned = EndUnlessOwned(Some(Arc::clone(&server)));
     if let Err(error) = server.watch() {
         // Ended here, and not once more by its drop.

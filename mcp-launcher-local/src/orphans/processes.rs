@@ -236,7 +236,7 @@ fn find_mark(environment: &[u8]) -> Mark {
 }
 
 /// By what it executes, which only whoever executes our image has.
-fn is_guardian(pid: u32) -> bool {
+pub(crate) fn is_guardian(pid: u32) -> bool {
     let image = fs::read_link(format!("/proc/{pid}/exe"));
     let name = |image: &OsStr| {
         let image = image.as_bytes();

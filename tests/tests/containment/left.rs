@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
+use mcp_lifecycle_conformance::alive::Holder;
 use mcp_lifecycle_core::Evidence;
 use mcp_lifecycle_core::error::Report;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -77,36 +78,53 @@ fn namespace() {
         return;
     }
     let stage = Stage::new();
-    let Some(holder) = Holder::start(&stage) else {
+    let Some(holder) = Abroad::start(&stage) else {
         eprintln!("SKIPPED: no PID namespace can be made here");
         return;
     };
     let enter = format!("enter-namespace:{}", holder.0.id());
-    let server = stage.launch(&acts(&[&enter]));
-    for role in ["nsenter", "daemon", "server"] {
-        stage.wait_for(role);
+    for does in [&[enter.as_str()][..], &["leave-cgroup", &enter]] {
+        let server = stage.launch(&acts(does));
+        for role in ["nsenter", "daemon", "server"] {
+            stage.wait_for(role);
+        }
+        let terminator = server.terminator().clone();
+        stage.wait("the order", terminator.force_end()).unwrap();
+        let gone = stage.wait("the proof", terminator.gone()).unwrap();
+        let alive = stage.alive.alive_at_this_moment(LIMIT);
+        let alive = stage.alive.block_on(alive).unwrap();
+        let is_holder = |it: &Holder| it.pid == holder.0.id() || it.role == "foreign-init";
+        assert!(
+            alive.iter().all(is_holder),
+            "{does:?}: {alive:?} live in spite of {gone:?}"
+        );
+        let evidence: &[_] = match has_cgroups() {
+            true => &[
+                Evidence::Reaped,
+                Evidence::CgroupEmpty,
+                Evidence::NoneMarked,
+            ],
+            false => &[Evidence::Reaped, Evidence::NoneMarked],
+        };
+        assert_eq!(gone.evidence, evidence, "{does:?}: {gone:?}");
+        assert_eq!(gone.swept.len(), gone.swept_count, "{gone:?}");
+        assert!(
+            gone.swept.iter().any(|it| it.name == "mcp-fixture"),
+            "the daemon is counted and named: {gone:?}"
+        );
     }
-    let terminator = server.terminator().clone();
-    stage.wait("the order", terminator.force_end()).unwrap();
-    let gone = stage.wait("the proof", terminator.gone()).unwrap();
-    let second = match has_cgroups() {
-        true => Evidence::CgroupEmpty,
-        false => Evidence::NoneMarked,
-    };
-    assert_eq!(gone.evidence, [Evidence::Reaped, second], "{gone:?}");
-    assert_eq!(gone.swept.len(), gone.swept_count, "{gone:?}");
-    assert!(
-        gone.swept.iter().any(|it| it.name == "mcp-fixture"),
-        "the daemon is counted and named: {gone:?}"
-    );
     drop(holder);
     stage.nobody_is_left();
+    // The cgroup next door that the act has made.
+    for leaf in leaves() {
+        let _ = fs::remove_dir(leaf);
+    }
 }
 
 /// The first process of a PID namespace that is nobody's server.
-struct Holder(Child);
+struct Abroad(Child);
 
-impl Holder {
+impl Abroad {
     fn start(stage: &Stage) -> Option<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-fixture"));
         command.args(["foreign-namespace", "--alive", &stage.alive.address()]);
@@ -124,7 +142,7 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for Abroad {
     fn drop(&mut self) {
         let pid = self.0.id();
         // Its child, which it has not reaped: the first process in there.

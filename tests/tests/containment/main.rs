@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod forked;
+mod group;
 mod guardian_held;
 mod guardian_killed;
 mod half_launched;

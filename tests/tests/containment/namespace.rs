@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::{ExitStatus, Guarantee, Reach, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::{Evidence, ExitStatus, Guarantee, Reach, ServerLauncher, ServerSpec};
 use nix::sys::signal::{Signal, kill};
 
 use crate::guardian_killed::guardian_of;
-use crate::stage::{Stage, has_cgroups, leaves, perform, plays};
+use crate::stage::{Stage, leaves, perform, plays};
 
 /// A stage with namespaces; `None` where the machine refuses them, which it
 /// then says.
@@ -107,6 +107,7 @@ fn guardian_killed() {
         // The kernel's doing: nobody here has lifted a finger.
         stage.nobody_is_left();
         let gone = stage.wait("the last word", server.terminator().gone());
-        assert_eq!(gone.is_ok(), has_cgroups(), "{gone:?}");
+        assert_eq!(gone.unwrap().evidence, [Evidence::NamespaceEnded]);
+        assert!(leaves().is_empty(), "{:?}", leaves());
     }
 }

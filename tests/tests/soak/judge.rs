@@ -55,15 +55,8 @@ impl Level {
 }
 
 /// Whether a process that is held like this is dead once its end was proven.
-///
-/// Who has left both its cgroup and its guardian's tree, through a foreign PID
-/// namespace, is not looked for where there is a cgroup.
 pub(crate) fn is_covered(level: Level, held: Held) -> bool {
-    match level {
-        Level::Group => held.in_group,
-        Level::Guardian => true,
-        Level::GuardianAndCgroup | Level::Namespace => held.in_cgroup || held.in_tree,
-    }
+    level != Level::Group || held.in_group
 }
 
 /// Whether a process must be dead a while after nobody wants it any more.
@@ -86,11 +79,15 @@ pub(crate) fn must_be_dead(level: Level, held: Held, facts: Facts) -> bool {
 
 /// Whether the end of a server whose host lives may be without proof.
 pub(crate) fn may_be_unproven(plan: &Plan, server: &Server, level: Level, facts: Facts) -> bool {
-    let no_cgroup = level != Level::GuardianAndCgroup || server.leaves_its_cgroup();
+    let without_guardian = match level {
+        Level::Group => return plan.trouble == Trouble::NoDescriptors,
+        Level::Namespace => false,
+        Level::Guardian => true,
+        Level::GuardianAndCgroup => server.leaves_its_cgroup(),
+    };
     facts.guardian_stopped
         || plan.trouble == Trouble::NoDescriptors
-        || (facts.guardian_killed && no_cgroup)
-        || (server.escapes_the_guardian() && no_cgroup)
+        || (facts.guardian_killed && without_guardian)
 }
 
 /// Whether a start may fail.

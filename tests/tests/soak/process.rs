@@ -76,8 +76,9 @@ impl Process {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {
+                    let said = self.said.join("\n    ");
                     return Err(format!(
-                        "wedged: no {word:?} within {limit:?}\n{}",
+                        "wedged: no {word:?} within {limit:?}\n{}\n  it said:\n    {said}",
                         threads_of(self.pid())
                     ));
                 }
@@ -121,15 +122,19 @@ impl Drop for Process {
 }
 
 /// Where the threads of a process are, for a report.
-fn threads_of(pid: Pid) -> String {
+pub(crate) fn threads_of(pid: Pid) -> String {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let tasks = tasks.into_iter().flatten().flatten();
     let describe = |task: fs::DirEntry| {
         let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let stat = read("stat");
+        let state = stat.rsplit(") ").next().unwrap_or_default();
+        let state: Vec<_> = state.split(' ').take(7).collect();
         format!(
-            "  thread {} in {}",
+            "  thread {} in {}, {}",
             read("comm").trim(),
-            read("wchan").trim()
+            read("wchan").trim(),
+            state.join(" "),
         )
     };
     tasks.map(describe).collect::<Vec<_>>().join("\n")
@@ -142,6 +147,14 @@ pub(crate) fn guardians_of(host: Pid) -> Vec<Pid> {
         .filter(|(_, name, state)| name == "mcp-guardian" && *state != 'Z')
         .map(|(pid, _, _)| pid)
         .collect()
+}
+
+/// Whether that process is there and is no zombie, also not one without a first
+/// thread: then whoever holds what it held has to answer.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map_or("Z", |(_, tail)| tail);
+    !state.starts_with(['Z', 'X'])
 }
 
 /// Whether the number is still a guardian's.

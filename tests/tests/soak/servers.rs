@@ -22,8 +22,8 @@ pub(crate) struct Held {
     pub(crate) in_cgroup: bool,
     /// It is the guardian's descendant for as long as it lives.
     pub(crate) in_tree: bool,
-    /// It has no main thread, or shares its connection with one that has none.
-    /// The kernel's own order to kill a cgroup passes those by (Linux 6.18).
+    /// It has no main thread: the kernel's own order to kill a cgroup passes it
+    /// by (Linux 6.18).
     pub(crate) headless: bool,
 }
 
@@ -167,13 +167,8 @@ impl Server {
             marked,
             in_cgroup: !self.does("leave-cgroup"),
             in_tree: !entered,
-            headless: self.does("threads-only"),
+            headless: role == "threads-only",
         }
-    }
-
-    /// Whether there is a process that only some mechanisms reach.
-    pub(crate) fn escapes_the_guardian(&self) -> bool {
-        self.needs_foreign_namespace()
     }
 
     pub(crate) fn leaves_its_cgroup(&self) -> bool {

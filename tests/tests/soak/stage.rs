@@ -14,6 +14,7 @@ use mcp_lifecycle_conformance::alive::{AliveConn, AliveListener};
 use tempfile::TempDir;
 
 use crate::plan::{Machine, Plan};
+use crate::process::is_running;
 use crate::role::{CGROUP, USER};
 use crate::{Check, LIMIT};
 
@@ -168,9 +169,12 @@ pub(crate) fn observer() -> io::Result<AliveListener> {
 /// that `must` be dead.
 ///
 /// A connection is inherited by children, and so can outlive who opened it: one
-/// that only somebody else holds, who may live, does not count.
+/// that only somebody else holds, who may live, does not count. Who is about to
+/// be a daemon holds one before it has said hello itself: within a `group`, it
+/// also counts whether the opener is still there.
 pub(crate) fn overdue(
     observer: &AliveListener,
+    group: bool,
     must: impl Fn(&str) -> bool,
 ) -> Check<Vec<AliveConn>> {
     observer
@@ -180,12 +184,12 @@ pub(crate) fn overdue(
     let alive = alive.filter(|connection| !connection.is_dead());
     let (mut overdue, excused): (Vec<_>, Vec<_>) =
         alive.partition(|connection| must(&connection.holder().role));
-    if !excused.is_empty() {
+    if group || !excused.is_empty() {
         let answers = |connection: &AliveConn| {
             let ping = connection.ping(Duration::from_millis(300));
             observer.block_on(ping).is_ok()
         };
-        overdue.retain(answers);
+        overdue.retain(|connection| (group && is_running(connection.pid())) || answers(connection));
     }
     Ok(overdue)
 }

@@ -102,7 +102,7 @@ pub(crate) fn take_down(
     if matches!(what, "proof" | "refused") {
         let observer = &observers[index];
         let covered = |role: &str| judge::is_covered(level, server.held(role, false));
-        let alive = overdue(observer, covered);
+        let alive = overdue(observer, level == Level::Group, covered);
         let lies = match alive {
             Ok(alive) => alive.iter().map(|one| one.holder().to_string()).collect(),
             Err(failure) => vec![failure],

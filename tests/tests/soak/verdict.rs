@@ -4,13 +4,14 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mcp_lifecycle_conformance::alive::Holder;
 use nix::unistd::Pid;
 
 use crate::case::{Case, STEP};
 use crate::host::policy;
 use crate::judge::{self, Facts, Level};
 use crate::plan::{Trouble, What};
-use crate::process::{Process, children_of, descriptors_of};
+use crate::process::{Process, children_of, descriptors_of, threads_of};
 use crate::servers::Server;
 use crate::stage::overdue;
 use crate::told::{Excused, Told};
@@ -102,7 +103,8 @@ impl Case<'_> {
                     ..self.facts_of(server, self.facts)
                 };
                 if !judge::may_be_unproven(self.plan, server, level, facts) {
-                    return Err(format!("{name}: no proof: {why}"));
+                    let alive = self.alive_now();
+                    return Err(format!("{name}: no proof: {why}\n  {alive}"));
                 }
                 excused.unproven += 1;
             }
@@ -155,7 +157,7 @@ impl Case<'_> {
                 if self.continuing {
                     self.continue_guardians();
                 }
-                let alive = overdue(&self.observers[index], must)?;
+                let alive = overdue(&self.observers[index], false, must)?;
                 if alive.is_empty() {
                     break;
                 }
@@ -174,6 +176,16 @@ impl Case<'_> {
 
     fn alive(&self) -> usize {
         self.observers.iter().map(|one| one.alive().len()).sum()
+    }
+
+    /// Who lives, and what their threads do.
+    fn alive_now(&self) -> String {
+        let alive = self.observers.iter().flat_map(|one| one.alive());
+        let describe = |holder: Holder| {
+            let pid = Pid::from_raw(holder.pid.cast_signed());
+            format!("alive: {holder}\n{}", threads_of(pid))
+        };
+        alive.map(describe).collect::<Vec<_>>().join("\n  ")
     }
 
     fn everybody_is_dead(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What a living host does about one server, as `guarded` does it.
 
 use super::decide::{Cgroup, Findings, Main, Marked};
-use super::world::{Hindered, Owner, Said, World};
+use super::world::{Hindered, Owner, Proc, Said, World};
 
 impl World {
     /// The host's watcher looks at the guardian of a server.
@@ -57,13 +57,22 @@ impl World {
     /// The guardian has said that nobody is left.
     fn conclude(&mut self, index: usize) -> Result<(), String> {
         let cgroup = self.empty_cgroup(index);
-        match (self.decisions.concluded)(&cgroup) {
-            Ok(_) => self.claim(index),
-            Err(_) => {
-                self.servers[index].proven = Some(false);
-                Ok(())
-            }
+        let blind = self.hosts[self.servers[index].host].blind;
+        if (self.decisions.concluded)(&cgroup).is_err() || blind.marks {
+            self.servers[index].proven = Some(false);
+            return Ok(());
         }
+        for pid in self.marked(index, |process| process.foreign) {
+            self.kill(pid, index)?;
+        }
+        self.claim(index)
+    }
+
+    /// Who is found by the identity of a server.
+    fn marked(&self, index: usize, place: impl Fn(&Proc) -> bool) -> Vec<u32> {
+        let marked = self.alive_of(index);
+        let marked = marked.filter(|(_, it)| it.said == Said::Truth && place(it));
+        marked.map(|(pid, _)| *pid).collect()
     }
 
     /// Empties and removes the cgroup of a server, as far as the host can look.
@@ -85,7 +94,7 @@ impl World {
     fn take_over(&mut self, index: usize) -> Result<(), String> {
         let blind = self.hosts[self.servers[index].host].blind;
         let (main, start) = self.servers[index].main;
-        let main_is = |process: &&super::world::Proc| process.start == start && !process.zombie;
+        let main_is = |process: &&Proc| process.start == start && !process.zombie;
         let seen = match self.processes.get(&main).filter(main_is) {
             _ if blind.main => Main::Unknown,
             None => Main::Ended,
@@ -99,9 +108,7 @@ impl World {
         let marked = match blind.marks {
             true => Marked::Unknown("no descriptor".to_owned()),
             false => {
-                let marked = self.alive_of(index);
-                let marked = marked.filter(|(_, process)| process.said == Said::Truth);
-                let marked: Vec<u32> = marked.map(|(pid, _)| *pid).collect();
+                let marked = self.marked(index, |_| true);
                 for pid in &marked {
                     self.kill(*pid, index)?;
                 }
@@ -138,10 +145,10 @@ impl World {
         let leaver = self.servers[index].somebody_left;
         for (pid, process) in self.alive_of(index) {
             // The evidence is named: nobody inside, and nobody with a mark that
-            // could be read. Or: everybody was reaped.
+            // could be read. Or: everybody was reaped, and that abroad.
             let unseen = process.inside != Some(index)
                 && match guarded {
-                    true => process.foreign,
+                    true => process.foreign && process.said != Said::Truth,
                     // Who has left was seen: what it started there is no secret.
                     false => process.said != Said::Truth && !leaver,
                 };

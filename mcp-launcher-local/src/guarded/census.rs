@@ -1,0 +1,164 @@
+//! Who runs on this machine and carries an identity.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use crate::identity::Cookie;
+use crate::orphans::{self, Mark};
+use crate::sys::stat::is_gone;
+use crate::sys::{self, ProcessState, Seen};
+
+/// Where to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// In other PID namespaces than this host's.
+    Abroad,
+    Everywhere,
+}
+
+/// A process that carries an identity, or may.
+pub(super) struct Carrier {
+    pub(super) seen: Seen,
+    /// `None` while it is being executed, or on its way out.
+    pub(super) identity: Option<Cookie>,
+}
+
+impl Carrier {
+    /// It is being executed, and will say whose it is.
+    fn is_passing(&self) -> bool {
+        self.identity.is_none() && self.seen.state != ProcessState::Exiting
+    }
+}
+
+enum Look {
+    Carrier(Carrier),
+    /// Elsewhere, or without an identity, or not to be looked at by this user.
+    Other,
+    /// There was one, which may have left a child that was not listed.
+    Vanished,
+}
+
+/// How often it is looked at those who have come meanwhile, and at those who
+/// are being executed.
+const LOOKS_MAX: u32 = 20;
+
+/// The longest pause between two looks at those who are being executed. An exec
+/// takes a millisecond, and on a loaded machine as long as the machine likes.
+const PAUSE_MAX: Duration = Duration::from_millis(32);
+
+/// Who carries an identity, or is about to say so.
+///
+/// Whoever comes after the first whole listing has its environment from somebody
+/// on it, so only those of it who are being executed are looked at again.
+///
+/// # Errors
+///
+/// Somebody could not be looked at who is not another user's.
+pub(super) fn take(place: Where) -> io::Result<Vec<Carrier>> {
+    let home = orphans::home()?;
+    let mut known = BTreeSet::new();
+    let mut found = Vec::new();
+    let mut passing = Vec::<Carrier>::new();
+    let mut is_whole = false;
+    let mut pause = Duration::from_millis(1);
+    for _ in 0..LOOKS_MAX {
+        let mut pids: Vec<u32> = passing.drain(..).map(|it| it.seen.pid).collect();
+        if !is_whole {
+            let listed = sys::numbers_in_proc()?;
+            pids.extend(listed.into_iter().filter(|pid| !known.contains(pid)));
+        }
+        is_whole = true;
+        for pid in pids {
+            match look_at(pid, place, home)? {
+                Look::Vanished => {
+                    is_whole = false;
+                    known.remove(&pid);
+                    continue;
+                }
+                Look::Carrier(carrier) if carrier.is_passing() => passing.push(carrier),
+                Look::Carrier(carrier) => found.push(carrier),
+                Look::Other => {}
+            }
+            known.insert(pid);
+        }
+        if is_whole && passing.is_empty() {
+            return Ok(found);
+        }
+        if !passing.is_empty() {
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+    if !is_whole {
+        return Err(io::Error::other(
+            "processes come and go faster than they can be looked at",
+        ));
+    }
+    found.extend(passing);
+    Ok(found)
+}
+
+fn look_at(pid: u32, place: Where, home: u64) -> io::Result<Look> {
+    match orphans::namespace_of(pid) {
+        Ok(namespace) if namespace == home && place == Where::Abroad => return Ok(Look::Other),
+        Ok(_) => {}
+        Err(error) if is_gone(&error) => return Ok(Look::Vanished),
+        // Also said of one that goes at this moment.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Ok(match std::fs::exists(format!("/proc/{pid}"))? {
+                true => Look::Other,
+                false => Look::Vanished,
+            });
+        }
+        Err(error) => return Err(error),
+    }
+    let Some(seen) = sys::look_at(pid)? else {
+        return Ok(Look::Vanished);
+    };
+    if seen.state == ProcessState::Dead {
+        return Ok(Look::Other);
+    }
+    let identity = match orphans::mark_of(pid) {
+        Ok(Some(Mark::Cookie(identity))) => Some(identity),
+        Ok(Some(Mark::Passing)) => None,
+        Ok(Some(Mark::None | Mark::Unreadable | Mark::Unseen(_))) => return Ok(Look::Other),
+        // It has ended meanwhile, or is a thread of the kernel's own.
+        Ok(None) => {
+            return Ok(match sys::look_at(pid)? {
+                Some(_) => Look::Other,
+                None => Look::Vanished,
+            });
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Look::Other),
+        Err(error) => return Err(error),
+    };
+    Ok(Look::Carrier(Carrier { seen, identity }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let own = orphans::home().unwrap();
+        let all = sys::numbers_in_proc().unwrap().len();
+        for place in [Where::Abroad, Where::Everywhere] {
+            let begun = std::time::Instant::now();
+            let found = take(place).unwrap();
+            eprintln!(
+                "{place:?}: {} of {all} in {:?}",
+                found.len(),
+                begun.elapsed()
+            );
+        }
+        let look = |pid, home| look_at(pid, Where::Abroad, home);
+        assert!(matches!(look(std::process::id(), own), Ok(Look::Other)));
+        assert!(matches!(look(u32::MAX, own), Ok(Look::Vanished)));
+        // Seen from anywhere else, this process is one that can be looked at.
+        let elsewhere = look(std::process::id(), own ^ 1).unwrap();
+        assert!(!matches!(elsewhere, Look::Vanished));
+    }
+}

@@ -1,0 +1,157 @@
+//! The host's own proof, where the guardian was killed or is of no use.
+//!
+//! On the watcher's thread, the search's, or that of a caller who tries again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use mcp_lifecycle_core::{Evidence, ExitStatus, Gone};
+
+use super::census::Where;
+use super::conclude::Inside;
+use super::decide::{Cgroup, Findings, Main, Marked};
+use super::server::Server;
+use super::strays;
+use crate::ending::Proof;
+use crate::sys::{self, Pid, ProcessState, Seen};
+
+impl Server {
+    /// The guardian was killed, or the last look brought no proof. The host does
+    /// its work: ends what it can find, and looks whether that was all.
+    pub(super) fn take_over(self: &Arc<Self>) {
+        if let Some((exit, gone)) = self.reaped.get().cloned() {
+            return self.conclude_by_search(exit, gone);
+        }
+        let inside = match &self.leaf {
+            Ok(leaf) => Inside::killed(leaf, self.main_pid()),
+            Err(_) => Inside::default(),
+        };
+        if self.pid_namespace {
+            return self.end_namespace(inside);
+        }
+        let main = self.look_at_main();
+        if main == Main::Outside {
+            self.kill_main();
+        }
+        self.empty_cgroup(main, inside);
+    }
+
+    /// Ends the init of the server's PID namespace and waits for its end, before
+    /// which the kernel ends everybody inside.
+    fn end_namespace(self: &Arc<Self>, inside: Inside) {
+        let init = self.main_pid().and_then(|pid| Pid::new(pid.into()));
+        let Some(init) = init else {
+            return self.empty_cgroup(Main::InitNotSeen, inside);
+        };
+        let is_init = |seen: &Seen| self.is_main(seen) && seen.state != ProcessState::Dead;
+        // Where it cannot be told, the end of whoever has the number is waited for.
+        let still = || match sys::look_at(init.as_u32()) {
+            Ok(None) => false,
+            Ok(Some(seen)) => is_init(&seen) || self.start_time().is_none(),
+            Err(_) => true,
+        };
+        // It ends with its guardian by itself, unless somebody holds it.
+        if let Ok(held) = sys::reserve::with(|| sys::hold(init))
+            && sys::see(init.as_u32()).is_some_and(|seen| is_init(&seen))
+            && let Err(error) = sys::kill_held(&held)
+        {
+            sys::shielded(|| tracing::warn!(%error, "the init of a server cannot be killed"));
+        }
+        let server = Arc::clone(self);
+        let ended = move || server.empty_cgroup(Main::InitEnded, inside);
+        if let Err(error) = sys::watch_process(init, still, ended) {
+            let why = format!("the init of its PID namespace cannot be watched: {error}");
+            self.judge(
+                Main::Unknown,
+                Cgroup::Failed(why),
+                Inside::default(),
+                Marked::Nobody,
+            );
+        }
+    }
+
+    fn empty_cgroup(self: &Arc<Self>, main: Main, inside: Inside) {
+        let Ok(leaf) = &self.leaf else {
+            return self.search(main, Cgroup::None, inside);
+        };
+        let server = Arc::clone(self);
+        leaf.end(move |result| {
+            let cgroup = match result {
+                Ok(()) => Cgroup::Empty,
+                Err(error) => Cgroup::Failed(error.to_string()),
+            };
+            server.search(main, cgroup, inside);
+        });
+    }
+
+    /// Searches for whoever carries the server's identity, and judges.
+    fn search(self: &Arc<Self>, main: Main, cgroup: Cgroup, inside: Inside) {
+        let identity = self.identity.clone();
+        let Some(identity) = identity.filter(|_| main != Main::InitEnded) else {
+            return self.judge(main, cgroup, inside, Marked::Nobody);
+        };
+        let server = Arc::clone(self);
+        let since = self.start_time().unwrap_or(0);
+        strays::end(Where::Everywhere, identity, since, move |ended| {
+            let marked = match ended {
+                Ok(ended) if ended.is_empty() => Marked::Nobody,
+                Ok(ended) => Marked::Somebody(ended.len()),
+                Err(error) => Marked::Unknown(error.to_string()),
+            };
+            server.judge(main, cgroup, inside, marked);
+        });
+    }
+
+    fn judge(&self, main: Main, cgroup: Cgroup, inside: Inside, marked: Marked) {
+        let findings = Findings {
+            main,
+            cgroup,
+            marked,
+            somebody_left: self.somebody_left.load(Ordering::Relaxed),
+        };
+        let left = findings.show_a_leaver() && self.leaf.is_ok();
+        self.somebody_left.fetch_or(left, Ordering::Relaxed);
+        let proof = match findings.verdict() {
+            Ok(evidence) => {
+                self.strike_out();
+                let mut evidence = evidence.into_iter();
+                let first = evidence.next().unwrap_or(Evidence::CgroupEmpty);
+                let gone = evidence.fold(Gone::proven_by(first), Gone::and_by);
+                Proof::Gone(inside.swept_from(gone))
+            }
+            Err(why) => {
+                let guardian = self.guardian.pid();
+                sys::shielded(|| tracing::error!(guardian, ?findings, "{why}"));
+                Proof::Lost(why)
+            }
+        };
+        self.ending.update(|known| {
+            if findings.main_has_ended() {
+                known.exit = known.exit.or(Some(ExitStatus::Unknown));
+            }
+            known.proof = Some(proof);
+        });
+    }
+
+    /// It lives where no cgroup and no guardian reaches it.
+    fn kill_main(self: &Arc<Self>) {
+        let Some(pid) = self.main_pid().and_then(|pid| Pid::new(pid.into())) else {
+            return;
+        };
+        let still = || self.look_at_main() == Main::Outside;
+        let Ok(held) = sys::hold(pid) else { return };
+        if still() && sys::kill_held(&held).is_ok() {
+            let server = Arc::clone(self);
+            let ended = move || {
+                server
+                    .ending
+                    .update(|known| known.exit = known.exit.or(Some(ExitStatus::Unknown)));
+            };
+            if let Err(error) = sys::watch_process(pid, || true, ended) {
+                sys::shielded(|| {
+                    tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
+                });
+            }
+        }
+    }
+}
