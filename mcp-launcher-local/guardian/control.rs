@@ -73,7 +73,7 @@ impl Control {
                     self.owed[OWED_MAX - 1] = None;
                 }
                 // Owed until there is room, or memory.
-                Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOMEM | Errno::ENOBUFS) => return,
+                Err(Errno::EAGAIN | Errno::ENOMEM | Errno::ENOBUFS) => return,
                 Err(_) => return self.close(),
             }
         }
@@ -105,7 +105,7 @@ impl Control {
                 .get(..len)
                 .and_then(Request::decode)
                 .map_or(Received::Nothing, Received::Request),
-            Err(Errno::EAGAIN | Errno::EINTR) => Received::Nothing,
+            Err(Errno::EAGAIN) => Received::Nothing,
             Err(_) => {
                 self.is_deaf = true;
                 Received::Closed

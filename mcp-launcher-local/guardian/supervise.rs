@@ -190,7 +190,7 @@ impl Supervisor {
                     self.main_exited(i32::from_le_bytes(status));
                 }
             }
-            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => {}
             Ok(_) | Err(_) => self.heard_inside = true,
         }
     }

@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use super::arch;
+use super::{arch, syscall};
 
 /// Where [`_start`](super::arch) continues, with the stack pointer the kernel gave.
 pub(crate) extern "C" fn entry(stack: *const usize) -> ! {
@@ -65,7 +65,7 @@ impl Args {
         if start != 0 && from < to {
             // SAFETY: whole pages of argument and environment strings, which nothing can reach once `self` is consumed.
             let _ = unsafe {
-                arch::syscall(arch::nr::MADVISE, [from, to - from, MADV_DONTNEED, 0, 0, 0])
+                syscall(arch::nr::MADVISE, [from, to - from, MADV_DONTNEED, 0, 0, 0])
             };
         }
     }

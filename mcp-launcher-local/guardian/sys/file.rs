@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use super::arch::{self, nr};
 use super::types::Timespec;
-use super::{Fd, Nanos, O_CLOEXEC, O_NONBLOCK, PollFd, Result, check, scalar, word};
+use super::{Fd, Nanos, O_CLOEXEC, O_NONBLOCK, PollFd, Result, check, scalar, syscall, word};
 
 // The same on every architecture.
 const CLOSE_RANGE: usize = 436;
@@ -23,7 +23,9 @@ pub(crate) fn inherited(fd: i32) -> Option<Fd> {
 }
 
 pub(super) fn close(fd: i32) {
-    let _ = scalar(nr::CLOSE, word(fd), 0, 0, 0);
+    // Not again when interrupted: it is closed, and its number may be another file's.
+    // SAFETY: the call takes a number only.
+    let _ = unsafe { arch::syscall(nr::CLOSE, [word(fd), 0, 0, 0, 0, 0]) };
 }
 
 /// Closes every descriptor in `first..=last`.
@@ -36,7 +38,7 @@ pub(crate) fn pipe() -> Result<(Fd, Fd)> {
     let mut ends = [0_i32; 2];
     // SAFETY: the kernel writes two i32 to `ends`.
     check(unsafe {
-        arch::syscall(
+        syscall(
             nr::PIPE2,
             [
                 ends.as_mut_ptr() as usize,
@@ -55,7 +57,7 @@ pub(crate) fn open(path: &CStr) -> Result<Fd> {
     const AT_FDCWD: i32 = -100;
     // SAFETY: `path` is terminated, and the kernel only reads it.
     let fd = unsafe {
-        arch::syscall(
+        syscall(
             nr::OPENAT,
             [word(AT_FDCWD), path.as_ptr() as usize, O_CLOEXEC, 0, 0, 0],
         )
@@ -68,7 +70,7 @@ pub(crate) fn open_to_write(path: &CStr) -> Result<Fd> {
     const O_WRONLY: usize = 1;
     // SAFETY: `path` is terminated, and the kernel only reads it.
     let fd = unsafe {
-        arch::syscall(
+        syscall(
             nr::OPENAT,
             [
                 word(AT_FDCWD),
@@ -91,7 +93,7 @@ pub(crate) fn close_copy(fd: &Fd) {
 pub(crate) fn read(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes at most `len` bytes into the buffer.
     check(unsafe {
-        arch::syscall(
+        syscall(
             nr::READ,
             [
                 word(fd.0),
@@ -108,7 +110,7 @@ pub(crate) fn read(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
 pub(crate) fn write(fd: &Fd, bytes: &[u8]) -> Result<usize> {
     // SAFETY: the kernel reads at most `len` bytes.
     check(unsafe {
-        arch::syscall(
+        syscall(
             nr::WRITE,
             [word(fd.0), bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
         )
@@ -119,7 +121,7 @@ pub(crate) fn write(fd: &Fd, bytes: &[u8]) -> Result<usize> {
 pub(crate) fn getdents(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes at most `len` bytes into the buffer.
     check(unsafe {
-        arch::syscall(
+        syscall(
             nr::GETDENTS64,
             [
                 word(fd.0),
@@ -135,14 +137,14 @@ pub(crate) fn getdents(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
 
 pub(crate) fn chdir(path: &CStr) -> Result<()> {
     // SAFETY: `path` is terminated, and the kernel only reads it.
-    check(unsafe { arch::syscall(nr::CHDIR, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) }).map(|_| ())
+    check(unsafe { syscall(nr::CHDIR, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) }).map(|_| ())
 }
 
 pub(crate) fn send(socket: &Fd, message: &[u8]) -> Result<usize> {
     let (start, len) = (message.as_ptr() as usize, message.len());
     // SAFETY: the kernel reads at most `len` bytes; there is no address.
     check(unsafe {
-        arch::syscall(
+        syscall(
             nr::SENDTO,
             [
                 word(socket.0),
@@ -160,7 +162,7 @@ pub(crate) fn recv(socket: &Fd, buffer: &mut [u8]) -> Result<usize> {
     let (start, len) = (buffer.as_mut_ptr() as usize, buffer.len());
     // SAFETY: the kernel writes at most `len` bytes into the buffer; no address is asked for.
     check(unsafe {
-        arch::syscall(
+        syscall(
             nr::RECVFROM,
             [word(socket.0), start, len, MSG_DONTWAIT, 0, 0],
         )
@@ -176,10 +178,9 @@ pub(crate) fn poll(fds: &mut [PollFd], timeout: Option<Nanos>) {
     let time = timeout
         .as_mut()
         .map_or(0, |time| core::ptr::from_mut(time) as usize);
-    // SAFETY: the kernel writes into the `revents` of `len` entries and may update the timespec, which nothing reads again. The
-    // mask is not changed.
+    // SAFETY: the kernel writes into the `revents` of `len` entries, and the time that is left into the timespec. The mask is not changed.
     let _ = unsafe {
-        arch::syscall(
+        syscall(
             nr::PPOLL,
             [fds.as_mut_ptr() as usize, fds.len(), time, 0, 8, 0],
         )
@@ -195,7 +196,7 @@ pub(crate) fn now() -> Nanos {
     };
     // SAFETY: the kernel writes one timespec.
     let _ = unsafe {
-        arch::syscall(
+        syscall(
             nr::CLOCK_GETTIME,
             [CLOCK_MONOTONIC, &raw mut time as usize, 0, 0, 0, 0],
         )

@@ -43,6 +43,22 @@ fn check(result: isize) -> Result<usize> {
     }
 }
 
+/// Makes a call, and makes it again for as long as it is interrupted: no caller could take that for an answer, and what has woken the guardian
+/// is taken note of only once.
+///
+/// # Safety
+///
+/// As of [`arch::syscall`].
+unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
+    loop {
+        // SAFETY: the caller's contract.
+        let result = unsafe { arch::syscall(number, arguments) };
+        if check(result) != Err(Errno::EINTR) {
+            return result;
+        }
+    }
+}
+
 /// Sign-extends, as the kernel expects -1.
 fn word(number: i32) -> usize {
     (number as isize).cast_unsigned()
@@ -51,5 +67,5 @@ fn word(number: i32) -> usize {
 /// A call that takes numbers only and does not touch our memory; which calls those are is known by reading this directory.
 fn scalar(number: usize, a: usize, b: usize, c: usize, d: usize) -> Result<usize> {
     // SAFETY: no caller in this directory passes a pointer, and none of their calls maps, unmaps or writes memory.
-    check(unsafe { arch::syscall(number, [a, b, c, d, 0, 0]) })
+    check(unsafe { syscall(number, [a, b, c, d, 0, 0]) })
 }

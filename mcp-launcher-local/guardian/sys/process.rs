@@ -2,8 +2,8 @@
 
 use core::ffi::CStr;
 
-use super::arch::{self, nr};
-use super::{Args, Errno, Fork, Pid, Reaped, Result, SIGCHLD, Signal, check, scalar, word};
+use super::arch::nr;
+use super::{Args, Errno, Fork, Pid, Reaped, Result, SIGCHLD, Signal, check, scalar, syscall, word};
 
 const WNOHANG: usize = 1;
 const WEXITED: usize = 4;
@@ -49,7 +49,7 @@ pub(crate) fn die_with_parent() -> Result<()> {
 pub(crate) fn set_name(name: &CStr) {
     const PR_SET_NAME: usize = 15;
     // SAFETY: the kernel reads at most 16 bytes and stops at the terminator.
-    let _ = unsafe { arch::syscall(nr::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
+    let _ = unsafe { syscall(nr::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
 /// Creates a child with a copy of this address space.
@@ -93,7 +93,7 @@ pub(crate) fn exec(path: &CStr, args: &Args, skip: usize) -> Errno {
     let (argv, envp) = args.vectors(skip);
     // SAFETY: `path` is terminated, and both vectors are the null-terminated ones that the kernel itself put on our stack.
     let result = unsafe {
-        arch::syscall(
+        syscall(
             nr::EXECVE,
             [
                 path.as_ptr() as usize,
@@ -114,7 +114,7 @@ pub(crate) fn forbid_forks(pid: Pid) {
     let none = [0_u64; 2];
     // SAFETY: the kernel reads two u64; the old limit is not asked for.
     let _ = unsafe {
-        arch::syscall(
+        syscall(
             nr::PRLIMIT64,
             [
                 word(pid.raw()),
@@ -146,7 +146,7 @@ pub(crate) fn next_dead() -> Option<Pid> {
     let mut info = [0_u32; 128 / 4];
     // SAFETY: the kernel writes one `siginfo_t` to `info`; no resource usage is asked for.
     let result = unsafe {
-        arch::syscall(
+        syscall(
             nr::WAITID,
             [
                 P_ALL,
@@ -166,7 +166,7 @@ fn wait4(which: usize) -> Reaped {
     let mut status = 0_i32;
     // SAFETY: the kernel writes one i32 to `status`; no resource usage is asked for.
     let result = unsafe {
-        arch::syscall(
+        syscall(
             nr::WAIT4,
             [
                 which,
@@ -182,8 +182,6 @@ fn wait4(which: usize) -> Reaped {
         Ok(0) => Reaped::NoneYet,
         Ok(pid) => Reaped::Child(pid as u32, status),
         Err(Errno::ECHILD) => Reaped::NoChildren,
-        // What woke the guardian was taken note of: nobody would look again.
-        Err(Errno::EINTR) => wait4(which),
         Err(_) => Reaped::NoneYet,
     }
 }

@@ -1,7 +1,7 @@
 //! Signals: sending, blocking, and learning of them.
 
-use super::arch::{self, nr};
-use super::{Errno, Fd, O_CLOEXEC, O_NONBLOCK, Pid, Result, SIGCHLD, Signal, check, scalar, word};
+use super::arch::nr;
+use super::{Errno, Fd, O_CLOEXEC, O_NONBLOCK, Pid, Result, SIGCHLD, Signal, check, scalar, syscall, word};
 
 // The same on every architecture.
 const PIDFD_SEND_SIGNAL: usize = 424;
@@ -32,7 +32,7 @@ fn set_mask(mask: u64) {
     const SIG_SETMASK: usize = 2;
     // SAFETY: the kernel reads eight bytes from `mask`; the old mask is not asked for.
     let _ = unsafe {
-        arch::syscall(
+        syscall(
             nr::RT_SIGPROCMASK,
             [SIG_SETMASK, &raw const mask as usize, 0, 8, 0, 0],
         )
@@ -53,7 +53,7 @@ pub(crate) fn default_all_signals() {
     for signal in 1..=64 {
         // SAFETY: the kernel reads a `sigaction` of 32 bytes; all zero is the default action with no flags.
         let _ = unsafe {
-            arch::syscall(
+            syscall(
                 nr::RT_SIGACTION,
                 [signal, default.as_ptr() as usize, 0, 8, 0, 0],
             )
@@ -66,7 +66,7 @@ pub(crate) fn signalfd_children() -> Result<Fd> {
     let mask = 1_u64 << (SIGCHLD - 1);
     // SAFETY: the kernel reads eight bytes from `mask`.
     let fd = unsafe {
-        arch::syscall(
+        syscall(
             nr::SIGNALFD4,
             [
                 usize::MAX,

@@ -108,7 +108,12 @@ impl Drop for EndUnlessOwned {
 /// longer to end it.
 fn reap(mut child: Child, limit: Duration) {
     let end = Instant::now() + limit;
-    while let Ok(None) = child.try_wait() {
+    loop {
+        match child.try_wait() {
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(Some(_)) | Err(_) => return,
+        }
         if Instant::now() >= end {
             let pid = child.id();
             let waits = move || drop(child.wait());

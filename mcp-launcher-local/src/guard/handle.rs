@@ -10,14 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
 use super::protocol::{MESSAGE_MAX, Report, Request};
 use super::sys;
 use super::unreaped::Unreaped;
+use crate::sys::{Child, ends_within, uninterrupted, waited};
 
 /// A guardian and, through it, a server.
 ///
@@ -84,7 +84,8 @@ impl GuardianHandle {
     pub fn send(&self, request: Request) -> io::Result<()> {
         crate::sys::not_forked()?;
         let message = request.encode();
-        let attempt = || send(self.control.as_raw_fd(), &message, MsgFlags::MSG_NOSIGNAL);
+        let socket = self.control.as_raw_fd();
+        let attempt = || uninterrupted(|| send(socket, &message, MsgFlags::MSG_NOSIGNAL));
         // As in `receive`, the first call after the guardian's exit may be told of an unread request.
         let sent = attempt().or_else(|errno| {
             if errno == Errno::ECONNRESET {
@@ -166,14 +167,7 @@ impl GuardianHandle {
     ///
     /// ECHILD if something else in the host has reaped it.
     pub fn try_reap(&self) -> io::Result<Option<ExitStatus>> {
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
-        let waited = loop {
-            match waitid(Id::PIDFd(self.pidfd.as_fd()), flags) {
-                Err(Errno::EINTR) => {}
-                waited => break waited,
-            }
-        };
-        let ended = match waited {
+        let ended = match waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::empty()) {
             Ok(WaitStatus::Exited(_, code)) => ExitStatus::from_raw((code & 0xff) << 8),
             Ok(WaitStatus::Signaled(_, signal, core)) => {
                 ExitStatus::from_raw(signal as i32 | if core { 0x80 } else { 0 })
@@ -196,12 +190,10 @@ impl GuardianHandle {
         let end = Instant::now() + limit;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.pidfd(), PollFlags::POLLIN)], left) {
-                Ok(ready) => return ready > 0,
-                Err(Errno::EINTR) => {}
+            match ends_within(self.pidfd(), left) {
+                Ok(ended) => return ended,
                 // It cannot be waited for: looked at instead.
-                Err(_) if Instant::now() >= end => return false,
+                Err(_) if left.is_zero() => return false,
                 Err(_) => thread::sleep(Duration::from_millis(1)),
             }
         }

@@ -7,11 +7,11 @@
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nix::errno::Errno;
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
 use crate::sys::watch::{self, Interest};
+use crate::sys::{self, Child};
 
 /// How a guardian is known.
 #[derive(Debug)]
@@ -56,12 +56,11 @@ impl Unreaped {
 
     /// Reaps it if it has ended. Also true if somebody else has.
     pub(super) fn is_reaped(&self) -> bool {
-        let id = match self {
-            Self::Held(pidfd) => Id::PIDFd(pidfd.as_fd()),
-            Self::Numbered(pid) => Id::Pid(*pid),
+        let child = match self {
+            Self::Held(pidfd) => Child::Held(pidfd.as_fd()),
+            Self::Numbered(pid) => Child::Numbered(*pid),
         };
-        let ended = waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
-        !matches!(ended, Ok(WaitStatus::StillAlive) | Err(Errno::EINTR))
+        sys::waited(child, WaitPidFlag::empty()) != Ok(WaitStatus::StillAlive)
     }
 }
 

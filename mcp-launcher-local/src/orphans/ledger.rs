@@ -1,20 +1,20 @@
 //! The ledger of this host.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, openat, renameat};
+use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::directory::{self, Refused};
 use super::format::{self, Record};
+use super::lock::Locked;
 use super::place::Place;
 use super::shelf;
 use super::sight::Sight;
@@ -37,7 +37,7 @@ struct Book {
     page: Page,
     /// Files that may have a name somewhere. A lock that was let go would say
     /// that this host is dead.
-    replaced: Vec<Flock<File>>,
+    replaced: Vec<Locked>,
     lines: Vec<Option<Record>>,
 }
 
@@ -46,7 +46,7 @@ struct Book {
 #[derive(Debug)]
 struct Page {
     path: PathBuf,
-    file: Flock<File>,
+    file: Locked,
 }
 
 /// The line of one server. It stays, unless the server is said to have ended.
@@ -290,7 +290,7 @@ fn publish(host: &HostId, sight: &Sight, except: Option<&Path>, text: &[u8]) -> 
 }
 
 /// Under its name only once it is locked and whole.
-fn publish_in(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Flock<File>> {
+fn publish_in(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Locked> {
     // Whoever tidies up takes the unlocked file of the moment before for litter,
     // or has it locked for a moment: once more.
     let mut attempts = 0;
@@ -302,18 +302,17 @@ fn publish_in(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Flock<
     }
 }
 
-fn try_publish(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Flock<File>> {
+fn try_publish(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Locked> {
     let new = format!("{name}.new");
     let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_RDWR | OFlag::O_NOFOLLOW;
     let open = |flags| {
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         openat(directory, new.as_str(), flags | OFlag::O_CLOEXEC, mode).map(File::from)
     };
-    let lock = |file| Flock::lock(file, FlockArg::LockExclusiveNonblock);
-    let publish = || -> io::Result<Flock<File>> {
-        let mut file = lock(open(flags)?).map_err(|(_, errno)| io::Error::from(errno))?;
-        match lock(open(OFlag::O_RDWR | OFlag::O_NOFOLLOW)?) {
-            Err((_, Errno::EWOULDBLOCK)) => {}
+    let publish = || -> io::Result<Locked> {
+        let mut file = Locked::alone(open(flags)?)?;
+        match Locked::alone(open(OFlag::O_RDWR | OFlag::O_NOFOLLOW)?) {
+            Err(TryLockError::WouldBlock) => {}
             _ => return Err(io::Error::other("locks do nothing on its file system")),
         }
         file.write_all(text)?;

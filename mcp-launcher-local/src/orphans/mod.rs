@@ -24,6 +24,7 @@
 mod directory;
 mod format;
 mod ledger;
+mod lock;
 #[cfg(test)]
 mod model;
 mod place;

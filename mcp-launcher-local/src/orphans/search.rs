@@ -9,8 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::{ReapReport, Remnant, UnknownRemnant};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::processes::{self, LivingHost};
 use super::settle::LeafState;
@@ -179,7 +177,7 @@ impl<'a> Search<'a> {
     /// Waits until they are dead, each told by its pidfd.
     fn wait_for(&mut self, ending: Vec<(Process, OwnedFd)>) {
         for (process, pidfd) in ending {
-            match exits(&pidfd, self.left()) {
+            match sys::ends_within(pidfd.as_fd(), self.left()).unwrap_or(false) {
                 // A guardian does not count as an orphan: it was leaving.
                 true if process.is_guardian => {}
                 true => self.note(process, Outcome::Ended),
@@ -271,18 +269,5 @@ fn wake(guardian: &Process, pidfd: &OwnedFd) {
         && let Err(error) = sys::continue_held(pidfd)
     {
         tracing::debug!(pid = guardian.pid, %error, "a stopped guardian cannot be woken");
-    }
-}
-
-fn exits(pidfd: &OwnedFd, limit: Duration) -> bool {
-    let end = Instant::now() + limit;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)], left) {
-            Err(Errno::EINTR) => {}
-            Ok(ready) => return ready > 0,
-            Err(_) => return false,
-        }
     }
 }

@@ -1,18 +1,19 @@
 //! The ledgers of other hosts.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, openat};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::directory;
 use super::format::{self, Contents, MAX, Record};
+use super::lock::Locked;
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::sight::Sight;
 use crate::cgroup;
@@ -54,15 +55,17 @@ fn look_at(file: File, is_new: bool, sight: &Sight) -> io::Result<Found> {
     }
     // Shared: a host holds it exclusively, and those who look do not take each
     // other for hosts.
-    match Flock::lock(file, FlockArg::LockSharedNonblock) {
-        Err((file, Errno::EWOULDBLOCK)) => Ok(Found::Living(read(&file)?)),
-        Err((_, errno)) => Err(io::Error::other(format!("it cannot be locked: {errno}"))),
+    match Locked::shared(&file) {
+        Err(TryLockError::WouldBlock) => Ok(Found::Living(read(&file)?)),
+        Err(TryLockError::Error(error)) => {
+            Err(io::Error::other(format!("it cannot be locked: {error}")))
+        }
         // One that nobody has locked never gets its name: its host died, or will
         // notice and begin again.
         Ok(_) if is_new => Ok(Found::Litter),
-        Ok(lock) => {
+        Ok(_lock) => {
             let is_old = stat.st_mtime < sight.boot_time;
-            Ok(match read(&lock)? {
+            Ok(match read(&file)? {
                 Some(contents) if contents.host.boot_id() != sight.boot_id => match is_old {
                     true => Found::Litter,
                     // Also a host in a virtual machine that shares the directory.

@@ -5,6 +5,8 @@ use std::io;
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nix::errno::Errno;
+
 #[cfg(target_os = "linux")]
 #[path = "linux/mod.rs"]
 mod os;
@@ -26,14 +28,15 @@ mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 
+#[cfg(target_os = "linux")]
+pub(crate) use os::{
+    Child, ProcessState, Seen, cgroup_of, continue_held, ends_within, hold, is_headless,
+    is_running, kill_held, look_at, may_signal, name_of, numbers_in_proc, see, see_all,
+    start_time_of, tracer_of, waited,
+};
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_child, is_not_executable,
     members_of_group, own_start_time, set_pipe_size, start_time, watch_process,
-};
-#[cfg(target_os = "linux")]
-pub(crate) use os::{
-    ProcessState, Seen, cgroup_of, continue_held, hold, is_headless, is_running, kill_held,
-    look_at, may_signal, name_of, numbers_in_proc, see, see_all, start_time_of, tracer_of,
 };
 pub(crate) use unix::{may_execute, signal_group};
 
@@ -66,6 +69,19 @@ pub(crate) fn not_forked() -> io::Result<()> {
 /// a subscriber of `tracing` that panics must not stop what comes next.
 pub(crate) fn shielded(report: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
+}
+
+/// Makes a system call, and makes it again for as long as it is interrupted.
+///
+/// A signal that the host handles, or a stop and a SIGCONT, says nothing of what was
+/// asked: taken for an answer, it would leave a zombie, or call the living dead.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
 }
 
 /// A process that is, or was, a member of a server's group.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::signal::killpg;
-use nix::sys::wait::Id;
 use tokio::io::unix::AsyncFd;
 
 use mcp_lifecycle_core::ExitStatus;
@@ -14,7 +13,7 @@ use mcp_lifecycle_core::ExitStatus;
 use super::super::watch::{self, Interest};
 use super::super::{self as sys, Pid, Signal, unix};
 use super::pidfd::{group_flag_works, is_refusal, pidfd_open, pidfd_signal_group};
-use super::wait::{peek, reap};
+use super::wait::{Child, peek, reap};
 
 /// A child of ours that leads a process group, held by a pidfd: the number
 /// behind it cannot come to mean another process.
@@ -59,12 +58,12 @@ impl Leader {
 
     /// How it ended, if it has; it stays a zombie.
     pub(crate) fn peek(&self) -> io::Result<Option<ExitStatus>> {
-        Ok(peek(Id::PIDFd(self.pidfd.as_fd()))?)
+        Ok(peek(Child::Held(self.pidfd.as_fd()))?)
     }
 
     /// Reaps it, if it has ended.
     pub(crate) fn reap(&self) {
-        if let Err(error) = reap(Id::PIDFd(self.pidfd.as_fd())) {
+        if let Err(error) = reap(Child::Held(self.pidfd.as_fd())) {
             tracing::debug!(pid = self.pid.as_u32(), %error, "a server could not be reaped");
         }
     }

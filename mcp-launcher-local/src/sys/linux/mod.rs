@@ -12,12 +12,12 @@ use std::os::fd::BorrowedFd;
 use mcp_lifecycle_core::Reach;
 
 pub(crate) use leader::{ExitEvent, Leader, can_lead, watch_process};
-pub(crate) use pidfd::{continue_held, hold, is_running, kill_held};
+pub(crate) use pidfd::{continue_held, ends_within, hold, is_running, kill_held};
 pub(crate) use seen::{
     ProcessState, Seen, cgroup_of, is_headless, look_at, may_signal, members_of_group, name_of,
     numbers_in_proc, own_start_time, see, see_all, start_time, start_time_of, tracer_of,
 };
-pub(crate) use wait::is_child;
+pub(crate) use wait::{Child, is_child, waited};
 
 /// What ends a process group when the host dies: here that is the guardian's
 /// work, so whoever asks for a process group alone gets no more than that.

@@ -1,13 +1,14 @@
 //! Processes held by a pidfd, which cannot come to mean another process.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::super::Pid;
+use super::super::{Pid, uninterrupted};
 
 /// Takes hold of a process that need not be ours: whoever does must then make
 /// sure that it is the one that was meant.
@@ -32,10 +33,7 @@ pub(crate) fn is_running(pid: u32) -> bool {
         return false;
     };
     match pidfd_open(pid) {
-        Ok(pidfd) => {
-            let mut exit = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
-            poll(&mut exit, PollTimeout::ZERO) != Ok(1)
-        }
+        Ok(pidfd) => !ends_within(pidfd.as_fd(), Duration::ZERO).unwrap_or(false),
         // Kernels differ in what they say of a thread. Any other error leaves it
         // open, and then it may be one.
         Err(error) => !matches!(
@@ -43,6 +41,17 @@ pub(crate) fn is_running(pid: u32) -> bool {
             Some(libc::ESRCH | libc::EINVAL | libc::ENOENT)
         ),
     }
+}
+
+/// Whether a process that is held has ended, or does so in time. Blocks the thread.
+pub(crate) fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+    let end = Instant::now() + limit;
+    let ready = uninterrupted(|| {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        poll(&mut [PollFd::new(pidfd, PollFlags::POLLIN)], left)
+    });
+    Ok(ready? > 0)
 }
 
 pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {

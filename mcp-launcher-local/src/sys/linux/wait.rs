@@ -1,33 +1,48 @@
 //! Children: whether they have ended, and reaping them.
 
+use std::os::fd::BorrowedFd;
+
 use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
 use mcp_lifecycle_core::ExitStatus;
 
-use super::super::Pid;
+use super::super::{Pid, uninterrupted};
+
+/// A child, as whoever asks knows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Child<'a> {
+    Held(BorrowedFd<'a>),
+    /// Not reaped, so that the number is its own.
+    Numbered(nix::unistd::Pid),
+}
 
 /// The exit status of a child that has ended, leaving it a zombie.
-pub(super) fn peek(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
-    wait(
-        id,
-        WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT,
-    )
+pub(super) fn peek(child: Child<'_>) -> Result<Option<ExitStatus>, Errno> {
+    status(waited(child, WaitPidFlag::WNOWAIT))
 }
 
 /// Whether that number is our child's, which nobody has reaped.
 pub(crate) fn is_child(pid: Pid) -> bool {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::Pid(pid.raw()), flags) != Err(Errno::ECHILD)
+    waited(Child::Numbered(pid.raw()), WaitPidFlag::WNOWAIT) != Err(Errno::ECHILD)
 }
 
 /// Reaps a child that has ended.
-pub(super) fn reap(id: Id<'_>) -> Result<Option<ExitStatus>, Errno> {
-    wait(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG)
+pub(super) fn reap(child: Child<'_>) -> Result<Option<ExitStatus>, Errno> {
+    status(waited(child, WaitPidFlag::empty()))
 }
 
-fn wait(id: Id<'_>, flags: WaitPidFlag) -> Result<Option<ExitStatus>, Errno> {
-    match waitid(id, flags) {
+/// How a child has ended, if it has; reaped, unless `flags` say WNOWAIT.
+pub(crate) fn waited(child: Child<'_>, flags: WaitPidFlag) -> Result<WaitStatus, Errno> {
+    let flags = flags | WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
+    uninterrupted(|| match child {
+        Child::Held(pidfd) => waitid(Id::PIDFd(pidfd), flags),
+        Child::Numbered(pid) => waitid(Id::Pid(pid), flags),
+    })
+}
+
+fn status(waited: Result<WaitStatus, Errno>) -> Result<Option<ExitStatus>, Errno> {
+    match waited {
         Ok(WaitStatus::Exited(_, code)) => Ok(Some(ExitStatus::Code(code))),
         Ok(WaitStatus::Signaled(_, signal, _)) => Ok(Some(ExitStatus::Signal(signal as i32))),
         Ok(_) => Ok(None),

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use mcp_lifecycle_core::ExitStatus;
 
-use super::super::Pid;
+use super::super::{Pid, uninterrupted};
 
 /// The exit status of a child that has ended, leaving it a zombie.
 pub(super) fn peek(pid: Pid) -> io::Result<Option<ExitStatus>> {
@@ -22,16 +22,12 @@ pub(super) fn reap(pid: Pid) -> io::Result<Option<ExitStatus>> {
 
 fn wait(pid: Pid, flags: c_int) -> Result<Option<ExitStatus>, Errno> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: `info` has room for what is written, and the rest are numbers.
-    let result = unsafe {
-        libc::waitid(
-            libc::P_PID,
-            pid.as_u32() as libc::id_t,
-            info.as_mut_ptr(),
-            flags,
-        )
-    };
-    match Errno::result(result) {
+    let waited = uninterrupted(|| {
+        let pid = pid.as_u32() as libc::id_t;
+        // SAFETY: `info` has room for what is written, and the rest are numbers.
+        Errno::result(unsafe { libc::waitid(libc::P_PID, pid, info.as_mut_ptr(), flags) })
+    });
+    match waited {
         Ok(_) => {}
         // Somebody else reaped our child: ended it has, how nobody knows.
         Err(Errno::ECHILD) => return Ok(Some(ExitStatus::Unknown)),
