@@ -12,7 +12,8 @@ pub(crate) fn plausible(call: &Call) -> &'static [i32] {
     const STACK: u64 = libc::MAP_STACK as u64;
     /// Stacks of threads and of `posix_spawn`: std's own, for signals, are smaller.
     const LARGE: u64 = 32 * 1024;
-    let [first, second, _, flags, ..] = call.args;
+    const NOHANG: u64 = libc::WNOHANG as u64;
+    let [first, second, third, flags, ..] = call.args;
     match call.number {
         libc::SYS_mmap if flags & STACK != 0 && second >= LARGE => &[ENOMEM],
         libc::SYS_mmap => &[],
@@ -39,9 +40,12 @@ pub(crate) fn plausible(call: &Call) -> &'static [i32] {
         libc::SYS_pidfd_open => &[EMFILE, ENOMEM, EPERM, ENOSYS],
         libc::SYS_read | libc::SYS_pread64 => &[EINTR, EIO, ENOMEM],
         libc::SYS_write | libc::SYS_pwrite64 => &[EINTR, ENOSPC, EIO, EAGAIN],
-        libc::SYS_sendto | libc::SYS_sendmsg => &[ENOBUFS, ENOMEM, EAGAIN, EPERM],
+        libc::SYS_sendto | libc::SYS_sendmsg => &[ENOBUFS, ENOMEM, EAGAIN, EPERM, EINTR],
         libc::SYS_recvfrom | libc::SYS_recvmsg => &[EINTR, ENOMEM],
         libc::SYS_ppoll => &[EINTR, ENOMEM],
+        // glibc's `posix_spawn` reaps a child whose exec has failed, with all signals
+        // blocked: nothing can interrupt it, and it does not repeat it.
+        libc::SYS_wait4 if third & NOHANG == 0 => &[],
         // Not ECHILD: that would say that somebody else has reaped it, who has not.
         libc::SYS_waitid | libc::SYS_wait4 => &[EINTR],
         libc::SYS_kill | libc::SYS_pidfd_send_signal => &[EPERM, ENOMEM],

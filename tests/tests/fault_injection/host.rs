@@ -26,8 +26,6 @@ pub(crate) enum Way {
     Ordered,
     /// Any call after the launch; the server is dropped.
     Dropped,
-    /// All calls of one kind, as in a sandbox, from the launch to the proof.
-    Denied,
     /// Any call of a launch whose program cannot be executed.
     Missing,
 }
@@ -63,7 +61,7 @@ fn perform(isolation: Isolation, way: Way, directory: &Path) {
     let missing = ServerSpec::builder("missing", directory.join("broken"));
     let missing = missing.build().unwrap();
     match way {
-        Way::Ordered | Way::Denied => {
+        Way::Ordered => {
             begin();
             match launch(&runtime, &launcher, &good) {
                 Ok(launched) => {

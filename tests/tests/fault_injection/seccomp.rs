@@ -114,7 +114,19 @@ impl Listener {
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
         let fd = RawFd::try_from(Errno::result(fd)?).unwrap();
         // SAFETY: the kernel has just created it for us.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let listener = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        listener.stay_on_one_core();
+        Ok(listener)
+    }
+
+    /// Has caller and answerer take turns on one core, since one of them always
+    /// waits for the other. Best effort: Linux 6.6.
+    fn stay_on_one_core(&self) {
+        /// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`, which libc does not have yet.
+        const SET_FLAGS: libc::Ioctl = 0x4008_2104;
+        const SYNC_WAKE_UP: u64 = 1;
+        // SAFETY: the call takes numbers only.
+        let _ = unsafe { libc::ioctl(self.0.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
     }
 
     /// The next call; `None` if whoever made it was killed meanwhile.

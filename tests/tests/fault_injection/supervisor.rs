@@ -1,6 +1,6 @@
 //! One experiment: a host of which the n-th call fails, and what is left.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -16,41 +16,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
-use crate::faults;
 use crate::host::{self, Way};
-use crate::seccomp::{self, Call, Listener};
+use crate::injector::{Fault, Injected, Injector};
+use crate::processes::{children_of, threads_of};
+use crate::seccomp::{self, Listener};
+use crate::stage::STATE;
 
 /// Far more than any step takes; reached only by a failure.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Whose calls fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// All threads of the host.
-    Host,
-    /// The guardian's program: from its birth to the server's exec.
-    Guardian,
-}
-
-/// What fails.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Fault {
-    pub(crate) target: Target,
-    /// Counted from 0; of the calls that can fail.
-    pub(crate) call: usize,
-    /// Which of the plausible errors, counted around.
-    pub(crate) error: usize,
-    /// Instead of one call, all calls with this number are refused.
-    pub(crate) denied: Option<libc::c_long>,
-}
-
 /// What came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The call that failed and its error; `None` if there were not so many calls.
-    pub(crate) injected: Option<String>,
-    /// How many errors are plausible for it.
-    pub(crate) errors: usize,
+    pub(crate) injected: Injected,
     /// What the host said.
     pub(crate) said: Vec<String>,
     /// What must not be.
@@ -58,26 +36,13 @@ pub(crate) struct Outcome {
     pub(crate) census: BTreeMap<String, usize>,
 }
 
-/// Who makes a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Caller {
-    Host,
-    Guardian,
-    /// The server's program, which is no concern of ours.
-    Server,
-}
-
 struct Run {
     host: Pid,
-    isolation: Isolation,
     listener: Listener,
     channel: UnixStream,
     /// End of file when nobody of a server lives.
     alive: File,
-    fault: Option<Fault>,
-    counting: bool,
-    count: usize,
-    callers: HashMap<u32, Caller>,
+    injector: Injector,
     line: Vec<u8>,
     outcome: Outcome,
     clean: Option<BTreeMap<String, usize>>,
@@ -100,6 +65,8 @@ pub(crate) fn run(
         options.open(directory.join(name)).unwrap()
     };
     let alive = fifo("alive");
+    // What earlier hosts wrote there would be read by this one, call by call.
+    let _ = fs::remove_dir_all(directory.join(STATE));
     let Some(host) = seccomp::fork() else {
         drop((channel, alive));
         seccomp::put_channel(&theirs);
@@ -121,14 +88,10 @@ pub(crate) fn run(
     channel.set_nonblocking(true).unwrap();
     let mut run = Run {
         host,
-        isolation,
         listener,
         channel,
         alive,
-        fault,
-        counting: false,
-        count: 0,
-        callers: HashMap::new(),
+        injector: Injector::new(host, isolation, fault),
         line: Vec::new(),
         outcome: Outcome::default(),
         clean,
@@ -144,18 +107,18 @@ impl Run {
             let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
             self.outcome.said.push(line.clone());
             match word {
-                "begin" => self.counting = true,
+                "begin" => self.injector.is_on = true,
                 "contained" => {}
                 // Proof, and an error of a launch, mean that nothing lives now.
                 "gone" | "failed" => {
-                    self.counting = false;
+                    self.injector.is_on = false;
                     self.nothing_lives_now(&line);
                     self.nothing_is_left(&line);
                 }
                 "unproven" | "dropped" => {
                     // What comes of it is still under way.
                     self.nothing_is_left(&line);
-                    self.counting = false;
+                    self.injector.is_on = false;
                 }
                 "next" => {
                     if rest != "gone" {
@@ -205,6 +168,7 @@ impl Run {
         }
         drop(self.listener);
         while waitpid(None, None).is_ok() {}
+        self.outcome.injected = self.injector.injected;
         self.outcome
     }
 
@@ -264,87 +228,8 @@ impl Run {
         if ready.contains(PollFlags::POLLIN)
             && let Some(call) = self.listener.receive()
         {
-            let fault = self.fault_of(&call);
+            let fault = self.injector.fault_of(&call);
             self.listener.answer(call, fault);
-        }
-    }
-
-    fn fault_of(&mut self, call: &Call) -> Option<i32> {
-        let caller = self.caller(call);
-        let fault = self.fault.filter(|_| self.counting)?;
-        if fault.denied == Some(call.number)
-            && caller != Caller::Server
-            && !faults::plausible(call).is_empty()
-        {
-            self.outcome.injected = Some(format!("{}: refused", faults::name(call.number)));
-            return Some(libc::EPERM);
-        }
-        let wanted = match fault.target {
-            Target::Host => Caller::Host,
-            Target::Guardian => Caller::Guardian,
-        };
-        let errors = faults::plausible(call);
-        if caller != wanted || errors.is_empty() || self.is_of_the_runtime(call) {
-            return None;
-        }
-        if fault.denied.is_some() {
-            return None;
-        }
-        let number = self.count;
-        self.count += 1;
-        if number != fault.call {
-            return None;
-        }
-        let errno = errors[fault.error % errors.len()];
-        self.outcome.errors = errors.len();
-        self.outcome.injected = Some(format!(
-            "{}: {}",
-            faults::name(call.number),
-            nix::errno::Errno::from_raw(errno)
-        ));
-        Some(errno)
-    }
-
-    /// Whether Tokio makes this call to wake itself, or a panic to be seen:
-    /// without these no program could go on, whoever launches servers.
-    fn is_of_the_runtime(&self, call: &Call) -> bool {
-        if call.number != libc::SYS_read && call.number != libc::SYS_write {
-            return false;
-        }
-        let fd = call.args[0];
-        let target = fs::read_link(format!("/proc/{}/fd/{fd}", call.thread));
-        let target = target.unwrap_or_default();
-        (call.number == libc::SYS_write
-            && fd < 3
-            && self.callers.get(&call.thread) == Some(&Caller::Host))
-            || target.to_str() == Some("anon_inode:[eventfd]")
-    }
-
-    fn caller(&mut self, call: &Call) -> Caller {
-        let caller = match self.callers.get(&call.thread) {
-            Some(&caller) => caller,
-            None => self.who_is(call.thread),
-        };
-        let mut next = caller;
-        if call.number == libc::SYS_execve && caller == Caller::Guardian {
-            // The host's child becomes the guardian; a guardian's child the server.
-            let guarded = self.isolation != Isolation::ProcessGroup;
-            if !(guarded && parent_of(call.thread) == Some(self.host.as_raw())) {
-                next = Caller::Server;
-            }
-        }
-        self.callers.insert(call.thread, next);
-        caller
-    }
-
-    fn who_is(&self, thread: u32) -> Caller {
-        match status(thread, "Tgid:") {
-            Some(process) if process == self.host.as_raw() => Caller::Host,
-            // A child of the server's program is the server's.
-            _ => match parent_of(thread).and_then(|p| self.callers.get(&p.unsigned_abs())) {
-                Some(Caller::Server) => Caller::Server,
-                _ => Caller::Guardian,
-            },
         }
     }
 
@@ -390,50 +275,4 @@ impl Run {
         }
         others
     }
-}
-
-/// The children of a process, of all of its threads: with name and state.
-fn children_of(pid: u32) -> Vec<(i32, String)> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    let lists = tasks
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let pids: Vec<i32> = lists
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    let describe = |pid: i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let name = stat.split_once('(')?.1.rsplit_once(')')?;
-        let state = name.1.split_whitespace().next()?;
-        Some((pid, format!("{} {state}", name.0)))
-    };
-    pids.into_iter().filter_map(describe).collect()
-}
-
-fn status(pid: u32, field: &str) -> Option<i32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
-    line.trim().parse().ok()
-}
-
-fn parent_of(pid: u32) -> Option<i32> {
-    status(pid, "PPid:")
-}
-
-/// What each thread of a host that hangs is doing.
-fn threads_of(host: Pid) -> String {
-    let tasks = fs::read_dir(format!("/proc/{host}/task"))
-        .into_iter()
-        .flatten();
-    let lines = tasks.flatten().map(|task| {
-        let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        format!("{}: {}", read("comm").trim(), read("syscall").trim())
-    });
-    lines.collect::<Vec<_>>().join("; ")
 }
