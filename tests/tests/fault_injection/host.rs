@@ -30,6 +30,9 @@ pub(crate) enum Way {
     Missing,
 }
 
+/// Far more than a proof takes, also where many of these run at a time.
+const LIMIT: Duration = Duration::from_secs(5);
+
 /// The answer that asks for another census.
 pub(crate) const AGAIN: u8 = b'a';
 
@@ -133,7 +136,7 @@ fn end(runtime: &Runtime, launched: LaunchedServer) -> String {
     let policy = TerminationPolicy::default()
         .eof_grace(Duration::from_millis(5))
         .term_grace(Duration::from_millis(5))
-        .kill_confirmation(Duration::from_secs(3));
+        .kill_confirmation(LIMIT);
     let parts = launched.into_parts();
     let (handle, stdin) = ServerHandle::new("stubborn", parts.stdin, parts.terminator);
     let handle = Arc::new(handle);

@@ -1,12 +1,19 @@
 //! What there is to try.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use mcp_launcher_local::Isolation;
 use nix::libc;
 
 use crate::host::Way;
 use crate::injector::Target;
 
-const NOBODY: u32 = 65534;
+/// A user who has no process: whoever looks for a server of theirs is not kept
+/// waiting by those of other workers.
+pub(crate) fn nobody() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(1);
+    COUNT.fetch_add(1, Ordering::Relaxed) * 10_000_000 + std::process::id()
+}
 
 const LEVELS: [(&str, Isolation); 3] = [
     ("guardian", Isolation::Guardian),
@@ -14,7 +21,7 @@ const LEVELS: [(&str, Isolation); 3] = [
     ("group", Isolation::ProcessGroup),
 ];
 
-const USERS: [(&str, Option<u32>); 2] = [("root", None), ("nobody", Some(NOBODY))];
+const USERS: [(&str, bool); 2] = [("root", false), ("nobody", true)];
 
 const TARGETS: [(&str, Target); 2] = [("host", Target::Host), ("guardian", Target::Guardian)];
 
@@ -51,7 +58,8 @@ pub(crate) enum Trial {
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) isolation: Isolation,
-    pub(crate) user: Option<u32>,
+    /// By a user without any rights.
+    pub(crate) as_nobody: bool,
     pub(crate) trial: Trial,
     /// Among how many workers its calls are dealt out.
     pub(crate) parts: usize,
@@ -62,15 +70,15 @@ pub(crate) fn jobs(others: bool) -> Vec<Job> {
     let mut jobs = Vec::new();
     // The longest ones first.
     for (level, isolation) in LEVELS.into_iter().rev() {
-        for (user_name, user) in USERS {
-            if user.is_some() && !others {
+        for (user, as_nobody) in USERS {
+            if as_nobody && !others {
                 continue;
             }
             let mut add = |trial, name: String, parts| {
                 jobs.push(Job {
-                    name: format!("{level}.{user_name}.{name}"),
+                    name: format!("{level}.{user}.{name}"),
                     isolation,
-                    user,
+                    as_nobody,
                     trial,
                     parts,
                 });

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use crate::jobs::Job;
+use crate::jobs::{self, Job};
 use crate::worker::Share;
 
 /// Where hosts keep their ledgers, in the directory of their worker.
@@ -19,6 +19,7 @@ pub(crate) const CGROUP: &str = "MCP_FAULTS_CGROUP";
 /// What a worker needs: a directory of its own, and a cgroup where there can be one.
 pub(crate) struct Stage {
     directory: tempfile::TempDir,
+    user: Option<u32>,
     cgroup: Option<PathBuf>,
 }
 
@@ -38,20 +39,25 @@ impl Stage {
             fs::Permissions::from_mode(0o755),
         )
         .unwrap();
-        if let Some(user) = job.user {
+        let user = job.as_nobody.then(jobs::nobody);
+        if let Some(user) = user {
             for path in [".", "alive", "never"] {
                 chown(directory.path().join(path), Some(user), Some(user)).unwrap();
             }
         }
         let cgroup = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
             .iter()
-            .filter(|root| job.user.is_none() && Path::new(root).join("cgroup.procs").exists())
+            .filter(|root| user.is_none() && Path::new(root).join("cgroup.procs").exists())
             .map(|root| {
                 let name = directory.path().file_name().unwrap().to_str().unwrap();
                 Path::new(root).join(name)
             })
             .find(|path| fs::create_dir(path).is_ok());
-        Self { directory, cgroup }
+        Self {
+            directory,
+            user,
+            cgroup,
+        }
     }
 
     /// Starts a worker there.
@@ -67,7 +73,7 @@ impl Stage {
         if let Some(cgroup) = &self.cgroup {
             command.env(CGROUP, cgroup);
         }
-        if let Some(user) = share.job().user {
+        if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
         command.spawn().unwrap()
