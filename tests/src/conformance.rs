@@ -170,7 +170,7 @@ fn reaches(declared: &Containment, fixture: &Fixture, way: Way) -> bool {
 /// Returns when this process has held on to the same things for a while, which
 /// is all that can be known of a launcher whose workings nobody knows.
 async fn wait_for_rest(limit: Duration) {
-    const A_WHILE: Duration = Duration::from_millis(100);
+    const A_WHILE: Duration = Duration::from_millis(500);
     let deadline = Instant::now() + limit;
     let mut before = Census::take();
     while Instant::now() < deadline {
