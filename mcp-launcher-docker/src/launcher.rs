@@ -1,5 +1,7 @@
 //! [`DockerLauncher`].
 
+mod builder;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,15 +13,17 @@ use mcp_lifecycle_core::{
     LaunchedServer, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
+pub use builder::DockerLauncherBuilder;
+
 use crate::container::{self, Job};
 use crate::endpoint::{Endpoint, EndpointError};
-use crate::engine::{Engine, EngineError, PullEvent};
+use crate::engine::{Engine, EngineError};
 use crate::labels::{self, Role};
 use crate::last_will::{self, LastWill};
-use crate::lease::{self, Lease};
+use crate::lease::Lease;
 use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
 use crate::orphans::{self, First};
-use crate::progress::{PullObserver, PullProgress};
+use crate::progress::{self, PullObserver};
 use crate::{control, random};
 
 const NAME: &str = "docker";
@@ -47,14 +51,6 @@ struct Shared {
     will: OnceLock<Option<Arc<LastWill>>>,
 }
 
-/// Builds a [`DockerLauncher`].
-#[derive(Debug, Clone)]
-#[must_use = "nothing is built until `build`"]
-pub struct DockerLauncherBuilder {
-    endpoint: Option<Endpoint>,
-    settings: Settings,
-}
-
 #[derive(Clone)]
 struct Settings {
     image: Option<String>,
@@ -62,6 +58,8 @@ struct Settings {
     last_will: bool,
     pull: PullPolicy,
     pull_timeout: Duration,
+    pinned: bool,
+    credentials: bool,
     observer: Arc<dyn PullObserver>,
     lease_directory: PathBuf,
 }
@@ -80,18 +78,7 @@ impl DockerLauncher {
 
     /// Sets more than the defaults.
     pub fn builder() -> DockerLauncherBuilder {
-        DockerLauncherBuilder {
-            endpoint: None,
-            settings: Settings {
-                image: None,
-                init: Init::default(),
-                last_will: true,
-                pull: PullPolicy::default(),
-                pull_timeout: Duration::from_secs(600),
-                observer: Arc::new(()),
-                lease_directory: lease::default_directory(),
-            },
-        }
+        DockerLauncherBuilder::new()
     }
 
     /// Where the engine is.
@@ -138,11 +125,11 @@ impl DockerLauncher {
         let defaults = Defaults {
             image: settings.image.as_deref(),
             init: settings.init,
+            pinned: settings.pinned,
         };
         let env = |name: &std::ffi::OsStr| std::env::var_os(name);
         let plan = plan(spec, options, defaults, owner, env).map_err(invalid)?;
         let observer = Arc::clone(&settings.observer);
-        let server = spec.name().to_owned();
         Ok(Job {
             engine: Arc::clone(&self.shared.engine),
             lease,
@@ -152,9 +139,8 @@ impl DockerLauncher {
             will: self.shared.will(),
             name: labels::container_name(spec.name(), &launch),
             pull_limit: settings.pull_timeout,
-            progress: Arc::new(move |image: &str, event: PullEvent| {
-                observer.on_progress(&PullProgress::new(&server, image, event));
-            }),
+            credentials: settings.credentials,
+            progress: progress::beside(observer, spec.name()),
         })
     }
 }
@@ -220,12 +206,13 @@ impl ServerLauncher for DockerLauncher {
             init,
             last_will,
             pull,
+            pinned,
             lease_directory,
             ..
         } = &self.shared.settings;
         let endpoint = self.endpoint();
         Some(format!(
-            "{endpoint} {image:?} {init:?} {last_will} {pull:?} {lease_directory:?}"
+            "{endpoint} {image:?} {init:?} {last_will} {pull:?} {pinned} {lease_directory:?}"
         ))
     }
 
@@ -259,85 +246,6 @@ impl ServerLauncher for DockerLauncher {
             Ok(Err(error)) => Err(failed(error.into())),
             Err(error) => Err(failed(error.into())),
         }
-    }
-}
-
-impl DockerLauncherBuilder {
-    /// Sets where the engine is, instead of finding it.
-    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
-        self.endpoint = Some(endpoint);
-        self
-    }
-
-    /// Sets the image of servers whose specification names none.
-    pub fn image(mut self, image: impl Into<String>) -> Self {
-        self.settings.image = Some(image.into());
-        self
-    }
-
-    /// Sets process 1 of servers whose specification does not say. The
-    /// engine's init, by default. What the launcher declares follows from
-    /// this; what one server says for itself is in its own semantics.
-    pub fn init(mut self, init: Init) -> Self {
-        self.settings.init = init;
-        self
-    }
-
-    /// Sets whether a small process beside this one removes the containers of
-    /// stubborn servers when this one dies, 1 s after it; it does, by default,
-    /// where it can: on Linux, with an engine behind a Unix socket. It starts
-    /// with the first launch and ends with the launcher and its containers.
-    pub fn last_will(mut self, last_will: bool) -> Self {
-        self.settings.last_will = last_will;
-        self
-    }
-
-    /// Sets when images are pulled, where a server does not say. When they
-    /// are missing, by default.
-    pub fn pull(mut self, policy: PullPolicy) -> Self {
-        self.settings.pull = policy;
-        self
-    }
-
-    /// Sets how long a pull may take; 10 minutes by default. It is not bounded
-    /// by the deadline of the launch that started it.
-    pub fn pull_timeout(mut self, limit: Duration) -> Self {
-        self.settings.pull_timeout = limit;
-        self
-    }
-
-    /// Sets who is told how pulls go.
-    pub fn pull_observer(mut self, observer: Arc<dyn PullObserver>) -> Self {
-        self.settings.observer = observer;
-        self
-    }
-
-    /// Sets where leases are kept. Hosts that use the same directory clean up
-    /// after each other; it must be private to the user and on this machine.
-    /// By default it is in `XDG_RUNTIME_DIR`, or the temporary directory.
-    pub fn lease_directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.settings.lease_directory = directory.into();
-        self
-    }
-
-    /// Builds the launcher. Nothing is connected to.
-    ///
-    /// # Errors
-    ///
-    /// [`EndpointError`] when no endpoint was set and none was found.
-    pub fn build(self) -> Result<DockerLauncher, EndpointError> {
-        let endpoint = match self.endpoint {
-            Some(endpoint) => endpoint,
-            None => Endpoint::resolve()?,
-        };
-        Ok(DockerLauncher {
-            shared: Arc::new(Shared {
-                engine: Arc::new(Engine::new(endpoint)),
-                settings: self.settings,
-                lease: Mutex::new(None),
-                will: OnceLock::new(),
-            }),
-        })
     }
 }
 

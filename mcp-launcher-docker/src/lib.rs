@@ -9,7 +9,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use mcp_launcher_docker::{ContainerOptions, DockerLauncher};
-//! use mcp_lifecycle_core::{LifecycleClient, ServerLauncher, ServerSpec};
+//! use mcp_lifecycle_core::{LifecycleClient, ServerLauncher};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let launcher = Arc::new(DockerLauncher::new()?);
@@ -17,7 +17,9 @@
 //! launcher.reap_orphans().await?;
 //!
 //! let spec = ContainerOptions::new("mcp/time")
-//!     .apply(ServerSpec::builder_without_command("time"))
+//!     .memory("512m")
+//!     .network("none")
+//!     .server("time")
 //!     .build()?;
 //! // Apart from the start-up deadline, which a pull would not meet.
 //! launcher.prepare(&spec).await?;
@@ -89,7 +91,7 @@ mod wrapper;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use launcher::{DockerLauncher, DockerLauncherBuilder};
-pub use options::{ByteSize, ContainerOptions, Init, Mount, PullPolicy};
+pub use options::{ByteSize, ContainerOptions, Gpus, Init, Mount, PullPolicy};
 pub use progress::{PullObserver, PullProgress};
 #[cfg(unix)]
 pub use wrapper::{ContainerTracker, ProxyMode, ReapPolicy};

@@ -1,6 +1,15 @@
 //! How a pull goes.
 
-use crate::engine::PullEvent;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use tracing::warn;
+
+use crate::engine::{Progress, PullEvent};
+
+/// So many steps wait for an observer that is slow.
+const WAITING: usize = 256;
 
 /// One step of a pull, as the engine tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +44,9 @@ impl PullProgress {
 
 /// Is told how pulls go.
 ///
-/// Called from the thread that owns all containers: be quick, do not block, do
-/// not panic.
+/// Called from a thread of each launch's own, which begins with its first step. It
+/// may be slow: steps that find 256 others waiting are left out. One that panics is
+/// told nothing more of that launch. A closure is one.
 pub trait PullObserver: Send + Sync + 'static {
     /// A pull has come further.
     fn on_progress(&self, progress: &PullProgress);
@@ -45,4 +55,69 @@ pub trait PullObserver: Send + Sync + 'static {
 /// Tells nobody.
 impl PullObserver for () {
     fn on_progress(&self, _: &PullProgress) {}
+}
+
+impl<F: Fn(&PullProgress) + Send + Sync + 'static> PullObserver for F {
+    fn on_progress(&self, progress: &PullProgress) {
+        self(progress);
+    }
+}
+
+/// Tells `observer` without waiting for it: the thread that owns all containers
+/// does not run what the application wrote.
+pub(crate) fn beside(observer: Arc<dyn PullObserver>, server: &str) -> Progress {
+    let server = server.to_owned();
+    let sender = OnceLock::new();
+    Arc::new(move |image: &str, event: PullEvent| {
+        let progress = PullProgress::new(&server, image, event);
+        let sender = sender.get_or_init(|| tell(Arc::clone(&observer)));
+        if let Some(sender) = sender {
+            // Full, or nobody listens any more.
+            let _ = sender.try_send(progress);
+        }
+    })
+}
+
+/// Ends with the sender.
+fn tell(observer: Arc<dyn PullObserver>) -> Option<SyncSender<PullProgress>> {
+    let (sender, steps) = sync_channel::<PullProgress>(WAITING);
+    let thread = thread::Builder::new()
+        .name("mcp-docker-pull".to_owned())
+        .spawn(move || steps.iter().for_each(|step| observer.on_progress(&step)));
+    match thread {
+        Ok(_) => Some(sender),
+        Err(error) => {
+            warn!(%error, "nobody is told how pulls go");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_observer_that_hangs_or_panics_delays_nobody() {
+        let (entered, begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let released = std::sync::Mutex::new(released);
+        let hangs = move |progress: &PullProgress| {
+            entered.send(progress.server.clone()).unwrap();
+            released.lock().unwrap().recv().unwrap();
+        };
+        let progress = beside(Arc::new(hangs), "s");
+        for _ in 0..WAITING * 2 {
+            progress("i", PullEvent::default());
+        }
+        assert_eq!(begun.recv_timeout(Duration::from_secs(20)).unwrap(), "s");
+        drop(release);
+        let panics = beside(Arc::new(|_: &PullProgress| panic!("an observer")), "s");
+        for _ in 0..3 {
+            panics("i", PullEvent::default());
+        }
+    }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,
+    pub(crate) credentials: bool,
     pub(crate) progress: Progress,
     /// Who removes it when this host dies, where somebody can.
     pub(crate) will: Option<Arc<LastWill>>,
@@ -114,7 +115,7 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Route>, Arc<EngineErr
         return Ok(None);
     };
     prepare(job).await?;
-    let image = job.engine.image_facts(&job.plan.image).await?;
+    let image = job.engine.image_facts(job.plan.runs()).await?;
     let directory = job.local_directory.as_deref();
     let route = supervision.wrap(&mut job.plan.body, image, directory)?;
     Ok(Some(route))
@@ -122,10 +123,9 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Route>, Arc<EngineErr
 
 /// The image is there, as far as the policy says that it must be.
 pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
-    let image = &job.plan.image;
     let present = match job.pull {
         PullPolicy::Always => false,
-        PullPolicy::Missing | PullPolicy::Never => job.engine.has_image(image).await?,
+        PullPolicy::Missing | PullPolicy::Never => job.engine.has_image(job.plan.runs()).await?,
     };
     match present {
         true => Ok(()),
@@ -137,16 +137,28 @@ pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
 async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     let image = &job.plan.image;
     if job.pull == PullPolicy::Never {
-        let image = image.clone();
+        let image = job.plan.runs().to_owned();
         return Err(Arc::new(EngineError::ImageMissing { image }));
     }
     let pull = Pull {
         image: image.clone(),
         platform: job.plan.platform.clone(),
         limit: job.pull_limit,
+        credentials: job.credentials,
         progress: Arc::clone(&job.progress),
     };
-    job.engine.pull(pull).await
+    job.engine.pull(pull).await?;
+    let Some(expected) = &job.plan.image_id else {
+        return Ok(());
+    };
+    if job.engine.has_image(expected).await? {
+        return Ok(());
+    }
+    Err(Arc::new(EngineError::OtherImage {
+        image: image.clone(),
+        found: job.engine.image_facts(image).await?.id,
+        expected: expected.clone(),
+    }))
 }
 
 async fn create(job: &Job, included: &Kept) -> Result<String, Arc<EngineError>> {

@@ -26,8 +26,20 @@ pub(crate) enum EngineError {
     OtherEngine { endpoint: Endpoint },
     #[error("no such object: {0}")]
     Absent(String),
-    #[error("image `{image}` is not present, and the pull policy is `never`; pull it first")]
+    #[error(
+        "image `{image}` is not present, and the pull policy is `never`; pull it first, or choose `missing` or `always`"
+    )]
     ImageMissing { image: String },
+    #[error("image `{image}` is not the expected one: it is {found}, and not {expected}")]
+    OtherImage {
+        image: String,
+        found: String,
+        expected: String,
+    },
+    #[error(
+        "what opens the registry {registry} cannot be had: {problem}; see `docker login`, or `registry_credentials(false)`"
+    )]
+    Credentials { registry: String, problem: String },
     #[error("pulling image `{image}` failed: {message}")]
     Pull { image: String, message: String },
     #[error("pulling image `{image}` took longer than {limit:?}")]

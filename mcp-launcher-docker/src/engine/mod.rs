@@ -3,6 +3,7 @@
 mod connect;
 mod container;
 mod create;
+mod credentials;
 mod error;
 mod image;
 mod last_order;

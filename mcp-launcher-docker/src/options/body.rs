@@ -12,14 +12,17 @@ use bollard::models::{
 use mcp_lifecycle_core::ServerSpec;
 use mcp_lifecycle_core::spec::SpecError;
 
-use super::{ContainerOptions, Init, Mount, PullPolicy};
+use super::{ContainerOptions, Init, Mount, PullPolicy, devices, pin, raw};
 use crate::labels;
 use crate::supervised::Supervision;
 
 /// All that is needed to launch one server. Not to be shown: it holds the
 /// values of the environment.
 pub(crate) struct Plan {
+    /// What is pulled.
     pub(crate) image: String,
+    /// What is run, if it is to be no other.
+    pub(crate) image_id: Option<String>,
     pub(crate) platform: Option<String>,
     pub(crate) pull: Option<PullPolicy>,
     pub(crate) supervision: Option<Supervision>,
@@ -27,6 +30,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What is created from: by id, nothing can come between a look and the create.
+    pub(crate) fn runs(&self) -> &str {
+        self.image_id.as_deref().unwrap_or(&self.image)
+    }
+
     pub(crate) fn limits_memory(&self) -> bool {
         let host = self.body.host_config.as_ref();
         host.is_some_and(|host| host.memory.is_some())
@@ -38,6 +46,8 @@ impl Plan {
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,
     pub(crate) init: Init,
+    /// Whether an image has to have a digest or an id.
+    pub(crate) pinned: bool,
 }
 
 /// Plans the launch of `spec`. `host_env` is where variables that are passed
@@ -53,12 +63,13 @@ pub(crate) fn plan(
         Some(image) if !image.is_empty() => image.to_owned(),
         _ => return Err(invalid("image", "is required: the image to run")),
     };
+    pin::check(&options, Some(&image), options.pinned || defaults.pinned)?;
     let (entrypoint, cmd) = command(spec)?;
     let stop_signal = options.stop_signal.clone();
     let init = options.init.unwrap_or(defaults.init);
     let grace = Duration::from_millis(options.init_grace_ms.into());
     let body = ContainerCreateBody {
-        image: Some(image.clone()),
+        image: Some(options.image_id.clone().unwrap_or_else(|| image.clone())),
         entrypoint,
         cmd,
         env: Some(environment(spec, host_env)?),
@@ -77,13 +88,26 @@ pub(crate) fn plan(
         host_config: Some(host_config(&options, init)?),
         ..ContainerCreateBody::default()
     };
+    let body = raw::merge(body, &options.create_body)?;
     Ok(Plan {
         image,
+        image_id: options.image_id,
         platform: options.platform,
         pull: options.pull,
         supervision: (init == Init::Supervised).then_some(Supervision { grace }),
         body,
     })
+}
+
+/// Refuses options that no specification and no launcher can make right.
+pub(super) fn check(options: &ContainerOptions) -> Result<(), SpecError> {
+    pin::check(options, options.image.as_deref(), options.pinned)?;
+    all_labels(options, HashMap::new())?;
+    let body = ContainerCreateBody {
+        host_config: Some(host_config(options, options.init.unwrap_or_default())?),
+        ..ContainerCreateBody::default()
+    };
+    raw::merge(body, &options.create_body).map(drop)
 }
 
 /// A program stands for the image's entry point and its default arguments;
@@ -148,6 +172,7 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
     }
     let memory = options.memory.map(super::ByteSize::for_engine);
     let mounts: Result<Vec<_>, _> = options.mounts.iter().map(mount).collect();
+    let devices = devices::of(options)?;
     Ok(HostConfig {
         auto_remove: Some(true),
         init: Some(init == Init::Engine),
@@ -169,6 +194,8 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
         network_mode: options.network.clone(),
         readonly_rootfs: Some(options.read_only_root),
         mounts: Some(mounts?),
+        devices: (!devices.mappings.is_empty()).then_some(devices.mappings),
+        device_requests: (!devices.requests.is_empty()).then_some(devices.requests),
         ..HostConfig::default()
     })
 }
@@ -234,7 +261,7 @@ fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
     }
 }
 
-fn invalid(name: &str, problem: impl Into<String>) -> SpecError {
+pub(super) fn invalid(name: &str, problem: impl Into<String>) -> SpecError {
     SpecError::InvalidOption {
         name: name.to_owned(),
         problem: problem.into(),
@@ -251,6 +278,7 @@ mod tests {
         let defaults = Defaults {
             image: None,
             init: Init::default(),
+            pinned: false,
         };
         plan(spec, ContainerOptions::of(spec)?, defaults, owner, host)
     }
@@ -292,11 +320,12 @@ mod tests {
 
     #[test]
     fn nobody_can_claim_our_labels() {
-        let mut options = ContainerOptions::new("img");
-        let key = labels::INSTANCE.to_owned();
-        options.labels.insert(key, "other".into());
-        let spec = options.apply(ServerSpec::builder_without_command("s"));
-        assert!(planned(&spec.build().unwrap()).is_err());
+        let options = ContainerOptions::new("img").label(labels::INSTANCE, "other");
+        assert!(options.server("s").build().is_err());
+        let labels = serde_json::json!({ labels::INSTANCE: "other" });
+        let spec = ContainerOptions::new("img").server("s");
+        let spec = spec.option("labels", labels).build().unwrap();
+        assert!(planned(&spec).is_err());
         let none = ServerSpec::builder_without_command("s").build().unwrap();
         let text = planned(&none).err().unwrap().to_string();
         assert!(text.contains("image"), "{text}");

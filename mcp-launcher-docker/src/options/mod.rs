@@ -1,92 +1,26 @@
 //! What a server says about its container: [`ContainerOptions`].
 
 mod body;
+mod chain;
+mod devices;
+mod kinds;
+mod pin;
+mod raw;
 mod size;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use mcp_lifecycle_core::spec::SpecError;
 use mcp_lifecycle_core::{ServerSpec, spec::ServerSpecBuilder};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use body::{Defaults, Plan, plan};
+pub use kinds::{Gpus, Init, Mount, PullPolicy};
 pub use size::ByteSize;
 
-/// When an image is pulled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum PullPolicy {
-    /// When the engine does not have it.
-    #[default]
-    Missing,
-    /// Before every launch.
-    Always,
-    /// Never: a missing image is an error.
-    Never,
-}
-
-/// Who is process 1 of the container, where signals and orphans arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Init {
-    /// The engine's own init, as with `docker run --init`: it forwards SIGTERM
-    /// and reaps. Without it a server that has no handler for SIGTERM cannot
-    /// be asked to end.
-    #[default]
-    Engine,
-    /// The server itself: for images that bring an init of their own.
-    None,
-    /// An init of this crate, which also watches the server's input: when the
-    /// host has gone, however it died, the server has
-    /// [`init_grace_ms`](ContainerOptions::init_grace_ms) to leave, is asked to
-    /// end, and is killed after the same time again. Nobody else is needed for
-    /// that. It is copied into the container; with a read-only root it is
-    /// mounted, which needs an engine on this machine. Linux on `x86_64` and
-    /// `aarch64`, and the image must be for the same. More than about 64 KiB
-    /// that the server has not read hide the end of its input.
-    Supervised,
-}
-
-/// Something that the container sees of what is outside of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "lowercase", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum Mount {
-    /// A file or directory of the daemon's machine.
-    Bind {
-        /// Its path there.
-        source: PathBuf,
-        /// Its path in the container.
-        target: PathBuf,
-        /// Whether it can be written to. It cannot, unless this says so.
-        #[serde(default)]
-        writable: bool,
-    },
-    /// A named volume.
-    Volume {
-        /// Its name.
-        source: String,
-        /// Its path in the container.
-        target: PathBuf,
-        /// Whether it can be written to. It cannot, unless this says so.
-        #[serde(default)]
-        writable: bool,
-    },
-    /// A file system in memory, empty at first.
-    Tmpfs {
-        /// Its path in the container.
-        target: PathBuf,
-        /// Its greatest size; the engine's default otherwise.
-        #[serde(default)]
-        size: Option<ByteSize>,
-    },
-}
-
 /// What a server says about its container, as the options of its
-/// [`ServerSpec`]. In a configuration file the fields have these names.
+/// [`ServerSpec`]. In a configuration file the fields have these names, or the same
+/// in camel case; `docs/configuration.md` lists them.
 ///
 /// The defaults are safe ones, each of which can be relaxed: no capabilities,
 /// no new privileges, at most 512 processes, no log on the daemon's disk.
@@ -94,15 +28,19 @@ pub enum Mount {
 /// container that comes back without its client is a leak.
 ///
 /// ```
-/// use mcp_lifecycle_core::ServerSpec;
 /// use mcp_launcher_docker::ContainerOptions;
 ///
-/// let mut options = ContainerOptions::new("mcp/time");
-/// options.memory = Some("256m".parse()?);
-/// options.read_only_root = true;
-/// let spec = options.apply(ServerSpec::builder_without_command("time")).build()?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// let spec = ContainerOptions::new("mcp/time")
+///     .memory("256m")
+///     .cpus(1.5)
+///     .read_only(true)
+///     .server("time")
+///     .build()?;
+/// # Ok::<(), mcp_lifecycle_core::spec::SpecError>(())
 /// ```
+///
+/// What the chain cannot read, such as a memory of `"lots"`, is an error of the
+/// specification's [`build`](ServerSpecBuilder::build), which names the option.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -110,6 +48,13 @@ pub struct ContainerOptions {
     /// The image. Required, unless the launcher has a default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// The id that the image must have: `sha256:` and 64 digits. That image is
+    /// run, or none. `image` says where to pull it from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
+    /// Refuses an image that is named by a tag only: it needs a digest
+    /// (`name@sha256:…`) or an `image_id`.
+    pub pinned: bool,
     /// `os[/arch[/variant]]`, where the image has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
@@ -126,7 +71,9 @@ pub struct ContainerOptions {
     /// `user[:group]`, by name or number; the image's otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Nothing but mounts can be written to.
+    /// Nothing but mounts can be written to. In a configuration file also
+    /// `read_only`.
+    #[serde(alias = "read_only")]
     pub read_only_root: bool,
     /// The greatest amount of memory, swap included. No limit otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,6 +91,13 @@ pub struct ContainerOptions {
     /// killed. 5000 by default. An end in order is not to be overtaken by it:
     /// it should not be shorter than the graces of the client's policy.
     pub init_grace_ms: u32,
+    /// The GPUs that it sees. None, by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<Gpus>,
+    /// Devices, as with `docker run --device`: `/dev/x`, `/dev/x:/dev/y:rwm`, or the
+    /// name of a CDI device, `vendor.com/class=name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// Capabilities to give back, without `CAP_`: all are dropped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cap_add: Vec<String>,
@@ -161,12 +115,23 @@ pub struct ContainerOptions {
     /// More labels. Those of this crate cannot be set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Fields of the engine's own create request, in its names, merged last over
+    /// what the other options say: `{"HostConfig": {"ShmSize": 67108864}}`. A
+    /// `null` takes a field back to the engine's default. A field that the API
+    /// does not have is an error, and so is one that a server's lifecycle rests on.
+    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
+    pub create_body: serde_json::Map<String, serde_json::Value>,
+    /// The first thing in the chain that could not be read.
+    #[serde(skip)]
+    problem: Option<SpecError>,
 }
 
 impl Default for ContainerOptions {
     fn default() -> Self {
         Self {
             image: None,
+            image_id: None,
+            pinned: false,
             platform: None,
             pull: None,
             mounts: Vec::new(),
@@ -178,12 +143,16 @@ impl Default for ContainerOptions {
             pids_limit: 512,
             init: None,
             init_grace_ms: 5000,
+            gpus: None,
+            devices: Vec::new(),
             cap_add: Vec::new(),
             allow_new_privileges: false,
             security_opt: Vec::new(),
             log_driver: "none".to_owned(),
             stop_signal: None,
             labels: BTreeMap::new(),
+            create_body: serde_json::Map::new(),
+            problem: None,
         }
     }
 }
@@ -197,15 +166,32 @@ impl ContainerOptions {
         }
     }
 
-    /// Sets these options in a specification.
+    /// Sets these options in a specification. Options that do not hold are an
+    /// error of its [`build`](ServerSpecBuilder::build).
     pub fn apply(&self, spec: ServerSpecBuilder) -> ServerSpecBuilder {
-        let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(self) else {
+        if let Err(error) = self.check() {
+            return spec.reject(error);
+        }
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(fields)) => fields
+                .into_iter()
+                .fold(spec, |spec, (name, value)| spec.option(name, value)),
             // A struct of strings, numbers and lists always is an object.
-            return spec;
-        };
-        fields
-            .into_iter()
-            .fold(spec, |spec, (name, value)| spec.option(name, value))
+            _ => spec,
+        }
+    }
+
+    /// Begins the specification of a server of this name that is a container with
+    /// these options, and runs what its image says.
+    pub fn server(&self, name: impl Into<String>) -> ServerSpecBuilder {
+        self.apply(ServerSpec::builder_without_command(name))
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        match &self.problem {
+            Some(problem) => Err(problem.clone()),
+            None => body::check(self),
+        }
     }
 
     /// Reads the options of a specification.
@@ -214,22 +200,37 @@ impl ContainerOptions {
     ///
     /// [`SpecError::InvalidOption`] names the first that is wrong.
     pub fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
-        // One by one first, so that the error can name the option.
-        for (name, value) in spec.options() {
+        let mut options = serde_json::Map::new();
+        for (written, value) in spec.options() {
+            let name = in_snake_case(written);
+            let invalid = |problem: String| SpecError::InvalidOption {
+                name: written.clone(),
+                problem,
+            };
+            // One by one, so that the error can name the option.
             let one = serde_json::Map::from_iter([(name.clone(), value.clone())]);
-            serde_json::from_value::<Self>(one.into()).map_err(|error| {
-                SpecError::InvalidOption {
-                    name: name.clone(),
-                    problem: error.to_string(),
-                }
-            })?;
+            serde_json::from_value::<Self>(one.into()).map_err(|e| invalid(e.to_string()))?;
+            if options.insert(name, value.clone()).is_some() {
+                return Err(invalid("is there twice, in two spellings".to_owned()));
+            }
         }
-        let options = serde_json::Value::Object(spec.options().clone());
-        serde_json::from_value(options).map_err(|error| SpecError::InvalidOption {
+        serde_json::from_value(options.into()).map_err(|error| SpecError::InvalidOption {
             name: "options".to_owned(),
             problem: error.to_string(),
         })
     }
+}
+
+/// `readOnlyRoot` as `read_only_root`.
+fn in_snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
 }
 
 #[cfg(test)]
@@ -239,18 +240,60 @@ mod tests {
 
     #[test]
     fn options_survive_the_specification() {
-        let mut options = ContainerOptions::new("img:1");
-        options.memory = Some("64m".parse().unwrap());
-        options.mounts.push(Mount::Bind {
-            source: "/a".into(),
-            target: "/b".into(),
-            writable: true,
-        });
-        let spec = options.apply(ServerSpec::builder_without_command("s"));
-        assert_eq!(
-            ContainerOptions::of(&spec.build().unwrap()).unwrap(),
-            options
-        );
+        let options = ContainerOptions::new("img:1")
+            .memory("64m")
+            .cpus(0.5)
+            .bind_writable("/a", "/b")
+            .gpus(Gpus::Devices(vec!["0".to_owned()]))
+            .device("/dev/fuse")
+            .host_config(json!({"ShmSize": 1}));
+        let spec = options.server("s").build().unwrap();
+        assert_eq!(ContainerOptions::of(&spec).unwrap(), options);
+    }
+
+    #[test]
+    fn what_the_chain_cannot_read_is_an_error_of_the_build() {
+        let built = |options: ContainerOptions| {
+            let error = options.server("s").build().unwrap_err();
+            error.to_string()
+        };
+        let options = || ContainerOptions::new("i");
+        for (options, expected) in [
+            (options().memory("lots").cpus(-1.0), "`memory`: `lots`"),
+            (options().cpus(-1.0), "`cpus`"),
+            (options().bind("/a", "b"), "`mounts`"),
+            (options().device("fuse"), "`devices`: `fuse`"),
+            (options().pinned(true), "`image`: `i`"),
+            (options().image_id("i"), "`image_id`"),
+            (options().create_body(1), "`create_body`"),
+            (options().host_config(json!({"x": 1})), "`HostConfig.x`"),
+            (options().label("dev.mcp-lifecycle.x", ""), "`labels`"),
+        ] {
+            let text = built(options);
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_file_may_use_camel_case() {
+        let of = |options: &[(&str, serde_json::Value)]| {
+            let spec = ServerSpec::builder_without_command("s");
+            let spec = options.iter().fold(spec, |spec, (name, value)| {
+                spec.option(*name, value.clone())
+            });
+            ContainerOptions::of(&spec.build().unwrap())
+        };
+        let options = of(&[
+            ("readOnlyRoot", json!(true)),
+            ("pidsLimit", json!(7)),
+            ("createBody", json!({"HostConfig": {"ShmSize": 1}})),
+        ]);
+        let options = options.unwrap();
+        assert!(options.read_only_root);
+        assert_eq!(options.pids_limit, 7);
+        assert_eq!(options.create_body["HostConfig"]["ShmSize"], 1);
+        let twice = of(&[("pidsLimit", json!(7)), ("pids_limit", json!(8))]);
+        assert!(twice.unwrap_err().to_string().contains("twice"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A number of bytes: `1048576`, `"512m"`, `"2g"`. Units are powers of 1024,
+/// A number of bytes: `1048576`, `"512m"`, `"2g"`, `"1t"`. Units are powers of 1024,
 /// as with `docker run --memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(u64);
@@ -32,12 +32,13 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let lower = text.trim().to_ascii_lowercase();
-        let number = lower.trim_end_matches(['b', 'i', 'k', 'm', 'g']);
+        let number = lower.trim_end_matches(['b', 'i', 'k', 'm', 'g', 't']);
         let shift = match lower[number.len()..].trim_end_matches(['i', 'b']) {
             "" => 0,
             "k" => 10,
             "m" => 20,
             "g" => 30,
+            "t" => 40,
             _ => return Err(wrong(text)),
         };
         let number: u64 = number.parse().map_err(|_| wrong(text))?;
@@ -48,6 +49,20 @@ impl FromStr for ByteSize {
 
 fn wrong(text: &str) -> String {
     format!("`{text}` is not a number of bytes; write 1048576, \"512m\" or \"2g\"")
+}
+
+impl TryFrom<&str> for ByteSize {
+    type Error = String;
+
+    fn try_from(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<u64> for ByteSize {
+    fn from(bytes: u64) -> Self {
+        Self(bytes)
+    }
 }
 
 impl fmt::Display for ByteSize {
@@ -87,6 +102,7 @@ mod tests {
         assert_eq!(of("10"), Ok(10));
         assert_eq!(of("512m"), Ok(512 << 20));
         assert_eq!(of("2GiB"), Ok(2 << 30));
+        assert_eq!(of("1t"), Ok(1 << 40));
         assert!(of("m").is_err());
         assert!(of("1x").is_err());
         assert!(of("99999999999g").is_err());

@@ -109,6 +109,7 @@ impl fmt::Debug for ServerSpec {
 #[must_use = "nothing is described until `build`"]
 pub struct ServerSpecBuilder {
     spec: ServerSpec,
+    rejected: Option<SpecError>,
 }
 
 impl ServerSpecBuilder {
@@ -122,6 +123,7 @@ impl ServerSpecBuilder {
                 cwd: None,
                 options: serde_json::Map::new(),
             },
+            rejected: None,
         }
     }
 
@@ -167,13 +169,25 @@ impl ServerSpecBuilder {
         self
     }
 
+    /// Makes [`build`](Self::build) fail with this error, or with the first one
+    /// that was given: for a launcher's own options, which are validated where
+    /// they are written.
+    pub fn reject(mut self, error: SpecError) -> Self {
+        self.rejected.get_or_insert(error);
+        self
+    }
+
     /// Validates and builds.
     ///
     /// # Errors
     ///
     /// [`SpecError`] for an empty name or command, a NUL byte anywhere, and
-    /// `=` or nothing in the name of an environment variable.
+    /// `=` or nothing in the name of an environment variable; and what was
+    /// [rejected](Self::reject).
     pub fn build(self) -> Result<ServerSpec, SpecError> {
+        if let Some(error) = self.rejected {
+            return Err(error);
+        }
         let ServerSpec {
             name,
             program,

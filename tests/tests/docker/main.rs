@@ -7,6 +7,7 @@ mod support;
 
 mod crash;
 mod ends;
+mod images;
 mod launches;
 mod main_job;
 mod options;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use mcp_lifecycle_core::error::CallError;
+use mcp_launcher_docker::Gpus;
+use mcp_lifecycle_core::error::{CallError, Report};
 use mcp_lifecycle_core::{EndReason, ExitStatus, LifecycleClient, ServerLauncher};
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
@@ -28,6 +29,70 @@ async fn the_engine_confirms_the_safe_defaults() {
     assert_eq!(config["StdinOnce"], true);
     assert!(inspected[0]["Name"].as_str().unwrap().starts_with("/mcp-"));
     drop(server);
+    rig.assert_clean().await;
+}
+
+#[tokio::test]
+async fn the_engine_confirms_every_option_of_the_chain() {
+    let Some(rig) = Rig::new("chain") else {
+        return;
+    };
+    let options = rig
+        .options()
+        .memory("64m")
+        .cpus(0.5)
+        .read_only(true)
+        .tmpfs("/scratch")
+        .pids_limit(64)
+        .user("0:0")
+        .cap_add("NET_BIND_SERVICE")
+        .label("who", "me")
+        .stop_signal("SIGUSR1")
+        .device("/dev/null:/dev/mcp-null:rw")
+        .host_config(
+            json!({"ShmSize": 8 << 20, "Ulimits": [{"Name": "nofile", "Soft": 99, "Hard": 99}]}),
+        )
+        .create_body(json!({"Hostname": "mcp", "HostConfig": {"ExtraHosts": ["x:127.0.0.1"]}}));
+    let server = rig
+        .launcher()
+        .launch(&rig.spec_with(&options, &["plain"]))
+        .await
+        .unwrap();
+    let inspected = rig.engine.docker(&["inspect", &rig.containers()[0]]);
+    let inspected: Value = serde_json::from_str(&inspected).unwrap();
+    let (host, config) = (&inspected[0]["HostConfig"], &inspected[0]["Config"]);
+    assert_eq!(host["Memory"], 64 << 20);
+    assert_eq!(host["MemorySwap"], 64 << 20);
+    assert_eq!(host["NanoCpus"], 500_000_000);
+    assert_eq!(host["ReadonlyRootfs"], true);
+    assert_eq!(host["PidsLimit"], 64);
+    assert_eq!(host["CapAdd"], json!(["NET_BIND_SERVICE"]));
+    assert_eq!(host["Devices"][0]["PathInContainer"], "/dev/mcp-null");
+    assert_eq!(host["Devices"][0]["CgroupPermissions"], "rw");
+    assert_eq!(host["ShmSize"], 8 << 20);
+    assert_eq!(host["Ulimits"][0]["Hard"], 99);
+    assert_eq!(host["ExtraHosts"], json!(["x:127.0.0.1"]));
+    // What was not named is as it was.
+    assert_eq!(host["AutoRemove"], true);
+    assert_eq!(config["User"], "0:0");
+    assert_eq!(config["Labels"]["who"], "me");
+    assert_eq!(config["StopSignal"], "SIGUSR1");
+    assert_eq!(config["Hostname"], "mcp");
+    drop(server);
+    rig.assert_clean().await;
+}
+
+/// There is none here: the engine says so, and nothing is left.
+#[tokio::test]
+async fn gpus_are_asked_for() {
+    let Some(rig) = Rig::new("gpus") else {
+        return;
+    };
+    let spec = rig.spec_with(&rig.options().gpus(Gpus::All), &["plain"]);
+    if let Err(error) = in_time("it answers", rig.launcher().launch(&spec)).await {
+        let text = Report(&error).to_string();
+        assert!(text.contains("gpu"), "{text}");
+    }
     rig.assert_clean().await;
 }
 

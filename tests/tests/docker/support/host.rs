@@ -16,9 +16,15 @@ pub(crate) struct Host(Child);
 impl Host {
     /// Runs the test `name` of this binary as a host that is told `what` to do.
     pub(crate) fn start(name: &str, what: &str) -> Self {
+        Self::start_with(name, what, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn start_with(name: &str, what: &str, variables: &[(&str, &str)]) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture", "--include-ignored"])
             .env(ROLE, what)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
@@ -32,6 +38,14 @@ impl Host {
         let mut lines = BufReader::new(stdout).lines();
         let found = lines.any(|found| found.is_ok_and(|found| found.ends_with(line)));
         assert!(found, "the host ended without {line:?}");
+    }
+
+    /// Waits for its end: all that it has printed.
+    pub(crate) fn output(mut self) -> String {
+        let stdout = self.0.stdout.take().unwrap();
+        let text = std::io::read_to_string(stdout).unwrap();
+        self.0.wait().unwrap();
+        text
     }
 
     pub(crate) fn kill(&mut self) {
