@@ -10,6 +10,7 @@ use mcp_lifecycle_core::spec::SpecError;
 
 use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
+use crate::sys;
 
 /// What to execute, with nothing left to look up.
 #[derive(Debug)]
@@ -45,7 +46,13 @@ impl Command {
                 .map_err(|e| working_directory(dir, e))?;
         }
         let mut env = spec.env().resolve(std::env::vars_os());
-        let identity = identity::new_server();
+        let identity = match identity::new_server() {
+            // What cannot be found again is not started for want of a descriptor.
+            Err(error) if sys::is_shortage(&error) => {
+                return Err(short_of(error, "the server could not be given an identity"));
+            }
+            identity => identity.ok(),
+        };
         // The host's own, if it is somebody's server, is not the server's.
         env.remove(OsStr::new(identity::VARIABLE));
         if let Some(identity) = &identity {
@@ -100,6 +107,11 @@ pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::E
         what: what.to_owned(),
         source: Some(error.into()),
     })
+}
+
+/// As [`limit`], for an error that says one, or else `what`.
+pub(crate) fn short_of(error: std::io::Error, what: &'static str) -> LaunchErrorKind {
+    limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(what, error))
 }
 
 pub(crate) fn working_directory(path: &Path, source: std::io::Error) -> LaunchErrorKind {

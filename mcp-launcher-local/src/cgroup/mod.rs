@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::identity::Cookie;
+use crate::sys;
 
 /// What the cgroup of a server is called. Nobody else's is called that: the
 /// name is the server's identity.
@@ -35,10 +36,18 @@ pub(crate) fn name(server: &Cookie) -> String {
 }
 
 /// The directory of this process's own cgroup, as of the first time of asking.
-pub(crate) fn parent() -> Result<&'static Path, &'static str> {
+pub(crate) fn parent() -> io::Result<&'static Path> {
     static PARENT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let parent = PARENT.get_or_init(|| own_directory().map_err(|error| error.to_string()));
-    parent.as_deref().map_err(String::as_str)
+    let known = match PARENT.get() {
+        Some(known) => known,
+        None => match own_directory() {
+            Err(error) if sys::is_shortage(&error) => return Err(error),
+            found => PARENT.get_or_init(|| found.map_err(|error| error.to_string())),
+        },
+    };
+    known
+        .as_deref()
+        .map_err(|error| io::Error::other(error.as_str()))
 }
 
 fn own_directory() -> io::Result<PathBuf> {

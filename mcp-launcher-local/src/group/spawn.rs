@@ -11,7 +11,7 @@ use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::{Containment, LaunchedServer};
 
 use super::server::GroupServer;
-use crate::command::{Command, limit};
+use crate::command::{Command, limit, short_of};
 use crate::sys::{self, Leader, Pid, Signal};
 use crate::{orphans, pipes};
 
@@ -46,7 +46,8 @@ pub(crate) fn spawn(
         process.current_dir(dir);
     }
     if let Some(server) = &command.identity {
-        orphans::register_uncontained(server);
+        orphans::register_uncontained(server)
+            .map_err(|error| short_of(error, orphans::UNRECORDED))?;
     }
     let mut child = EndUnlessOwned(Some(
         process.spawn().map_err(|error| command.explain(error))?,

@@ -16,7 +16,7 @@ use super::Why;
 use crate::cgroup::{self, Leaf};
 use crate::guard::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::guard::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
-use crate::{identity, orphans};
+use crate::{identity, orphans, sys};
 
 /// What this machine allows, and why not more.
 #[derive(Debug, Clone)]
@@ -146,10 +146,16 @@ fn try_guardian() -> Result<(), Failure> {
 
 /// Has a child of a guardian join a cgroup, and removes it again.
 fn try_cgroup() -> Result<&'static Path, Failure> {
-    let parent = cgroup::parent().map_err(|why| Failure::Refused(why.to_owned()))?;
+    let unless_short = |what: &str, error: io::Error| match sys::is_shortage(&error) {
+        true => failed(what, &error),
+        false => Failure::Refused(format!("{what}: {error}")),
+    };
+    let parent = cgroup::parent()
+        .map_err(|error| unless_short("this process's own cannot be told", error))?;
     let server = identity::new_server()
-        .ok_or_else(|| Failure::Refused("this process cannot be identified".to_owned()))?;
-    let entry = orphans::register(&server, true);
+        .map_err(|error| unless_short("this process cannot be identified", error))?;
+    let entry = orphans::register(&server, true)
+        .map_err(|error| failed("it cannot be written down", &error))?;
     let joined = join(parent, &cgroup::name(&server));
     if let Some(entry) = entry {
         entry.end();

@@ -13,7 +13,7 @@ use mcp_lifecycle_core::{Containment, LaunchedServer};
 use super::server::{GuardedServer, Server};
 use super::{Plan, Why, strays};
 use crate::cgroup::{self, Leaf};
-use crate::command::{Command, limit, working_directory};
+use crate::command::{Command, limit, short_of, working_directory};
 use crate::guard::protocol::Stage;
 use crate::guard::{SpawnGuardianError, SpawnRequest};
 use crate::identity::Cookie;
@@ -51,7 +51,8 @@ pub(crate) fn spawn(
         })?;
     let pid_namespace = plan.pid_namespace;
     let (ours, theirs) = pipes::open()?;
-    let record = Record::make(&plan, command.identity.as_ref());
+    let record = Record::make(&plan, command.identity.as_ref())
+        .map_err(|error| short_of(error, orphans::UNRECORDED))?;
     let guardian = start(&command, &theirs, record.leaf.as_ref().ok(), pid_namespace)?;
     drop(theirs);
     let containment = match &record.leaf {
@@ -119,8 +120,11 @@ struct Record {
 impl Record {
     /// Written down first, so that there is no instant at which this host could
     /// die and leave something that nobody knows of.
-    fn make(plan: &Plan, server: Option<&Cookie>) -> Self {
-        let entry = server.and_then(|server| orphans::register(server, plan.cgroups.is_ok()));
+    fn make(plan: &Plan, server: Option<&Cookie>) -> io::Result<Self> {
+        let entry = match server {
+            Some(server) => orphans::register(server, plan.cgroups.is_ok())?,
+            None => None,
+        };
         let mut record = Self {
             leaf: Err(String::new()),
             entry,
@@ -129,7 +133,7 @@ impl Record {
         if let (Err(_), Some(entry)) = (&record.leaf, &mut record.entry) {
             entry.without_cgroup();
         }
-        record
+        Ok(record)
     }
 
     /// For the server, which removes both when it ends.

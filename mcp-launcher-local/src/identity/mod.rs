@@ -11,6 +11,7 @@ pub(crate) use cookie::{Cookie, HostId};
 #[cfg(target_os = "linux")]
 pub(crate) use cookie::{decimal, hex};
 
+use std::io;
 use std::sync::OnceLock;
 
 use crate::sys;
@@ -20,23 +21,34 @@ pub(crate) const VARIABLE: &str = "MCP_LIFECYCLE_ID";
 
 /// The identity of this process.
 ///
-/// `None` where the system does not tell when a process started or which boot
-/// this is: half an identity is worse than none.
-pub(crate) fn this_host() -> Option<&'static HostId> {
-    static THIS: OnceLock<Option<HostId>> = OnceLock::new();
-    THIS.get_or_init(|| {
-        let pid = std::process::id();
-        let start_time = sys::own_start_time()?;
-        HostId::new(pid, start_time, &sys::boot_id()?, random()?)
-    })
-    .as_ref()
+/// # Errors
+///
+/// The system does not tell when a process started or which boot this is, or not
+/// at this moment: half an identity is worse than none.
+pub(crate) fn this_host() -> io::Result<&'static HostId> {
+    static THIS: OnceLock<HostId> = OnceLock::new();
+    if let Some(this) = THIS.get() {
+        return Ok(this);
+    }
+    let start_time = sys::own_start_time()?;
+    let this = HostId::new(std::process::id(), start_time, &sys::boot_id()?, random()?);
+    let this = this.ok_or_else(|| io::Error::other("this process cannot be identified"))?;
+    // Two that come first at the same time are one.
+    Ok(THIS.get_or_init(|| this))
 }
 
 /// A new identity for a server of this host.
-pub(crate) fn new_server() -> Option<Cookie> {
-    Some(Cookie::new(this_host()?.clone(), random()?))
+///
+/// # Errors
+///
+/// As [`this_host`].
+pub(crate) fn new_server() -> io::Result<Cookie> {
+    Ok(Cookie::new(this_host()?.clone(), random()?))
 }
 
-fn random() -> Option<u64> {
-    getrandom::u64().ok()
+fn random() -> io::Result<u64> {
+    getrandom::u64().map_err(|error| match error.raw_os_error() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::other("there are no random numbers"),
+    })
 }

@@ -7,7 +7,12 @@ use mcp_lifecycle_core::ReapReport;
 
 use crate::identity::Cookie;
 
-pub(crate) fn register_uncontained(_server: &Cookie) {}
+/// Said of a launch that could not be written down.
+pub(crate) const UNRECORDED: &str = "the server could not be written down";
+
+pub(crate) fn register_uncontained(_server: &Cookie) -> io::Result<()> {
+    Ok(())
+}
 
 pub(crate) fn reap() -> io::Result<ReapReport> {
     Ok(ReapReport::new())

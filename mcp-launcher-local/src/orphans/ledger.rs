@@ -57,11 +57,21 @@ pub(crate) struct Entry {
     record: Record,
 }
 
+/// Said of a launch that could not be written down.
+pub(crate) const UNRECORDED: &str = "the server could not be written down, and nobody would find \
+                                     it when this host is killed";
+
 /// Writes down that a server is about to start. `None` where no ledger can be
 /// kept: then nobody will be able to prove that this host is dead, and nobody
 /// will touch its servers.
-pub(crate) fn register(server: &Cookie, in_cgroup: bool) -> Option<Entry> {
-    let ledger = Ledger::this()?;
+///
+/// # Errors
+///
+/// There is no descriptor or no memory to do so: the server is not to be started.
+pub(crate) fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
+    let Some(ledger) = Ledger::this()? else {
+        return Ok(None);
+    };
     let record = Record {
         serial: server.serial(),
         process: None,
@@ -83,17 +93,32 @@ pub(crate) fn register(server: &Cookie, in_cgroup: bool) -> Option<Entry> {
         line,
         record,
     };
-    ledger.write(line, Some(record));
-    Some(entry)
+    match ledger.write(line, Some(record)) {
+        Err(error) if sys::is_shortage(&error) => {
+            entry.end();
+            Err(error)
+        }
+        _ => Ok(Some(entry)),
+    }
 }
 
 /// Writes down, once and for good, that this host has servers of which an end
 /// cannot be proven: what has left the process group may outlive it.
-pub(crate) fn register_uncontained(server: &Cookie) {
-    static REGISTERED: OnceLock<Option<Entry>> = OnceLock::new();
-    if let Some(entry) = REGISTERED.get_or_init(|| register(server, false)) {
-        // It may have lost its name since.
-        entry.ledger.write(entry.line, Some(entry.record));
+///
+/// # Errors
+///
+/// As [`register`].
+pub(crate) fn register_uncontained(server: &Cookie) -> io::Result<()> {
+    static REGISTERED: Mutex<Option<Entry>> = Mutex::new(None);
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(entry) = &*registered else {
+        *registered = register(server, false)?;
+        return Ok(());
+    };
+    // It may have lost its name since.
+    match entry.ledger.write(entry.line, Some(entry.record)) {
+        Err(error) if sys::is_shortage(&error) => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -101,7 +126,7 @@ impl Entry {
     /// The server has no cgroup of its own after all.
     pub(crate) fn without_cgroup(&mut self) {
         self.record.in_cgroup = false;
-        self.ledger.write(self.line, Some(self.record));
+        let _ = self.ledger.write(self.line, Some(self.record));
     }
 
     /// The server runs.
@@ -111,39 +136,53 @@ impl Entry {
             process,
             ..self.record
         };
-        self.ledger.write(self.line, Some(record));
+        let _ = self.ledger.write(self.line, Some(record));
     }
 
     /// Nothing is left of the server.
     pub(crate) fn end(self) {
-        self.ledger.write(self.line, None);
+        let _ = self.ledger.write(self.line, None);
     }
 }
 
 impl Ledger {
-    /// Of this process, made when it is first asked for.
-    fn this() -> Option<&'static Self> {
+    /// Of this process, made when it is first asked for; `None` where there can
+    /// be none.
+    ///
+    /// # Errors
+    ///
+    /// There is no descriptor or no memory for it, which is no answer that is kept.
+    fn this() -> io::Result<Option<&'static Self>> {
         static THIS: OnceLock<Option<Ledger>> = OnceLock::new();
-        let mut is_new = false;
-        let this = THIS.get_or_init(|| match Self::create() {
-            Ok(ledger) => {
-                is_new = true;
-                Some(ledger)
-            }
+        static MAKING: Mutex<()> = Mutex::new(());
+        if let Some(this) = THIS.get() {
+            return Ok(this.as_ref());
+        }
+        let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(this) = THIS.get() {
+            return Ok(this.as_ref());
+        }
+        let made = match Self::create() {
+            Ok(ledger) => Some(ledger),
+            Err(error) if sys::is_shortage(&error) => return Err(error),
             Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "no ledger can be kept: should this host and a guardian be killed together, \
-                     what is left will not be found"
-                );
+                sys::shielded(|| {
+                    tracing::warn!(
+                        %error,
+                        "no ledger can be kept: should this host and a guardian be killed \
+                         together, what is left will not be found"
+                    );
+                });
                 None
             }
-        });
-        let this = this.as_ref()?;
-        if is_new && let Err(error) = this.watch() {
-            tracing::debug!(%error, "a ledger that is removed comes back with the next server");
+        };
+        let this = THIS.get_or_init(|| made).as_ref();
+        if let Some(Err(error)) = this.map(Self::watch) {
+            sys::shielded(|| {
+                tracing::debug!(%error, "a ledger that is removed comes back with the next server");
+            });
         }
-        Some(this)
+        Ok(this)
     }
 
     /// Has the kernel say when the name is removed: a host may live for long
@@ -176,10 +215,12 @@ impl Ledger {
     }
 
     fn create() -> io::Result<Self> {
-        let host = identity::this_host()
-            .ok_or_else(|| io::Error::other("this process cannot be identified"))?;
+        let host = identity::this_host()?;
         let sight = Sight::look()?;
-        let place = cgroup::parent().ok().and_then(|path| Place::of(path).ok());
+        let place = match cgroup::parent().and_then(Place::of) {
+            Err(error) if sys::is_shortage(&error) => return Err(error),
+            place => place.ok(),
+        };
         let title = format::title(host, sight.namespace, place.as_ref());
         let page = publish(host, &sight, None, title.as_bytes())?;
         Ok(Self {
@@ -199,7 +240,11 @@ impl Ledger {
     }
 
     /// Writes one line: a few bytes, which are there or are not.
-    fn write(&self, line: usize, record: Option<Record>) {
+    ///
+    /// # Errors
+    ///
+    /// They are not, which is said here.
+    fn write(&self, line: usize, record: Option<Record>) -> io::Result<()> {
         let mut book = self.lock();
         book.lines[line] = record;
         let bytes = record.map_or_else(format::blank, format::line);
@@ -216,13 +261,15 @@ impl Ledger {
                     self.renew(&mut book, Some(&full))
                 }),
         };
-        if let Err(error) = result {
-            tracing::warn!(
-                %error,
-                "the ledger of this host cannot be written: its servers may not be found when it \
-                 is killed"
-            );
-        }
+        result.inspect_err(|error| {
+            sys::shielded(|| {
+                tracing::warn!(
+                    %error,
+                    "the ledger of this host cannot be written: its servers may not be found when \
+                     it is killed"
+                );
+            });
+        })
     }
 
     /// Puts the ledger where others can find it, once more: the name was
@@ -279,6 +326,9 @@ fn publish(host: &HostId, sight: &Sight, except: Option<&Path>, text: &[u8]) -> 
             }
             Err(Refused::Unusable(error)) => error,
         };
+        if sys::is_shortage(&error) {
+            return Err(error);
+        }
         tracing::warn!(
             ?path,
             %error,
@@ -313,6 +363,7 @@ fn try_publish(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Locke
         let mut file = Locked::alone(open(flags)?)?;
         match Locked::alone(open(OFlag::O_RDWR | OFlag::O_NOFOLLOW)?) {
             Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) if sys::is_shortage(&error) => return Err(error),
             _ => return Err(io::Error::other("locks do nothing on its file system")),
         }
         file.write_all(text)?;

@@ -36,7 +36,7 @@ mod shelf;
 mod sight;
 mod verdict;
 
-pub(crate) use ledger::{Entry, register, register_uncontained};
+pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};
 pub(crate) use processes::{carrying, is_guardian, mark_of};
 pub(crate) use reap::reap;
 pub(crate) use sight::{home, namespace_of};

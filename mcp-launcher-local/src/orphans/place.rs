@@ -12,6 +12,8 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, fstat};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 
+use crate::sys;
+
 /// A cgroup, and the top of the mount through which its path leads there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
@@ -31,6 +33,7 @@ impl Place {
         for above in path.ancestors().skip(1) {
             match identify(above) {
                 Ok(Some((id, of))) if of == device => (root_id, depth) = (id, depth + 1),
+                Err(error) if sys::is_shortage(&error) => return Err(error),
                 _ => break,
             }
         }

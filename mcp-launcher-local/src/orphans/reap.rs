@@ -30,7 +30,7 @@ pub(crate) fn reap() -> io::Result<ReapReport> {
     let shelves = Shelves::look(&sight, &mut report);
     let dead: Vec<DeadHost> = shelves.dead.iter().map(Shelved::host).collect();
     let hosts = Hosts {
-        this: identity::this_host(),
+        this: identity::this_host().ok(),
         this_pid: std::process::id(),
         boot_id: &sight.boot_id,
         dead: &dead,

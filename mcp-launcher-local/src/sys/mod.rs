@@ -63,6 +63,15 @@ pub(crate) fn not_forked() -> io::Result<()> {
     }
 }
 
+/// Whether this error says that there was no descriptor or no memory: it says
+/// nothing of what was asked for, and is no answer to be kept.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+    )
+}
+
 /// Runs code that reports to others, whose panics are theirs alone.
 ///
 /// On a thread that waits for all servers, or in the middle of undoing a launch,

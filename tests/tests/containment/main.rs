@@ -20,4 +20,5 @@ mod orphans;
 mod places;
 mod sigchld;
 mod stage;
+mod unrecorded;
 mod unseen;

@@ -29,8 +29,6 @@ pub(crate) struct Facts {
     pub(crate) guardian_stopped: bool,
     /// All of the host's cgroup was killed.
     pub(crate) cgroup_killed: bool,
-    /// The host was short of descriptors, and so may have kept no ledger.
-    pub(crate) unrecorded: bool,
     /// A next host has looked for orphans.
     pub(crate) reaped: bool,
 }
@@ -64,7 +62,7 @@ pub(crate) fn must_be_dead(level: Level, held: Held, facts: Facts) -> bool {
     if facts.cgroup_killed && held.in_cgroup && !held.headless {
         return true;
     }
-    let by_mark = facts.host_dead && facts.reaped && held.marked && !facts.unrecorded;
+    let by_mark = facts.host_dead && facts.reaped && held.marked;
     if level == Level::Group {
         return by_mark || (!facts.host_dead && held.in_group);
     }

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::case::{Case, STEP};
 use crate::host::policy;
 use crate::judge::{self, Facts, Level};
-use crate::plan::{Trouble, What};
+use crate::plan::What;
 use crate::process::{Process, children_of, descriptors_of, threads_of};
 use crate::servers::Server;
 use crate::stage::overdue;
@@ -131,10 +131,6 @@ impl Case<'_> {
             guardian_killed: facts.guardian_killed || server.kills_its_guardian(),
             guardian_stopped: facts.guardian_stopped
                 || (!self.continuing && server.stops_its_guardian()),
-            unrecorded: matches!(
-                self.plan.trouble,
-                Trouble::Descriptors(_) | Trouble::NoDescriptors
-            ),
             ..facts
         }
     }

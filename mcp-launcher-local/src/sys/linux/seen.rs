@@ -137,9 +137,12 @@ pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
 
 /// When this process started, also where `/proc` is that of an outer PID
 /// namespace and knows it by another number.
-pub(crate) fn own_start_time() -> Option<u64> {
-    let own = fs::read_link("/proc/self").ok()?;
-    start_time_of(own.to_str()?.parse().ok()?)
+pub(crate) fn own_start_time() -> io::Result<u64> {
+    let own = fs::read_link("/proc/self")?;
+    let own = own.to_str().and_then(|own| own.parse().ok());
+    let own = own.ok_or(io::ErrorKind::InvalidData)?;
+    let stat = Stat::read(own)?.ok_or(io::ErrorKind::NotFound)?;
+    Ok(stat.start_time)
 }
 
 /// What `/proc/PID/stat` says now.

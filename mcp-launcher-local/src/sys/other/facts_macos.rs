@@ -13,7 +13,7 @@ pub(super) fn start_time_of(pid: u32) -> Option<u64> {
 }
 
 /// Which boot of the machine this is.
-pub(crate) fn boot_id() -> Option<String> {
+pub(super) fn boot_id() -> Option<String> {
     const NAME: &CStr = c"kern.bootsessionuuid";
     let mut text = [0u8; 64];
     let mut len = text.len();

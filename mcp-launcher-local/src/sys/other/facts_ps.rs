@@ -12,7 +12,7 @@ pub(super) fn start_time_of(_pid: u32) -> Option<u64> {
     None
 }
 
-pub(crate) fn boot_id() -> Option<String> {
+pub(super) fn boot_id() -> Option<String> {
     None
 }
 

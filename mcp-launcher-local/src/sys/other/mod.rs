@@ -48,8 +48,6 @@ use super::lifeline::Lifeline;
 use super::listing;
 use super::{Member, Pid, Signal, unix};
 
-pub(crate) use facts::boot_id;
-
 /// What ends a group when the host dies, and how far that reaches.
 pub(crate) const HOST_DEATH: (&str, Reach) = ("process group and pipe watcher", Reach::Group);
 
@@ -157,8 +155,14 @@ pub(crate) fn start_time(pid: Pid) -> Option<u64> {
 }
 
 /// When this process started.
-pub(crate) fn own_start_time() -> Option<u64> {
-    facts::start_time_of(std::process::id())
+pub(crate) fn own_start_time() -> io::Result<u64> {
+    let own = facts::start_time_of(std::process::id());
+    own.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// Which boot of the machine this is.
+pub(crate) fn boot_id() -> io::Result<String> {
+    facts::boot_id().ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 /// Whether this error of exec says that the file cannot be executed.
