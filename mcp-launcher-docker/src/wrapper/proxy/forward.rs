@@ -53,7 +53,13 @@ impl Failure {
 pub(super) async fn plain(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
     let request = request.map(BodyExt::boxed);
     let (mut head, body) = request.into_parts();
+    let closes = is_last(&head.headers, head.version);
     hop_by_hop(&mut head.headers);
+    if closes {
+        // The engine does not wait for the rest of the body of such a one.
+        let close = HeaderValue::from_static("close");
+        head.headers.insert(CONNECTION, close);
+    }
     respond(send(shared, Request::from_parts(head, body)).await)
 }
 
@@ -113,12 +119,20 @@ where
     B: hyper::body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
     let (mut head, body) = request.into_parts();
+    if head.version == Version::HTTP_10 {
+        // It may come without one. Without one in HTTP/1.1 it is refused.
+        let host = || HeaderValue::from_static("docker");
+        head.headers.entry(HOST).or_insert_with(host);
+    }
     head.version = Version::HTTP_11;
     let target = head.uri.path_and_query().cloned();
     head.uri = Uri::from(target.unwrap_or(PathAndQuery::from_static("/")));
-    head.headers.remove(EXPECT);
-    let host = || HeaderValue::from_static("docker");
-    head.headers.entry(HOST).or_insert_with(host);
+    if let Some(expected) = head.headers.get(EXPECT)
+        && expected.as_bytes().eq_ignore_ascii_case(b"100-continue")
+    {
+        // The client was told to go on here.
+        head.headers.remove(EXPECT);
+    }
     if body.is_end_stream() && head.headers.contains_key(TRANSFER_ENCODING) {
         head.headers.remove(TRANSFER_ENCODING);
     }
@@ -148,15 +162,24 @@ fn respond(answer: Result<Response<Incoming>, Failure>) -> Response<Body> {
     }
 }
 
+/// Whether the client wants its connection closed after this request.
+fn is_last(headers: &HeaderMap, version: Version) -> bool {
+    let says = |what| tokens(headers).any(|token| token.eq_ignore_ascii_case(what));
+    says("close") || (version == Version::HTTP_10 && !says("keep-alive"))
+}
+
+/// What `Connection` names.
+fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(CONNECTION).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim)
+}
+
 /// Takes out what belongs to one connection and not to the message, but for the
 /// framing, which is hyper's to see to.
 pub(super) fn hop_by_hop(headers: &mut HeaderMap) {
-    let listed: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
+    let listed: Vec<HeaderName> = tokens(headers)
+        .filter_map(|name| name.parse().ok())
         .collect();
     let framing = ["content-length", "transfer-encoding", "host"];
     for name in listed {

@@ -29,6 +29,9 @@ const HEAD: Duration = Duration::from_secs(5 * 60);
 /// The longest head; the daemon's own limit is near it.
 const LONGEST_HEAD: usize = 1024 * 1024;
 
+/// Headers of one request. The daemon counts none but their bytes.
+const HEADERS: usize = 1024;
+
 pub(super) async fn accept(listener: StdListener, shared: Arc<Shared>) {
     let listener = match UnixListener::from_std(listener) {
         Ok(listener) => listener,
@@ -70,6 +73,7 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: OwnedSemapho
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(LONGEST_HEAD)
+        .max_headers(HEADERS)
         .preserve_header_case(true)
         .auto_date_header(false)
         .serve_connection(TokioIo::new(Client::new(client, tunnel)), service)

@@ -1,6 +1,7 @@
 //! The proxy between a server and the engine, spoken to byte by byte.
 
 mod creates;
+mod differential;
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,0 +1,115 @@
+//! Where the proxy's answers may differ from the engine's: all of them, by name.
+
+use super::normal::Normal;
+use super::request::{Fault, Request};
+
+/// A request, and what the engine and the proxy answered to it.
+struct Case<'a> {
+    request: &'a Request,
+    straight: &'a [Normal],
+    proxied: &'a [Normal],
+}
+
+/// What is different, and how it is told.
+type Exception = (&'static str, fn(&Case<'_>) -> bool);
+
+const EXCEPTIONS: &[Exception] = &[
+    (
+        "what is no HTTP is refused without words of the engine's",
+        |case| case.is_refused_unread() && case.is_no_http(),
+    ),
+    (
+        "a body that does not come to its end is told to the engine as the end of the connection",
+        |case| case.has_no_end() && case.proxied.iter().all(|one| one.status >= 400),
+    ),
+    ("what follows a `#` is no part of a target", |case| {
+        case.request.target.contains('#')
+    }),
+    (
+        "a redirected commit shows the labels that it takes away",
+        |case| case.request.kind == "commit" && case.all(|one| one.status == 301),
+    ),
+    (
+        "a create whose body is no JSON object is refused in the proxy's words",
+        |case| case.is_refused_create() && case.straight.iter().all(|one| one.status >= 300),
+    ),
+    (
+        "an empty create is not empty any more when it has labels",
+        |case| case.all(|one| one.status == 400) && case.request.body == b"{}",
+    ),
+    (
+        "of several fields of a wrong type another one is named",
+        |case| case.all(|one| one.body.contains("json: cannot unmarshal")),
+    ),
+    ("empty lines before a request are skipped", |case| {
+        case.request.fault == Some(Fault::EmptyLinesBefore)
+    }),
+];
+
+/// Why these answers may differ, if they may.
+pub(super) fn explain(
+    request: &Request,
+    straight: &[Normal],
+    proxied: &[Normal],
+) -> Option<&'static str> {
+    let case = Case {
+        request,
+        straight,
+        proxied,
+    };
+    let mut all = EXCEPTIONS.iter();
+    all.find(|(_, holds)| holds(&case)).map(|(why, _)| *why)
+}
+
+impl Case<'_> {
+    /// The proxy's parser has refused it, and nothing reached the engine.
+    fn is_refused_unread(&self) -> bool {
+        let is_bare = |one: &Normal| {
+            (400..=499).contains(&one.status) && one.headers.is_empty() && one.body.is_empty()
+        };
+        self.proxied.iter().all(is_bare)
+    }
+
+    fn is_no_http(&self) -> bool {
+        let odd = |c: char| "|^`{}\"<>\\".contains(c) || !c.is_ascii_graphic();
+        self.request.fault.is_some_and(is_syntax)
+            || self.request.target.contains(odd)
+            || !self.request.target.starts_with(['/', 'h', '*'])
+    }
+
+    fn has_no_end(&self) -> bool {
+        matches!(
+            self.request.fault,
+            Some(Fault::ShortBody | Fault::BadChunk | Fault::UnknownCoding)
+        )
+    }
+
+    fn is_refused_create(&self) -> bool {
+        let words = "a create that cannot be tied to the MCP server";
+        let is_ours = |one: &Normal| one.status == 400 && one.body.contains(words);
+        self.proxied.iter().all(is_ours)
+    }
+
+    fn all(&self, holds: impl Fn(&Normal) -> bool) -> bool {
+        self.straight.iter().chain(self.proxied).all(holds)
+    }
+}
+
+fn is_syntax(fault: Fault) -> bool {
+    use Fault::*;
+    matches!(
+        fault,
+        FoldedHeader
+            | SpaceBeforeColon
+            | ControlByte
+            | BadHeaderName
+            | DifferingLengths
+            | SignedLength
+            | IdentityCoding
+            | UnknownCoding
+            | UnknownVersion
+            | SpaceInTarget
+            | BadMethod
+            | HugeHead
+    )
+}

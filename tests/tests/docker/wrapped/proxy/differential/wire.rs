@@ -1,0 +1,203 @@
+//! HTTP/1.1 spoken byte by byte: what is sent is what was made up.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Far more than an answer takes here.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// How long nothing may come before a connection counts as left open.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// An answer, as it came.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    /// Names in small letters.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
+    /// The body did not come to its end.
+    pub(super) cut: bool,
+    closes: bool,
+}
+
+impl Answer {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut all = self.headers.iter();
+        all.find(|(found, _)| found == name)
+            .map(|(_, value)| &**value)
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// A client that keeps its connection for as long as its peer does.
+pub(super) struct Client {
+    socket: PathBuf,
+    stream: Option<BufReader<UnixStream>>,
+}
+
+impl Client {
+    pub(super) fn new(socket: &Path) -> Self {
+        let socket = socket.to_owned();
+        Self {
+            socket,
+            stream: None,
+        }
+    }
+
+    /// The answers to requests that are well-formed, in their order; all sent at
+    /// once if `pipelined`. What a closed connection left unanswered is sent again.
+    pub(super) fn ask(&mut self, requests: &[(&[u8], bool)], pipelined: bool) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        while answers.len() < requests.len() {
+            let fresh = self.stream.is_none();
+            let rest = &requests[answers.len()..];
+            let turn = if pipelined { rest } else { &rest[..1] };
+            let stream = self.connect();
+            // Who refuses a request need not have read all of it.
+            for (bytes, _) in turn {
+                let _ = stream.get_mut().write_all(bytes);
+            }
+            for (index, (_, is_head)) in turn.iter().enumerate() {
+                match read(stream, *is_head) {
+                    Ok(answer) => {
+                        let closes = answer.closes;
+                        answers.push(answer);
+                        if closes {
+                            self.stream = None;
+                            break;
+                        }
+                    }
+                    // An idle connection may end while it is asked.
+                    Err(_) if index > 0 || !fresh => {
+                        self.stream = None;
+                        break;
+                    }
+                    Err(error) => {
+                        self.stream = None;
+                        let body = error.to_string().into_bytes();
+                        answers.push(Answer {
+                            body,
+                            ..Answer::default()
+                        });
+                        break;
+                    }
+                }
+            }
+        }
+        answers
+    }
+
+    /// All that comes back for these bytes, until the end of the connection.
+    pub(super) fn raw(&self, bytes: &[u8], is_head: bool, half_close: bool) -> Vec<Answer> {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(ANSWER)).unwrap();
+        let mut stream = BufReader::new(stream);
+        let _ = stream.get_mut().write_all(bytes);
+        if half_close {
+            let _ = stream.get_mut().shutdown(Shutdown::Write);
+        }
+        let mut answers = Vec::new();
+        while let Ok(answer) = read(&mut stream, is_head && answers.is_empty()) {
+            let closes = answer.closes;
+            answers.push(answer);
+            if closes {
+                break;
+            }
+            let limit = if half_close { ANSWER } else { SILENCE };
+            stream.get_mut().set_read_timeout(Some(limit)).unwrap();
+        }
+        answers
+    }
+
+    fn connect(&mut self) -> &mut BufReader<UnixStream> {
+        let socket = &self.socket;
+        self.stream.get_or_insert_with(|| {
+            let stream = UnixStream::connect(socket).unwrap();
+            stream.set_read_timeout(Some(ANSWER)).unwrap();
+            BufReader::new(stream)
+        })
+    }
+}
+
+/// The next answer that is one: not "go on".
+fn read(stream: &mut BufReader<UnixStream>, is_head: bool) -> io::Result<Answer> {
+    loop {
+        let answer = read_one(stream, is_head)?;
+        if answer.status != 100 {
+            return Ok(answer);
+        }
+    }
+}
+
+fn read_one(stream: &mut BufReader<UnixStream>, is_head: bool) -> io::Result<Answer> {
+    let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    let first = line(stream)?;
+    let status = first.split(' ').nth(1).and_then(|text| text.parse().ok());
+    let mut answer = Answer {
+        status: status.ok_or_else(|| bad(&first))?,
+        closes: first.starts_with("HTTP/1.0"),
+        ..Answer::default()
+    };
+    loop {
+        let line = line(stream)?;
+        let Some((name, value)) = line.split_once(':') else {
+            break;
+        };
+        let (name, value) = (name.to_ascii_lowercase(), value.trim().to_owned());
+        answer.headers.push((name, value));
+    }
+    match answer.header("connection") {
+        Some(value) if value.eq_ignore_ascii_case("close") => answer.closes = true,
+        Some(value) if value.eq_ignore_ascii_case("keep-alive") => answer.closes = false,
+        _ => {}
+    }
+    if answer.status == 101 {
+        let _ = stream.get_mut().shutdown(Shutdown::Write);
+        answer.closes = true;
+        answer.cut = stream.read_to_end(&mut answer.body).is_err();
+    } else if is_head || matches!(answer.status, 100..=199 | 204 | 304) {
+    } else if answer.header("transfer-encoding").is_some() {
+        answer.cut = chunks(stream, &mut answer.body).is_err();
+    } else if let Some(length) = answer.header("content-length") {
+        let length = length.parse().map_err(|_| bad("length"))?;
+        let read = stream.take(length).read_to_end(&mut answer.body);
+        answer.cut = read.is_err() || answer.body.len() as u64 != length;
+    } else {
+        answer.closes = true;
+        answer.cut = stream.read_to_end(&mut answer.body).is_err();
+    }
+    answer.closes |= answer.cut;
+    Ok(answer)
+}
+
+fn chunks(stream: &mut BufReader<UnixStream>, body: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let size = line(stream)?;
+        let size = u64::from_str_radix(size.split(';').next().unwrap_or_default(), 16);
+        let size = size.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        if size == 0 {
+            while !line(stream)?.is_empty() {}
+            return Ok(());
+        }
+        if stream.take(size).read_to_end(body)? as u64 != size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        line(stream)?;
+    }
+}
+
+fn line(stream: &mut BufReader<UnixStream>) -> io::Result<String> {
+    let mut line = Vec::new();
+    if stream.read_until(b'\n', &mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let line = String::from_utf8_lossy(&line);
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
