@@ -116,6 +116,50 @@ async fn what_would_be_ignored_is_refused() {
     refuses(&plain, "--tls-cert").await;
 }
 
+/// The modes of the files are those that the daemon asks for; what is there stays.
+#[tokio::test]
+async fn a_certificate_is_made_once_and_can_be_served_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let place = directory.path().to_str().unwrap();
+    let make = [
+        "certificate",
+        "127.0.0.1",
+        "localhost",
+        "--directory",
+        place,
+    ];
+    let (success, text) = run(&make).await;
+    assert!(success && text.contains("wss://127.0.0.1:7443"), "{text}");
+    let mode = |name: &str| std::fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("key.pem"), mode("cert.pem")), (0o600, 0o644));
+    let (cert, key) = (path("cert.pem"), path("key.pem"));
+    let args = [
+        "--listen",
+        "wss://127.0.0.1:0",
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+    ];
+    let peer = listen(DAEMON, &args).await;
+    launcher(ExecServerConfig::websocket(&peer.url).trust(&cert)).await;
+
+    let before = std::fs::read(&key).unwrap();
+    refuses(&make, "key.pem exists already").await;
+    assert_eq!(std::fs::read(&key).unwrap(), before);
+    // Nothing is left of half a pair, and no link is followed.
+    std::fs::remove_file(&key).unwrap();
+    refuses(&make, "cert.pem exists already").await;
+    assert!(!std::fs::exists(&key).unwrap());
+    std::os::unix::fs::symlink(path("elsewhere"), &key).unwrap();
+    refuses(&make, "key.pem exists already").await;
+    assert!(!std::fs::exists(path("elsewhere")).unwrap());
+    refuses(&["certificate"], "HOST").await;
+    let bad = ["certificate", "not a name", "--directory", place];
+    refuses(&bad, "`not a name` is neither").await;
+}
+
 #[tokio::test]
 async fn an_address_that_others_reach_needs_a_token() {
     refuses(&["--listen", "ws://0.0.0.0:0"], "--token-file").await;

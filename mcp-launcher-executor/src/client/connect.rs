@@ -1,25 +1,19 @@
 //! Connecting: a link to wherever the configuration says.
 
 use std::future::Future;
-use std::process::Stdio;
-use std::time::Duration;
 
 use mcp_lifecycle_core::error::BoxError;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
 
+use super::child::CommandChild;
 use super::config::{ExecServerConfig, Target};
 use crate::ExecutorError;
 use crate::error::SharedError;
 use crate::link::{LineLink, Link};
 
-/// How long a command may take to leave after its standard input was closed.
-const LEAVE: Duration = Duration::from_secs(5);
-
 /// A link and what it takes to leave nothing of it behind.
 pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
-    child: Option<Child>,
+    child: Option<CommandChild>,
     #[cfg(feature = "websocket")]
     haste: Option<super::prompt::Haste>,
 }
@@ -40,12 +34,26 @@ impl Connected {
         let Self { link, child, .. } = self;
         drop(link);
         async move {
-            if let Some(mut child) = child
-                && tokio::time::timeout(LEAVE, child.wait()).await.is_err()
-            {
-                let _ = child.kill().await;
+            if let Some(child) = child {
+                child.leave().await;
             }
         }
+    }
+
+    /// Closes a link that was lost; `reason`, or what the command behind it
+    /// tells about its end.
+    pub(super) fn part(
+        self,
+        reason: String,
+    ) -> Result<impl Future<Output = String> + Send, String> {
+        let Self { link, child, .. } = self;
+        drop(link);
+        let mut child = child.ok_or(reason)?;
+        Ok(async move {
+            let words = child.last_words().await;
+            tokio::spawn(child.leave());
+            words
+        })
     }
 }
 
@@ -82,22 +90,7 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
             })
         }
         Target::Command { program, args } => {
-            let mut command = Command::new(program);
-            command
-                .args(args)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .kill_on_drop(true);
-            // Ctrl-C in the host's terminal is the host's business.
-            #[cfg(unix)]
-            command.process_group(0);
-            let mut child = command.spawn()?;
-            let stdin = child.stdin.take().ok_or("no standard input")?;
-            let stdout = child.stdout.take().ok_or("no standard output")?;
-            if let Some(stderr) = child.stderr.take() {
-                tokio::spawn(trace_lines(stderr, config.peer()));
-            }
+            let (child, stdout, stdin) = CommandChild::start(program, args)?;
             let link = LineLink::new(stdout, stdin, config.max_frame);
             Ok(Connected {
                 link: Box::new(link),
@@ -106,20 +99,5 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
                 haste: None,
             })
         }
-    }
-}
-
-/// What the command says on standard error goes to the trace, bounded per line.
-async fn trace_lines(stderr: tokio::process::ChildStderr, peer: String) {
-    use tokio::io::AsyncReadExt;
-    const LINE: u64 = 4096;
-    let mut stderr = BufReader::new(stderr);
-    let mut line = Vec::new();
-    while let Ok(read) = (&mut stderr).take(LINE).read_until(b'\n', &mut line).await {
-        if read == 0 {
-            return;
-        }
-        tracing::info!(%peer, "{}", String::from_utf8_lossy(line.trim_ascii_end()));
-        line.clear();
     }
 }

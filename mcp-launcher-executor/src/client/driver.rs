@@ -29,6 +29,8 @@ enum Event {
     Connected(Result<Connected, ExecutorError>),
     Frame(Incoming),
     LinkLost(Option<LinkError>),
+    /// A link was lost, and this is why.
+    Parted(String),
     Command(Command),
     Abandoned,
     Tick,
@@ -36,12 +38,16 @@ enum Event {
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> + Send>>;
 
+type Parting = Pin<Box<dyn Future<Output = String> + Send>>;
+
 pub(super) struct Driver {
     config: ExecServerConfig,
     session: Session,
     commands: Arc<Inbox>,
     link: Option<Connected>,
     connecting: Option<Connecting>,
+    /// The command of a link that was lost tells why.
+    parting: Option<Parting>,
     dirty: bool,
     /// Received since commands and deadlines had their turn.
     frames: usize,
@@ -68,6 +74,7 @@ impl Driver {
             commands,
             link: None,
             connecting: None,
+            parting: None,
             dirty: false,
             frames: 0,
             replies: HashMap::new(),
@@ -119,13 +126,18 @@ impl Driver {
                 }
                 Event::Connected(Err(error)) => self.session.link_down(now, error),
                 Event::LinkLost(error) => {
-                    self.close_link();
                     let reason = match error {
                         Some(error) => mcp_lifecycle_core::error::Report(&error).to_string(),
                         None => "the executor closed it".to_owned(),
                     };
-                    self.session.link_down(now, ExecutorError::Lost { reason });
+                    self.dirty = false;
+                    match self.link.take().map(|link| link.part(reason)) {
+                        Some(Ok(parting)) => self.parting = Some(Box::pin(parting)),
+                        Some(Err(reason)) => self.lost(now, reason),
+                        None => {}
+                    }
                 }
+                Event::Parted(reason) => self.lost(now, reason),
                 Event::Tick => self.session.tick(now),
                 Event::Abandoned => return Poll::Ready(()),
             }
@@ -176,6 +188,12 @@ impl Driver {
         {
             self.connecting = None;
             return Poll::Ready(Event::Connected(outcome));
+        }
+        if let Some(parting) = &mut self.parting
+            && let Poll::Ready(reason) = parting.as_mut().poll(cx)
+        {
+            self.parting = None;
+            return Poll::Ready(Event::Parted(reason));
         }
         let patient = self.frames < TURN;
         if patient && let Poll::Ready(event) = self.poll_recv(cx) {
@@ -357,7 +375,12 @@ impl Driver {
         self.processes.get(id).and_then(Weak::upgrade)
     }
 
+    fn lost(&mut self, now: Instant, reason: String) {
+        self.session.link_down(now, ExecutorError::Lost { reason });
+    }
+
     fn close_link(&mut self) {
+        self.parting = None;
         if let Some(connected) = self.link.take() {
             tokio::spawn(connected.close());
         }

@@ -1,5 +1,6 @@
 //! [`ExecServer`]: the client of the exec-server protocol.
 
+mod child;
 mod commands;
 mod config;
 mod connect;

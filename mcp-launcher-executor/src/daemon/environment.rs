@@ -14,7 +14,13 @@ const CORE: &[&str] = &[
 const EXCLUDED: &[&str] = &["*KEY*", "*SECRET*", "*TOKEN*"];
 
 /// Variables of the daemon that no process ever sees.
-const OWN: &[&str] = &["MCP_EXECUTOR_TOKEN"];
+const OWN: &[&str] = &[
+    "MCP_EXECUTOR_TOKEN",
+    // Of the daemon's service manager: a server speaks for itself only.
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+];
 
 /// Bounds on what a client may ask for, beside the numbers that the parser has.
 const MOST_PATTERN_BYTES: usize = 2048;

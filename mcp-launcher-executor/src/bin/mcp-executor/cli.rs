@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Parser};
+use clap::{ArgGroup, Parser, Subcommand};
 
 /// Starts MCP servers on this machine for clients elsewhere, and never loses one.
 ///
@@ -11,7 +11,12 @@ use clap::{ArgGroup, Parser};
 /// it. Whatever a client started is ended when the client asks, when it has been
 /// silent for the lease, and when this program ends, however it ends.
 #[derive(Debug, Parser)]
-#[command(version, group = ArgGroup::new("transport").required(true).args(["listen", "stdio"]), after_help = "\
+#[command(
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+#[command(group = ArgGroup::new("transport").required(true).args(["listen", "stdio"]), after_help = "\
 Examples:
   ssh host mcp-executor --stdio
       Serve one client over ssh: nothing listens, ssh authenticates.
@@ -21,6 +26,8 @@ Examples:
       Listen on a free port of this machine; the URL is printed on stdout.
   mcp-executor --listen wss://0.0.0.0:7443 --token-file token --tls-cert cert.pem --tls-key key.pem
       Listen for other machines.
+  mcp-executor certificate box.example
+      Make cert.pem and key.pem for a first try.
 
 Token and certificate files are read again when they have changed.
 Readiness: GET http://ADDRESS/readyz answers 200. Logs go to stderr; RUST_LOG sets
@@ -28,6 +35,9 @@ their level. SIGTERM or SIGINT ends every server in order, tells its client, the
 the program; a second one skips the graces. The exit code is 0 when everything is
 proven gone, 3 when something is not, 1 when it could not start, 2 for wrong usage.")]
 pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) task: Option<Task>,
+
     /// Listen for WebSocket clients; port 0 takes a free one. A socket file is
     /// for this user and root only.
     #[arg(long, value_name = "ws[s]://IP:PORT|unix:PATH", value_parser = parse_listen)]
@@ -82,6 +92,21 @@ pub(crate) struct Cli {
     /// The largest message, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_frame: u16,
+}
+
+/// What it does instead of serving.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Task {
+    /// Makes a self-signed certificate and its key, and says what to do with them.
+    Certificate {
+        /// Names and addresses that clients will connect to.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+
+        /// Where cert.pem and key.pem are written; neither may be there.
+        #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+        directory: PathBuf,
+    },
 }
 
 /// Where to listen.

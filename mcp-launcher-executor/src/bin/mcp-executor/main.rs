@@ -1,7 +1,9 @@
 //! `mcp-executor`: starts MCP servers on this machine for clients elsewhere.
 
+mod certificate;
 mod cli;
 mod listen;
+mod service;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use mcp_lifecycle_core::error::{BoxError, Report};
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Task};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -39,6 +41,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<(), BoxError> {
+    if let Some(Task::Certificate { hosts, directory }) = cli.task {
+        let text = certificate::make(hosts, &directory)?;
+        tokio::io::stdout().write_all(text.as_bytes()).await?;
+        return Ok(tokio::io::stdout().flush().await?);
+    }
+    service::raise_descriptor_limit();
     let mut limits = Limits::default();
     limits.lease = Duration::from_secs_f64(cli.lease);
     limits.max_processes = cli.max_processes as usize;
@@ -57,13 +65,16 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
     let serving = async {
         match listener {
             Some(listener) => {
-                let line = format!("{}\n", listener.url()?);
+                let url = listener.url()?;
+                let line = format!("{url}\n");
                 let mut stdout = tokio::io::stdout();
                 stdout.write_all(line.as_bytes()).await?;
                 stdout.flush().await?;
+                service::ready(&url);
                 listener.serve(&daemon).await;
             }
             None => {
+                service::ready("standard input");
                 daemon
                     .serve_stdio(tokio::io::stdin(), tokio::io::stdout())
                     .await
@@ -76,6 +87,7 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
+    service::stopping();
     let unproven = {
         let mut shutdown = std::pin::pin!(daemon.shutdown());
         loop {

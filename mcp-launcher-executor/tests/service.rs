@@ -1,0 +1,105 @@
+//! The daemon as a service: what it tells its service manager, its limits, and
+//! the files that come with it.
+
+mod support;
+
+use std::process::Stdio;
+
+use mcp_launcher_executor::ExecServerConfig;
+use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::spec::InheritEnv;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::signal::Signal;
+use support::{launch, launcher, sh, signal, within};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixDatagram;
+use tokio::process::Command;
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+/// Receives until a message has this line.
+async fn told(manager: &UnixDatagram, line: &str) {
+    let mut buffer = [0; 4096];
+    loop {
+        let length = within(manager.recv(&mut buffer)).await.unwrap();
+        let text = String::from_utf8_lossy(&buffer[..length]);
+        if text.lines().any(|said| said == line) {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_manager_is_told_and_servers_do_not_know_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let mut daemon = Command::new(DAEMON)
+        .args(["--listen", "ws://127.0.0.1:0"])
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "300000")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    told(&manager, "READY=1").await;
+    let mut url = String::new();
+    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
+    within(stdout.read_line(&mut url)).await.unwrap();
+    for _ in 0..3 {
+        told(&manager, "WATCHDOG=1").await;
+    }
+    let launcher = launcher(ExecServerConfig::websocket(url.trim())).await;
+    let spec = sh("env; echo end; exec cat").inherit_env(InheritEnv::All);
+    let mut server = launch(&launcher, spec).await;
+    let mut seen = Vec::new();
+    loop {
+        match server.line().await.as_str() {
+            "end" => break,
+            line => seen.push(line.to_owned()),
+        }
+    }
+    assert!(
+        seen.iter().any(|line| line.starts_with("PATH=")),
+        "{seen:?}"
+    );
+    let known = |line: &&String| line.starts_with("NOTIFY_") || line.starts_with("WATCHDOG_");
+    assert_eq!(seen.iter().find(known), None);
+    server.end(&TerminationPolicy::default()).await.unwrap();
+    signal(Signal::SIGTERM, daemon.id().unwrap());
+    told(&manager, "STOPPING=1").await;
+    assert!(within(daemon.wait()).await.unwrap().success());
+}
+
+#[tokio::test]
+async fn the_limit_of_descriptors_is_raised() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let mut daemon = Command::new("/bin/sh")
+        .args([
+            "-c",
+            "ulimit -S -n 256; exec \"$0\" --listen ws://127.0.0.1:0",
+        ])
+        .arg(DAEMON)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
+    within(stdout.read_line(&mut url)).await.unwrap();
+    let limits = format!("/proc/{}/limits", daemon.id().unwrap());
+    let limits = std::fs::read_to_string(limits).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let soft: u64 = line
+        .unwrap()
+        .split_whitespace()
+        .nth(3)
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(soft, hard.min(524_288));
+}
