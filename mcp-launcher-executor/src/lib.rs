@@ -41,6 +41,11 @@ mod pem;
 mod set;
 mod wire;
 
+/// The page for a first try; its code compiles.
+#[cfg(all(doctest, feature = "wss"))]
+#[doc = include_str!("../../docs/first-executor.md")]
+mod first_executor {}
+
 pub use client::{CwdDialect, ExecServer, ExecServerConfig};
 pub use command::RemoteCommand;
 pub use error::{ExecutorError, SharedError};

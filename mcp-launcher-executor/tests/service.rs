@@ -103,3 +103,32 @@ async fn the_limit_of_descriptors_is_raised() {
         .unwrap();
     assert_eq!(soft, hard.min(524_288));
 }
+
+/// What the unit starts is started here, with its directory and its manager.
+#[tokio::test]
+async fn the_unit_starts_what_there_is() {
+    const UNIT: &str = include_str!("../contrib/mcp-executor.service");
+    let line = UNIT
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="));
+    let runtime = tempfile::tempdir().unwrap();
+    std::fs::create_dir(runtime.path().join("mcp-executor")).unwrap();
+    let line = line
+        .unwrap()
+        .replace("%t", runtime.path().to_str().unwrap());
+    let mut words = line.split(' ');
+    assert!(words.next().unwrap().ends_with("/mcp-executor"));
+    let path = runtime.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let mut daemon = Command::new(DAEMON)
+        .args(words)
+        .env("NOTIFY_SOCKET", &path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    told(&manager, "READY=1").await;
+    assert!(runtime.path().join("mcp-executor/socket").exists());
+    daemon.kill().await.unwrap();
+}

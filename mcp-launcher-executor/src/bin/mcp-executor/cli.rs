@@ -12,6 +12,7 @@ use clap::{ArgGroup, Parser, Subcommand};
 /// silent for the lease, and when this program ends, however it ends.
 #[derive(Debug, Parser)]
 #[command(
+    name = "mcp-executor",
     version,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true

@@ -1,0 +1,95 @@
+//! The commands of docs/first-executor.md, as they are written there.
+
+mod support;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use mcp_launcher_executor::ExecServerConfig;
+use mcp_lifecycle_core::TerminationPolicy;
+use support::{launch, launcher, sh, within};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+const PAGE: &str = include_str!("../../docs/first-executor.md");
+
+/// The shell's blocks of the page, in order.
+fn blocks() -> Vec<String> {
+    let parts = PAGE.split("```sh\n").skip(1);
+    parts
+        .map(|part| part.split("```").next().unwrap().to_owned())
+        .collect()
+}
+
+/// A shell that runs a block in a directory, where `mcp-executor` is known.
+fn shell(directory: &Path, block: &str) -> Command {
+    let bin = Path::new(DAEMON).parent().unwrap().display();
+    let path = std::env::var("PATH").unwrap();
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-eu", "-c", block])
+        .env("PATH", format!("{bin}:{path}"))
+        .env("XDG_RUNTIME_DIR", directory)
+        .env_remove("MCP_EXECUTOR_TOKEN")
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    command
+}
+
+/// Starts a block that serves; where it does.
+async fn serve(directory: &Path, block: &str) -> (Child, String) {
+    // The shell makes way for its last command, which is then killed with it.
+    let block = format!("exec {block}");
+    let mut child = shell(directory, &block)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    within(stdout.read_line(&mut url)).await.unwrap();
+    (child, url.trim().to_owned())
+}
+
+async fn works(config: ExecServerConfig) {
+    let launcher = launcher(config).await;
+    let server = launch(&launcher, sh("exec cat")).await;
+    server.end(&TerminationPolicy::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_work() {
+    let blocks = blocks();
+    let [ssh, file, make, network] = &blocks[..] else {
+        panic!("the page has other blocks than this test knows: {blocks:#?}");
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+
+    // There is no other machine here: what ssh would run there is run here.
+    let there = ssh.strip_prefix("ssh box ").unwrap();
+    let output = within(shell(directory, there).output()).await.unwrap();
+    assert!(output.stdout.starts_with(b"mcp-executor "), "{output:?}");
+    works(ExecServerConfig::command(DAEMON, ["--stdio"])).await;
+
+    let (_daemon, url) = serve(directory, file).await;
+    works(ExecServerConfig::websocket(url)).await;
+
+    let made = within(shell(directory, make).status()).await.unwrap();
+    assert!(made.success());
+    // The page's port may be in use here.
+    let network = network.replace("0.0.0.0:7443", "127.0.0.1:0");
+    let (_daemon, url) = serve(directory, &network).await;
+    let token = std::fs::read_to_string(directory.join("token")).unwrap();
+    let config = ExecServerConfig::websocket(url)
+        .token(token.trim())
+        .trust(directory.join("cert.pem"));
+    works(config).await;
+}
+
+#[test]
+fn the_page_is_short() {
+    // Two screens.
+    assert!(PAGE.lines().count() < 100);
+}
