@@ -12,6 +12,7 @@ use mcp_lifecycle_core::{Containment, LaunchedServer};
 
 use super::server::GroupServer;
 use crate::command::{Command, limit, short_of};
+use crate::identity::Cookie;
 use crate::sys::{self, Leader, Pid, Signal};
 use crate::{orphans, pipes};
 
@@ -49,13 +50,17 @@ pub(crate) fn spawn(
         orphans::register_uncontained(server)
             .map_err(|error| short_of(error, orphans::UNRECORDED))?;
     }
-    let mut child = EndUnlessOwned(Some(
-        process.spawn().map_err(|error| command.explain(error))?,
-    ));
+    let mut child = EndUnlessOwned {
+        child: Some(process.spawn().map_err(|error| command.explain(error))?),
+        identity: command.identity.clone(),
+    };
     // The host's copies of the server's ends.
     drop(process);
     let server = child.take_over(containment).map_err(|error| {
-        let what = "the new process could not be watched; its process group was ended again";
+        let what = match child.end() {
+            true => "the new process could not be watched; its process group was ended again",
+            false => "the new process could not be watched; what it had started may live",
+        };
         LaunchErrorKind::backend(what, error)
     })?;
     Ok(LaunchedServer::new(
@@ -70,7 +75,10 @@ pub(crate) fn spawn(
 const UNDO_LIMIT: Duration = Duration::from_secs(1);
 
 /// A child that nobody owns yet.
-struct EndUnlessOwned(Option<Child>);
+struct EndUnlessOwned {
+    child: Option<Child>,
+    identity: Option<Cookie>,
+}
 
 impl EndUnlessOwned {
     fn take_over(&mut self, containment: Containment) -> io::Result<GroupServer> {
@@ -79,29 +87,40 @@ impl EndUnlessOwned {
             .ok_or_else(|| io::Error::other("an impossible process id"))?;
         let server = GroupServer::watch(Leader::new(pid)?, containment)?;
         // std's handle would reap by number; from here on the leader's does.
-        self.0 = None;
+        self.child = None;
         Ok(server)
     }
 
     fn pid(&self) -> Option<Pid> {
-        self.0
+        self.child
             .as_ref()
             .and_then(|child| Pid::new(child.id().into()))
     }
 }
 
-impl Drop for EndUnlessOwned {
-    /// Blocks until the child has ended, at most [`UNDO_LIMIT`] long.
-    fn drop(&mut self) {
+impl EndUnlessOwned {
+    /// Ends the child and its group, and says whether that was done. Blocks
+    /// until the child has ended, at most [`UNDO_LIMIT`] long.
+    fn end(&mut self) -> bool {
+        let pid = self.pid();
+        let (Some(pid), Some(child)) = (pid, self.child.take()) else {
+            return true;
+        };
         // Not reaped, its number is its own, and its group's. Where SIGCHLD is
         // ignored, or somebody else reaps, the number may be free by now.
-        let Some(pid) = self.pid().filter(|pid| sys::is_child(*pid)) else {
-            return;
-        };
-        let _ = sys::signal_group(pid, Signal::Kill);
-        if let Some(child) = self.0.take() {
-            reap(child, UNDO_LIMIT);
+        if !sys::is_child(pid) {
+            let server = self.identity.as_ref();
+            return server.is_some_and(|server| orphans::end_group(pid, server, UNDO_LIMIT));
         }
+        let killed = sys::signal_group(pid, Signal::Kill);
+        reap(child, UNDO_LIMIT);
+        killed.is_ok()
+    }
+}
+
+impl Drop for EndUnlessOwned {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -11,6 +11,7 @@
 //! directory ─ where ledgers are, and that it is really ours
 //! ledger ──── this host's: written as servers start and end
 //! format ──── its text. Pure
+//! group ────── a process group that has lost its leader
 //! place ───── where cgroups are, and that they are visible
 //! sight ───── which processes are visible
 //! shelf ───── other hosts' ledgers, and whether they are dead
@@ -23,6 +24,7 @@
 
 mod directory;
 mod format;
+mod group;
 mod ledger;
 mod lock;
 #[cfg(test)]
@@ -36,6 +38,7 @@ mod shelf;
 mod sight;
 mod verdict;
 
+pub(crate) use group::end_group;
 pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};
 pub(crate) use processes::{carrying, is_guardian, mark_of};
 pub(crate) use reap::reap;
