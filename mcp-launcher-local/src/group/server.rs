@@ -150,7 +150,7 @@ impl Group {
                     tracing::error!(%error, "the members of a group cannot be listed");
                 });
                 self.kill_unseen();
-                return Some(Proof::Lost(UNSEEN.into()));
+                return Some(Proof::Lost(format!("{UNSEEN}: {error}").into()));
             }
         };
         let Some(first) = members.first().cloned() else {

@@ -80,7 +80,8 @@ impl Findings {
     pub(super) fn show_a_leaver(&self) -> bool {
         self.somebody_left
             || self.main == Main::Outside
-            || matches!(self.marked, Marked::Somebody(_))
+            // As long as the cgroup is not empty, they may be inside.
+            || (!matches!(self.cgroup, Cgroup::Failed(_)) && matches!(self.marked, Marked::Somebody(_)))
     }
 
     /// What proves that nothing is left, or why nothing does.
@@ -149,6 +150,21 @@ mod tests {
             marked: Marked::Nobody,
             somebody_left: false,
         }
+    }
+
+    #[test]
+    fn who_is_found_while_the_cgroup_is_not_empty_has_not_left_it() {
+        let findings = Findings {
+            cgroup: Cgroup::Failed("EMFILE".to_owned()),
+            marked: Marked::Somebody(1),
+            ..found(Main::Inside)
+        };
+        assert!(findings.verdict().is_err() && !findings.show_a_leaver());
+        let empty = Findings {
+            cgroup: Cgroup::Empty,
+            ..findings
+        };
+        assert!(empty.verdict().is_err() && empty.show_a_leaver());
     }
 
     #[test]

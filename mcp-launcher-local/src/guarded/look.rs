@@ -74,28 +74,31 @@ impl Server {
         if self.start_time().is_none() || sys::see(std::process::id()).is_none() {
             return Main::Unknown;
         }
-        let lives = |seen: Seen| {
-            let ended = matches!(seen.state, ProcessState::Dead | ProcessState::Exiting);
-            self.is_main(&seen) && !ended
+        // What cannot be read, for want of a descriptor say, is no answer.
+        self.place_of_main(pid).unwrap_or(Main::Unknown)
+    }
+
+    fn place_of_main(&self, pid: u32) -> io::Result<Main> {
+        let lives = || {
+            let ended = |state| matches!(state, ProcessState::Dead | ProcessState::Exiting);
+            let seen = sys::look_at(pid)?;
+            io::Result::Ok(seen.is_some_and(|seen| self.is_main(&seen) && !ended(seen.state)))
         };
-        if !sys::see(pid).is_some_and(lives) {
-            return Main::Ended;
+        if !lives()? {
+            return Ok(Main::Ended);
         }
         let is_in_leaf = match &self.leaf {
             Err(_) => false,
-            Ok(leaf) => match leaf.members() {
-                Ok(members) if members.contains(&pid) => return Main::Inside,
-                Ok(_) => sys::cgroup_of(pid).is_some_and(|path| leaf.is_named_in(&path)),
-                Err(_) => return Main::Unknown,
-            },
+            Ok(leaf) if leaf.members()?.contains(&pid) => return Ok(Main::Inside),
+            Ok(leaf) => sys::cgroup_of(pid)?.is_some_and(|path| leaf.is_named_in(&path)),
         };
         // One that ends is no member any more, for a moment in which it is no
         // zombie yet; all its threads have to get there. Where it was put, and
         // so has ended, is written down for as long as it has a number.
-        match is_in_leaf || !sys::see(pid).is_some_and(lives) {
+        Ok(match is_in_leaf || !lives()? {
             true => Main::Ended,
             false => Main::Outside,
-        }
+        })
     }
 
     /// Kills whoever is found below the guardian. Not complete by itself: what

@@ -5,7 +5,7 @@ use std::io;
 
 use nix::sys::signal::kill;
 
-use super::super::stat::Stat;
+use super::super::stat::{Stat, is_gone};
 use super::super::{Member, Pid};
 
 /// The live members of a process group, by `/proc`; zombies do not count.
@@ -97,11 +97,15 @@ pub(crate) fn see_all() -> io::Result<Vec<Seen>> {
     Ok(numbers_in_proc()?.into_iter().filter_map(see).collect())
 }
 
-/// The cgroup of version 2 that a process is in, or has ended in.
-pub(crate) fn cgroup_of(pid: u32) -> Option<String> {
-    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+/// The cgroup of version 2 that a process is in, or has ended in; `None` if there
+/// is no such process any more, or no such cgroups.
+pub(crate) fn cgroup_of(pid: u32) -> io::Result<Option<String>> {
+    let cgroups = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
+        Err(error) if is_gone(&error) => return Ok(None),
+        cgroups => cgroups?,
+    };
     let path = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
-    path.map(str::to_owned)
+    Ok(path.map(str::to_owned))
 }
 
 /// Who traces a process: while it does, nobody else can reap it.
