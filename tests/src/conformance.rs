@@ -195,7 +195,12 @@ async fn perform(kit: &Conformance, fixture: Fixture, way: Way) -> Verdict {
         };
         result.and(left)
     };
-    watched(kit, &name, experiment).await
+    let verdict = watched(kit, &name, experiment).await;
+    if matches!(verdict, Verdict::Failed(_)) {
+        // What it has left is being closed, or stays: not the next one's fault.
+        wait_for_rest(kit.limit).await;
+    }
+    verdict
 }
 
 /// Runs an experiment that aborts the process when it hangs.

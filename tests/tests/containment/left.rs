@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::guardian_killed::guardian_of;
-use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
+use crate::stage::{LIMIT, Stage, fixture_program, has_cgroups, leaves, perform, plays};
 
 /// `acts`, and what it does first.
 fn acts<'a>(acts: &[&'a str]) -> Vec<&'a str> {
@@ -126,7 +126,7 @@ struct Abroad(Child);
 
 impl Abroad {
     fn start(stage: &Stage) -> Option<Self> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mcp-fixture"));
+        let mut command = Command::new(fixture_program());
         command.args(["foreign-namespace", "--alive", &stage.alive.address()]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let hello = stage.alive.accept("foreign-init", LIMIT);

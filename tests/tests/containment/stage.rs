@@ -42,7 +42,7 @@ pub(crate) fn nobody_else() -> u32 {
 }
 
 /// Runs the role `name` as whoever runs the tests and, if that is root, once
-/// more as nobody. A role that fails fails the test.
+/// more as a user without rights. A role that fails fails the test.
 #[track_caller]
 pub(crate) fn perform(name: &str) {
     perform_by(|command| command, name);
@@ -53,7 +53,7 @@ pub(crate) fn perform(name: &str) {
 pub(crate) fn perform_by(wrap: fn(Command) -> Command, name: &str) {
     perform_as(wrap, name, None);
     if nix::unistd::geteuid().is_root() {
-        perform_as(wrap, name, Some(NOBODY));
+        perform_as(wrap, name, Some(nobody_else()));
     }
 }
 
@@ -215,7 +215,7 @@ impl Drop for OwnCgroup {
 }
 
 /// The kernel finishes exits a moment after they were reaped.
-fn remove_in_time(directory: &Path) {
+pub(crate) fn remove_in_time(directory: &Path) {
     let end = Instant::now() + LIMIT;
     while fs::remove_dir(directory).is_err() && directory.exists() && Instant::now() < end {
         std::thread::yield_now();
