@@ -22,7 +22,13 @@ pub(crate) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, BoxErro
 
 /// The private key in a file.
 pub(crate) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, BoxError> {
-    PrivateKeyDer::from_pem_file(file).map_err(|error| match error {
+    let pem = std::fs::read(file).map_err(|error| named(file, error))?;
+    key_in(file, &pem)
+}
+
+/// The private key in what was read of a file.
+pub(crate) fn key_in(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, BoxError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound => named(file, "there is no private key in it"),
         error => named(file, error),
     })

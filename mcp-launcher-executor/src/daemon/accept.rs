@@ -2,13 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-#[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-#[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -18,10 +16,10 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use super::admission::{Admission, Ticket};
 use super::connection::{Kind, serve};
 use super::http::upgrade;
+use super::metrics::count;
 use super::origin::Origin;
 use super::tls::TlsIdentity;
 use super::token::Token;
-#[cfg(unix)]
 use super::unix::UnixDoor;
 use super::{Daemon, Shared};
 use crate::link::{Counted, WebSocketLink, websocket_config};
@@ -37,14 +35,12 @@ pub struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
-    #[cfg(unix)]
     Unix(UnixDoor),
 }
 
 /// What was accepted.
 enum Stream {
     Tcp(TcpStream),
-    #[cfg(unix)]
     Unix(UnixStream),
 }
 
@@ -55,7 +51,6 @@ impl Socket {
                 let (stream, peer) = socket.accept().await?;
                 Ok((Stream::Tcp(stream), Origin::Network(peer)))
             }
-            #[cfg(unix)]
             Self::Unix(door) => {
                 let (stream, caller) = door.accept().await?;
                 Ok((Stream::Unix(stream), Origin::User(caller)))
@@ -111,7 +106,6 @@ impl Listener {
     /// # Panics
     ///
     /// Outside of a Tokio runtime.
-    #[cfg(unix)]
     pub fn bind_unix(path: &Path) -> io::Result<Self> {
         Ok(Self {
             socket: Socket::Unix(UnixDoor::bind(path)?),
@@ -129,7 +123,6 @@ impl Listener {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
         match &self.socket {
             Socket::Tcp(socket) => Ok(format!("{scheme}://{}", socket.local_addr()?)),
-            #[cfg(unix)]
             Socket::Unix(door) => Ok(door.url()),
         }
     }
@@ -157,21 +150,20 @@ impl Listener {
                     continue;
                 }
             };
-            #[cfg(unix)]
             if matches!(origin, Origin::User(caller) if !caller.is_admitted()) {
-                say_refused(&admission, "it is of another user", origin);
+                say_refused(shared, &admission, "it is of another user", origin);
                 continue;
             }
             let (ticket, evicted) = admission.enter(origin.share());
             if evicted {
-                say_refused(&admission, "too many were waiting", origin);
+                say_refused(shared, &admission, "too many were waiting", origin);
             }
             let (admission, places) = (Arc::clone(&admission), Arc::clone(&places));
             let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
             tokio::spawn(async move {
                 let door = Door { ticket, places };
                 if let Err(error) = client(&shared, stream, origin, token, tls, door).await {
-                    say_refused(&admission, &error.to_string(), origin);
+                    say_refused(&shared, &admission, &error.to_string(), origin);
                 }
             });
         }
@@ -199,7 +191,8 @@ impl Door {
 }
 
 /// The log has a line now and then, however many are refused.
-fn say_refused(admission: &Admission, why: &str, origin: Origin) {
+fn say_refused(shared: &Shared, admission: &Admission, why: &str, origin: Origin) {
+    count(&shared.counters.refused, 1);
     if let Some(refused) = admission.refused(Instant::now()) {
         tracing::warn!(refused, last = %origin, why, "connections were refused");
     }
@@ -216,7 +209,6 @@ async fn client(
 ) -> io::Result<()> {
     let stream = match stream {
         Stream::Tcp(stream) => stream,
-        #[cfg(unix)]
         Stream::Unix(stream) => return speak(shared, stream, origin, None, door).await,
     };
     stream.set_nodelay(true)?;

@@ -1,12 +1,13 @@
 //! What an operator wants to know afterwards: who started what, from where.
 //!
 //! Events of the `tracing` target `audit`. They name clients and programs; they
-//! hold no argument, no variable and no token.
+//! hold no argument, no variable and no token. The daemon's metrics count them.
 
 use std::time::Duration;
 
 use mcp_lifecycle_core::{EndReason, ExitStatus, ServerIdentity};
 
+use super::metrics::count;
 use super::origin::Origin;
 use super::registry::short;
 use super::session::Session;
@@ -39,6 +40,7 @@ pub(super) fn attached(session: &Session, resumed: bool) {
 }
 
 pub(super) fn started(session: &Session, process: &str, program: &str, identity: &ServerIdentity) {
+    count(&session.counters.started, 1);
     let (peer, client) = who(session);
     tracing::info!(
         target: TARGET,
@@ -53,6 +55,7 @@ pub(super) fn started(session: &Session, process: &str, program: &str, identity:
 }
 
 pub(super) fn not_started(session: &Session, process: &str, program: &str, error: &RpcError) {
+    count(&session.counters.not_started, 1);
     let (peer, client) = who(session);
     tracing::info!(
         target: TARGET,

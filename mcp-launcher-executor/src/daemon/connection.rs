@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::event::Event;
+use super::metrics::{Present, count};
 use super::origin::Origin;
 use super::session::{Haste, Next, Session};
 use crate::link::{HIGH_WATER, Incoming, Link};
@@ -41,6 +42,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves a client until its connection ends.
 pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind, origin: Origin) {
+    let _present = Present::new(&shared.counters);
     let mut connection = Connection {
         shared: Arc::clone(shared),
         link,
@@ -189,10 +191,12 @@ impl Connection {
         }
         // A frame that takes long to arrive is a sign of life all the while.
         let received = self.link.received();
-        if received != std::mem::replace(&mut self.received, received)
-            && let Some(session) = session
-        {
-            session.heard();
+        let before = std::mem::replace(&mut self.received, received);
+        if received != before {
+            count(&self.shared.counters.received, (received - before) as usize);
+            if let Some(session) = session {
+                session.heard();
+            }
         }
         outcome
     }
@@ -240,6 +244,7 @@ impl Connection {
 
     fn send(&mut self, frame: String) {
         self.dirty = true;
+        count(&self.shared.counters.sent, frame.len());
         // A link that fails here fails in the next poll as well.
         let _ = self.link.send(frame);
     }
@@ -255,6 +260,7 @@ impl Connection {
 
     fn send_soon(&mut self, frame: String) {
         self.patient += 1;
+        count(&self.shared.counters.sent, frame.len());
         self.owed += frame.len();
         let _ = self.link.send(frame);
     }
@@ -265,6 +271,7 @@ impl Connection {
             && let Some(frame) = encode_raw_output(process_id, seq, *stream, bytes)
         {
             self.dirty = true;
+            count(&self.shared.counters.sent, frame.len());
             // A link that fails here fails in the next poll as well.
             let _ = self.link.send_raw(frame);
         } else {

@@ -1,5 +1,7 @@
 //! The HTTP request that opens a connection.
 
+use std::io;
+
 use base64::Engine as _;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -14,7 +16,7 @@ const HEAD: usize = 16 * 1024;
 #[derive(Debug, Error)]
 pub(super) enum Refused {
     #[error("the transport failed")]
-    Io(#[from] std::io::Error),
+    Io(#[from] io::Error),
     #[error("{0}")]
     Because(&'static str),
 }
@@ -24,6 +26,15 @@ pub(super) enum Refused {
 pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     token: Option<&Token>,
+) -> Result<Option<Vec<u8>>, Refused> {
+    exchange(stream, |head| judge(head, token)).await
+}
+
+/// As [`upgrade`]; `judge` has the answer once a request is complete, and its
+/// length.
+pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    judge: impl Fn(&[u8]) -> Option<(Answer, usize)>,
 ) -> Result<Option<Vec<u8>>, Refused> {
     let mut head = Vec::with_capacity(1024);
     let (answer, rest) = loop {
@@ -36,7 +47,7 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
                 "the client left in the middle of its request",
             ));
         }
-        match judge(&head, token) {
+        match judge(&head) {
             Some((answer, length)) => break (answer, head.split_off(length)),
             None if head.len() > HEAD => {
                 break (
@@ -57,37 +68,50 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
             stream.flush().await?;
             Ok(Some(rest))
         }
+        Answer::Say(text) => {
+            say(stream, "200 OK", &text).await?;
+            Ok(None)
+        }
         Answer::Refuse(status, why) => {
-            let challenge = match status.starts_with("401") {
-                true => "WWW-Authenticate: Bearer\r\n",
-                false => "",
-            };
-            let text = format!(
-                "HTTP/1.1 {status}\r\n{challenge}Content-Type: text/plain\r\n\
-                 Content-Length: {}\r\nConnection: close\r\n\r\n{why}\n",
-                why.len() + 1
-            );
-            stream.write_all(text.as_bytes()).await?;
-            stream.flush().await?;
-            let _ = stream.shutdown().await;
-            match status {
-                READY => Ok(None),
-                _ => Err(Refused::Because(why)),
-            }
+            say(stream, status, &format!("{why}\n")).await?;
+            Err(Refused::Because(why))
         }
     }
 }
 
-/// What a look whether it is ready is answered.
-const READY: &str = "200 OK";
+async fn say<S: AsyncWrite + Unpin>(stream: &mut S, status: &str, text: &str) -> io::Result<()> {
+    let challenge = match status.starts_with("401") {
+        true => "WWW-Authenticate: Bearer\r\n",
+        false => "",
+    };
+    let text = format!(
+        "HTTP/1.1 {status}\r\n{challenge}Content-Type: text/plain\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    );
+    stream.write_all(text.as_bytes()).await?;
+    stream.flush().await?;
+    let _ = stream.shutdown().await;
+    Ok(())
+}
 
-enum Answer {
+pub(super) enum Answer {
     Upgrade(String),
+    /// A text, and all is well.
+    Say(String),
     Refuse(&'static str, &'static str),
 }
 
 /// The answer to a request, and its length; `None` while it is not complete.
 fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
+    get(head, |path, request| answer(path, request, token))
+}
+
+/// As [`judge`], of any request with `GET`; its path has no query.
+pub(super) fn get(
+    head: &[u8],
+    answer: impl FnOnce(&str, &httparse::Request<'_, '_>) -> Answer,
+) -> Option<(Answer, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(head) {
@@ -95,6 +119,15 @@ fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
         Ok(httparse::Status::Partial) => return None,
         Err(_) => return Some((Answer::Refuse("400 Bad Request", "not HTTP"), head.len())),
     };
+    let path = request.path.unwrap_or("").split('?').next().unwrap_or("");
+    let answer = match request.method {
+        Some("GET") => answer(path, &request),
+        _ => Answer::Refuse("405 Method Not Allowed", "only GET"),
+    };
+    Some((answer, length))
+}
+
+fn answer(path: &str, request: &httparse::Request<'_, '_>, token: Option<&Token>) -> Answer {
     let header = |name: &str| {
         let mut found = request
             .headers
@@ -109,11 +142,8 @@ fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
                 .any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
         })
     };
-    let path = request.path.unwrap_or("").split('?').next().unwrap_or("");
-    let answer = if request.method != Some("GET") {
-        Answer::Refuse("405 Method Not Allowed", "only GET")
-    } else if path == "/readyz" {
-        Answer::Refuse(READY, "ok")
+    if path == "/readyz" {
+        Answer::Say("ok\n".to_owned())
     } else if header("origin").is_some() {
         // Only browsers send one, on behalf of whatever page is open.
         Answer::Refuse("403 Forbidden", "requests of browsers are refused")
@@ -130,8 +160,7 @@ fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
             Some(key) if is_key(key) => Answer::Upgrade(derive_accept_key(key)),
             _ => Answer::Refuse("400 Bad Request", "no valid Sec-WebSocket-Key"),
         }
-    };
-    Some((answer, length))
+    }
 }
 
 /// Sixteen bytes in base64 (RFC 6455, section 4.2.1).
@@ -147,6 +176,7 @@ mod tests {
     fn status(request: &str, token: Option<&Token>) -> String {
         match judge(request.as_bytes(), token) {
             Some((Answer::Upgrade(_), _)) => "101".to_owned(),
+            Some((Answer::Say(_), _)) => "200".to_owned(),
             Some((Answer::Refuse(status, _), _)) => status[..3].to_owned(),
             None => "more".to_owned(),
         }

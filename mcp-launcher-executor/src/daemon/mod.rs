@@ -28,19 +28,19 @@ mod interrupt;
 mod limits;
 mod log;
 mod metadata;
+mod metrics;
 mod origin;
-#[cfg(unix)]
 mod private;
 mod process;
 mod registry;
 mod reload;
 mod restrictions;
+mod scrape;
 mod session;
 mod start;
 mod stdin;
 mod tls;
 mod token;
-#[cfg(unix)]
 mod unix;
 
 use std::fmt;
@@ -52,9 +52,12 @@ use tokio_util::sync::CancellationToken;
 
 pub use accept::Listener;
 pub use limits::Limits;
+pub use metrics::Metrics;
+pub use scrape::MetricsListener;
 pub use tls::{TlsError, TlsIdentity};
 pub use token::{Token, TokenError};
 
+use self::metrics::{Counters, now};
 use self::origin::Origin;
 use self::registry::Registry;
 use crate::link::LineLink;
@@ -73,6 +76,7 @@ struct Shared {
     launcher: Arc<dyn ServerLauncher>,
     limits: Limits,
     registry: Registry,
+    counters: Arc<Counters>,
     /// Whose turn it is to work out a costly environment.
     resolving: tokio::sync::Mutex<()>,
     /// No more connections, sessions and processes.
@@ -91,6 +95,7 @@ impl Daemon {
                 launcher,
                 limits,
                 registry: Registry::default(),
+                counters: Arc::default(),
                 resolving: tokio::sync::Mutex::new(()),
                 closing: CancellationToken::new(),
                 stopping: CancellationToken::new(),
@@ -118,6 +123,32 @@ impl Daemon {
             Origin::Stdio,
         )
         .await;
+    }
+
+    /// Its numbers now.
+    pub fn metrics(&self) -> Metrics {
+        let Shared {
+            limits,
+            registry,
+            counters,
+            ..
+        } = &*self.shared;
+        let (started, gone) = (now(&counters.started), now(&counters.gone));
+        Metrics {
+            connections: now(&counters.connections),
+            connections_limit: limits.max_connections as u64,
+            connections_refused_total: now(&counters.refused),
+            sessions: registry.count() as u64,
+            sessions_limit: limits.max_sessions as u64,
+            processes: started.saturating_sub(gone),
+            processes_per_session_limit: limits.max_processes as u64,
+            processes_started_total: started,
+            processes_refused_total: now(&counters.not_started),
+            processes_gone_total: gone,
+            processes_unproven_total: now(&counters.unproven),
+            received_bytes_total: now(&counters.received),
+            sent_bytes_total: now(&counters.sent),
+        }
     }
 
     /// Ends every process, tells its client, then ends the sessions and

@@ -9,7 +9,6 @@ pub(super) enum Origin {
     /// The network.
     Network(SocketAddr),
     /// A socket file of this machine.
-    #[cfg(unix)]
     User(super::unix::Caller),
     /// The streams that this program was started with.
     Stdio,
@@ -27,7 +26,6 @@ impl Origin {
     pub(super) fn share(self) -> Share {
         match self {
             Self::Network(address) => Share::Address(address.ip()),
-            #[cfg(unix)]
             Self::User(caller) => Share::User(caller.uid),
             Self::Stdio => Share::User(0),
         }
@@ -38,7 +36,6 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(address) => write!(f, "{address}"),
-            #[cfg(unix)]
             Self::User(caller) => match caller.pid {
                 Some(pid) => write!(f, "uid {} (pid {pid})", caller.uid),
                 None => write!(f, "uid {}", caller.uid),

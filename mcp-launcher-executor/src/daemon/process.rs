@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use super::audit;
 use super::event::Event;
 use super::log::Log;
+use super::metrics::{Counters, count};
 use super::session::Session;
 use super::stdin::{StdinQueue, Verdict};
 use crate::protocol::RequestId;
@@ -44,6 +45,7 @@ pub(super) struct Process {
     pub(super) terminator: Arc<dyn ProcessTerminator>,
     handle: ServerHandle,
     session_id: String,
+    counters: Arc<Counters>,
     session: Weak<Session>,
     log: Mutex<Log>,
     stdin: Mutex<StdinQueue>,
@@ -82,6 +84,7 @@ impl Process {
             terminator: parts.terminator,
             handle,
             session_id: session.id.clone(),
+            counters: Arc::clone(&session.counters),
             session: Arc::downgrade(session),
             log: Mutex::new(Log::new(keep, window)),
             stdin: Mutex::default(),
@@ -301,6 +304,10 @@ impl Process {
             () = end => self.terminator.gone().await,
         };
         let (ran, proven) = (self.started.elapsed(), proof.is_ok());
+        match proven {
+            true => count(&self.counters.gone, 1),
+            false => count(&self.counters.unproven, 1),
+        }
         audit::ended(&self.session_id, &self.id, &self.program, exit, proven, ran);
         let event = match proof {
             Ok(gone) => Event::Gone {

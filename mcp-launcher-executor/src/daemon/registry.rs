@@ -21,6 +21,11 @@ impl Registry {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many sessions there are.
+    pub(super) fn count(&self) -> usize {
+        self.sessions().len()
+    }
+
     /// Whether this session is being ended: it is there, and not for resuming.
     pub(super) fn is_ending(&self, id: &str) -> bool {
         self.sessions().contains_key(id)
@@ -39,7 +44,12 @@ impl Registry {
     ) -> Result<Arc<Session>, RpcError> {
         let limits = &shared.limits;
         let id = random_id()?;
-        let session = Session::new(id.clone(), limits.clone(), lifecycle);
+        let session = Session::new(
+            id.clone(),
+            limits.clone(),
+            lifecycle,
+            Arc::clone(&shared.counters),
+        );
         {
             let mut sessions = shared.registry.sessions();
             // Under the lock that the end takes the sessions with.

@@ -16,6 +16,7 @@ pub(super) use self::outbox::{Haste, Next};
 use super::audit::{self, Client};
 use super::limits::{Limits, MOST_WAITING};
 use super::log::Keep;
+use super::metrics::Counters;
 use super::process::Process;
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
@@ -41,6 +42,7 @@ pub(super) enum Slot {
 pub(super) struct Session {
     pub(super) id: String,
     client: Mutex<Option<Arc<Client>>>,
+    pub(super) counters: Arc<Counters>,
     pub(super) limits: Limits,
     pub(super) lease: Duration,
     /// What was agreed on; `None` with a plain client.
@@ -86,12 +88,18 @@ impl Drop for Reading<'_> {
 }
 
 impl Session {
-    pub(super) fn new(id: String, limits: Limits, lifecycle: Option<Lifecycle>) -> Arc<Self> {
+    pub(super) fn new(
+        id: String,
+        limits: Limits,
+        lifecycle: Option<Lifecycle>,
+        counters: Arc<Counters>,
+    ) -> Arc<Self> {
         let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
         let lease = asked.map_or(limits.lease, Duration::from_millis);
         Arc::new(Self {
             id,
             client: Mutex::default(),
+            counters,
             limits,
             lease,
             lifecycle,

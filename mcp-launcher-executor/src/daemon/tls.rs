@@ -1,7 +1,7 @@
 //! [`TlsIdentity`]: the certificate that the daemon shows, and whose it accepts.
 
 use std::fmt;
-use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use rustls::server::WebPkiClientVerifier;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
+use super::private::open_secret;
 use super::reload::Reloading;
-use super::token::exposed;
 use crate::pem;
 
 /// A certificate chain and its key, and the authority of clients, if they have
@@ -36,7 +36,8 @@ pub struct TlsError {
 }
 
 impl TlsIdentity {
-    /// From PEM files. The key must be readable by its owner only.
+    /// From PEM files. The key must be readable by its owner only, this user
+    /// or root.
     ///
     /// With `client_ca`, clients have to show a certificate that one of this
     /// file's authorities has signed.
@@ -82,13 +83,12 @@ fn server_config(
     key: &Path,
     client_ca: Option<&Path>,
 ) -> Result<rustls::ServerConfig, BoxError> {
-    if let Some(mode) = exposed(&File::open(key).map_err(|e| pem::named(key, e))?)? {
-        let key = key.display();
-        return Err(format!(
-            "{key} can be read by others (mode {mode:03o}); run `chmod 600` on it"
-        )
-        .into());
-    }
+    let mut pem = Vec::new();
+    open_secret(key)
+        .map_err(|unfit| pem::named(key, unfit))?
+        .read_to_end(&mut pem)?;
+    let chain = pem::chain(certificate)?;
+    let secret = pem::key_in(key, &pem)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
@@ -100,7 +100,7 @@ fn server_config(
         }
         None => config.with_no_client_auth(),
     };
-    Ok(config.with_single_cert(pem::chain(certificate)?, pem::key(key)?)?)
+    Ok(config.with_single_cert(chain, secret)?)
 }
 
 impl fmt::Debug for TlsIdentity {

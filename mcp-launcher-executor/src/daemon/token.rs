@@ -1,14 +1,13 @@
 //! [`Token`]: the shared secret that opens the daemon.
 
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 use thiserror::Error;
 
-use super::private;
+use super::private::{Unfit, open_secret};
 use super::reload::Reloading;
 
 /// A bearer token. `Debug` shows nothing of it.
@@ -47,6 +46,14 @@ pub enum TokenError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
+    },
+    /// Another user knows it.
+    #[error("token file {} belongs to user {uid}, neither this one nor root", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
     },
     /// Too short to be a secret.
     #[error("the token has {0} characters; use at least {MINIMUM} random ones")]
@@ -122,28 +129,15 @@ fn read(path: &Path) -> Result<Vec<u8>, TokenError> {
         path: path.to_owned(),
         source,
     };
-    let file = private::open(path).map_err(failed)?;
-    if let Some(mode) = exposed(&file).map_err(failed)? {
+    let file = open_secret(path).map_err(|unfit| {
         let path = path.to_owned();
-        return Err(TokenError::Exposed { path, mode });
-    }
+        match unfit {
+            Unfit::Io(source) => TokenError::Read { path, source },
+            Unfit::Exposed(mode) => TokenError::Exposed { path, mode },
+            Unfit::Foreign(uid) => TokenError::Foreign { path, uid },
+        }
+    })?;
     check(&std::io::read_to_string(file).map_err(failed)?)
-}
-
-/// The permissions of an open file that others than its owner can read or write.
-pub(super) fn exposed(file: &File) -> std::io::Result<Option<u32>> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // Of the open file, so that it cannot be replaced in between.
-        let mode = file.metadata()?.permissions().mode() & 0o777;
-        Ok((mode & 0o077 != 0).then_some(mode))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = file;
-        Ok(None)
-    }
 }
 
 impl fmt::Debug for Token {
@@ -189,6 +183,35 @@ mod tests {
         std::fs::write(file.path(), "a-newer-token-than-that").unwrap();
         assert!(!token.opens(Some(b"Bearer 0123456789abcdef")));
         assert!(token.opens(Some(b"Bearer a-newer-token-than-that")));
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        for path in [&*path, directory.path()] {
+            let error = Token::from_file(path).unwrap_err();
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            assert!(source.contains("not a regular file"), "{error}: {source}");
+        }
+    }
+
+    /// Who owns a file can read it.
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "0123456789abcdef").unwrap();
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("not tried: only root can read it all the same");
+            return;
+        }
+        std::os::unix::fs::chown(file.path(), Some(65534), None).unwrap();
+        let error = Token::from_file(file.path()).unwrap_err();
+        assert!(
+            error.to_string().contains("belongs to user 65534"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -82,6 +82,10 @@ pub(crate) struct Cli {
     )]
     pub(crate) tls_client_ca: Option<PathBuf>,
 
+    /// Serve numbers for Prometheus at http://IP:PORT/metrics, on loopback only.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+
     /// How long a silent client keeps its servers, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = parse_seconds)]
     pub(crate) lease: f64,

@@ -4,7 +4,7 @@ use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use mcp_launcher_executor::daemon::{Listener, TlsIdentity, Token};
+use mcp_launcher_executor::daemon::{Listener, MetricsListener, TlsIdentity, Token};
 use mcp_lifecycle_core::error::BoxError;
 
 use crate::cli::{Cli, Listen};
@@ -70,6 +70,19 @@ async fn bind_network(cli: &Cli, address: SocketAddr, secure: bool) -> Result<Li
             "another port, or 0 for a free one",
         )
     })
+}
+
+/// Binds where the metrics are to be served, if they are.
+pub(crate) async fn bind_metrics(cli: &Cli) -> Result<Option<MetricsListener>, BoxError> {
+    let Some(address) = cli.metrics else {
+        return Ok(None);
+    };
+    let bound = MetricsListener::bind(address).await;
+    let place = format!("{address} for metrics");
+    let bound =
+        bound.map_err(|error| explain(error, &place, "another port, or 0 for a free one"))?;
+    tracing::info!(url = bound.url()?, "metrics are served");
+    Ok(Some(bound))
 }
 
 fn explain(error: std::io::Error, place: &str, instead: &str) -> BoxError {

@@ -60,8 +60,13 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
     launcher.probe().await;
     let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher);
     let listener = listen::bind(&cli).await?;
+    let metrics = listen::bind_metrics(&cli).await?;
     sweep(&*launcher).await;
     let daemon = Daemon::new(launcher, limits);
+    if let Some(metrics) = metrics {
+        let daemon = daemon.clone();
+        tokio::spawn(async move { metrics.serve(&daemon).await });
+    }
     let serving = async {
         match listener {
             Some(listener) => {

@@ -1,0 +1,125 @@
+//! The daemon's numbers.
+
+mod support;
+
+use std::collections::HashMap;
+use std::process::Stdio;
+
+use mcp_launcher_executor::{ExecServer, ExecServerConfig};
+use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationPolicy};
+use support::{launch, launcher, sh, within};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+/// What an HTTP server answers to `GET path`.
+async fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    answer
+}
+
+/// The numbers by name; every line is one, or says its type.
+async fn numbers(address: &str) -> HashMap<String, u64> {
+    let answer = get(address, "/metrics").await;
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    let mut numbers = HashMap::new();
+    let mut kind = None;
+    for line in text.lines() {
+        if let Some(typed) = line.strip_prefix("# TYPE ") {
+            kind = typed.split_once(' ');
+            continue;
+        }
+        let (name, number) = line.split_once(' ').unwrap();
+        let (typed, kind) = kind.take().unwrap();
+        assert_eq!(typed, name);
+        assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+        let name = name.strip_prefix("mcp_executor_").unwrap();
+        numbers.insert(name.to_owned(), number.parse().unwrap());
+    }
+    numbers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_numbers_are_what_happened() {
+    let mut daemon = Command::new(DAEMON)
+        .args(["--listen", "ws://127.0.0.1:0", "--metrics", "127.0.0.1:0"])
+        .args(["--max-processes", "2"])
+        .env("MCP_EXECUTOR_TOKEN", "a-token-that-is-right")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines();
+    let address = loop {
+        let line = within(lines.next_line()).await.unwrap().unwrap();
+        if let Some((_, url)) = line.split_once("http://") {
+            break url.split('/').next().unwrap().to_owned();
+        }
+    };
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    let mut url = String::new();
+    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
+    within(stdout.read_line(&mut url)).await.unwrap();
+    let config = ExecServerConfig::websocket(url.trim());
+
+    let before = numbers(&address).await;
+    let names = ["connections", "sessions", "processes"];
+    assert_eq!(names.map(|name| before[name]), [0, 0, 0]);
+    assert_eq!(before["processes_per_session_limit"], 2);
+    within(ExecServer::connect(config.clone()))
+        .await
+        .unwrap_err();
+    let launcher = launcher(config.token("a-token-that-is-right")).await;
+    let server = launch(&launcher, sh("exec cat")).await;
+    let missing = ServerSpec::builder("x", "/no/such").cwd("/").build();
+    launcher.launch(&missing.unwrap()).await.unwrap_err();
+    let during = numbers(&address).await;
+    assert_eq!(names.map(|name| during[name]), [1, 1, 1], "{during:?}");
+    assert_eq!(during["connections_refused_total"], 1);
+    assert_eq!(during["processes_refused_total"], 1);
+    assert!(during["received_bytes_total"] > 100 && during["sent_bytes_total"] > 100);
+    server.end(&TerminationPolicy::default()).await.unwrap();
+    let after = numbers(&address).await;
+    assert_eq!(after["processes"], 0);
+    let totals =
+        ["started", "gone", "unproven"].map(|what| after[&format!("processes_{what}_total")]);
+    assert_eq!(totals, [1, 1, 0]);
+
+    assert!(get(&address, "/").await.contains("404"));
+    // A client that says nothing keeps nobody out.
+    let _silent: Vec<_> = within(async {
+        let mut silent = Vec::new();
+        for _ in 0..4 {
+            silent.push(TcpStream::connect(&address).await.unwrap());
+        }
+        silent
+    })
+    .await;
+    numbers(&address).await;
+}
+
+#[tokio::test]
+async fn metrics_are_for_this_machine_only() {
+    let mut command = Command::new(DAEMON);
+    let output = command
+        .args(["--listen", "ws://127.0.0.1:0", "--metrics", "0.0.0.0:0"])
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = within(output).await.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && text.contains("loopback only"),
+        "{text}"
+    );
+}
