@@ -10,12 +10,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::{BoxError, LaunchError, LaunchErrorKind, ReapError};
 use mcp_lifecycle_core::{
-    LaunchedServer, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
+    LaunchedServer, ReapReport, Remnant, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 pub use builder::DockerLauncherBuilder;
 
-use crate::container::{self, Job};
+use crate::container::{self, Job, Unfinished};
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError};
 use crate::labels::{self, Role};
@@ -49,6 +49,8 @@ struct Shared {
     lease: Mutex<Option<Arc<Lease>>>,
     /// As well.
     will: OnceLock<Option<Arc<LastWill>>>,
+    /// Launches that have not come to a server.
+    unfinished: Unfinished,
 }
 
 #[derive(Clone)]
@@ -138,6 +140,8 @@ impl DockerLauncher {
             local_directory: self.shared.local_directory(),
             will: self.shared.will(),
             name: labels::container_name(spec.name(), &launch),
+            server: spec.name().to_owned(),
+            unfinished: self.shared.unfinished.clone(),
             pull_limit: settings.pull_timeout,
             credentials: settings.credentials,
             progress: progress::beside(observer, spec.name()),
@@ -232,6 +236,10 @@ impl ServerLauncher for DockerLauncher {
             Ok(Err(error)) => Err(failed(spec, error)),
             Err(_) => Err(failed(spec, EngineError::Cancelled)),
         }
+    }
+
+    fn unfinished(&self, server: &str) -> Vec<Remnant> {
+        self.shared.unfinished.of(server)
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {

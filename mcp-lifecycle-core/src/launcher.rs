@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::{LaunchError, ReapError};
-use crate::{ProcessTerminator, ReapReport, ServerSpec, TerminationSemantics};
+use crate::{ProcessTerminator, ReapReport, Remnant, ServerSpec, TerminationSemantics};
 
 /// A boxed byte sink: the server's standard input as the host sees it.
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
@@ -73,6 +73,17 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
     /// Cancel safe: dropping the future leaves nothing behind (see the
     /// contract above).
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError>;
+
+    /// What launches of the server of this name, whose futures have ended without a
+    /// server, may still bring about: a container whose create an engine has not
+    /// answered yet. It is undone when it comes true.
+    ///
+    /// Reads what is known: never blocks. Empty, the default, for a launcher whose
+    /// launches are undone when their futures end.
+    fn unfinished(&self, server: &str) -> Vec<Remnant> {
+        let _ = server;
+        Vec::new()
+    }
 
     /// Finds and ends what earlier hosts, now proven dead, left behind.
     ///
@@ -206,6 +217,9 @@ impl<T: ServerLauncher + ?Sized> ServerLauncher for Arc<T> {
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
         (**self).launch(spec).await
     }
+    fn unfinished(&self, server: &str) -> Vec<Remnant> {
+        (**self).unfinished(server)
+    }
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         (**self).reap_orphans().await
     }
@@ -225,6 +239,9 @@ impl<T: ServerLauncher + ?Sized> ServerLauncher for Box<T> {
     }
     async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
         (**self).launch(spec).await
+    }
+    fn unfinished(&self, server: &str) -> Vec<Remnant> {
+        (**self).unfinished(server)
     }
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         (**self).reap_orphans().await

@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
 use super::drain::{self, Signals, Streams};
+use super::unfinished::{Entry, Unfinished};
 use super::watch::{Waits, watch};
 use super::{Container, DockerTerminator, Known, remove_until_absent};
 use crate::control;
@@ -36,6 +37,10 @@ pub(crate) struct Job {
     /// A directory of files that the engine sees as well, if there is one.
     pub(crate) local_directory: Option<PathBuf>,
     pub(crate) name: String,
+    /// The server's name.
+    pub(crate) server: String,
+    /// Who asks what is left of launches that failed.
+    pub(crate) unfinished: Unfinished,
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,
     pub(crate) credentials: bool,
@@ -51,6 +56,9 @@ pub(crate) struct Cancel {
 
 /// What removes a container when this host ends, kept until it is proven gone.
 type Kept = Arc<Option<Included>>;
+
+/// Both of what is kept until a container that was not started is proven gone.
+type Undoing = (Kept, Arc<Entry>);
 
 type Outcome = Result<LaunchedServer, Arc<EngineError>>;
 
@@ -79,9 +87,11 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
     // somebody who removes what came of it.
     let included = job.will.as_ref().and_then(|will| will.include(&job.name));
     let included = Arc::new(included);
+    let entry = Arc::new(job.unfinished.begin(&job.name, &job.server));
+    let undoing = (Arc::clone(&included), entry);
     // From here to the answer nothing may interrupt: the daemon creates the
     // container in any case, and only its answer has the id.
-    let id = match create(&job, &included).await {
+    let id = match create(&job, &undoing).await {
         // Asked for only now: mostly it is there, and a question less.
         Err(error) if matches!(*error, EngineError::Absent(_)) => {
             tokio::select! {
@@ -89,7 +99,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
                 () = cancelled.cancelled() => return cancellation(),
                 fetched = fetch(&job) => fetched?,
             }
-            create(&job, &included).await?
+            create(&job, &undoing).await?
         }
         created => created?,
     };
@@ -100,7 +110,8 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
     };
     if let Err(error) = &result {
         debug!(container = id, %error, "launch undone");
-        undo(&job.engine, &id, included).await;
+        drop(included);
+        undo(&job.engine, &id, undoing).await;
     }
     result
 }
@@ -161,7 +172,7 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     }))
 }
 
-async fn create(job: &Job, included: &Kept) -> Result<String, Arc<EngineError>> {
+async fn create(job: &Job, undoing: &Undoing) -> Result<String, Arc<EngineError>> {
     let platform = job.plan.platform.as_deref();
     let created = job
         .engine
@@ -172,7 +183,7 @@ async fn create(job: &Job, included: &Kept) -> Result<String, Arc<EngineError>> 
     };
     if may_exist {
         let (engine, name) = (Arc::clone(&job.engine), job.name.clone());
-        let kept = (Arc::clone(&job.lease), Arc::clone(included));
+        let kept = (Arc::clone(&job.lease), undoing.clone());
         drop(tokio::spawn(async move {
             remove_late(&engine, &name).await;
             drop(kept);
@@ -266,11 +277,11 @@ async fn start(
 
 /// Removes what was created. The proof belongs to the failure; a daemon that
 /// cannot give it in time is asked by a task of its own.
-async fn undo(engine: &Arc<Engine>, id: &str, included: Kept) {
+async fn undo(engine: &Arc<Engine>, id: &str, undoing: Undoing) {
     let (engine, container) = (Arc::clone(engine), id.to_owned());
     let removal = tokio::spawn(async move {
         remove_until_absent(&engine, &container, |_| {}).await;
-        drop(included);
+        drop(undoing);
     });
     if timeout(UNDO_LIMIT, removal).await.is_err() {
         warn!(container = id, "a failed launch is still being undone");

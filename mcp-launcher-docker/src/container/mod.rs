@@ -15,6 +15,7 @@ mod drain;
 mod launch;
 mod remove;
 mod terminator;
+mod unfinished;
 mod watch;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use launch::{Job, launch, prepare};
 pub(crate) use remove::remove_until_absent;
 pub(crate) use terminator::{DockerTerminator, semantics};
+pub(crate) use unfinished::Unfinished;
 
 use crate::engine::Engine;
 use crate::last_will::Included;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::{DockerLauncher, Settings, Shared};
+use crate::container::Unfinished;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::Engine;
 use crate::lease;
@@ -126,6 +127,7 @@ impl DockerLauncherBuilder {
                 settings: self.settings,
                 lease: Mutex::new(None),
                 will: OnceLock::new(),
+                unfinished: Unfinished::default(),
             }),
         })
     }

@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError};
 use mcp_lifecycle_core::{
-    LaunchedServer, ReapReport, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
+    LaunchedServer, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec,
+    TerminationSemantics,
 };
 
 pub use policy::ReapPolicy;
@@ -188,6 +189,10 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
         let _ = tracked.server.send(terminator);
         let nested = tracked.nested;
         Ok(server.map_terminator(|inner| Arc::new(TrackedTerminator::new(inner, nested))))
+    }
+
+    fn unfinished(&self, server: &str) -> Vec<Remnant> {
+        self.launcher.unfinished(server)
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {

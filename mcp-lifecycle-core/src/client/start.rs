@@ -14,7 +14,7 @@ use super::session::Session;
 use super::stderr::{self, StderrTail};
 use super::watcher::Pumps;
 use super::{ClientState, LifecycleClient, LifecycleClientBuilder, era};
-use crate::callback::guarded_async;
+use crate::callback::{guarded, guarded_async};
 use crate::clock::after;
 use crate::error::{LaunchError, LaunchErrorKind, StartError, StartErrorKind, StartPhase};
 use crate::events::{LifecycleEvent, Observed};
@@ -218,8 +218,12 @@ fn failed(
     phase: StartPhase,
     kind: StartErrorKind,
 ) -> StartError {
+    // A launcher that panics has said so already.
+    let unfinished = || builder.launcher.unfinished(builder.spec.name());
+    let unfinished = guarded("the launcher", builder.spec.name(), unfinished);
     let error = StartError {
         elapsed: begun.elapsed(),
+        unfinished: unfinished.unwrap_or_default(),
         ..bare(builder, phase, kind)
     };
     observed.event(&LifecycleEvent::StartFailed { error: &error });
@@ -236,6 +240,7 @@ fn bare(builder: &LifecycleClientBuilder, phase: StartPhase, kind: StartErrorKin
         stderr_tail: Vec::new(),
         skipped: None,
         cleanup: None,
+        unfinished: Vec::new(),
     }
 }
 

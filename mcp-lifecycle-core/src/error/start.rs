@@ -7,7 +7,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::{LaunchError, TerminateError};
-use crate::{ExitStatus, TerminationReport};
+use crate::remnant::RemnantList;
+use crate::{ExitStatus, Remnant, TerminationReport};
 
 /// A server could not be started. Whatever had been started of it was ended;
 /// [`cleanup`](Self::cleanup) has the proof, or the error that names survivors.
@@ -31,9 +32,13 @@ pub struct StartError {
     /// What it wrote to standard output that was not the protocol, if anything.
     pub skipped: Option<SkippedLines>,
     /// The end of what had been started; `None` when the launcher had not handed
-    /// a server over. Then it has undone what it did; but where the start was cut
-    /// short within the launch, by its deadline, it may still be about to.
+    /// a server over. Then it has undone what it did, but for
+    /// [`unfinished`](Self::unfinished).
     pub cleanup: Option<Result<Arc<TerminationReport>, TerminateError>>,
+    /// What the launch may still bring about, where it was cut short
+    /// ([`ServerLauncher::unfinished`](crate::ServerLauncher::unfinished)). It is
+    /// undone when it comes true.
+    pub unfinished: Vec<Remnant>,
 }
 
 /// Lines on a server's standard output that were not JSON-RPC.
@@ -119,6 +124,7 @@ fn describe(error: &StartError) -> String {
         stderr_tail,
         skipped,
         cleanup,
+        unfinished,
         ..
     } = error;
     let mut text =
@@ -132,6 +138,12 @@ fn describe(error: &StartError) -> String {
     }
     if let Some(Err(leak)) = cleanup {
         text.push_str(&format!("; and {leak}"));
+    }
+    if !unfinished.is_empty() {
+        let list = RemnantList(unfinished);
+        text.push_str(&format!(
+            "; still under way, and undone when it comes true: {list}"
+        ));
     }
     text
 }

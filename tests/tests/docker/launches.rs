@@ -1,12 +1,15 @@
 //! Launching: the streams, and nothing left of a launch that did not happen.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{ExitStatus, ServerLauncher, TerminationPolicy};
+use mcp_lifecycle_core::{
+    ExitStatus, LifecycleClient, ServerLauncher, ServerSpec, TerminationPolicy,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Rig, eventually, in_time, own, pause};
+use crate::support::{Engine, Host, PrivateEngine, Rig, eventually, in_time, is_host, own, pause};
 
 const INITIALIZE: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}
 "#;
@@ -171,4 +174,56 @@ async fn the_lease_file_goes_with_the_last_container() {
     drop(server);
     rig.assert_clean().await;
     eventually("the lease is given back", || files() == 0).await;
+}
+
+/// The engine is too busy to answer a create in time, and then its host exits.
+#[tokio::test]
+async fn a_create_that_outlives_its_start_is_named_and_undone() {
+    const TEST: &str = "launches::a_create_that_outlives_its_start_is_named_and_undone";
+    if let Some(job) = is_host() {
+        let [host, server, pid] = job.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{job}");
+        };
+        let engine = Engine {
+            host: host.to_owned(),
+        };
+        let rig = Rig::on(engine, "late");
+        let spec = ServerSpec::builder(server, "/mcp-fixture").arg("ignore-eof-term");
+        let spec = rig.options().apply(spec).build().unwrap();
+        let launcher = Arc::new(rig.launcher());
+        // It has been greeted, and its last will runs.
+        drop(launcher.launch(&spec).await.unwrap());
+        eventually("it is gone", || engine_has(&rig, server) == 0).await;
+        let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        let start = LifecycleClient::builder(launcher, spec)
+            .startup_timeout(Duration::from_secs(1))
+            .start();
+        let error = start.await.unwrap_err();
+        let text = error.to_string();
+        let named = error.unfinished.iter().all(|one| text.contains(&one.name));
+        println!("{text}\n{} named {named}", error.unfinished.len());
+        // A host in order, and no destructor.
+        std::process::exit(0);
+    }
+    if Engine::of_environment().is_none() {
+        return;
+    }
+    let private = PrivateEngine::start(&[]);
+    let rig = Rig::on(private.engine.clone(), "late");
+    let pid = private.pid().unwrap();
+    let mut host = Host::start(TEST, &format!("{}|{}|{pid}", rig.engine.host, rig.server));
+    host.wait_for("1 named true");
+    host.wait();
+    let engine = nix::unistd::Pid::from_raw(pid);
+    nix::sys::signal::kill(engine, nix::sys::signal::Signal::SIGCONT).unwrap();
+    rig.assert_clean().await;
+    // The create may come true only now.
+    pause(Duration::from_secs(2)).await;
+    rig.assert_clean().await;
+}
+
+fn engine_has(rig: &Rig, server: &str) -> usize {
+    let label = format!("dev.mcp-lifecycle.server={server}");
+    rig.engine.by_label(&label).len()
 }

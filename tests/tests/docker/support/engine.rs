@@ -104,6 +104,11 @@ impl PrivateEngine {
         child.wait().unwrap();
     }
 
+    /// Its process, while it runs.
+    pub(crate) fn pid(&self) -> Option<i32> {
+        self.child.as_ref().map(|child| child.id() as i32)
+    }
+
     pub(crate) fn start_again(&mut self) {
         // A killed daemon takes its containerd along, whose pid file would be
         // believed for as long as nobody reaps it.

@@ -22,6 +22,12 @@ pub(crate) use image::{archive, image};
 /// Far more than anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
+/// Where `tests/setup` and `tests/containers` have put what they installed.
+pub(crate) fn tools() -> PathBuf {
+    let told = std::env::var_os("MCP_LIFECYCLE_TEST_TOOLS").map(PathBuf::from);
+    told.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-tools").into())
+}
+
 /// One test: an engine, an observer, a lease directory, and a name that only
 /// this test's servers have.
 pub(crate) struct Rig {

@@ -1,6 +1,7 @@
 //! Containers behind wrappers: the shapes of the field, each with a server that
 //! ignores the end of its input and SIGTERM.
 
+mod clients;
 mod host_death;
 mod podman;
 mod policy;
@@ -67,6 +68,10 @@ async fn ends_clean(rig: &Rig, tracker: &impl ServerLauncher, spec: &ServerSpec,
         Shape::Speaks => drop(rig.alive.accept("server", LIMIT).await.unwrap()),
         Shape::Silent(n) => eventually("it is there", || rig.started().len() == n).await,
     }
+    let (mut ours, mut started) = (rig.containers(), rig.started());
+    ours.sort();
+    started.sort();
+    assert_eq!(ours, started, "labelled, and there");
     let begun = Instant::now();
     let report = server.end(&policy()).await.unwrap();
     let took = begun.elapsed();

@@ -2,12 +2,14 @@
 //! clean up with. Its containers' monitors leave every group and session, and
 //! become children of the guardian.
 
-use std::process::Command;
+use std::process::{Child, Command};
 
 use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
 
+use mcp_launcher_docker::ReapPolicy;
+
 use super::{drain, policy};
-use crate::support::{LIMIT, Rig, archive, own};
+use crate::support::{LIMIT, Rig, archive, eventually, own};
 
 /// A store of its own.
 struct Podman(tempfile::TempDir);
@@ -40,6 +42,27 @@ impl Podman {
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "podman {args:?}: {errors}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+/// Podman's service, which speaks Docker's API and its own.
+struct Service(Child);
+
+impl Service {
+    fn start(podman: &Podman, socket: &str) -> Self {
+        let child = Command::new("podman")
+            .args(podman.globals())
+            .args(["system", "service", "--time", "0", socket])
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -97,4 +120,38 @@ async fn podman_behind_a_wrapper_leaves_no_process() {
         ("sh", [script.to_vec(), args].concat())
     });
     println!("left in the store: {:?}", left.await);
+}
+
+/// Its own API, by a service: `DOCKER_HOST` leads to it.
+#[tokio::test]
+async fn podman_remote_is_labelled_and_gone() {
+    let Some(rig) = Rig::new("podman-remote") else {
+        return;
+    };
+    let podman = Podman::new();
+    let path = podman.0.path().join("s");
+    let socket = format!("unix://{}", path.display());
+    let _service = Service::start(&podman, &socket);
+    eventually("the service listens", || path.exists()).await;
+    let script = r#"
+podman --remote --url "$DOCKER_HOST" create --stop-timeout 1 --network none mcp-fixture:test /mcp-fixture ignore-eof-term
+podman --remote --url "$DOCKER_HOST" run -d --rm --stop-timeout 1 --network none \
+  --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 mcp-fixture:test /mcp-fixture ignore-eof-term
+exec sleep 1000"#;
+    let spec = ServerSpec::builder(&rig.server, "sh").args(["-c", script]);
+    let spec = spec.env("DOCKER_HOST", &socket).build().unwrap();
+    let tracker = rig.tracker().reap(ReapPolicy::All);
+    let mut server = own(tracker.launch(&spec).await.unwrap());
+    drain(&mut server);
+    let label = format!("label=dev.mcp-lifecycle.server={}", rig.server);
+    let ours = ["ps", "--all", "--quiet", "--filter", &label];
+    eventually("both are there and labelled", || {
+        podman.run(&ours).lines().count() == 2
+    })
+    .await;
+    let report = server.end(&policy()).await;
+    let left = podman.run(&["ps", "--all", "--quiet"]);
+    podman.run(&["rm", "--all", "--force"]);
+    assert_eq!(left, "", "{report:?}");
+    assert!(report.is_ok(), "{report:?}");
 }
