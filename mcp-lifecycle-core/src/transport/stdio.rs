@@ -15,7 +15,6 @@ use rmcp::model::{
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::Notify;
-use tokio::task::coop::poll_proceed;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -57,6 +56,13 @@ const SKIPPED_SHOWN: usize = 120;
 
 /// How many reads without a message are made before other tasks get a turn.
 const READS_PER_TURN: usize = 32;
+
+/// How many messages are taken before other tasks get a turn. One read brings
+/// hundreds, and rmcp starts a task for each notification: so few that those of
+/// several servers fit into the queue of one of Tokio's threads (256). What is
+/// over goes to the end of a queue that is looked at far more rarely, and so
+/// does everybody who is woken from elsewhere.
+const MESSAGES_PER_TURN: usize = 16;
 
 impl Wire {
     pub(crate) fn new(stdin: ServerStdin, stdout: BoxRead, limits: &TransportLimits) -> Arc<Self> {
@@ -150,6 +156,8 @@ impl Wire {
 pub(crate) struct StdioTransport {
     wire: Arc<Wire>,
     inbox: VecDeque<RxJsonRpcMessage<RoleClient>>,
+    /// How many messages were taken since other tasks had a turn.
+    in_turn: usize,
     max_message: usize,
     exited: Pin<Box<WaitForCancellationFutureOwned>>,
     after_exit: Option<Pin<Box<Sleep>>>,
@@ -169,6 +177,7 @@ impl StdioTransport {
             exited: Box::pin(wire.exited.clone().cancelled_owned()),
             wire,
             inbox: VecDeque::new(),
+            in_turn: 0,
             max_message: limits.max_message,
             after_exit: None,
             probe_timeout,
@@ -212,12 +221,14 @@ impl StdioTransport {
     }
 
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<RxJsonRpcMessage<RoleClient>>> {
-        // One read brings hundreds of messages, each of which costs its reader
-        // far more than the read: they count as turns of their own.
-        let turn = ready_or_return!(poll_proceed(cx));
+        if self.in_turn == MESSAGES_PER_TURN {
+            self.in_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         for _ in 0..READS_PER_TURN {
             if let Some(message) = self.inbox.pop_front() {
-                turn.made_progress();
+                self.in_turn += 1;
                 if self.inbox.is_empty() {
                     self.inbox.shrink_to(0);
                 }
@@ -225,7 +236,10 @@ impl StdioTransport {
             }
             match self.poll_read(cx) {
                 Some(Poll::Ready(true)) => {}
-                Some(Poll::Pending) => ready_or_return!(self.poll_timers(cx)),
+                Some(Poll::Pending) => {
+                    self.in_turn = 0;
+                    ready_or_return!(self.poll_timers(cx));
+                }
                 Some(Poll::Ready(false)) => self.end_of_output(),
                 None => return Poll::Ready(None),
             }

@@ -25,7 +25,7 @@ impl AsyncRead for Flood {
 
 #[tokio::test]
 async fn a_server_that_floods_leaves_other_tasks_their_turn() {
-    const MAX: u64 = 4096;
+    const MAX: u64 = 2048;
     let limits = TransportLimits::default();
     let (stdin, _closer) = ServerStdin::new(Box::new(tokio::io::sink()));
     let wire = Wire::new(stdin, Box::new(Flood), &limits);
