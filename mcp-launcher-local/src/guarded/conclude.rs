@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError};
 
 use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::census::Where;
 use super::decide::{self, Cgroup};
 use super::server::Server;
 use super::strays;
 use crate::cgroup::Leaf;
 use crate::ending::Proof;
 use crate::guard::protocol::{Listing, Stage};
+use crate::orphans::Where;
 use crate::sys;
 
 const UNSEARCHED: &str = "the guardian has reaped everybody, but those whom the server left in \

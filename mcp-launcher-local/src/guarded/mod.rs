@@ -31,10 +31,8 @@
 //! decide ─── what is a proof there, and what is none. Pure
 //! look ───── who lives, by what the host can read itself
 //! strays ─── who is not where it was put, and its end
-//! census ─── who runs on this machine and carries an identity
 //! ```
 
-mod census;
 mod conclude;
 mod decide;
 mod hear;

@@ -17,10 +17,9 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-use super::census::{self, Carrier, Where};
 use super::look;
 use crate::identity::Cookie;
-use crate::orphans;
+use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen};
 
 /// Those who were found and sent SIGKILL: their names, by pid.
@@ -93,7 +92,7 @@ fn serve(searches: Vec<Search>) {
         if searches.is_empty() {
             continue;
         }
-        let found = sys::reserve::with(|| census::take(place));
+        let found = sys::reserve::with(|| orphans::census(place));
         for search in searches {
             // Wakers are others' code: one that panics is not the next one's.
             sys::shielded(|| match &found {

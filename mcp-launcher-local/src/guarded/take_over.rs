@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 
 use mcp_lifecycle_core::{Evidence, ExitStatus, Gone};
 
-use super::census::Where;
 use super::conclude::Inside;
 use super::decide::{Cgroup, Findings, Main, Marked};
 use super::server::Server;
 use super::strays;
 use crate::ending::Proof;
+use crate::orphans::Where;
 use crate::sys::{self, Pid, ProcessState, Seen};
 
 impl Server {

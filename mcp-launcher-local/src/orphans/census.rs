@@ -5,29 +5,31 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
+use super::processes::mark_of;
+use super::sight;
+use super::verdict::Mark;
 use crate::identity::Cookie;
-use crate::orphans::{self, Mark};
 use crate::sys::stat::is_gone;
 use crate::sys::{self, ProcessState, Seen};
 
 /// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Where {
+pub(crate) enum Where {
     /// In other PID namespaces than this host's.
     Abroad,
     Everywhere,
 }
 
 /// A process that carries an identity, or may.
-pub(super) struct Carrier {
-    pub(super) seen: Seen,
+pub(crate) struct Carrier {
+    pub(crate) seen: Seen,
     /// `None` while it is being executed, or on its way out.
-    pub(super) identity: Option<Cookie>,
+    pub(crate) identity: Option<Cookie>,
 }
 
 impl Carrier {
     /// It is being executed, and will say whose it is.
-    fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         self.identity.is_none() && self.seen.state != ProcessState::Exiting
     }
 }
@@ -56,8 +58,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(32);
 /// # Errors
 ///
 /// Somebody could not be looked at who is not another user's.
-pub(super) fn take(place: Where) -> io::Result<Vec<Carrier>> {
-    let home = orphans::home()?;
+pub(crate) fn take(place: Where) -> io::Result<Vec<Carrier>> {
+    let home = sight::home()?;
     let mut known = BTreeSet::new();
     let mut found = Vec::new();
     let mut passing = Vec::<Carrier>::new();
@@ -78,7 +80,11 @@ pub(super) fn take(place: Where) -> io::Result<Vec<Carrier>> {
                     continue;
                 }
                 Look::Carrier(carrier) if carrier.is_passing() => passing.push(carrier),
-                Look::Carrier(carrier) => found.push(carrier),
+                Look::Carrier(carrier) => {
+                    // One on its way out may have left a child that was not listed.
+                    is_whole &= carrier.identity.is_some();
+                    found.push(carrier);
+                }
                 Look::Other => {}
             }
             known.insert(pid);
@@ -101,7 +107,7 @@ pub(super) fn take(place: Where) -> io::Result<Vec<Carrier>> {
 }
 
 fn look_at(pid: u32, place: Where, home: u64) -> io::Result<Look> {
-    match orphans::namespace_of(pid) {
+    match sight::namespace_of(pid) {
         Ok(namespace) if namespace == home && place == Where::Abroad => return Ok(Look::Other),
         Ok(_) => {}
         Err(error) if is_gone(&error) => return Ok(Look::Vanished),
@@ -120,7 +126,7 @@ fn look_at(pid: u32, place: Where, home: u64) -> io::Result<Look> {
     if seen.state == ProcessState::Dead {
         return Ok(Look::Other);
     }
-    let identity = match orphans::mark_of(pid) {
+    let identity = match mark_of(pid) {
         Ok(Some(Mark::Cookie(identity))) => Some(identity),
         Ok(Some(Mark::Passing)) => None,
         Ok(Some(Mark::None | Mark::Unreadable | Mark::Unseen(_))) => return Ok(Look::Other),
@@ -143,7 +149,7 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_at() {
-        let own = orphans::home().unwrap();
+        let own = sight::home().unwrap();
         let all = sys::numbers_in_proc().unwrap().len();
         for place in [Where::Abroad, Where::Everywhere] {
             let begun = std::time::Instant::now();

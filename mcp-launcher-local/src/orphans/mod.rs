@@ -15,6 +15,7 @@
 //! place ───── where cgroups are, and that they are visible
 //! sight ───── which processes are visible
 //! shelf ───── other hosts' ledgers, and whether they are dead
+//! census ───── who carries one, all of them and not only those listed at once
 //! processes ─ who carries which cookie
 //! verdict ─── whom to end, whom to spare. Pure
 //! settle ──── which ledgers have served their purpose. Pure
@@ -22,6 +23,7 @@
 //! reap ────── all of it in order
 //! ```
 
+mod census;
 mod directory;
 mod format;
 mod group;
@@ -38,9 +40,8 @@ mod shelf;
 mod sight;
 mod verdict;
 
+pub(crate) use census::{Carrier, Where, take as census};
 pub(crate) use group::end_group;
 pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};
-pub(crate) use processes::{carrying, is_guardian, mark_of};
+pub(crate) use processes::{carrying, is_guardian};
 pub(crate) use reap::reap;
-pub(crate) use sight::{home, namespace_of};
-pub(crate) use verdict::Mark;

@@ -45,8 +45,8 @@ pub(super) enum Settlement {
     Unknown(String),
 }
 
-/// Decides. A ledger goes only if nothing was on record, or each server's
-/// cgroup is gone, or all processes were seen.
+/// Decides. A ledger goes only if nothing was on record, or processes were looked
+/// at and none is its; and, where one is in doubt, each server's cgroup is gone.
 pub(super) fn settle(evidence: &Evidence) -> Settlement {
     let Evidence {
         servers,
@@ -68,7 +68,8 @@ pub(super) fn settle(evidence: &Evidence) -> Settlement {
     }
     let by_cgroups = *unreadable == 0 && servers.iter().all(Option::is_some);
     match looked {
-        _ if by_cgroups => Settlement::Settled,
+        // Who has left its cgroup and hides whose it is, is found by nobody.
+        Looked::Suspect if by_cgroups => Settlement::Settled,
         Looked::Nobody => Settlement::Settled,
         Looked::Survivor | Looked::Suspect => Settlement::Kept,
         Looked::Unseen(why) => Settlement::Unknown(why.clone()),
@@ -117,8 +118,8 @@ mod tests {
             let nobody = evidence.looked == Looked::Nobody
                 && evidence.servers.iter().flatten().all(|leaf| *leaf == LeafState::Gone);
             let settled = settle(&evidence) == Settlement::Settled;
-            let survivor = evidence.looked == Looked::Survivor;
-            prop_assert_eq!(settled, nothing || nobody || (all_gone && !survivor));
+            let suspect = evidence.looked == Looked::Suspect;
+            prop_assert_eq!(settled, nothing || nobody || (all_gone && suspect));
         }
 
         /// What cannot be told is said, with the reason.

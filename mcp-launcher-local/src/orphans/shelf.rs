@@ -1,5 +1,6 @@
 //! The ledgers of other hosts.
 
+use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
@@ -11,6 +12,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+use super::census::{self, Carrier, Where};
 use super::directory;
 use super::format::{self, Contents, MAX, Record};
 use super::lock::Locked;
@@ -118,9 +120,10 @@ pub(super) fn tidy(directory: &OwnedFd, sight: &Sight) {
         Ok(names) => names,
         Err(error) => return tracing::debug!(%error, "ledgers cannot be listed"),
     };
+    let carriers = OnceCell::new();
     for name in names {
         let litter = match look(directory, &name, sight) {
-            Some(Found::Dead(contents)) => is_settled(&contents),
+            Some(Found::Dead(contents)) => is_settled(&contents, sight, &carriers),
             Some(Found::Litter) => true,
             Some(Found::Living(_) | Found::Unusable(_)) | None => false,
         };
@@ -130,10 +133,14 @@ pub(super) fn tidy(directory: &OwnedFd, sight: &Sight) {
     }
 }
 
-/// Whether nothing of it can be left, without looking at a process. Empty
-/// cgroups, which guardians leave when their host is killed, are removed on the
-/// way: a cgroup that can be removed has nobody inside.
-fn is_settled(contents: &Contents) -> bool {
+/// Who carries an identity, looked at once and only where it decides.
+type Carriers = OnceCell<Result<Vec<Carrier>, String>>;
+
+/// Whether nothing of it can be left. Empty cgroups, which guardians leave when
+/// their host is killed, are removed on the way: a cgroup that can be removed has
+/// nobody inside. Who has left it is looked for by its mark, and ended by nobody
+/// here.
+fn is_settled(contents: &Contents, sight: &Sight, carriers: &Carriers) -> bool {
     let state = |server: &Record| {
         server.in_cgroup.then(|| match find_leaf(contents, server) {
             Ok(None) => LeafState::Gone,
@@ -145,13 +152,40 @@ fn is_settled(contents: &Contents) -> bool {
             Err(why) => LeafState::Unseen(why),
         })
     };
+    // All of them, also after one that cannot be.
+    let servers: Vec<_> = contents.servers.iter().map(state).collect();
+    let all_gone = servers.iter().all(|leaf| *leaf == Some(LeafState::Gone));
+    let looked = match all_gone && !servers.is_empty() && contents.unreadable == 0 {
+        true => look_for(contents, sight, carriers),
+        false => Looked::Unseen("no process was looked at".to_owned()),
+    };
     let evidence = Evidence {
-        // All of them, also after one that cannot be.
-        servers: contents.servers.iter().map(state).collect(),
+        servers,
         unreadable: contents.unreadable,
-        looked: Looked::Unseen("no process was looked at".to_owned()),
+        looked,
     };
     settle(&evidence) == Settlement::Settled
+}
+
+/// Looks for processes of a dead host's servers.
+fn look_for(contents: &Contents, sight: &Sight, carriers: &Carriers) -> Looked {
+    if let Err(why) = sight.covers(contents.namespace) {
+        return Looked::Unseen(why);
+    }
+    let take = || census::take(Where::Everywhere).map_err(|error| error.to_string());
+    let carriers = match carriers.get_or_init(take) {
+        Ok(carriers) => carriers,
+        Err(why) => return Looked::Unseen(why.clone()),
+    };
+    let host = &contents.host;
+    let survives = |it: &&Carrier| match &it.identity {
+        Some(identity) => identity.host() == host,
+        None => it.is_passing() && it.seen.start_time >= host.start_time(),
+    };
+    match carriers.iter().find(survives) {
+        Some(_) => Looked::Survivor,
+        None => Looked::Nobody,
+    }
 }
 
 /// The cgroup of a dead host's server; `None` if it is gone.

@@ -197,12 +197,16 @@ impl World {
             if self.servers[index].host != host || !self.servers[index].recorded {
                 continue;
             }
-            // Without a mark and outside of the cgroup nobody is found, ever; and
-            // servers with cgroups are not searched for outside of them.
+            // Without a mark and outside of the cgroup nobody is found, ever; nor
+            // is who hides it, where that cgroup is gone.
             let elsewhere = |process: &super::world::Proc| process.inside != Some(index);
             for (pid, process) in self.alive_of(index) {
                 let unfindable = elsewhere(process)
-                    && (process.said == Said::Nothing || self.servers[index].has_cgroup);
+                    && match process.said {
+                        Said::Truth => false,
+                        Said::Nothing => true,
+                        Said::Hidden => self.servers[index].has_cgroup,
+                    };
                 if !unfindable {
                     return Err(format!("FORGOTTEN: {pid} of server {index} lives"));
                 }
