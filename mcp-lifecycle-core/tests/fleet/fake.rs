@@ -18,38 +18,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// How a fake server behaves, from its arguments.
-#[derive(Debug, Clone, Default)]
-struct Habits {
-    /// `--slow MS`: how long the launch takes.
-    slow: u64,
-    /// `--fail`: the launch fails.
-    fail: bool,
-    /// `--silent`: never answers the handshake.
-    silent: bool,
-    /// `--die MS`: dies so long after the handshake.
-    die: Option<u64>,
-    /// `--deaf-to-eof`: does not leave at the end of its input.
-    deaf: bool,
-    /// `--unread`: reads nothing after the handshake.
-    unread: bool,
-    /// `--hush`: closes its output after the handshake, and stays.
-    hush: bool,
-    /// `--mute`: closes its output at once, and leaves at the end of its input.
-    mute: bool,
-    /// `--chatty LINES`: says so many lines on standard error, of 100 bytes each.
-    chatty: u64,
-    /// `--garbage LINES`: writes so many lines that are not the protocol, and nothing else.
-    garbage: u64,
-    /// `--asks`: asks the client for a sign of life.
-    asks: bool,
-    /// `--panic`: the launcher panics.
-    panic: bool,
-    /// `--stubborn`: only force ends it.
-    stubborn: bool,
-    /// `--immortal`: nothing ends it, until the launcher says so.
-    immortal: bool,
-}
+use crate::habits::{Habits, habits};
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
@@ -126,32 +95,6 @@ impl Fake {
     pub(crate) fn make_mortal(&self) {
         self.mortal.send_replace(true);
     }
-}
-
-fn habits(spec: &ServerSpec) -> Habits {
-    let mut habits = Habits::default();
-    let mut args = spec.args().iter().filter_map(|arg| arg.to_str());
-    while let Some(arg) = args.next() {
-        let mut number = || args.next().and_then(|n| n.parse().ok()).unwrap_or_default();
-        match arg {
-            "--slow" => habits.slow = number(),
-            "--die" => habits.die = Some(number()),
-            "--fail" => habits.fail = true,
-            "--chatty" => habits.chatty = number(),
-            "--garbage" => habits.garbage = number(),
-            "--asks" => habits.asks = true,
-            "--panic" => habits.panic = true,
-            "--deaf-to-eof" => habits.deaf = true,
-            "--unread" => habits.unread = true,
-            "--hush" => habits.hush = true,
-            "--mute" => habits.mute = true,
-            "--silent" => habits.silent = true,
-            "--stubborn" => habits.stubborn = true,
-            "--immortal" => habits.immortal = true,
-            _ => {}
-        }
-    }
-    habits
 }
 
 struct Launching(Arc<Mutex<World>>);

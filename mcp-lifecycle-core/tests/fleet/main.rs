@@ -8,6 +8,7 @@ mod callbacks;
 mod drain;
 mod endless;
 mod fake;
+mod habits;
 mod longest;
 mod manager;
 mod manager_end;
