@@ -1,0 +1,117 @@
+//! Servers that cannot be looked at: what hides itself, what `/proc` hides, what has
+//! no first thread.
+
+use mcp_lifecycle_core::UnknownRemnant;
+use nix::sys::prctl::set_dumpable;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{ForkResult, Pid, fork, geteuid, setsid};
+
+use crate::orphans::{end, launched, ledgers, reap, start_host};
+use crate::stage::{self, LIMIT, Stage, perform, perform_within, plays};
+use crate::unseen::{alive, ends_all, orphans_of};
+
+/// A server that hides its environment from those of its own user.
+#[test]
+#[ignore = "a role"]
+fn undumpable() {
+    if plays() {
+        set_dumpable(false).unwrap();
+        stage::say_hello("undumpable");
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[test]
+fn one_that_does_not_let_itself_be_read_is_unknown() {
+    perform_as_nobody_else("hidden::unreadable", "");
+}
+
+/// The same where `/proc` does not even show it.
+#[test]
+fn one_that_proc_does_not_show_is_unknown() {
+    let hide = "mount -t proc -o hidepid=2 proc /proc &&";
+    perform_as_nobody_else("hidden::unreadable", hide);
+}
+
+/// As a user who has nothing else that could be in doubt.
+fn perform_as_nobody_else(role: &str, first: &str) {
+    if !geteuid().is_root() {
+        return println!("NOT TESTED: becoming another user takes root");
+    }
+    let user = stage::nobody_else();
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    std::os::unix::fs::chown(directory.path(), Some(user), Some(user)).unwrap();
+    let state = format!("{}={}/state", stage::STATE, directory.path().display());
+    let script = format!(
+        "{first} exec setpriv --reuid={user} --regid={user} --clear-groups env {state} \"$0\" \"$@\""
+    );
+    perform_within(role, &["unshare", "--mount", "sh", "-c", &script], None);
+}
+
+#[test]
+#[ignore = "a role"]
+fn unreadable() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["role=hidden::undumpable", "plain"], true);
+    launched(&mut host);
+    let server = stage.alive.accept("undumpable", LIMIT);
+    let server = stage.alive.block_on(server).unwrap();
+    stage.wait_for("server");
+    end(host);
+    for _ in 0..2 {
+        let report = reap(&stage);
+        let is_it = |unknown: &UnknownRemnant| unknown.what.id == server.pid().to_string();
+        assert!(report.unknown.iter().any(is_it), "{report:?}");
+        assert_eq!(ledgers(), 1, "it stays on record: {report:?}");
+        assert_eq!(alive(&stage), 1);
+    }
+    let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
+    kill(pid, Signal::SIGKILL).unwrap();
+    stage.nobody_is_left();
+    ends_all(&stage);
+}
+
+/// A server with a child whose first thread ends while another one lives on.
+#[test]
+#[ignore = "a role"]
+fn headless() {
+    if !plays() {
+        return;
+    }
+    // SAFETY: the child uses what the C library makes fit for use after a fork,
+    // and nothing that another thread of this process may have locked.
+    if let ForkResult::Child = unsafe { fork() }.unwrap() {
+        setsid().unwrap();
+        stage::say_hello("headless");
+        // SAFETY: ends this thread alone (exit(2)); nothing on its stack is used
+        // by the other one.
+        unsafe { nix::libc::syscall(nix::libc::SYS_exit, 0) };
+    }
+    stage::say_hello("server");
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn one_whose_first_thread_has_ended_is_found() {
+    perform("hidden::first_thread_ended");
+}
+
+#[test]
+#[ignore = "a role"]
+fn first_thread_ended() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let roles = ["headless", "server"];
+    orphans_of(&stage, &["role=hidden::headless"], &roles);
+    assert_eq!(alive(&stage), 2);
+    ends_all(&stage);
+}

@@ -1,0 +1,166 @@
+//! Searches and proofs of a host that has hardly any descriptors left.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::Arc;
+
+use mcp_launcher_local::{Isolation, LocalLauncher};
+use mcp_lifecycle_core::{ReapReport, ServerIdentity};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::guardian_killed::guardian_of;
+use crate::orphans::shelf;
+use crate::stage::{Stage, has_cgroups, perform, plays};
+use crate::unseen::{alive, ends_all, ledger, orphans_of};
+
+#[test]
+fn with_any_number_of_free_descriptors_nobody_is_forgotten() {
+    perform("shortage::few_descriptors");
+}
+
+#[test]
+#[ignore = "a role"]
+fn few_descriptors() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    limit_descriptors(128);
+    for free in 0..16 {
+        orphans_of(&stage, &["double-fork"; 3], &["daemon"; 3]);
+        let ledger = ledger();
+        let mut fillers = every_descriptor();
+        fillers.truncate(fillers.len() - free);
+        let report = stage.wait("the search", stage.launcher.reap_orphans());
+        drop(fillers);
+        // It says so when it does not know, and what it does not know stays.
+        let complete = report.as_ref().is_ok_and(ReapReport::is_complete);
+        let left = alive(&stage);
+        let ended = left == 0 && !ledger.exists();
+        assert_eq!(complete, ended, "{free}: {left} left: {report:?}");
+        assert!(ended || ledger.exists(), "{free}: forgotten: {report:?}");
+        ends_all(&stage);
+    }
+}
+
+#[test]
+fn a_group_that_could_not_be_listed_is_looked_at_again() {
+    perform("shortage::unlisted_group");
+}
+
+#[test]
+#[ignore = "a role"]
+fn unlisted_group() {
+    if !plays() {
+        return;
+    }
+    let mut stage = Stage::new();
+    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    limit_descriptors(128);
+    let server = stage.launch(&["helper"]);
+    stage.wait_for("server");
+    stage.wait_for("helper");
+    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
+        panic!("a process");
+    };
+    // Not even one that is closed meanwhile can be used again.
+    limit_descriptors(3);
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+    let gone = stage.wait("the last word", server.terminator().gone());
+    gone.expect_err("without descriptors nobody can look");
+    let survivors = stage.wait("the survivors", server.terminator().survivors());
+    survivors.expect_err("who cannot be listed is not absent");
+    limit_descriptors(128);
+    stage
+        .wait("a new end", server.terminator().force_end())
+        .unwrap();
+    stage.wait("the proof", server.terminator().gone()).unwrap();
+    stage.nobody_is_left();
+}
+
+#[test]
+fn with_any_number_of_free_descriptors_a_dead_guardian_leads_to_a_proof() {
+    perform("shortage::few_descriptors_and_no_guardian");
+}
+
+#[test]
+#[ignore = "a role"]
+fn few_descriptors_and_no_guardian() {
+    if !plays() || !has_cgroups() {
+        return println!("without cgroups there is no proof");
+    }
+    let stage = Stage::new();
+    limit_descriptors(128);
+    for free in 0..8 {
+        let server = stage.launch(&["double-fork"]);
+        stage.wait_for("daemon");
+        let guardian = guardian_of(&server);
+        let mut fillers = every_descriptor();
+        fillers.truncate(fillers.len() - free);
+        kill(guardian, Signal::SIGKILL).unwrap();
+        let first = stage.wait("the last word", server.terminator().gone());
+        drop(fillers);
+        if first.is_err() {
+            stage
+                .wait("a new end", server.terminator().force_end())
+                .unwrap();
+            let again = stage.wait("the proof", server.terminator().gone());
+            again.unwrap_or_else(|error| panic!("{free}: {error:?}, after {first:?}"));
+        }
+        stage.nobody_is_left();
+    }
+}
+
+/// All that are free.
+fn every_descriptor() -> Vec<File> {
+    let mut fillers = Vec::new();
+    while let Ok(filler) = File::open("/dev/null") {
+        fillers.push(filler);
+    }
+    fillers
+}
+
+fn limit_descriptors(soft: u64) {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
+}
+
+#[test]
+fn two_thousand_ledgers_do_with_few_descriptors() {
+    perform("shortage::many_ledgers");
+}
+
+#[test]
+#[ignore = "a role"]
+fn many_ledgers() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    orphans_of(&stage, &["double-fork"], &["daemon"]);
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let namespace = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let start = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .nth(19)
+        .unwrap();
+    for nonce in 0..2_000 {
+        let text = format!(
+            "mcp-lifecycle 2 4194303 {start} {} {nonce:016x} {namespace} -\n0000000000000001 0 0 -\n",
+            boot.trim()
+        );
+        let mut file = File::options();
+        let file = file.write(true).create_new(true).mode(0o600);
+        let path = shelf().join(format!("{nonce:016x}.ledger"));
+        file.open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    }
+    limit_descriptors(256);
+    ends_all(&stage);
+}
