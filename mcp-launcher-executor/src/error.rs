@@ -50,6 +50,9 @@ pub enum ExecutorError {
         message: String,
         /// A word for programs, where the peer gave one: `notFound`, `limit`.
         kind: Option<String>,
+        /// Where a program was looked for, if that is what failed and the peer
+        /// said so.
+        searched: Vec<std::path::PathBuf>,
     },
     /// The executor broke its protocol.
     #[error("the executor's answer to `{method}` is not valid: {problem}")]

@@ -83,11 +83,12 @@ fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind
         ExecutorError::Refused {
             kind: Some(kind),
             message,
+            searched,
             ..
         } => match kind.as_str() {
             "notFound" => LaunchErrorKind::NotFound {
                 program,
-                searched: Vec::new(),
+                searched: searched.clone(),
             },
             "noSuchFile" => LaunchErrorKind::NoSuchFile(path()),
             "notExecutable" => LaunchErrorKind::NotExecutable(path()),

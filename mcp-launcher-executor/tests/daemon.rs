@@ -147,7 +147,7 @@ async fn a_launch_that_fails_says_why() {
             .await
             .unwrap_err();
         assert!(
-            matches!(error.kind(), LaunchErrorKind::NotFound { .. }),
+            matches!(error.kind(), LaunchErrorKind::NotFound { searched, .. } if !searched.is_empty()),
             "{error}"
         );
         let error = launcher.launch(&spec("/etc/hostname")).await.unwrap_err();

@@ -199,5 +199,10 @@ fn refusal(error: &LaunchError) -> RpcError {
         _ => "other",
     };
     let text = mcp_lifecycle_core::error::Report(error).to_string();
-    RpcError::new(code::INTERNAL, text).with_data(json!({ "kind": kind }))
+    let mut data = json!({ "kind": kind });
+    if let LaunchErrorKind::NotFound { searched, .. } = error.kind() {
+        let searched = searched.iter().map(|dir| dir.to_string_lossy());
+        data["searched"] = searched.collect::<Vec<_>>().into();
+    }
+    RpcError::new(code::INTERNAL, text).with_data(data)
 }

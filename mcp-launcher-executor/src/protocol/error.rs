@@ -1,5 +1,7 @@
 //! Error answers.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
@@ -68,6 +70,17 @@ impl RpcError {
     /// The word for programs among its data, if there is one.
     pub fn kind(&self) -> Option<&str> {
         self.data.as_ref()?.get("kind")?.as_str()
+    }
+
+    /// The directories among its data in which a program was looked for.
+    pub(crate) fn searched(&self) -> Vec<PathBuf> {
+        let data = self.data.as_ref();
+        let searched = data.and_then(|data| data.get("searched")?.as_array());
+        let texts = searched
+            .into_iter()
+            .flatten()
+            .filter_map(|dir| dir.as_str());
+        texts.map(PathBuf::from).collect()
     }
 
     /// Adds something for programs.

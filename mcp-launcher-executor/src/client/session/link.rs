@@ -295,6 +295,7 @@ impl Session {
 /// An error answer as an error.
 pub(super) fn refused(method: &'static str, error: RpcError) -> ExecutorError {
     let mut kind = error.kind().map(str::to_owned);
+    let searched = error.searched();
     if error.code == code::LIMIT {
         kind = Some("limit".to_owned());
     }
@@ -303,5 +304,6 @@ pub(super) fn refused(method: &'static str, error: RpcError) -> ExecutorError {
         code: error.code,
         message: error.message,
         kind,
+        searched,
     }
 }
