@@ -12,6 +12,9 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct ExecServerConfig {
     pub(crate) target: Target,
+    /// Whether the token may be sent to another machine over `ws://`, where whoever
+    /// is on the way can read it: behind a VPN, for instance. `false` by default.
+    pub plain_token: bool,
     /// How to write working directories.
     pub cwd_dialect: CwdDialect,
     /// The deadline of connecting and of the handshake. 10 s by default.
@@ -131,6 +134,7 @@ impl ExecServerConfig {
     fn new(target: Target) -> Self {
         Self {
             target,
+            plain_token: false,
             cwd_dialect: CwdDialect::default(),
             connect_timeout: Duration::from_secs(10),
             call_timeout: Duration::from_secs(10),
@@ -180,6 +184,21 @@ impl ExecServerConfig {
         self
     }
 
+    /// Why it is not to be connected to.
+    pub(crate) fn objection(&self) -> Option<&'static str> {
+        match &self.target {
+            #[cfg(feature = "websocket")]
+            Target::WebSocket {
+                url,
+                token: Some(_),
+                ..
+            } if !self.plain_token && is_plain_and_far(url) => Some(
+                "the token would cross the network unencrypted; use wss://, or set `plain_token`",
+            ),
+            _ => None,
+        }
+    }
+
     /// Whether frames may be other than text.
     pub(crate) fn is_websocket(&self) -> bool {
         !matches!(self.target, Target::Command { .. })
@@ -203,6 +222,19 @@ impl fmt::Debug for ExecServerConfig {
             .field("resume_window", &self.resume_window)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether it leads to another machine, unencrypted.
+#[cfg(feature = "websocket")]
+fn is_plain_and_far(url: &str) -> bool {
+    let Ok(uri) = url.parse::<tokio_tungstenite::tungstenite::http::Uri>() else {
+        return false;
+    };
+    let host = uri.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    let is_near = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    uri.scheme_str() == Some("ws") && !is_near
 }
 
 /// Without a query, and without the user and password before the host.
@@ -233,6 +265,27 @@ mod tests {
             ("unix:/run/user/1000/x", "unix:/run/user/1000/x"),
         ] {
             assert_eq!(ExecServerConfig::websocket(url).peer(), name, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_sent_to_another_machine_in_the_clear() {
+        for (url, refused) in [
+            ("ws://h/", true),
+            ("ws://10.0.0.1:7443/x?y", true),
+            ("ws://localhost.example", true),
+            ("ws://127.0.0.1:1", false),
+            ("ws://[::1]:1/", false),
+            ("ws://localhost", false),
+            ("wss://h", false),
+            ("unix:/x", false),
+        ] {
+            let mut config = ExecServerConfig::websocket(url);
+            assert_eq!(config.objection(), None, "{url} without a token");
+            config = config.token("a-secret");
+            assert_eq!(config.objection().is_some(), refused, "{url}");
+            config.plain_token = true;
+            assert_eq!(config.objection(), None, "{url} by choice");
         }
     }
 

@@ -63,6 +63,9 @@ pub(super) async fn connect(config: ExecServerConfig) -> Result<Connected, Execu
         peer: config.peer(),
         source: SharedError::new(source),
     };
+    if let Some(objection) = config.objection() {
+        return Err(failed(objection.into()));
+    }
     match tokio::time::timeout(config.connect_timeout, dial(&config)).await {
         Ok(Ok(connected)) => Ok(connected),
         Ok(Err(error)) => Err(failed(error)),
