@@ -146,7 +146,7 @@ fn unknown() -> Containment {
 ///
 /// The runtime has no thread for it or is being shut down, or `work` panicked:
 /// then it has undone what it did.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LaunchErrorKind> {
     const NO_THREAD: &str = "the runtime could not start a thread for the launch";

@@ -12,6 +12,7 @@ use mcp_lifecycle_core::{
 };
 
 use crate::ending::{Ending, Proof};
+use crate::launcher::blocking;
 use crate::sys::{self, ExitEvent, Leader, Member, Pid, Signal};
 
 /// The terminator of a server in a process group.
@@ -273,15 +274,19 @@ impl ProcessTerminator for GroupServer {
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        const LIST: &str = "list the members of the process group";
         if self.group.ending.is_proven() {
             return Ok(Vec::new());
         }
         if !self.group.is_known() {
             let why = "its process group has no number of its own any more";
-            return Err(StepError::new("list the members of the process group", why));
+            return Err(StepError::new(LIST, why));
         }
-        let members: Vec<Member> = sys::members_of_group(self.group.leader.pid())
-            .map_err(|error| StepError::new("list the members of the process group", error))?;
+        let leader = self.group.leader.pid();
+        let members = blocking(move || sys::members_of_group(leader)).await;
+        let members: Vec<Member> = members
+            .map_err(|error| StepError::new(LIST, error))?
+            .map_err(|error| StepError::new(LIST, error))?;
         Ok(members
             .into_iter()
             .map(|member| Remnant::process(member.pid.as_u32(), member.name))

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -84,11 +85,18 @@ pub(crate) fn known(namespaces: bool) -> Option<Found> {
 /// Starts up to three guardians for servers that cannot be executed, and sees
 /// them end, half a millisecond each; what is known already is not tried again.
 pub(crate) fn probe(namespaces: bool) -> Found {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(found) = known(namespaces) {
-        return found;
-    }
+    static TURNS: Turns<(bool, Found)> = Turns::new();
+    let answers = |(tried, _): &(bool, Found)| *tried || !namespaces;
+    let ask = || {
+        (
+            namespaces,
+            known(namespaces).unwrap_or_else(|| attempt(namespaces)),
+        )
+    };
+    TURNS.take(answers, ask).1
+}
+
+fn attempt(namespaces: bool) -> Found {
     match settle(|known| &mut known.guardian, try_guardian) {
         Ok(Ok(())) => {}
         Ok(Err(why)) => return Found::without_guardian(why),
@@ -107,6 +115,37 @@ pub(crate) fn probe(namespaces: bool) -> Found {
             true => settle(|known| &mut known.namespaces, try_namespace).unwrap_or_else(Err),
             false => not_tried(),
         },
+    }
+}
+
+/// One asks at a time, and whoever waits meanwhile takes the answer: on a machine
+/// that is stuck, a launch waits for one attempt, however many wait with it.
+struct Turns<T> {
+    ended: AtomicU64,
+    last: Mutex<Option<T>>,
+}
+
+impl<T: Clone> Turns<T> {
+    const fn new() -> Self {
+        Self {
+            ended: AtomicU64::new(0),
+            last: Mutex::new(None),
+        }
+    }
+
+    /// `ask`s, unless another one has meanwhile, and its answer is one to this question too.
+    fn take(&self, answers: impl Fn(&T) -> bool, ask: impl FnOnce() -> T) -> T {
+        let ended = self.ended.load(Ordering::Acquire);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = last.as_ref().filter(|last| answers(last))
+            && self.ended.load(Ordering::Acquire) != ended
+        {
+            return last.clone();
+        }
+        let answer = ask();
+        *last = Some(answer.clone());
+        self.ended.fetch_add(1, Ordering::Release);
+        answer
     }
 }
 
@@ -274,5 +313,56 @@ fn last_stage(guardian: &GuardianHandle) -> io::Result<(Stage, i32)> {
     match guardian.receive(&mut buffer)? {
         Received::Report(Report::ExecFailed { stage, errno }) => Ok((stage, errno)),
         _ => Err(io::Error::other("the guardian did not report")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn those_who_wait_for_an_answer_do_not_ask_again() {
+        const WAITING: usize = 8;
+        let (turns, asked, begun) = (Turns::new(), AtomicUsize::new(0), Barrier::new(2));
+        let waiting = AtomicUsize::new(0);
+        let ask = || {
+            // Others come while this one is being answered.
+            if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+                begun.wait();
+                while waiting.load(Ordering::SeqCst) < WAITING {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+            7
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(turns.take(|_| true, ask), 7));
+            begun.wait();
+            for _ in 0..WAITING {
+                scope.spawn(|| {
+                    waiting.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(turns.take(|_| true, ask), 7);
+                });
+            }
+        });
+        let together = asked.load(Ordering::SeqCst);
+        assert!(together < WAITING, "{together} of {} asked", WAITING + 1);
+        turns.take(|_| true, ask);
+        assert_eq!(
+            asked.load(Ordering::SeqCst),
+            together + 1,
+            "who comes later asks"
+        );
+        turns.take(|_| false, ask);
+        assert_eq!(
+            asked.load(Ordering::SeqCst),
+            together + 2,
+            "another question"
+        );
     }
 }

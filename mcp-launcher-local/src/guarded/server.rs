@@ -19,6 +19,7 @@ use crate::ending::Ending;
 use crate::guard::GuardianHandle;
 use crate::guard::protocol::{Request, Stage};
 use crate::identity::Cookie;
+use crate::launcher::blocking;
 use crate::orphans::Entry;
 use crate::sys::watch::Interest;
 use crate::sys::{self, ProcessState};
@@ -231,8 +232,12 @@ impl ProcessTerminator for GuardedServer {
         if self.server.ending.is_proven() {
             return Ok(Vec::new());
         }
-        let alive = self.server.who_lives();
-        alive.map_err(|error| StepError::new("look for its processes", error))
+        const ACTION: &str = "look for its processes";
+        // Reading `/proc` may take long, and some of it as long as a process likes.
+        let server = Arc::clone(&self.server);
+        let alive = blocking(move || server.who_lives()).await;
+        let alive = alive.map_err(|error| StepError::new(ACTION, error))?;
+        alive.map_err(|error| StepError::new(ACTION, error))
     }
 
     fn kill_now(&self) {

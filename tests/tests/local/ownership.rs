@@ -4,8 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::error::CallError;
-use mcp_lifecycle_core::{EndReason, LifecycleClient, TerminationReport};
+use mcp_lifecycle_core::{EndReason, LifecycleClient, ServerLauncher, TerminationReport};
 use serde_json::json;
 
 use crate::support::{self, Rig, runtime, test, tool};
@@ -73,6 +74,24 @@ fn a_panic_on_a_current_thread_runtime_leaves_nothing() {
     assert!(panicked.is_err());
     drop(runtime);
     rig.finish();
+}
+
+#[test]
+fn who_is_left_is_looked_for_beside_the_callers_task() {
+    test("survivors", async |rig| {
+        for isolation in [Isolation::Guardian, Isolation::ProcessGroup] {
+            let launcher = LocalLauncher::new().isolation(isolation);
+            let spec = rig.fixture(&["ignore-eof-term"]);
+            let server = launcher.launch(&spec).await.unwrap();
+            let process = rig.accept("server").await;
+            let mut look = server.terminator().survivors();
+            let begun = futures_util::poll!(&mut look);
+            assert!(begun.is_pending(), "{isolation:?}: on this thread");
+            assert!(!look.await.unwrap().is_empty(), "{isolation:?}");
+            drop(server);
+            process.wait_dead(support::LIMIT).await.unwrap();
+        }
+    });
 }
 
 /// Polls a future `polls` times, then drops it where it stands.
