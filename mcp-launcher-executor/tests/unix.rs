@@ -91,6 +91,24 @@ async fn the_file_of_a_killed_daemon_is_replaced_and_that_of_a_living_one_is_not
     echoes(&daemon(&path).await.url).await;
 }
 
+/// Somebody is there, and takes nothing; somebody keeps the directory locked.
+#[tokio::test]
+async fn nothing_is_waited_for_without_an_end() {
+    let directory = directory(0o700);
+    let path = directory.path().join("socket");
+    let _deaf = UnixListener::bind(&path).unwrap();
+    let mut queue = Vec::new();
+    while let Ok(stream) = tokio::net::UnixStream::connect(&path).await {
+        queue.push(stream);
+    }
+    let error = refusal(&path).await;
+    assert!(error.contains("in use"), "{error}");
+    let lock = std::fs::File::open(directory.path()).unwrap();
+    lock.lock().unwrap();
+    let error = refusal(&directory.path().join("other")).await;
+    assert!(error.contains("kept locked"), "{error}");
+}
+
 #[tokio::test]
 async fn what_is_not_a_socket_of_ours_stays() {
     let directory = directory(0o700);

@@ -103,12 +103,12 @@ impl Listener {
     /// something that is not ours to replace; `PermissionDenied` names a
     /// directory that others can change.
     ///
-    /// # Panics
+    /// # Cancel safety
     ///
-    /// Outside of a Tokio runtime.
-    pub fn bind_unix(path: &Path) -> io::Result<Self> {
+    /// Cancel safe.
+    pub async fn bind_unix(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            socket: Socket::Unix(UnixDoor::bind(path)?),
+            socket: Socket::Unix(UnixDoor::bind(path).await?),
             token: None,
             tls: None,
         })

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::geteuid;
@@ -14,6 +16,10 @@ use super::private::{check_directory, directory_of};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
+
+/// How often, and how long, a locked directory is waited for.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound socket file, which is removed when this is dropped.
 ///
@@ -36,14 +42,13 @@ pub(super) struct Caller {
 
 impl UnixDoor {
     /// Binds. A socket file of this user's at which nobody listens is replaced.
-    pub(super) fn bind(path: &Path) -> io::Result<Self> {
+    pub(super) async fn bind(path: &Path) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let directory = directory_of(&path);
         check_directory(&directory)?;
         // Two daemons that start at once do not remove each other's.
-        let lock = Flock::lock(File::open(&directory)?, FlockArg::LockExclusive);
-        let _lock = lock.map_err(|(_, errno)| errno)?;
-        remove_stale(&path)?;
+        let _lock = lock(&directory).await?;
+        remove_stale(&path).await?;
         let socket = UnixSocket::new_stream()?;
         // Where the kernel takes it from the socket, the file never has another
         // mode; elsewhere nobody could connect yet.
@@ -90,8 +95,23 @@ impl Drop for UnixDoor {
     }
 }
 
+/// Locks a directory, which others on this machine may have locked as well.
+async fn lock(directory: &Path) -> io::Result<Flock<File>> {
+    let mut file = File::open(directory)?;
+    for _ in 0..TRIES {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((file, Errno::EWOULDBLOCK)) => file,
+            Err((_, errno)) => return Err(errno.into()),
+        };
+        tokio::time::sleep(PAUSE).await;
+    }
+    let problem = format!("{} is kept locked by somebody", directory.display());
+    Err(io::Error::new(io::ErrorKind::TimedOut, problem))
+}
+
 /// Removes what a killed daemon of this user left at the path.
-fn remove_stale(path: &Path) -> io::Result<()> {
+async fn remove_stale(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -104,7 +124,8 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if found.uid() != geteuid().as_raw() {
         return refused("there is a socket of another user");
     }
-    match std::os::unix::net::UnixStream::connect(path) {
+    // Not one that waits: a queue may be full for ever.
+    match UnixStream::connect(path).await {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // Its queue may be full, or it may be slow: somebody is there.

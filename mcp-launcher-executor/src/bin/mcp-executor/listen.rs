@@ -18,21 +18,21 @@ pub(crate) async fn bind(cli: &Cli) -> Result<Option<Listener>, BoxError> {
             token_is_not_used("standard input is its only client");
             Ok(None)
         }
-        Some(Listen::File(path)) => bind_file(cli, path).map(Some),
+        Some(Listen::File(path)) => bind_file(cli, path).await.map(Some),
         Some(Listen::Network { address, secure }) => {
             bind_network(cli, *address, *secure).await.map(Some)
         }
     }
 }
 
-fn bind_file(cli: &Cli, path: &Path) -> Result<Listener, BoxError> {
+async fn bind_file(cli: &Cli, path: &Path) -> Result<Listener, BoxError> {
     if cli.token_file.is_some() || cli.tls_cert.is_some() {
         return Err("a socket file needs neither --token-file nor --tls-cert: \
                     only this user and root can connect to it"
             .into());
     }
     token_is_not_used("the kernel tells who connects");
-    let bound = Listener::bind_unix(path);
+    let bound = Listener::bind_unix(path).await;
     bound.map_err(|error| explain(error, &path.display().to_string(), "another path"))
 }
 
