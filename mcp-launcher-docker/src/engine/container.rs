@@ -16,7 +16,7 @@ use futures_util::{Stream, StreamExt};
 use mcp_lifecycle_core::{BoxWrite, ExitStatus};
 
 use super::quiet::quietly;
-use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT};
+use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
 /// What a container is doing, as far as the daemon tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +118,8 @@ impl Engine {
         let options = UploadToContainerOptionsBuilder::default().path("/").build();
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
         let body = bollard::body_full(archive.into());
-        let unpacked = docker.upload_to_container(id, Some(options), body).await;
+        let unpacked = docker.upload_to_container(id, Some(options), body);
+        let unpacked = whole(SLOW_ANSWER_LIMIT, unpacked).await;
         unpacked.map_err(|error| self.error(error))
     }
 
@@ -140,9 +141,8 @@ impl Engine {
 
     pub(crate) async fn start(&self, id: &str) -> Result<(), EngineError> {
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
-        let started = docker
-            .start_container(id, None::<StartContainerOptions>)
-            .await;
+        let started = docker.start_container(id, None::<StartContainerOptions>);
+        let started = whole(SLOW_ANSWER_LIMIT, started).await;
         started.map_err(|error| self.error(error))
     }
 
@@ -173,7 +173,8 @@ impl Engine {
             .signal(signal)
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
-        self.unless_gone(docker.kill_container(id, Some(options)).await)
+        let killed = docker.kill_container(id, Some(options));
+        self.unless_gone(whole(ANSWER_LIMIT, killed).await)
     }
 
     /// Sends the signal that asks this container to end: its image may name
@@ -221,7 +222,8 @@ impl Engine {
             .v(true)
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
-        self.unless_gone(docker.remove_container(id, Some(options)).await)
+        let removed = docker.remove_container(id, Some(options));
+        self.unless_gone(whole(ANSWER_LIMIT, removed).await)
     }
 
     pub(crate) async fn state(&self, id: &str) -> Result<State, EngineError> {
@@ -241,7 +243,8 @@ impl Engine {
             .filters(&filters)
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let list = quietly(docker.list_containers(Some(options))).await;
+        let list = quietly(docker.list_containers(Some(options)));
+        let list = whole(ANSWER_LIMIT, list).await;
         let list = list.map_err(|error| self.error(error))?;
         // What is not in the list of another engine is not gone.
         self.is_same().await?;
@@ -251,7 +254,7 @@ impl Engine {
     async fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
         let answer = docker.inspect_container(id, None::<InspectContainerOptions>);
-        let answer = quietly(answer).await;
+        let answer = whole(ANSWER_LIMIT, quietly(answer)).await;
         answer.map_err(|error| self.error(error))
     }
 

@@ -5,7 +5,7 @@ use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::quiet::quietly;
-use super::{Engine, EngineError, SLOW_ANSWER_LIMIT};
+use super::{Engine, EngineError, SLOW_ANSWER_LIMIT, whole};
 
 /// A create failed.
 #[derive(Debug)]
@@ -37,8 +37,8 @@ impl Engine {
                 return Err(CreateError { error, may_exist });
             }
         };
-        let created = quietly(docker.create_container(Some(options.build()), body)).await;
-        match created {
+        let created = quietly(docker.create_container(Some(options.build()), body));
+        match whole(SLOW_ANSWER_LIMIT, created).await {
             Ok(created) => Ok(created.id),
             Err(error) => Err(CreateError {
                 may_exist: may_be_done(&error),

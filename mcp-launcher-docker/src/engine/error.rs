@@ -10,6 +10,14 @@ use crate::endpoint::Endpoint;
 pub(crate) enum EngineError {
     #[error("the endpoint {0} needs this crate's feature `{1}`")]
     Feature(Endpoint, &'static str),
+    #[error(
+        "this user may not use the container engine at {endpoint}; Docker's own lets the group `docker` in, and that group is root's equal"
+    )]
+    NotAllowed {
+        endpoint: Endpoint,
+        #[source]
+        source: Error,
+    },
     #[error("no container engine answers at {endpoint}; is it running?")]
     Unreachable {
         endpoint: Endpoint,
@@ -121,12 +129,29 @@ impl EngineError {
             Error::RequestTimeoutError => Self::Silent {
                 endpoint: endpoint.clone(),
             },
+            source if is_denied(&source) => Self::NotAllowed {
+                endpoint: endpoint.clone(),
+                source,
+            },
             source => Self::Unreachable {
                 endpoint: endpoint.clone(),
                 source,
             },
         }
     }
+}
+
+/// Whether the system keeps this user from the engine's socket.
+fn is_denied(error: &Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::credentials;
 use super::quiet::quietly;
-use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT};
+use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT, whole};
 use crate::control;
 
 /// One step of a pull.
@@ -97,7 +97,7 @@ impl Drop for Entry {
 impl Engine {
     pub(crate) async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
-        match quietly(docker.inspect_image(image))
+        match whole(ANSWER_LIMIT, quietly(docker.inspect_image(image)))
             .await
             .map_err(|e| self.error(e))
         {
@@ -109,7 +109,7 @@ impl Engine {
 
     pub(crate) async fn image_facts(&self, image: &str) -> Result<ImageFacts, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let answer = quietly(docker.inspect_image(image)).await;
+        let answer = whole(ANSWER_LIMIT, quietly(docker.inspect_image(image))).await;
         let answer = answer.map_err(|error| self.error(error))?;
         let config = answer.config.unwrap_or_default();
         Ok(ImageFacts {

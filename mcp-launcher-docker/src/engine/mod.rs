@@ -13,6 +13,7 @@ mod who;
 use std::time::Duration;
 
 use bollard::Docker;
+use bollard::errors::Error;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
@@ -41,6 +42,16 @@ pub(crate) struct Engine {
     docker: OnceCell<Docker>,
     who: who::Who,
     pub(crate) pulls: Pulls,
+}
+
+/// Bounds a request and the whole of its answer: bollard bounds only how long the
+/// answer takes to begin.
+async fn whole<T>(
+    limit: Duration,
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let late = |_| Err(Error::RequestTimeoutError);
+    timeout(limit, request).await.unwrap_or_else(late)
 }
 
 impl Engine {
@@ -78,7 +89,52 @@ impl Engine {
         }
     }
 
-    fn error(&self, error: bollard::errors::Error) -> EngineError {
+    fn error(&self, error: Error) -> EngineError {
         EngineError::new(&self.endpoint, error)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// A connection that dies without an end: half an answer, and then nothing.
+    #[test]
+    fn half_an_answer_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                let mut request = [0; 4096];
+                let length = client.read(&mut request).unwrap();
+                let whole = request[..length].starts_with(b"GET /version");
+                let body = if whole {
+                    r#"{"ApiVersion":"1.41"}"#
+                } else {
+                    "{"
+                };
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 21\r\n\r\n";
+                client
+                    .write_all(format!("{head}{body}").as_bytes())
+                    .unwrap();
+                // Open for as long as the process lives.
+                std::mem::forget(client);
+            }
+        });
+        let engine = Engine::new(Endpoint::Unix(path));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let bounded = async { timeout(ANSWER_LIMIT * 3, engine.state("x")).await };
+        let state = runtime.block_on(bounded).expect("it is bounded");
+        assert!(
+            matches!(state, Err(EngineError::Silent { .. })),
+            "{state:?}"
+        );
     }
 }

@@ -10,7 +10,6 @@ mod respec;
 mod socket;
 mod terminator;
 mod track;
-mod untracked;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -31,7 +30,6 @@ use crate::lease;
 use crate::orphans::{self, First};
 use terminator::TrackedTerminator;
 use track::Preparation;
-use untracked::UntrackedTerminator;
 
 /// When a server gets a way of its own to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -167,8 +165,9 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
             Preparation::Untracked(why) => {
                 let server = self.launcher.launch(spec).await?;
                 return Ok(match why {
-                    Some(why) => server
-                        .map_terminator(|inner| Arc::new(UntrackedTerminator::new(inner, &why))),
+                    Some(why) => server.map_terminator(|inner| {
+                        Arc::new(TrackedTerminator::untracked(inner, &why))
+                    }),
                     None => server,
                 });
             }

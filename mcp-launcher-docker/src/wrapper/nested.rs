@@ -42,6 +42,9 @@ const PROOF_LIMIT: Duration = Duration::from_secs(2);
 /// end before: the time of `docker stop`.
 const POLITE: Duration = Duration::from_secs(10);
 
+/// How long a look may take whose result somebody waits for.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The pause before a daemon that did not answer is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -369,7 +372,20 @@ impl Nested {
             Means::Proxy { proxy, .. } => proxy.fence().has_late(),
             Means::Cli { .. } => false,
         };
-        match look.await {
+        let Ok(look) = timeout(LOOK, look).await else {
+            // What has been in the way for longer says more.
+            let problem = self.lost.borrow().clone();
+            return Err(problem.unwrap_or_else(|| match &self.means {
+                Means::Proxy { engine, .. } => {
+                    format!(
+                        "the container engine at {} does not answer",
+                        engine.endpoint()
+                    )
+                }
+                Means::Cli { cli, .. } => format!("{} does not answer", cli.program.display()),
+            }));
+        };
+        match look {
             Ok(Ok(found)) if has_late && found.ended.is_empty() => Err(UNDER_WAY.to_owned()),
             Ok(Ok(found)) => Ok(found.ended),
             Ok(Err(blind)) => Err(blind.problem),

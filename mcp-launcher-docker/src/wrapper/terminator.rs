@@ -14,17 +14,32 @@ use super::nested::Nested;
 #[derive(Debug)]
 pub(super) struct TrackedTerminator {
     server: Arc<dyn ProcessTerminator>,
-    nested: Arc<Nested>,
+    /// The containers of the server, or why they are not tracked.
+    nested: Result<Arc<Nested>, String>,
 }
 
 impl TrackedTerminator {
     pub(super) fn new(server: Arc<dyn ProcessTerminator>, nested: Arc<Nested>) -> Self {
+        let nested = Ok(nested);
         Self { server, nested }
+    }
+
+    /// Ends the server alone, and says so.
+    pub(super) fn untracked(server: Arc<dyn ProcessTerminator>, why: &str) -> Self {
+        let why = format!("the containers that this server starts are not tracked: {why}");
+        let nested = Err(why);
+        Self { server, nested }
+    }
+
+    fn force(&self) {
+        if let Ok(nested) = &self.nested {
+            nested.force();
+        }
     }
 }
 
 /// The containment, with one more thing that it does not reach.
-pub(super) fn fell_back(containment: Containment, why: &str) -> Containment {
+fn fell_back(containment: Containment, why: &str) -> Containment {
     let why = match &containment.fallback {
         Some(other) => format!("{other}; {why}"),
         None => why.to_owned(),
@@ -41,7 +56,11 @@ impl ProcessTerminator for TrackedTerminator {
 
     fn semantics(&self) -> TerminationSemantics {
         let mut semantics = self.server.semantics();
-        if let Some(why) = self.nested.survives_the_host() {
+        let why = match &self.nested {
+            Ok(nested) => nested.survives_the_host(),
+            Err(why) => Some(&**why),
+        };
+        if let Some(why) = why {
             semantics.containment = fell_back(semantics.containment, why);
         }
         semantics
@@ -60,13 +79,16 @@ impl ProcessTerminator for TrackedTerminator {
 
     async fn force_end(&self) -> Result<(), StepError> {
         let forced = self.server.force_end().await;
-        self.nested.force();
+        self.force();
         forced
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
         let mut gone = self.server.gone().await?;
-        let nested = self.nested.done().await;
+        let Ok(nested) = &self.nested else {
+            return Ok(gone);
+        };
+        let nested = nested.done().await;
         if !nested.ended.is_empty() {
             gone = gone
                 .and_by(Evidence::ContainerAbsent)
@@ -78,13 +100,15 @@ impl ProcessTerminator for TrackedTerminator {
 
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
         let mut all = self.server.survivors().await?;
-        let nested = self.nested.survivors().await;
-        all.extend(nested.map_err(|error| StepError::new("look for its containers", error))?);
+        if let Ok(nested) = &self.nested {
+            let nested = nested.survivors().await;
+            all.extend(nested.map_err(|error| StepError::new("look for its containers", error))?);
+        }
         Ok(all)
     }
 
     fn kill_now(&self) {
         self.server.kill_now();
-        self.nested.force();
+        self.force();
     }
 }

@@ -167,3 +167,27 @@ fn a_server_that_created_nothing_does_not_wait_for_an_engine_that_is_down() {
         assert!(run("it ends", nested.done()).ended.is_empty());
     }
 }
+
+#[test]
+fn an_engine_that_does_not_answer_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = FakeEngine::start(|request| {
+        if !request.contains("/containers/create") {
+            std::thread::park();
+        }
+        Some((201, r#"{"Id":"x"}"#.to_owned()))
+    });
+    let means = by_proxy(directory.path(), &engine, false);
+    let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
+    let request =
+        "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+
+    let nested = abandoned(directory.path(), means);
+    let begun = std::time::Instant::now();
+    let error = run("it tells", nested.survivors()).unwrap_err();
+    assert!(error.contains(&engine.endpoint().to_string()), "{error}");
+    assert!(begun.elapsed() < LOOK * 3, "{:?}", begun.elapsed());
+}

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::answer::{self, Body};
+use super::client::Tunnel;
 use super::forward::{self, Failure};
 use super::rewrite::rewrite;
 use super::route::Kind;
@@ -94,7 +95,7 @@ async fn exchange(
     shared: &Shared,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Bytes>, Failure> {
-    let answer = forward::send(shared, request).await?;
+    let answer = forward::send(shared, request, Tunnel::default()).await?;
     let (mut head, body) = answer.into_parts();
     let body = Limited::new(body, LONGEST_ANSWER).collect().await;
     let body = body.map_err(|error| Failure::Answer(error.to_string()))?;

@@ -24,6 +24,7 @@ use tracing::debug;
 use super::Shared;
 use super::answer::{self, Body};
 use super::client::Tunnel;
+use super::upstream::Upstream;
 use crate::labels;
 
 /// The engine could not be asked, or did not answer.
@@ -60,7 +61,8 @@ pub(super) async fn plain(shared: &Shared, request: Request<Incoming>) -> Respon
         let close = HeaderValue::from_static("close");
         head.headers.insert(CONNECTION, close);
     }
-    respond(send(shared, Request::from_parts(head, body)).await)
+    let request = Request::from_parts(head, body);
+    respond(send(shared, request, Tunnel::default()).await)
 }
 
 /// Passes a request on after which the connection may be a stream of bytes:
@@ -80,7 +82,8 @@ pub(super) async fn tunnel(
     head.headers.insert(UPGRADE, protocol);
     head.headers
         .insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    let mut answer = match send(shared, Request::from_parts(head, body.boxed())).await {
+    let request = Request::from_parts(head, body.boxed());
+    let mut answer = match send(shared, request, tunnel.clone()).await {
         Ok(answer) => answer,
         Err(failure) => return failure.answer(),
     };
@@ -114,6 +117,7 @@ async fn copy(
 pub(super) async fn send<B>(
     shared: &Shared,
     request: Request<B>,
+    tunnel: Tunnel,
 ) -> Result<Response<Incoming>, Failure>
 where
     B: hyper::body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
@@ -143,7 +147,7 @@ where
     let failed = |error: hyper::Error| Failure::Answer(error.to_string());
     let (mut engine, connection) = http1::Builder::new()
         .preserve_header_case(true)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(Upstream::new(stream, tunnel)))
         .await
         .map_err(failed)?;
     drop(tokio::spawn(connection.with_upgrades()));

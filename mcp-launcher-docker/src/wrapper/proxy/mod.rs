@@ -17,6 +17,7 @@ mod route;
 mod serve;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::collections::BTreeSet;
 use std::io;

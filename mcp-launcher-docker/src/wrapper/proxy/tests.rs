@@ -81,3 +81,38 @@ fn a_create_whose_body_is_not_all_there_when_the_fence_closes_is_refused() {
     assert!(answer.starts_with("HTTP/1.1 409"), "{answer}");
     assert!(!asked.load(Ordering::SeqCst), "the engine was asked");
 }
+
+/// As the daemon does with what is no request, or with a file for a container that
+/// is not there.
+#[test]
+fn an_engine_that_refuses_before_it_has_read_all_is_heard() {
+    let directory = tempfile::tempdir().unwrap();
+    let upstream = directory.path().join("e");
+    let listener = StdListener::bind(&upstream).unwrap();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            client.read_exact(&mut [0; 64]).unwrap();
+            let refusal = "HTTP/1.1 404 -\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
+            client.write_all(refusal.as_bytes()).unwrap();
+        }
+    });
+    let marks = Marks {
+        labels: [].into(),
+        policy: ReapPolicy::All,
+        sockets: None,
+    };
+    let path = directory.path().join("p");
+    let _proxy = Proxy::start(path.clone(), upstream, marks, None).unwrap();
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(LIMIT)).unwrap();
+    // More than any socket holds.
+    let body = vec![b'x'; 4 << 20];
+    let length = body.len();
+    let head = format!(
+        "PUT /containers/x/archive?path=/ HTTP/1.1\r\nHost: d\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let _ = client.write_all(&[head.into_bytes(), body].concat());
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 404");
+}

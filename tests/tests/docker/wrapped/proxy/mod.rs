@@ -21,7 +21,7 @@ pub(super) struct Tracked {
 
 impl Tracked {
     pub(super) async fn launch(rig: &Rig, tracker: &impl ServerLauncher) -> Self {
-        let script = r#"echo "$DOCKER_HOST"; exec sleep 1000"#;
+        let script = r#"echo "$DOCKER_HOST"; exec sleep infinity"#;
         let spec = rig.wrapped("sh", &["-c", script]);
         let mut server = own(tracker.launch(&spec).await.unwrap());
         let mut line = String::new();

@@ -16,7 +16,7 @@ type Exception = (&'static str, fn(&Case<'_>) -> bool);
 const EXCEPTIONS: &[Exception] = &[
     (
         "what is no HTTP is refused without words of the engine's",
-        |case| case.is_refused_unread() && case.is_no_http(),
+        |case| case.is_refused_unread() && case.is_no_http() && case.changes_nothing(),
     ),
     (
         "a body that does not come to its end is told to the engine as the end of the connection",
@@ -35,7 +35,7 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     (
         "an empty create is not empty any more when it has labels",
-        |case| case.all(|one| one.status == 400) && case.request.body == b"{}",
+        |case| case.all(|one| one.status == 400) && case.straight_says("Config cannot be empty"),
     ),
     (
         "of several fields of a wrong type another one is named",
@@ -88,6 +88,15 @@ impl Case<'_> {
         let words = "a create that cannot be tied to the MCP server";
         let is_ours = |one: &Normal| one.status == 400 && one.body.contains(words);
         self.proxied.iter().all(is_ours)
+    }
+
+    fn changes_nothing(&self) -> bool {
+        let method = &*self.request.method;
+        ["GET", "HEAD"].contains(&method) || self.straight.iter().all(|one| one.status >= 300)
+    }
+
+    fn straight_says(&self, words: &str) -> bool {
+        self.straight.iter().all(|one| one.body.contains(words))
     }
 
     fn all(&self, holds: impl Fn(&Normal) -> bool) -> bool {

@@ -142,13 +142,17 @@ impl Request {
         if random.percent(4) {
             request.fault = Some(match *random.pick(FAULTS) {
                 // What only one of both takes is to change nothing.
-                Fault::EmptyLinesBefore | Fault::FoldedHeader if request.method != "GET" => {
+                Fault::EmptyLinesBefore | Fault::FoldedHeader | Fault::UnknownVersion
+                    if request.method != "GET" =>
+                {
                     Fault::NoHost
                 }
                 // The proxy waits for a client that has closed its side.
                 Fault::ShortBody if random.percent(90) => Fault::LongBody,
                 fault => fault,
             });
+            // Of the old protocol, chunks are a fault of their own.
+            request.version = "HTTP/1.1";
             // A connection in disorder is to come to its end.
             request.headers.retain(|(name, _)| name != "Connection");
             request.header("Connection", "close");
