@@ -14,6 +14,7 @@ mod half_launched;
 mod headless;
 mod hidden;
 mod instants;
+mod leavers;
 mod leaves;
 mod left;
 mod namespace;
