@@ -28,8 +28,16 @@ impl Stat {
             .filter(|field| !field.is_empty());
         // Numbered as in proc(5): state is field 3, and `nth` counts on from the one before.
         let state = *fields.next()?.first()?;
-        let parent = u32::try_from(number(fields.next()?)?).ok()?;
-        let group = u32::try_from(number(fields.next()?)?).ok()?;
+        let (parent, group) = (fields.next()?, fields.next()?);
+        // Reaped while it was being read: the kernel has no parent and no group of it any more.
+        let (state, parent, group) = match group {
+            b"-1" => (b'X', 0, 0),
+            _ => (
+                state,
+                u32::try_from(number(parent)?).ok()?,
+                u32::try_from(number(group)?).ok()?,
+            ),
+        };
         let flags = number(fields.nth(9 - 6)?)?;
         let threads = number(fields.nth(20 - 10)?)?;
         let started = number(fields.nth(22 - 21)?)?;

@@ -121,6 +121,14 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_reaped_while_it_is_read_is_dead() {
+        let stat = b"42 (x) X 0 -1 -1 0 -1 4 0 0 0 0 0 0 0 0 20 0 0 0 9 0 0";
+        let stat = Stat::parse(stat).unwrap();
+        assert!(stat.is_dead());
+        assert_eq!((stat.parent, stat.group), (0, 0));
+    }
+
+    #[test]
     fn this_process_has_an_environment_and_the_kernel_has_none() {
         let own = Stat::read(std::process::id()).unwrap().unwrap();
         assert!(own.has_environment() && !own.is_kernel(), "{}", own.name);
