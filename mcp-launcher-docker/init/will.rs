@@ -42,6 +42,8 @@ struct Names {
 pub(crate) fn run(socket: &[u8], grace: u64, queries: Option<Queries<'_>>) -> ! {
     // Whoever ends the host politely must not end this before it.
     sys::block_all_signals();
+    // Whoever waits for the end of what the host had open does not wait for this.
+    sys::close_from(3);
     let mut names = Names::new();
     names.read();
     if names.count == 0 && queries.is_none() {

@@ -3,7 +3,6 @@
 mod builder;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError};
 use crate::labels::{self, Role};
 use crate::last_will::{self, LastWill};
-use crate::lease::Lease;
+use crate::lease::{Lease, Place};
 use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
 use crate::orphans::{self, First};
 use crate::progress::{self, PullObserver};
@@ -63,7 +62,7 @@ struct Settings {
     pinned: bool,
     credentials: bool,
     observer: Arc<dyn PullObserver>,
-    lease_directory: PathBuf,
+    leases: Place,
 }
 
 impl DockerLauncher {
@@ -137,7 +136,7 @@ impl DockerLauncher {
             lease,
             pull: plan.pull.unwrap_or(settings.pull),
             plan,
-            local_directory: self.shared.local_directory(),
+            is_local: self.shared.is_local(),
             will: self.shared.will(),
             name: labels::container_name(spec.name(), &launch),
             server: spec.name().to_owned(),
@@ -150,20 +149,16 @@ impl DockerLauncher {
 }
 
 impl Shared {
-    /// The lease directory, where the engine sees the same files.
-    fn local_directory(&self) -> Option<PathBuf> {
-        let is_here = self.engine.endpoint().local_socket().is_some();
-        is_here.then(|| self.settings.lease_directory.clone())
+    /// Whether the engine sees the same files.
+    fn is_local(&self) -> bool {
+        self.engine.endpoint().local_socket().is_some()
     }
 
     /// Whether there is one, or will be as far as anybody knows.
     fn has_will(&self) -> bool {
         match self.will.get() {
             Some(will) => will.as_ref().is_some_and(|will| will.is_alive()),
-            None => {
-                let is_here = self.engine.endpoint().local_socket().is_some();
-                self.settings.last_will && is_here && last_will::is_possible()
-            }
+            None => self.settings.last_will && self.is_local() && last_will::is_possible(),
         }
     }
 
@@ -173,7 +168,7 @@ impl Shared {
         let begin = || {
             let socket = self.engine.endpoint().local_socket();
             let socket = socket.filter(|_| self.settings.last_will)?;
-            match LastWill::begin(&self.settings.lease_directory, socket) {
+            match LastWill::begin(socket) {
                 Ok(will) => Some(Arc::new(will)),
                 Err(error) => {
                     tracing::debug!(%error, "nobody removes containers when this host dies");
@@ -190,9 +185,9 @@ impl Shared {
             lease.refresh();
             return Ok(Arc::clone(lease));
         }
-        let new = Arc::new(Lease::take(&self.settings.lease_directory)?);
+        let new = Arc::new(Lease::take(&self.settings.leases)?);
         new.look_after()?;
-        new.note(&self.engine.endpoint().to_string())?;
+        new.note(&self.engine.endpoint().noted())?;
         *lease = Some(Arc::clone(&new));
         Ok(new)
     }
@@ -211,12 +206,12 @@ impl ServerLauncher for DockerLauncher {
             last_will,
             pull,
             pinned,
-            lease_directory,
+            leases,
             ..
         } = &self.shared.settings;
         let endpoint = self.endpoint();
         Some(format!(
-            "{endpoint} {image:?} {init:?} {last_will} {pull:?} {pinned} {lease_directory:?}"
+            "{endpoint} {image:?} {init:?} {last_will} {pull:?} {pinned} {leases:?}"
         ))
     }
 
@@ -244,9 +239,8 @@ impl ServerLauncher for DockerLauncher {
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let engine = Arc::clone(&self.shared.engine);
-        let directory = self.shared.settings.lease_directory.clone();
-        let reap =
-            control::spawn(async move { orphans::reap(First::Own(&engine), &directory).await });
+        let leases = self.shared.settings.leases.clone();
+        let reap = control::spawn(async move { orphans::reap(First::Own(&engine), &leases).await });
         let failed = |error: BoxError| ReapError::new(NAME, error);
         let reap = reap.map_err(|error| failed(error.into()))?;
         match reap.await {
@@ -278,7 +272,7 @@ impl fmt::Debug for Settings {
             .field("init", &self.init)
             .field("pull", &self.pull)
             .field("pull_timeout", &self.pull_timeout)
-            .field("lease_directory", &self.lease_directory)
+            .field("leases", &self.leases)
             .finish_non_exhaustive()
     }
 }

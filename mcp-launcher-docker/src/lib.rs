@@ -83,6 +83,7 @@ mod options;
 mod origin;
 mod orphans;
 mod private;
+mod program;
 mod progress;
 mod random;
 mod supervised;

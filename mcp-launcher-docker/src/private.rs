@@ -1,8 +1,11 @@
-//! Directories and files that nobody else can change, or put something in place
-//! of. Programs are run from such a directory, by name.
+//! Directories that nobody else can change, or put something in place of. Containers
+//! have files of such a directory mounted, and sockets are in one, by name.
 
-use std::fs::{self, File, OpenOptions};
+#[cfg(unix)]
+use std::fs;
+#[cfg(unix)]
 use std::io;
+#[cfg(unix)]
 use std::path::Path;
 
 /// Creates a directory, unless it is there, and makes sure that it is private.
@@ -22,6 +25,15 @@ pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
     if !found.is_dir() || found.uid() != me || found.mode() & 0o022 != 0 {
         return Err(not_private(directory));
     }
+    check_above(directory)
+}
+
+/// Makes sure that nobody can put another directory in the place of this one, or of
+/// one above it.
+#[cfg(unix)]
+pub(crate) fn check_above(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let me = nix::unistd::geteuid().as_raw();
     for path in [
         std::path::absolute(directory)?,
         fs::canonicalize(directory)?,
@@ -49,47 +61,12 @@ fn not_private(directory: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, problem)
 }
 
-#[cfg(not(unix))]
-pub(crate) fn create_private(directory: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory)
-}
-
-/// Opens a regular file of this user's. Follows no link, and waits for nobody.
-///
-/// # Errors
-///
-/// [`io::ErrorKind::PermissionDenied`] for anything else.
+/// Whether it is a directory of this user's.
 #[cfg(unix)]
-pub(crate) fn open_private(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-    let refused = |problem: &str| io::Error::new(io::ErrorKind::PermissionDenied, problem);
-    let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits())
-        .open(path);
-    let file = file.map_err(|error| match error.raw_os_error() {
-        Some(code) if code == nix::errno::Errno::ELOOP as i32 => refused("it is a link"),
-        _ => error,
-    })?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(refused("it is not a regular file of this user's"));
-    }
-    Ok(file)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn open_private(path: &Path) -> io::Result<File> {
-    File::open(path)
-}
-
-/// For files that nobody else reads.
-pub(crate) fn private_options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
+pub(crate) fn is_mine(directory: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::symlink_metadata(directory);
+    found.is_ok_and(|found| found.is_dir() && found.uid() == nix::unistd::geteuid().as_raw())
 }
 
 /// The effective user, to tell directories apart by.

@@ -6,22 +6,15 @@
 //! is read-only and nothing can be unpacked, as a bind mount of a file in the
 //! lease directory, which needs an engine on this machine.
 
-use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
 
 use crate::engine::{EngineError, ImageFacts};
-use crate::random;
-
-#[cfg(init_available)]
-const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcp-init"));
-#[cfg(not(init_available))]
-const PROGRAM: &[u8] = &[];
-
-const NO_PROGRAM: &str = "this build has no program for it: it is for Linux on x86_64 and aarch64";
+use crate::lease::Lease;
+use crate::program::{self, PROGRAM};
 
 /// Its name in the root of the container.
 const NAME: &str = ".mcp-init";
@@ -50,7 +43,7 @@ impl Supervision {
         self,
         body: &mut ContainerCreateBody,
         image: ImageFacts,
-        local_directory: Option<&Path>,
+        local: Option<&Lease>,
     ) -> Result<Route, EngineError> {
         check_architecture(&image)?;
         let own = body.entrypoint.take().filter(|own| !own.is_empty());
@@ -74,12 +67,12 @@ impl Supervision {
         if host.readonly_rootfs != Some(true) {
             return Ok(Route::Archive);
         }
-        let Some(directory) = local_directory else {
+        let Some(lease) = local else {
             return Err(unsupported(
                 "with a read-only root it needs an engine behind a Unix socket of this machine",
             ));
         };
-        let file = file_in(directory).map_err(EngineError::Supervision)?;
+        let file = file_of(lease).map_err(EngineError::Supervision)?;
         mount(host, &file)?;
         Ok(Route::Mounted)
     }
@@ -113,7 +106,7 @@ pub(crate) fn archive() -> Vec<u8> {
 /// The names of the engine for the architecture that the program is for.
 fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
     if PROGRAM.is_empty() {
-        return Err(unsupported(NO_PROGRAM));
+        return Err(unsupported(program::NONE));
     }
     let own = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -142,32 +135,15 @@ fn mount(host: &mut HostConfig, file: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// The program as a file, which stays: other containers have it mounted. Named
-/// by what is in it, so that another version is another file.
-pub(crate) fn file_in(directory: &Path) -> io::Result<PathBuf> {
-    if PROGRAM.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, NO_PROGRAM));
-    }
+/// The program as a file, which stays: other containers have it mounted.
+fn file_of(lease: &Lease) -> io::Result<PathBuf> {
     // FNV-1a: names need not resist anybody, for the directory is private.
     let hash = PROGRAM
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-    let path = directory.join(format!("init-{hash:016x}"));
-    if fs::read(&path).is_ok_and(|found| found == PROGRAM) {
-        return Ok(path);
-    }
-    let nascent = directory.join(format!("{}.new", random::id()?));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o555);
-    let mut file = options.open(&nascent)?;
-    file.write_all(PROGRAM)?;
-    drop(file);
-    fs::rename(&nascent, &path)?;
-    Ok(path)
+    lease.keep_file(&format!("init-{hash:016x}"), PROGRAM)
 }
 
 fn unsupported(problem: &str) -> EngineError {
@@ -176,7 +152,11 @@ fn unsupported(problem: &str) -> EngineError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write;
+
     use super::*;
+    use crate::lease::Place;
 
     const GRACE: Supervision = Supervision {
         grace: Duration::from_millis(1500),
@@ -225,13 +205,14 @@ mod tests {
             ..ContainerCreateBody::default()
         };
         let directory = tempfile::tempdir().unwrap();
+        let lease = Lease::take(&Place::At(directory.path().to_owned())).unwrap();
         let mut body = read_only();
-        let route = GRACE.wrap(&mut body, image(), Some(directory.path()));
+        let route = GRACE.wrap(&mut body, image(), Some(&lease));
         assert_eq!(route.unwrap(), Route::Mounted);
         let mounts = body.host_config.unwrap().mounts.unwrap();
         let source = mounts[0].source.clone().unwrap();
         assert_eq!(fs::read(&source).unwrap(), PROGRAM);
-        assert_eq!(file_in(directory.path()).unwrap(), Path::new(&source));
+        assert_eq!(file_of(&lease).unwrap(), Path::new(&source));
         let far = GRACE.wrap(&mut read_only(), image(), None).unwrap_err();
         assert!(far.to_string().contains("supervised"), "{far}");
         let other = ImageFacts {

@@ -17,6 +17,7 @@ pub(super) mod nr {
     pub(crate) const CLONE: usize = 220;
     pub(crate) const EXECVE: usize = 221;
     pub(crate) const WAIT4: usize = 260;
+    pub(crate) const CLOSE_RANGE: usize = 436;
 }
 
 // The kernel enters with the stack pointer, aligned to 16, at argc.

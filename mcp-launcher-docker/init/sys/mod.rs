@@ -76,6 +76,16 @@ pub(crate) fn close(fd: i32) {
     let _ = scalar(nr::CLOSE, word(fd), 0, 0);
 }
 
+/// Closes all descriptors from this one on. Kernels before 5.9 are asked one by one.
+pub(crate) fn close_from(first: i32) {
+    const SOME: i32 = 4096;
+    if scalar(nr::CLOSE_RANGE, word(first), usize::MAX >> 32, 0).is_err() {
+        for fd in first..SOME {
+            close(fd);
+        }
+    }
+}
+
 /// Creates a child with a copy of this address space.
 pub(crate) fn fork() -> Result<Fork, i32> {
     match scalar(nr::CLONE, word(SIGCHLD), 0, 0)? {

@@ -17,6 +17,7 @@ pub(super) mod nr {
     pub(crate) const EXIT_GROUP: usize = 231;
     pub(crate) const PPOLL: usize = 271;
     pub(crate) const SIGNALFD4: usize = 289;
+    pub(crate) const CLOSE_RANGE: usize = 436;
 }
 
 // The kernel enters with the stack pointer at argc and nothing else defined. A call pushes eight bytes, so the stack is aligned to 16 first.

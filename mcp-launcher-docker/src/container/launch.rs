@@ -1,6 +1,5 @@
 //! From a plan to a running container, in a task that nobody can abandon.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,17 +24,21 @@ use crate::supervised::{self, Route};
 /// it reports the failure and leaves the rest to its task.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a create whose answer was lost may still come true. 43 of 100
-/// creates whose client had gone were visible only after an immediate look.
-const LATE_CREATE: Duration = Duration::from_secs(3);
+/// How long a create whose answer was lost may still come true: an engine may be
+/// stopped, or wait for a disk. 43 of 100 creates whose client had gone were visible
+/// only after an immediate look.
+const LATE_CREATE: Duration = Duration::from_secs(120);
+
+/// The first pause between two looks for it, and the longest.
+const LATE_PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3)];
 
 /// All that one launch needs.
 pub(crate) struct Job {
     pub(crate) engine: Arc<Engine>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) plan: Plan,
-    /// A directory of files that the engine sees as well, if there is one.
-    pub(crate) local_directory: Option<PathBuf>,
+    /// Whether the engine sees the files of this machine.
+    pub(crate) is_local: bool,
     pub(crate) name: String,
     /// The server's name.
     pub(crate) server: String,
@@ -127,8 +130,8 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Route>, Arc<EngineErr
     };
     prepare(job).await?;
     let image = job.engine.image_facts(job.plan.runs()).await?;
-    let directory = job.local_directory.as_deref();
-    let route = supervision.wrap(&mut job.plan.body, image, directory)?;
+    let local = job.is_local.then_some(&*job.lease);
+    let route = supervision.wrap(&mut job.plan.body, image, local)?;
     Ok(Some(route))
 }
 
@@ -199,12 +202,14 @@ async fn create(job: &Job, undoing: &Undoing) -> Result<String, Arc<EngineError>
 /// Removes what may have been created, now or in a moment.
 async fn remove_late(engine: &Engine, name: &str) {
     let late = Instant::now() + LATE_CREATE;
+    let [mut pause, longest] = LATE_PAUSE;
     loop {
         remove_until_absent(engine, name, |_| {}).await;
         if Instant::now() >= late {
             return;
         }
-        sleep(Duration::from_millis(100)).await;
+        sleep(pause).await;
+        pause = longest.min(pause * 2);
     }
 }
 

@@ -107,6 +107,31 @@ impl Endpoint {
         })
     }
 
+    /// The address for a later process, which may have another environment: with
+    /// where the certificates are.
+    pub(crate) fn noted(&self) -> String {
+        match self {
+            Self::Tls { certificates, .. } => format!("{self} {}", certificates.display()),
+            other => other.to_string(),
+        }
+    }
+
+    /// Reads what was [noted](Self::noted).
+    pub(crate) fn from_note(note: &str) -> Result<Self, EndpointError> {
+        match (note.split_once(' '), Self::from_url(note)) {
+            (Some((url, certificates)), _) if url.starts_with("https://") => {
+                Ok(match Self::from_url(url)? {
+                    Self::Tls { address, .. } => Self::Tls {
+                        address,
+                        certificates: certificates.into(),
+                    },
+                    other => other,
+                })
+            }
+            (_, endpoint) => endpoint,
+        }
+    }
+
     /// The socket, if it is one on this machine.
     pub fn local_socket(&self) -> Option<&Path> {
         match self {
@@ -151,6 +176,7 @@ mod tests {
             tls,
         ];
         for endpoint in all {
+            assert_eq!(Endpoint::from_note(&endpoint.noted()).unwrap(), endpoint);
             let text = endpoint.to_string();
             assert_eq!(Endpoint::from_url(&text).unwrap().to_string(), text);
         }

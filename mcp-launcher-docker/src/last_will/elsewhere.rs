@@ -17,7 +17,7 @@ pub(crate) fn is_possible() -> bool {
 }
 
 impl LastWill {
-    pub(crate) fn begin(_: &Path, _: &Path) -> io::Result<Self> {
+    pub(crate) fn begin(_: &Path) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

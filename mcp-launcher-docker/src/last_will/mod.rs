@@ -2,8 +2,8 @@
 //! when it has died.
 //!
 //! The host holds the other end of the process's standard input, so the kernel
-//! tells of any death. It is the program of `init/` once more, started from the
-//! lease directory: a stubborn server ends without an init of ours in its
+//! tells of any death. It is the program of `init/` once more, started from memory:
+//! a stubborn server ends without an init of ours in its
 //! container and without another host's sweep. It needs a daemon behind a Unix
 //! socket of this machine.
 //!
@@ -87,7 +87,6 @@ pub(crate) struct Included {
 /// the first of them.
 #[derive(Debug)]
 pub(crate) struct Wills {
-    directory: PathBuf,
     instance: String,
     /// `None` where it could not be started.
     by_socket: Mutex<BTreeMap<PathBuf, Option<LastWill>>>,
@@ -100,9 +99,8 @@ pub(crate) fn is_possible() -> bool {
 
 impl LastWill {
     /// Starts the process, for what is [included](Self::include).
-    pub(crate) fn begin(directory: &Path, socket: &Path) -> io::Result<Self> {
+    pub(crate) fn begin(socket: &Path) -> io::Result<Self> {
         Self::with(Order {
-            directory: directory.to_owned(),
             socket: socket.to_owned(),
             grace: GRACE,
             instance: None,
@@ -166,9 +164,8 @@ impl Drop for Included {
 }
 
 impl Wills {
-    pub(crate) fn new(directory: &Path, instance: &str) -> Self {
+    pub(crate) fn new(instance: &str) -> Self {
         Self {
-            directory: directory.to_owned(),
             instance: instance.to_owned(),
             by_socket: Mutex::default(),
         }
@@ -182,7 +179,6 @@ impl Wills {
             return;
         }
         let will = LastWill::with(Order {
-            directory: self.directory.clone(),
             socket: socket.to_owned(),
             grace: GRACE,
             instance: Some(self.instance.clone()),

@@ -3,18 +3,16 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 use tracing::warn;
 
-use crate::{labels, supervised};
+use crate::{labels, program};
 
 /// What is to be removed, and where.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
-    /// Where the program is kept.
-    pub(super) directory: PathBuf,
     /// The daemon's.
     pub(super) socket: PathBuf,
     pub(super) grace: Duration,
@@ -44,21 +42,20 @@ pub(super) async fn closed(stdout: ChildStdout) {
 }
 
 pub(super) fn spawn(order: &Order) -> io::Result<(Child, ChildStdin, ChildStdout)> {
-    let program = supervised::file_in(&order.directory)?;
-    let mut command = Command::new(program);
-    command
-        .arg("--last-will")
-        .arg(&order.socket)
-        .arg(order.grace.as_millis().to_string())
-        .args(order.instance.iter().flat_map(|instance| queries(instance)))
-        .env_clear()
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    // What is sent to the host's group is not for it.
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let mut child = command.spawn()?;
+    let mut child = program::start(|command| {
+        command
+            .arg("--last-will")
+            .arg(&order.socket)
+            .arg(order.grace.as_millis().to_string())
+            .args(order.instance.iter().flat_map(|instance| queries(instance)))
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        // What is sent to the host's group is not for it.
+        std::os::unix::process::CommandExt::process_group(command, 0);
+    })?;
     match (child.stdin.take(), child.stdout.take()) {
         (Some(stdin), Some(stdout)) => {
             // A process that is stopped must not stop its host.

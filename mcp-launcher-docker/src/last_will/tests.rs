@@ -7,9 +7,8 @@ use crate::fake::FakeEngine;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn order(directory: &Path, socket: &Path, instance: Option<&str>) -> Order {
+fn order(socket: &Path, instance: Option<&str>) -> Order {
     Order {
-        directory: directory.to_owned(),
         socket: socket.to_owned(),
         grace: Duration::from_millis(10),
         instance: instance.map(str::to_owned),
@@ -31,9 +30,7 @@ fn who_is_included_at_the_end_is_removed_and_nobody_else() {
         heard.send(request.to_owned()).unwrap();
         Some((204, String::new()))
     });
-    let directory = tempfile::tempdir().unwrap();
-    let (mut child, mut stdin, _stdout) =
-        spawn(&order(directory.path(), &daemon.socket(), None)).unwrap();
+    let (mut child, mut stdin, _stdout) = spawn(&order(&daemon.socket(), None)).unwrap();
     for n in 0..40 {
         writeln!(stdin, "+{}", id(n)).unwrap();
     }
@@ -80,8 +77,7 @@ fn what_the_host_did_not_know_of_is_found_and_strangers_are_spared() {
             }
         }
     });
-    let directory = tempfile::tempdir().unwrap();
-    let order = order(directory.path(), &daemon.socket(), Some("me"));
+    let order = order(&daemon.socket(), Some("me"));
     let (mut child, stdin, _stdout) = spawn(&order).unwrap();
     drop(stdin);
     let mut removed = BTreeSet::new();
@@ -103,15 +99,35 @@ fn what_the_host_did_not_know_of_is_found_and_strangers_are_spared() {
 
 #[test]
 fn it_ends_with_whoever_needs_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let will = LastWill::begin(directory.path(), Path::new("/no/such/socket")).unwrap();
+    let will = LastWill::begin(Path::new("/no/such/socket")).unwrap();
     let will = Arc::new(will);
     let included = will.include(&id(1)).unwrap();
     assert!(included.is_certain());
     let pid = pid(&will);
+    // Nobody can put another program in its place, and no file system need allow it.
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    let program = program.to_string_lossy();
+    assert!(program.starts_with("/memfd:mcp-init"), "{program}");
     drop(will);
     drop(included);
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+/// A pipe that the host passes on to its children does not stay open for it.
+#[test]
+fn it_holds_nothing_that_its_host_had_open() {
+    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+    let order = order(Path::new("/no/such/socket"), None);
+    let (mut child, stdin, _stdout) = spawn(&order).unwrap();
+    drop(writer);
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || ended.send(std::io::copy(&mut reader, &mut std::io::sink())));
+    let in_time = end.recv_timeout(LIMIT);
+    drop(stdin);
+    child.wait().unwrap();
+    in_time.expect("end of file while it lives").unwrap();
 }
 
 #[test]
@@ -121,8 +137,7 @@ fn one_that_died_is_noticed_and_replaced_by_one_that_knows_as_much() {
         heard.send(request.to_owned()).unwrap();
         Some((204, String::new()))
     });
-    let directory = tempfile::tempdir().unwrap();
-    let will = Arc::new(LastWill::begin(directory.path(), &daemon.socket()).unwrap());
+    let will = Arc::new(LastWill::begin(&daemon.socket()).unwrap());
     let included = will.include(&id(1)).unwrap();
     let first = pid(&will);
     let state = || will.0.state();

@@ -8,7 +8,7 @@ use super::{DockerLauncher, Settings, Shared};
 use crate::container::Unfinished;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::Engine;
-use crate::lease;
+use crate::lease::Place;
 use crate::options::{Init, PullPolicy};
 use crate::progress::PullObserver;
 
@@ -33,7 +33,7 @@ impl DockerLauncherBuilder {
                 pinned: false,
                 credentials: true,
                 observer: Arc::new(()),
-                lease_directory: lease::default_directory(),
+                leases: Place::OfUser,
             },
         }
     }
@@ -105,9 +105,10 @@ impl DockerLauncherBuilder {
 
     /// Sets where leases are kept. Hosts that use the same directory clean up
     /// after each other; it must be private to the user and on this machine.
-    /// By default it is in `XDG_RUNTIME_DIR`, or the temporary directory.
+    /// By default it follows from the user's number (`docs/orphans.md`), whatever
+    /// the environment says; `MCP_LIFECYCLE_STATE_DIR` names another for tests.
     pub fn lease_directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.settings.lease_directory = directory.into();
+        self.settings.leases = Place::At(directory.into());
         self
     }
 

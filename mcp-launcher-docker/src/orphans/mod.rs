@@ -6,7 +6,7 @@ mod verdict;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -20,10 +20,10 @@ use crate::container::remove_until_absent;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, Found};
 use crate::labels;
-use crate::lease::{self, Other, Owner};
+use crate::lease::{self, Home, Homes, Other, Place};
 use crate::machine;
 use crate::origin::{self, Origin};
-use verdict::{Leases, Verdict, judge};
+use verdict::{Leases, Me, Verdict, judge};
 
 /// How many removals the daemon gets at a time.
 pub(crate) const PARALLEL: usize = 8;
@@ -34,12 +34,8 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(15);
 /// The search failed.
 #[derive(Debug, Error)]
 pub(crate) enum OrphansError {
-    #[error("the leases in {directory} cannot be read")]
-    Leases {
-        directory: String,
-        #[source]
-        source: io::Error,
-    },
+    #[error("the leases of this user's hosts cannot be read")]
+    Leases(#[source] io::Error),
     #[error("the containers at {endpoint} cannot be listed")]
     List {
         endpoint: Endpoint,
@@ -66,22 +62,22 @@ pub(crate) enum First<'a> {
 /// One engine that does not answer does not keep the others from being
 /// cleaned; its leases stay, so that a later call comes back to it. Only when
 /// it is the caller's [own](First::Own) is it an error.
-pub(crate) async fn reap(first: First<'_>, directory: &Path) -> Result<ReapReport, OrphansError> {
-    let unreadable = |source| OrphansError::Leases {
-        directory: directory.display().to_string(),
-        source,
-    };
-    let me = match directory.exists() {
-        true => Owner::in_directory(directory).map_err(unreadable)?,
-        // Nobody here launched anything, or none since the directory was
-        // cleared, as that of the runtime is by a boot.
-        false => Owner::without_domain(),
-    };
-    let others = lease::others(directory).map_err(unreadable)?;
+pub(crate) async fn reap(first: First<'_>, place: &Place) -> Result<ReapReport, OrphansError> {
+    let Homes { open, unusable } = place.all();
+    let mut report = ReapReport::new();
+    for (path, error) in unusable {
+        let record = Remnant::record(path.to_string_lossy(), "whatever leases are in it");
+        let unknown = UnknownRemnant::new(record, error.to_string());
+        report.unknown.push(unknown);
+    }
+    // None at all where nobody launched anything, or none since the directories
+    // were cleared, as those of the runtime are by a boot.
+    let domains = lease::domains(&open).map_err(OrphansError::Leases)?;
+    let others = lease::others(&open).map_err(OrphansError::Leases)?;
     let mut search = Search {
-        directory,
-        leases: Leases::new(me, &others),
-        report: ReapReport::new(),
+        homes: &open,
+        leases: Leases::new(Me::new(domains), &others),
+        report,
         unclean: BTreeSet::new(),
     };
     let (engine, has_to_answer) = match first {
@@ -91,17 +87,17 @@ pub(crate) async fn reap(first: First<'_>, directory: &Path) -> Result<ReapRepor
     if let Some(engine) = engine {
         match search.sweep(engine).await {
             Err(error) if has_to_answer => return Err(error),
-            Err(error) => search.missed(&engine.endpoint().to_string(), &others, error),
+            Err(error) => search.missed(&engine.endpoint().noted(), &others, error),
             Ok(()) => {}
         }
     }
-    let here = engine.map(|engine| engine.endpoint().to_string());
+    let here = engine.map(|engine| engine.endpoint().noted());
     let elsewhere: BTreeSet<&String> = others.iter().flat_map(|other| &other.endpoints).collect();
     for url in elsewhere
         .into_iter()
         .filter(|url| Some(*url) != here.as_ref())
     {
-        let swept = match Endpoint::from_url(url) {
+        let swept = match Endpoint::from_note(url) {
             Ok(endpoint) => search.sweep(&Engine::new(endpoint)).await,
             Err(error) => Err(error.into()),
         };
@@ -119,7 +115,7 @@ pub(crate) async fn reap(first: First<'_>, directory: &Path) -> Result<ReapRepor
 
 /// One search, over one engine after another.
 struct Search<'a> {
-    directory: &'a Path,
+    homes: &'a [Arc<Home>],
     leases: Leases,
     report: ReapReport,
     /// The instances that something is left of, or may be.
@@ -152,10 +148,7 @@ impl Search<'_> {
             endpoint: engine.endpoint().clone(),
             source: Box::new(source),
         })?;
-        let now = lease::instances(self.directory).map_err(|source| OrphansError::Leases {
-            directory: self.directory.display().to_string(),
-            source,
-        })?;
+        let now = lease::instances(self.homes).map_err(OrphansError::Leases)?;
         let leases = self.leases.after_a_list(now);
         let local = engine.endpoint().local_socket().is_some();
         let mut orphans = Vec::new();

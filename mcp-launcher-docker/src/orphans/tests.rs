@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,7 +52,7 @@ fn run(first: First<'_>, directory: &Path) -> Result<ReapReport, OrphansError> {
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(reap(first, directory))
+    runtime.block_on(reap(first, &Place::At(directory.to_owned())))
 }
 
 /// A lease whose holder died, having used this engine.
@@ -61,7 +62,9 @@ fn dead(directory: &Path, endpoint: &str) {
 }
 
 fn leases(directory: &Path) -> usize {
-    lease::instances(directory).unwrap().len()
+    lease::instances(&Place::At(directory.to_owned()).all().open)
+        .unwrap()
+        .len()
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn a_host_that_begins_before_the_list_keeps_its_container() {
     let directory = tempfile::tempdir().unwrap();
     let (path, new) = (directory.path().to_owned(), Mutex::new(None));
     let engine = engine_with(move || {
-        let lease = Lease::take(&path).unwrap();
+        let lease = Lease::take(&Place::At(path.clone())).unwrap();
         let owner = lease.owner();
         let labels = labels_of(lease.instance(), &owner.domain, &owner.boot);
         *new.lock().unwrap() = Some(lease);

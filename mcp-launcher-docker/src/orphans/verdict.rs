@@ -3,12 +3,32 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::labels;
-use crate::lease::{Other, Owner};
+use crate::lease::Other;
+use crate::machine;
+
+/// Who looks, and where.
+#[derive(Debug, Clone)]
+pub(super) struct Me {
+    /// The names of the directories whose leases are seen.
+    domains: BTreeSet<String>,
+    machine: String,
+    boot: String,
+}
+
+impl Me {
+    pub(super) fn new(domains: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            domains: domains.into_iter().collect(),
+            machine: machine::id(),
+            boot: machine::boot(),
+        }
+    }
+}
 
 /// What can be seen of the hosts of this machine.
 #[derive(Debug)]
 pub(super) struct Leases {
-    me: Owner,
+    me: Me,
     /// The instances whose leases are held.
     living: BTreeSet<String>,
     /// Those whose leases nobody held, so that we hold them now.
@@ -16,7 +36,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn new(me: Owner, others: &[Other]) -> Self {
+    pub(super) fn new(me: Me, others: &[Other]) -> Self {
         let instances = |alive| {
             let some = others.iter().filter(move |other| other.alive == alive);
             some.map(|other| other.instance.clone()).collect()
@@ -103,7 +123,7 @@ pub(super) fn judge(
     }
     let are_known = !machine.is_empty() && !boot.is_empty() && !me.boot.is_empty();
     let earlier_boot = rests && are_known && boot != me.boot;
-    let ours = domain == me.domain && !domain.is_empty();
+    let ours = me.domains.contains(domain) && !domain.is_empty();
     if !ours && !earlier_boot {
         return Verdict::Spared(Why::OtherDomain);
     }
@@ -124,8 +144,8 @@ mod tests {
 
     fn leases() -> Leases {
         Leases {
-            me: Owner {
-                domain: "d".into(),
+            me: Me {
+                domains: ["d".to_owned()].into(),
                 machine: "m".into(),
                 boot: "b".into(),
             },
@@ -195,7 +215,7 @@ mod tests {
     #[test]
     fn without_leases_only_an_earlier_boot_is_dead() {
         let mut none = Leases::new(leases().me, &[]);
-        none.me.domain.clear();
+        none.me.domains.clear();
         let earlier = of("dead", "d", "m", "earlier");
         assert_eq!(judge(&earlier, &none, true, |_| false), Verdict::Dead);
         for domain in ["d", ""] {

@@ -1,5 +1,6 @@
 //! Containers that hide behind a wrapper: [`ContainerTracker`].
 
+mod bridge;
 mod cli;
 mod inject;
 mod mounts;
@@ -8,7 +9,11 @@ mod policy;
 mod proxy;
 mod respec;
 mod socket;
+#[cfg(feature = "ssh")]
+mod ssh;
 mod terminator;
+#[cfg(feature = "tls")]
+mod tls;
 mod track;
 
 use std::path::PathBuf;
@@ -26,7 +31,7 @@ pub use policy::ReapPolicy;
 use crate::control;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
-use crate::lease;
+use crate::lease::Place;
 use crate::orphans::{self, First};
 use terminator::TrackedTerminator;
 use track::Preparation;
@@ -35,8 +40,9 @@ use track::Preparation;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ProxyMode {
-    /// When the engine that the server would use is behind a Unix socket of
-    /// this machine. A server that never uses it pays for one socket file.
+    /// When there is an engine that the server would use, here or behind TCP, TLS or
+    /// ssh (with the feature for that). A server that never uses it pays for one
+    /// socket file, or two.
     #[default]
     Auto,
     /// Always: a launch fails where that is not possible.
@@ -80,7 +86,7 @@ struct Settings {
     proxy: ProxyMode,
     private_mounts: bool,
     last_will: bool,
-    lease_directory: PathBuf,
+    leases: Place,
 }
 
 impl<L> ContainerTracker<L> {
@@ -93,7 +99,7 @@ impl<L> ContainerTracker<L> {
                 proxy: ProxyMode::default(),
                 private_mounts: false,
                 last_will: true,
-                lease_directory: lease::default_directory(),
+                leases: Place::OfUser,
             },
             host: Mutex::new(None),
         }
@@ -137,7 +143,7 @@ impl<L> ContainerTracker<L> {
     /// [`lease_directory`](crate::DockerLauncherBuilder::lease_directory) does.
     #[must_use]
     pub fn lease_directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.settings.lease_directory = directory.into();
+        self.settings.leases = Place::At(directory.into());
         self
     }
 }
@@ -196,13 +202,13 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let mut report = self.launcher.reap_orphans().await?;
-        let directory = self.settings.lease_directory.clone();
+        let leases = self.settings.leases.clone();
         let failed = |error: mcp_lifecycle_core::error::BoxError| {
             ReapError::new(self.launcher.name(), error)
         };
         let reap = control::spawn(async move {
             let engine = Endpoint::resolve().ok().map(Engine::new);
-            orphans::reap(First::Default(engine.as_ref()), &directory).await
+            orphans::reap(First::Default(engine.as_ref()), &leases).await
         });
         let reap = reap.map_err(|error| failed(error.into()))?;
         match reap.await {

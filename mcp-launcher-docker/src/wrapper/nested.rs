@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::bridge::Bridge;
 use super::cli::Cli;
 use super::proxy::Proxy;
 use crate::container::remove_until_absent;
@@ -55,6 +56,9 @@ pub(super) enum Means {
     Proxy {
         proxy: Proxy,
         engine: Box<Engine>,
+        /// By which the proxy reaches it, where it is remote.
+        #[expect(dead_code, reason = "kept for its drop")]
+        bridge: Option<Bridge>,
         /// The labels are in the command line as well.
         labelled: bool,
     },

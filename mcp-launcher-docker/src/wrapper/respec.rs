@@ -10,8 +10,8 @@ use mcp_lifecycle_core::spec::SpecError;
 pub(super) struct Changes {
     /// Another program and its arguments.
     pub(super) command: Option<(OsString, Vec<OsString>)>,
-    /// The address of the engine.
-    pub(super) docker_host: Option<String>,
+    /// What says where the engine is.
+    pub(super) engine: Vec<(&'static str, OsString)>,
 }
 
 pub(super) fn with(spec: &ServerSpec, changes: Changes) -> Result<ServerSpec, SpecError> {
@@ -30,9 +30,9 @@ pub(super) fn with(spec: &ServerSpec, changes: Changes) -> Result<ServerSpec, Sp
     for (name, value) in spec.env().literals() {
         new = new.env(name, value);
     }
-    if let Some(host) = changes.docker_host {
-        // It beats DOCKER_CONTEXT and the current context of the CLI.
-        new = new.env("DOCKER_HOST", host);
+    for (name, value) in changes.engine {
+        // DOCKER_HOST beats DOCKER_CONTEXT and the current context of the CLI.
+        new = new.env(name, value);
     }
     if let Some(dir) = spec.cwd() {
         new = new.cwd(dir);
@@ -60,7 +60,7 @@ mod tests {
             .unwrap();
         assert_eq!(with(&spec, Changes::default()).unwrap(), spec);
         let changes = Changes {
-            docker_host: Some("unix:///x".into()),
+            engine: vec![("DOCKER_HOST", "unix:///x".into())],
             ..Changes::default()
         };
         let host = with(&spec, changes).unwrap();

@@ -14,24 +14,44 @@ use crate::lease::{self, Lease};
 use crate::private::create_private;
 
 /// The path for the socket of this launch.
-pub(super) fn place(
-    lease: &Lease,
-    lease_directory: &Path,
-    launch: &str,
-    engine: &Path,
-) -> io::Result<PathBuf> {
-    let path = lease.socket(lease_directory, launch);
+pub(super) fn place(lease: &Lease, launch: &str, engine: &Path) -> io::Result<PathBuf> {
+    let path = lease.socket(lease.directory(), launch);
     // Only root has servers of other users, who cannot enter a directory of its
     // own.
     let is_shared = nix::unistd::geteuid().is_root() && fs::metadata(engine)?.mode() & 0o077 != 0;
     if path.as_os_str().len() <= LONGEST_PATH && !is_shared {
         return Ok(path);
     }
-    let directory = lease::short_directory();
-    create_private(&directory)?;
-    // Entered, and not listed; the sockets have modes of their own.
-    fs::set_permissions(&directory, Permissions::from_mode(0o711))?;
-    Ok(lease.socket(&directory, launch))
+    in_short(lease, launch)
+}
+
+/// The path for the socket that leads to a remote engine: for this user alone.
+pub(super) fn of_bridge(lease: &Lease, launch: &str) -> io::Result<PathBuf> {
+    // Another name than the proxy's.
+    let turned: String = launch.chars().rev().collect();
+    let path = lease.socket(lease.directory(), &turned);
+    match path.as_os_str().len() <= LONGEST_PATH {
+        true => Ok(path),
+        false => in_short(lease, &turned),
+    }
+}
+
+fn in_short(lease: &Lease, launch: &str) -> io::Result<PathBuf> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for directory in lease::short_directories() {
+        match enter(&directory) {
+            Ok(()) => return Ok(lease.socket(&directory, launch)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Makes a directory that others enter, and do not list; the sockets in it have
+/// modes of their own.
+fn enter(directory: &Path) -> io::Result<()> {
+    create_private(directory)?;
+    fs::set_permissions(directory, Permissions::from_mode(0o711))
 }
 
 /// Gives a socket the owner, group and mode of the engine's, as far as this user

@@ -1,8 +1,8 @@
 //! How one server is tracked: decided before it is launched.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_lifecycle_core::error::LaunchErrorKind;
@@ -10,6 +10,7 @@ use mcp_lifecycle_core::{ProcessTerminator, ServerSpec};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
+use super::bridge::Bridge;
 use super::cli::Cli;
 use super::inject::{self, Creates};
 use super::nested::{Means, Nested};
@@ -48,13 +49,23 @@ pub(super) struct Host {
     wills: Option<Arc<Wills>>,
 }
 
+/// What says where the engine is. A server that does not set any of these has the
+/// engine of its host, also where it inherits nothing else.
+const ENGINE: [&str; 5] = [
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "DOCKER_CONFIG",
+    "DOCKER_TLS_VERIFY",
+    "DOCKER_CERT_PATH",
+];
+
 /// By which means a server is tracked.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
     /// Its containers cannot be told, or it cannot have any.
     Untracked,
-    /// Through a proxy to the engine at this socket.
-    Proxy(PathBuf),
+    /// Through a proxy to this engine.
+    Proxy(Endpoint),
     /// By labels in its own command line, which is `docker run` or the like.
     Labels(Creates),
 }
@@ -66,6 +77,7 @@ pub(super) fn prepare(
     spec: &ServerSpec,
 ) -> Result<Preparation, LaunchErrorKind> {
     let env = spec.env().resolve(std::env::vars_os());
+    let env = with_engine_of(env, |name| std::env::var_os(name));
     let upstream = Surroundings::with_env(env.clone()).resolve();
     let upstream = upstream.map_err(|error| debug!(%error, "no container engine"));
     let creates = spec
@@ -84,7 +96,7 @@ pub(super) fn prepare(
     let labels = labels::of_launch(&lease, &launch, spec.name(), Role::Nested);
     let (spec, means) = match way {
         Way::Untracked => {
-            let problem = "the engine of this server is not behind a Unix socket here";
+            let problem = "there is no engine that this server would use";
             return Err(backend("its containers cannot be tracked")(problem.into()));
         }
         Way::Proxy(engine) => match by_proxy(settings, &lease, wills, spec, engine, labels) {
@@ -111,31 +123,50 @@ pub(super) fn prepare(
     }))
 }
 
+/// The environment with what the host knows of the engine. A server that names an
+/// engine or a context itself is not given half of another.
+fn with_engine_of(
+    mut env: BTreeMap<OsString, OsString>,
+    host: impl Fn(&str) -> Option<OsString>,
+) -> BTreeMap<OsString, OsString> {
+    let is_set = |name: &str| env.contains_key(OsStr::new(name));
+    if is_set("DOCKER_HOST") || is_set("DOCKER_CONTEXT") {
+        return env;
+    }
+    for name in ENGINE {
+        if let Some(value) = host(name) {
+            env.entry(name.into()).or_insert(value);
+        }
+    }
+    env
+}
+
 /// Why a server that may have containers is not tracked. One that has no engine
 /// has none.
 fn why_not(mode: ProxyMode, upstream: Option<&Endpoint>) -> Option<String> {
     let engine = upstream?;
     match engine.local_socket() {
         Some(socket) if !socket.exists() => None,
-        Some(_) if mode == ProxyMode::Never => Some("as told by ProxyMode::Never".to_owned()),
-        Some(_) => None,
-        None => Some(format!(
-            "the engine at {engine} is not behind a Unix socket here"
-        )),
+        _ if mode == ProxyMode::Never => Some("as told by ProxyMode::Never".to_owned()),
+        _ => None,
     }
 }
 
 fn choose(mode: ProxyMode, creates: Option<Creates>, upstream: Option<Endpoint>) -> Way {
-    let socket = upstream.and_then(|endpoint| {
-        let socket = endpoint.local_socket()?;
-        socket.exists().then(|| socket.to_owned())
+    let engine = upstream.filter(|endpoint| match endpoint.local_socket() {
+        Some(socket) => socket.exists(),
+        None => true,
     });
-    match (creates, socket, mode) {
+    match (creates, engine, mode) {
         // The flags of the command beat its environment; podman and nerdctl
         // do not use the engine's API.
         (Some(creates), _, _) if creates.names_engine || !creates.is_docker => Way::Labels(creates),
+        // What the command itself creates needs no way of its own to a remote one.
+        (Some(creates), Some(engine), ProxyMode::Auto) if engine.local_socket().is_none() => {
+            Way::Labels(creates)
+        }
         // The proxy labels as well, and has a fence.
-        (_, Some(socket), ProxyMode::Auto | ProxyMode::Always) => Way::Proxy(socket),
+        (_, Some(engine), ProxyMode::Auto | ProxyMode::Always) => Way::Proxy(engine),
         (Some(creates), _, _) => Way::Labels(creates),
         (None, _, _) => Way::Untracked,
     }
@@ -149,18 +180,34 @@ fn by_proxy(
     lease: &Lease,
     wills: Option<Arc<Wills>>,
     spec: &ServerSpec,
-    engine: PathBuf,
+    endpoint: Endpoint,
     labels: HashMap<String, String>,
 ) -> Result<Prepared, Problem> {
-    let endpoint = Endpoint::Unix(engine.clone());
-    lease.note(&endpoint.to_string())?;
+    lease.note(&endpoint.noted())?;
     let launch = &labels[labels::LAUNCH];
-    let path = socket::place(lease, &settings.lease_directory, launch, &engine)?;
+    let bridge = match endpoint.local_socket() {
+        Some(_) => None,
+        None => {
+            let path = socket::of_bridge(lease, launch)?;
+            Some(Bridge::start(path, &endpoint)?)
+        }
+    };
+    let engine = bridge
+        .as_ref()
+        .map(Bridge::path)
+        .or(endpoint.local_socket());
+    let engine = engine.unwrap_or(Path::new("")).to_owned();
+    // What outlives the host reaches sockets of this machine only.
+    let wills = wills.filter(|_| bridge.is_none());
+    let path = socket::place(lease, launch, &engine)?;
     let sockets = match (engine.to_str(), path.to_str()) {
-        (Some(engine), Some(path)) => Some((engine.to_owned(), path.to_owned())),
+        (Some(engine), Some(path)) if bridge.is_none() => {
+            Some((engine.to_owned(), path.to_owned()))
+        }
         _ => None,
     };
-    let command = settings.private_mounts.then(|| {
+    let private_mounts = settings.private_mounts && bridge.is_none();
+    let command = private_mounts.then(|| {
         let program = spec.program()?;
         Some(mounts::around(
             program,
@@ -179,7 +226,11 @@ fn by_proxy(
     let is_labelled = labelled.is_some();
     let changes = Changes {
         command: command.flatten().or(labelled),
-        docker_host: Some(format!("unix://{}", path.display())),
+        engine: vec![
+            ("DOCKER_HOST", format!("unix://{}", path.display()).into()),
+            // For the way to the proxy, which is not the way to the engine.
+            ("DOCKER_TLS_VERIFY", OsString::new()),
+        ],
     };
     let spec = respec::with(spec, changes)?;
     let marks = Marks {
@@ -191,6 +242,7 @@ fn by_proxy(
     socket::like(&engine, &path)?;
     let means = Means::Proxy {
         proxy,
+        bridge,
         engine: Box::new(Engine::new(endpoint)),
         labelled: is_labelled,
     };
@@ -210,9 +262,11 @@ fn by_labels(
         labels.insert(labels::ON_END.to_owned(), labels::KEEP.to_owned());
     }
     let program = spec.program().unwrap_or_default().to_owned();
+    let known = ENGINE.into_iter().filter(|_| creates.is_docker);
+    let engine = known.filter_map(|name| Some((name, env.get(OsStr::new(name))?.clone())));
     let changes = Changes {
         command: Some((program.clone(), creates.labelled(spec.args(), &labels))),
-        docker_host: None,
+        engine: engine.collect(),
     };
     let cli = Cli {
         program,
@@ -229,10 +283,9 @@ fn take(host: &Mutex<Option<Host>>, settings: &Settings) -> std::io::Result<Host
         host.lease.refresh();
         return Ok(host.clone());
     }
-    let directory = &settings.lease_directory;
-    let lease = Arc::new(Lease::take(directory)?);
+    let lease = Arc::new(Lease::take(&settings.leases)?);
     lease.look_after()?;
-    let wills = Wills::new(directory, lease.instance());
+    let wills = Wills::new(lease.instance());
     let wills = settings.last_will.then(|| Arc::new(wills));
     Ok(host.insert(Host { lease, wills }).clone())
 }
@@ -261,9 +314,28 @@ mod tests {
         assert!(matches!(way("docker -H x run i", here()), Way::Labels(_)));
         assert!(matches!(way("podman run i", here()), Way::Labels(_)));
         assert!(matches!(way("docker run i", far()), Way::Labels(_)));
-        assert_eq!(way("npx x", far()), Way::Untracked);
+        assert!(matches!(way("npx x", far()), Way::Proxy(_)));
         assert_eq!(way("npx x", None), Way::Untracked);
         let never = choose(ProxyMode::Never, None, here());
         assert_eq!(never, Way::Untracked);
+    }
+
+    #[test]
+    fn a_server_has_the_engine_of_its_host_unless_it_names_one() {
+        let host = |name: &str| match name {
+            "DOCKER_HOST" => Some("tcp://far:2376".into()),
+            "DOCKER_TLS_VERIFY" => Some("1".into()),
+            _ => None,
+        };
+        let env = |own: &[(&str, &str)]| {
+            let own = own.iter().map(|(name, value)| (name.into(), value.into()));
+            let all = with_engine_of(own.collect(), host);
+            let found = |name: &str| all.get(OsStr::new(name)).cloned();
+            ["DOCKER_HOST", "DOCKER_TLS_VERIFY"].map(found)
+        };
+        assert_eq!(env(&[]), [Some("tcp://far:2376".into()), Some("1".into())]);
+        let own = env(&[("DOCKER_HOST", "unix:///x")]);
+        assert_eq!(own, [Some("unix:///x".into()), None]);
+        assert_eq!(env(&[("DOCKER_CONTEXT", "lab")]), [None, None]);
     }
 }

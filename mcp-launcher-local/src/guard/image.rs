@@ -1,19 +1,13 @@
 //! The guardian program, in a form that can be executed.
 
-use std::env;
-use std::ffi::CString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use mcp_lifecycle_host::program::{self, directories};
+pub(super) use mcp_lifecycle_host::program::{exec_path, is_refusal};
 
 use super::protocol::FIRST_FREE_FD;
 use super::sys;
@@ -52,7 +46,7 @@ impl GuardianImage {
 
     fn new() -> io::Result<Self> {
         check_support()?;
-        match sealed_memfd() {
+        match in_memory() {
             Ok(memfd) => Ok(Self {
                 memfd: Some(memfd),
                 file: OnceLock::new(),
@@ -98,13 +92,6 @@ impl GuardianImage {
     }
 }
 
-/// Whether `error` says that executing is forbidden, not that it failed.
-pub(super) fn is_refusal(error: &io::Error) -> bool {
-    let refusals =
-        [Errno::EACCES, Errno::EPERM, Errno::ENOSYS, Errno::ENOENT].map(|errno| Some(errno as i32));
-    refusals.contains(&error.raw_os_error())
-}
-
 fn check_support() -> io::Result<()> {
     if cfg!(not(guardian_available)) {
         return Err(io::Error::new(
@@ -122,83 +109,12 @@ fn check_support() -> io::Result<()> {
     }
 }
 
-/// The program in anonymous memory that nothing can change any more.
-fn sealed_memfd() -> io::Result<OwnedFd> {
-    const NAME: &std::ffi::CStr = c"mcp-guardian";
-    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    // Kernels that know the flag may insist on it; older ones do not know it.
-    let memfd = match memfd_create(NAME, flags | MFdFlags::from_bits_retain(libc::MFD_EXEC)) {
-        Err(Errno::EINVAL) => memfd_create(NAME, flags)?,
-        other => other?,
-    };
-    let mut file = File::from(memfd);
-    file.write_all(PROGRAM)?;
-    let seals = SealFlag::F_SEAL_WRITE
-        | SealFlag::F_SEAL_SHRINK
-        | SealFlag::F_SEAL_GROW
-        | SealFlag::F_SEAL_SEAL;
-    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-    above_passed(file.into())
-}
-
-/// Where a file of our own can be executed from, best first.
-fn directories() -> Vec<PathBuf> {
-    let runtime = env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute());
-    let own = runtime.into_iter().chain([env::temp_dir()]);
-    own.chain(["/dev/shm", "/var/tmp"].map(PathBuf::from))
-        .collect()
+fn in_memory() -> io::Result<OwnedFd> {
+    above_passed(program::sealed_memfd(c"mcp-guardian", PROGRAM)?)
 }
 
 fn unnamed_file(directories: &[PathBuf]) -> io::Result<OwnedFd> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for directory in directories {
-        match unnamed_file_in(directory) {
-            Ok(file) => return Ok(file),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// The program in a file that only its owner can open, has no name any more, and nobody has open for writing.
-fn unnamed_file_in(directory: &Path) -> io::Result<OwnedFd> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!(".mcp-guardian-{}-{number}", process::id()));
-    // `create_new` follows no symbolic link and opens nothing that exists.
-    let mut writer = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o700)
-        .open(&path)?;
-    let written = writer.write_all(PROGRAM);
-    // Reopened through the descriptor, not the name: it is the same file whatever happened to the name.
-    let reader = written.and_then(|()| {
-        File::open(
-            exec_path(writer.as_fd())?
-                .to_str()
-                .map_err(io::Error::other)?,
-        )
-    });
-    fs::remove_file(&path)?;
-    let reader = reader?;
-    drop(writer);
-    if is_noexec(&reader)? {
-        return Err(Errno::EACCES.into());
-    }
-    above_passed(reader.into())
-}
-
-fn is_noexec(file: &File) -> io::Result<bool> {
-    use nix::sys::statvfs::{FsFlags, fstatvfs};
-    Ok(fstatvfs(file)?.flags().contains(FsFlags::ST_NOEXEC))
-}
-
-/// The path that executes what is open as `fd`, also in a process that is about to exec.
-pub(super) fn exec_path(fd: BorrowedFd<'_>) -> io::Result<CString> {
-    CString::new(format!("/proc/self/fd/{}", fd.as_raw_fd())).map_err(io::Error::other)
+    above_passed(program::unnamed_file("mcp-guardian", PROGRAM, directories)?)
 }
 
 /// The same file under a number that is not one of those the guardian's descriptors are put under.

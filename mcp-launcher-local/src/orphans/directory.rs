@@ -1,168 +1,18 @@
-//! Where ledgers are: directories that follow from the user's number, so that
-//! hosts find each other's whatever their environment is.
+//! Where ledgers are: see [`mcp_lifecycle_host::state`].
 
-use std::collections::BTreeSet;
-use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
 
-use nix::dir::Dir;
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
-use nix::unistd::{geteuid, mkdir};
-
-/// Names one directory that is used instead of all others.
-const STATE: &str = "MCP_LIFECYCLE_STATE_DIR";
-
-/// Why a directory is not used.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// There is none.
-    Missing,
-    /// It is another user's: nothing in it is this user's.
-    Foreign(u32),
-    /// It is this user's, and cannot be used or cannot be looked into.
-    Unusable(io::Error),
-}
-
-/// Every directory in which this user may have ledgers, best first.
-pub(super) fn candidates() -> Vec<PathBuf> {
-    places(geteuid().as_raw(), |name| env::var_os(name))
-}
-
-/// Pure. A host that was started with an empty environment and one that has
-/// all of it agree on all but the last two, which are looked into as well.
-fn places(user: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let absolute = |name| {
-        let path = variable(name).map(PathBuf::from);
-        path.filter(|path| path.is_absolute())
-    };
-    if let Some(only) = absolute(STATE) {
-        return vec![only];
-    }
-    let own = format!("mcp-lifecycle-{user}");
-    let system = (user == 0).then(|| PathBuf::from("/run/mcp-lifecycle"));
-    let mut places: Vec<PathBuf> = system.into_iter().collect();
-    places.push(format!("/run/user/{user}/mcp-lifecycle").into());
-    places.extend(["/tmp", "/var/tmp", "/dev/shm"].map(|parent| Path::new(parent).join(&own)));
-    places.extend(absolute("XDG_RUNTIME_DIR").map(|path| path.join("mcp-lifecycle")));
-    places.extend(absolute("TMPDIR").map(|path| path.join(&own)));
-    let mut seen = BTreeSet::new();
-    places.retain(|place| seen.insert(place.clone()));
-    places
-}
-
-/// Opens a directory that is, or can be made, this user's alone.
-pub(super) fn make(path: &Path) -> Result<OwnedFd, Refused> {
-    match mkdir(path, Mode::S_IRWXU) {
-        Ok(()) | Err(Errno::EEXIST) => open_own(path),
-        Err(Errno::ENOENT) => Err(Refused::Missing),
-        // It may be there all the same, where nothing can be made any more.
-        Err(errno) => match open_own(path) {
-            Err(Refused::Missing) => Err(Refused::Unusable(errno.into())),
-            found => found,
-        },
-    }
-}
-
-/// Opens a directory if nobody but this user can write to it.
-///
-/// Judged by what was opened, not by the name: between the two, a name in a
-/// shared directory can come to mean something else.
-pub(super) fn open_own(path: &Path) -> Result<OwnedFd, Refused> {
-    let refused = |errno: Errno| Refused::Unusable(errno.into());
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    let directory = open(path, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::ENOENT => Refused::Missing,
-        errno => owner_of(path).map_or(refused(errno), Refused::Foreign),
-    })?;
-    let stat = fstat(&directory).map_err(refused)?;
-    if stat.st_uid != geteuid().as_raw() {
-        return Err(Refused::Foreign(stat.st_uid));
-    }
-    if !is_own(&stat, SFlag::S_IFDIR) {
-        let open = "it is open to other users; give it mode 0700";
-        return Err(Refused::Unusable(io::Error::other(open)));
-    }
-    Ok(directory)
-}
-
-/// Who owns what cannot be opened, if it is somebody else.
-fn owner_of(path: &Path) -> Option<u32> {
-    let owner = nix::sys::stat::lstat(path).ok()?.st_uid;
-    (owner != geteuid().as_raw()).then_some(owner)
-}
-
-/// Whether this is of that kind, and this user's alone.
-pub(super) fn is_own(stat: &FileStat, kind: SFlag) -> bool {
-    let others = Mode::S_IRWXG | Mode::S_IRWXO;
-    stat.st_uid == geteuid().as_raw()
-        && SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind
-        && stat.st_mode & others.bits() == 0
-}
+use mcp_lifecycle_host::state;
+pub(super) use mcp_lifecycle_host::state::{Refused, candidates, is_own, make, open_own};
 
 /// The names of all ledgers in a directory.
 pub(super) fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
-    let mut listing = Dir::from_fd(directory.try_clone()?)?;
-    let mut names = Vec::new();
-    for entry in listing.iter() {
-        let name = entry?.file_name().to_bytes().to_vec();
-        if name.ends_with(b".ledger") || name.ends_with(b".new") {
-            names.push(OsString::from_vec(name));
-        }
-    }
+    let mut names = state::names(directory)?;
+    names.retain(|name| {
+        let name = name.as_encoded_bytes();
+        name.ends_with(b".ledger") || name.ends_with(b".new")
+    });
     Ok(names)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn paths(user: u32, variables: &[(&str, &str)]) -> Vec<String> {
-        let find = |name: &str| {
-            let found = variables.iter().find(|variable| variable.0 == name);
-            found.map(|variable| OsString::from(variable.1))
-        };
-        let places = places(user, find);
-        places
-            .into_iter()
-            .map(|path| path.display().to_string())
-            .collect()
-    }
-
-    #[test]
-    fn the_first_choice_does_not_depend_on_the_environment() {
-        let bare = paths(1000, &[]);
-        assert_eq!(
-            bare,
-            [
-                "/run/user/1000/mcp-lifecycle",
-                "/tmp/mcp-lifecycle-1000",
-                "/var/tmp/mcp-lifecycle-1000",
-                "/dev/shm/mcp-lifecycle-1000",
-            ]
-        );
-        let named = paths(1000, &[("XDG_RUNTIME_DIR", "/x"), ("TMPDIR", "/y")]);
-        assert_eq!(named[..4], bare);
-        assert_eq!(named[4..], ["/x/mcp-lifecycle", "/y/mcp-lifecycle-1000"]);
-        assert_eq!(paths(0, &[])[0], "/run/mcp-lifecycle");
-    }
-
-    #[test]
-    fn what_is_named_twice_is_looked_into_once_and_what_is_relative_never() {
-        let usual = [("XDG_RUNTIME_DIR", "/run/user/1000"), ("TMPDIR", "/tmp")];
-        assert_eq!(paths(1000, &usual), paths(1000, &[]));
-        let relative = [("XDG_RUNTIME_DIR", "x"), ("TMPDIR", ""), (STATE, "y")];
-        assert_eq!(paths(1000, &relative), paths(1000, &[]));
-    }
-
-    #[test]
-    fn one_that_is_asked_for_by_name_is_the_only_one() {
-        let variables = [("XDG_RUNTIME_DIR", "/x"), (STATE, "/own")];
-        assert_eq!(paths(1000, &variables), ["/own"]);
-    }
 }

@@ -126,7 +126,9 @@ impl<'a> ConfigReader<'a> {
             } else if found.entry.url.is_some() {
                 set.skipped.push(Skipped::Remote { server });
             } else {
-                let problem = format!("server `{server}` has neither `command` nor `url`");
+                let problem = format!(
+                    "server `{server}` has neither `command` nor `url`, nor a `launcher` that knows its command"
+                );
                 return Err(ConfigErrorKind::Syntax(problem).at(text, found.start));
             }
         }

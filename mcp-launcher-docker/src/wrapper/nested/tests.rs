@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// A server that never came to be: its containers are swept at once.
 fn abandoned(directory: &std::path::Path, means: Means) -> Arc<Nested> {
-    let lease = Arc::new(Lease::take(directory).unwrap());
+    let lease = Arc::new(Lease::take(&crate::lease::Place::At(directory.to_owned())).unwrap());
     let nested = Arc::new(Nested::new("L".to_owned(), means, lease));
     drop(nested.follow().unwrap());
     nested
@@ -26,6 +26,7 @@ fn by_proxy(directory: &std::path::Path, engine: &FakeEngine, labelled: bool) ->
     };
     Means::Proxy {
         proxy: Proxy::start(directory.join("p"), engine.socket(), marks, None).unwrap(),
+        bridge: None,
         engine: Box::new(Engine::new(engine.endpoint())),
         labelled,
     }

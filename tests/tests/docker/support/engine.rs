@@ -109,6 +109,16 @@ impl PrivateEngine {
         self.child.as_ref().map(|child| child.id() as i32)
     }
 
+    /// Stops it, or lets it go on: it is there, and does nothing.
+    pub(crate) fn freeze(&self, frozen: bool) {
+        use nix::sys::signal::{Signal, kill};
+        let signal = match frozen {
+            true => Signal::SIGSTOP,
+            false => Signal::SIGCONT,
+        };
+        kill(nix::unistd::Pid::from_raw(self.pid().unwrap()), signal).unwrap();
+    }
+
     pub(crate) fn start_again(&mut self) {
         // A killed daemon takes its containerd along, whose pid file would be
         // believed for as long as nobody reaps it.

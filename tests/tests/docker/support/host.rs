@@ -1,6 +1,6 @@
 //! A host in a process of its own, started only to be killed.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 const ROLE: &str = "MCP_DOCKER_TEST_HOST";
@@ -21,15 +21,30 @@ impl Host {
 
     /// The same, with these variables in its environment.
     pub(crate) fn start_with(name: &str, what: &str, variables: &[(&str, &str)]) -> Self {
+        Self::spawn(name, what, variables, Stdio::null())
+    }
+
+    fn spawn(name: &str, what: &str, variables: &[(&str, &str)], stdin: Stdio) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture", "--include-ignored"])
             .env(ROLE, what)
             .envs(variables.iter().copied())
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         Self(child)
+    }
+
+    /// The same, with an input for [`tell`](Self::tell).
+    pub(crate) fn start_told(name: &str, what: &str) -> Self {
+        Self::spawn(name, what, &[], Stdio::piped())
+    }
+
+    /// Says a line to it.
+    pub(crate) fn tell(&mut self, line: &str) {
+        let stdin = self.0.stdin.as_mut().unwrap();
+        writeln!(stdin, "{line}").unwrap();
     }
 
     /// Waits until it has printed a line that ends so.

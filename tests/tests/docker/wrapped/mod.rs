@@ -7,6 +7,7 @@ mod podman;
 mod policy;
 mod proxy;
 mod random_kills;
+mod remote;
 mod shapes;
 mod strangers;
 

@@ -1,0 +1,13 @@
+//! What the launchers of processes and of containers share on one machine. Internal
+//! to mcp-lifecycle: its API changes whenever they need it.
+//!
+//! * [`state`]: where a process of this user leaves what a later one has to find.
+//!   Judged by descriptor and never by name, for `/tmp` is shared.
+//! * [`program`]: a program that comes with the host, in a form that can be executed.
+
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+pub mod program;
+#[cfg(unix)]
+pub mod state;

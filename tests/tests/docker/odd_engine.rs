@@ -1,0 +1,121 @@
+//! An engine that is slow, or not the one that it was.
+
+use std::time::Duration;
+
+use mcp_launcher_docker::{DockerLauncher, Endpoint};
+use mcp_lifecycle_core::{EndReason, ServerHandle, ServerLauncher, TerminationPolicy};
+
+use crate::support::{Host, PrivateEngine, Rig, eventually, image, is_host, own};
+
+fn is_skipped() -> bool {
+    let is = std::env::var("MCP_DOCKER_TESTS").is_ok_and(|value| value == "skip");
+    if is {
+        eprintln!("skipped: MCP_DOCKER_TESTS=skip");
+    }
+    is
+}
+
+fn launcher(host: &str, leases: &str) -> DockerLauncher {
+    let builder = DockerLauncher::builder().endpoint(Endpoint::from_url(host).unwrap());
+    builder.lease_directory(leases).build().unwrap()
+}
+
+/// A busy disk, stood in for by a daemon that was stopped.
+#[tokio::test]
+async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
+    const ME: &str = "odd_engine::a_create_that_comes_true_after_its_host_has_left_is_undone";
+    if let Some(job) = is_host() {
+        let [host, leases, server] = job.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{job}");
+        };
+        let launcher = launcher(host, leases);
+        let options = mcp_launcher_docker::ContainerOptions::new("mcp-fixture:test");
+        let spec = |args: &str| {
+            let spec = mcp_lifecycle_core::ServerSpec::builder(server, "/mcp-fixture");
+            options
+                .clone()
+                .network("none")
+                .apply(spec.arg(args))
+                .build()
+                .unwrap()
+        };
+        // It knows the engine before that stops.
+        let first = own(launcher.launch(&spec("plain")).await.unwrap());
+        first.end(&TerminationPolicy::default()).await.unwrap();
+        println!("ready");
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).unwrap();
+        let late = spec("ignore-eof-term");
+        let launch = launcher.launch(&late);
+        let limited = tokio::time::timeout(Duration::from_secs(2), launch).await;
+        assert!(limited.is_err());
+        return;
+    }
+    if is_skipped() {
+        return;
+    }
+    let engine = PrivateEngine::start(&[]);
+    let rig = Rig::on(engine.engine.clone(), "late");
+    let job = format!(
+        "{}|{}|{}",
+        rig.engine.host,
+        rig.leases.path().display(),
+        rig.server
+    );
+    let mut host = Host::start_told(ME, &job);
+    host.wait_for("ready");
+    engine.freeze(true);
+    host.tell("go");
+    host.wait();
+    engine.freeze(false);
+    // It comes true, or has come and gone; the last will looks for it for longer.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    eventually("nothing is left", || rig.containers().is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(rig.containers().is_empty());
+}
+
+/// As when one switches between Docker Desktop, Colima and a rootless engine.
+#[tokio::test]
+async fn the_404_of_another_engine_is_no_proof() {
+    if is_skipped() {
+        return;
+    }
+    let (one, two) = (PrivateEngine::start(&[]), PrivateEngine::start(&[]));
+    image(&two.engine);
+    let rig = Rig::on(one.engine.clone(), "swapped");
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("docker.sock");
+    let lead_to = |engine: &PrivateEngine| {
+        let _ = std::fs::remove_file(&link);
+        let socket = engine.engine.host.trim_start_matches("unix://");
+        std::os::unix::fs::symlink(socket, &link).unwrap();
+    };
+    lead_to(&one);
+    let leases = rig.leases.path().to_str().unwrap();
+    let launcher = launcher(&format!("unix://{}", link.display()), leases);
+    let server = launcher
+        .launch(&rig.spec(&["ignore-eof-term"]))
+        .await
+        .unwrap();
+    let parts = server.into_parts();
+    let (handle, _stdin) = ServerHandle::new("server", parts.stdin, parts.terminator);
+    lead_to(&two);
+    let policy = TerminationPolicy::default()
+        .eof_grace(Duration::from_millis(100))
+        .term_grace(Duration::from_millis(100))
+        .kill_confirmation(Duration::from_secs(5));
+    match handle.terminate(&policy, EndReason::Shutdown).await {
+        // By the connections that were open before.
+        Ok(report) => assert!(rig.containers().is_empty(), "no proof: {report}"),
+        Err(error) => {
+            let text = mcp_lifecycle_core::error::Report(&error).to_string();
+            assert!(text.contains("another engine"), "{text}");
+        }
+    }
+    lead_to(&one);
+    eventually("it is gone once its engine is back", || {
+        rig.containers().is_empty()
+    })
+    .await;
+}
