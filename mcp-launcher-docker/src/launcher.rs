@@ -170,8 +170,12 @@ impl Shared {
             let socket = socket.filter(|_| self.settings.last_will)?;
             match LastWill::begin(socket) {
                 Ok(will) => Some(Arc::new(will)),
-                Err(error) => {
+                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
                     tracing::debug!(%error, "nobody removes containers when this host dies");
+                    None
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "nobody removes containers when this host dies");
                     None
                 }
             }

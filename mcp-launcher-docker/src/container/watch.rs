@@ -31,6 +31,10 @@ const WEDGED: Duration = Duration::from_secs(3);
 /// The longest pause between two questions to a daemon that does not answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// How often a remote engine is asked what it may have said on a connection that
+/// has died without a word: a router forgets those that are quiet.
+const REMOTE_LOOK: Duration = Duration::from_secs(15);
+
 /// The waits that were registered before the container was started.
 #[derive(Debug)]
 pub(super) struct Waits {
@@ -135,7 +139,12 @@ async fn remove(container: &Container) {
 /// How the main process ended. Asks for as long as it takes: a daemon that does
 /// not answer says nothing about the process.
 async fn exit_status(container: &Container, waits: &mut Waits) -> ExitStatus {
-    match waits.exit_code().await {
+    let code = tokio::select! {
+        biased;
+        code = waits.exit_code() => code,
+        () = unheard(container) => Err(Meaning::Unknown),
+    };
+    match code {
         Ok(code) => match status(container, code).await {
             ExitStatus::Signal(9) if waits.was_out_of_memory(&container.force).await => {
                 ExitStatus::OutOfMemory
@@ -192,5 +201,25 @@ async fn wait_again(container: &Container) -> Option<i64> {
         .engine
         .wait(&container.id, Condition::NotRunning)
         .await;
-    wait.ok()?.code().await.ok()
+    let mut wait = wait.ok()?;
+    tokio::select! {
+        biased;
+        code = wait.code() => code.ok(),
+        () = unheard(container) => None,
+    }
+}
+
+/// Completes when a remote engine does not say any more that the server runs. A
+/// connection to an engine on this machine cannot die unnoticed.
+async fn unheard(container: &Container) {
+    if container.engine.endpoint().local_socket().is_some() {
+        return std::future::pending().await;
+    }
+    loop {
+        sleep(REMOTE_LOOK).await;
+        let state = container.engine.state(&container.id).await;
+        if !matches!(state, Ok(State::Running | State::Created)) {
+            return;
+        }
+    }
 }

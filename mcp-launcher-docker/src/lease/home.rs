@@ -101,8 +101,8 @@ impl Home {
     pub(super) fn is_there(&self) -> io::Result<bool> {
         match std::fs::symlink_metadata(&self.path) {
             Ok(found) => {
-                let own = fstat(&self.directory)?;
-                Ok((found.dev(), found.ino()) == (own.st_dev, own.st_ino))
+                let own = File::from(self.directory.try_clone()?).metadata()?;
+                Ok((found.dev(), found.ino()) == (own.dev(), own.ino()))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -110,10 +110,10 @@ impl Home {
     }
 
     /// A file that was not there, to be written and read by nobody else.
-    pub(crate) fn create_new(&self, name: &str, mode: u32) -> io::Result<File> {
+    pub(crate) fn create_new(&self, name: &str, mode: u16) -> io::Result<File> {
         let flags =
             OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mode = Mode::from_bits_truncate(mode);
+        let mode = Mode::from_bits_truncate(mode.into());
         Ok(openat(&self.directory, name, flags, mode)?.into())
     }
 
@@ -137,9 +137,9 @@ impl Home {
 
     /// Whether this file has this name.
     pub(super) fn has(&self, name: &str, file: &File) -> io::Result<bool> {
-        let own = file.metadata()?;
+        let own = fstat(file)?;
         match fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(found) => Ok((found.st_dev, found.st_ino) == (own.dev(), own.ino())),
+            Ok(found) => Ok((found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)),
             Err(Errno::ENOENT) => Ok(false),
             Err(errno) => Err(errno.into()),
         }

@@ -149,6 +149,12 @@ impl Way {
         }
     }
 
+    #[cfg(not(any(feature = "tcp", feature = "ssh")))]
+    async fn connect(&self) -> io::Result<Connection> {
+        match *self {}
+    }
+
+    #[cfg(any(feature = "tcp", feature = "ssh"))]
     async fn connect(&self) -> io::Result<Connection> {
         let (stream, program): (Box<dyn Stream>, _) = match self {
             #[cfg(feature = "tcp")]
@@ -163,8 +169,6 @@ impl Way {
                 let (program, stdout, stdin) = super::ssh::connect(url)?;
                 (Box::new(tokio::io::join(stdout, stdin)), Some(program))
             }
-            #[cfg(not(any(feature = "tcp", feature = "ssh")))]
-            _ => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(Connection {
             stream,

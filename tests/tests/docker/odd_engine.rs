@@ -119,3 +119,55 @@ async fn the_404_of_another_engine_is_no_proof() {
     })
     .await;
 }
+
+/// Forwards bytes to an engine until it is told to forget the connections that
+/// there are: these stay open, and nothing comes through any more. New ones work.
+struct Router {
+    address: String,
+    forget: tokio::sync::watch::Sender<u32>,
+}
+
+impl Router {
+    async fn to(socket: String) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (forget, forgotten) = tokio::sync::watch::channel(0);
+        tokio::spawn(async move {
+            loop {
+                let (mut client, _) = listener.accept().await.unwrap();
+                let mut engine = tokio::net::UnixStream::connect(&socket).await.unwrap();
+                let mut forgotten = forgotten.clone();
+                forgotten.mark_unchanged();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut engine) => {}
+                        _ = forgotten.changed() => std::future::pending().await,
+                    }
+                });
+            }
+        });
+        Self { address, forget }
+    }
+}
+
+#[tokio::test]
+async fn an_exit_is_learned_though_the_connections_to_a_remote_engine_died() {
+    let Some(rig) = Rig::new("router") else {
+        return;
+    };
+    let socket = rig.engine.host.trim_start_matches("unix://").to_owned();
+    let router = Router::to(socket).await;
+    let leases = rig.leases.path().to_str().unwrap();
+    let launcher = launcher(&format!("tcp://{}", router.address), leases);
+    let server = launcher
+        .launch(&rig.spec(&["ignore-eof-term"]))
+        .await
+        .unwrap();
+    let terminator = std::sync::Arc::clone(server.terminator());
+    router.forget.send_modify(|generation| *generation += 1);
+    rig.engine.docker(&["rm", "-f", &rig.containers()[0]]);
+    let exited = tokio::time::timeout(Duration::from_secs(90), terminator.exited());
+    exited.await.expect("the exit is learned");
+    drop(server);
+    rig.assert_clean().await;
+}

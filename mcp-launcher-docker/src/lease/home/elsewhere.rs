@@ -60,7 +60,7 @@ impl Home {
         self.path.try_exists()
     }
 
-    pub(crate) fn create_new(&self, name: &str, _: u32) -> io::Result<File> {
+    pub(crate) fn create_new(&self, name: &str, _: u16) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         options.open(self.path.join(name))

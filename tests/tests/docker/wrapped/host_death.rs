@@ -123,7 +123,14 @@ async fn it_is_said_whether_containers_end_with_the_host() {
         said.contains("the containers that this server starts"),
         "{said}"
     );
+    // Tracked from here, but nobody here reaches that engine without the host.
     let far = ServerSpec::builder("far", "cat").env("DOCKER_HOST", "tcp://127.0.0.1:1");
-    let said = fallback(&tracker, &far.build().unwrap()).await;
+    let said = fallback(&tracker, &far.clone().build().unwrap()).await;
+    assert!(said.contains("nothing outlives the host"), "{said}");
+    let locked = far
+        .env("DOCKER_TLS_VERIFY", "1")
+        .env("DOCKER_CERT_PATH", "/nowhere");
+    let said = fallback(&tracker, &locked.build().unwrap()).await;
     assert!(said.contains("not tracked"), "{said}");
+    assert!(said.contains("/nowhere/ca.pem"), "{said}");
 }
