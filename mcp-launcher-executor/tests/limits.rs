@@ -78,10 +78,10 @@ async fn a_line_over_the_limit_is_refused_and_the_pipe_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_many_sessions_and_connections() {
-    for (sessions, connections) in [(1, 8), (8, 1)] {
+async fn so_many_sessions_in_all_and_of_one_address() {
+    for (sessions, of_one) in [(1, 8), (8, 1)] {
         let mut limits = Limits::default();
-        (limits.max_sessions, limits.max_connections) = (sessions, connections);
+        (limits.max_sessions, limits.max_sessions_per_address) = (sessions, of_one);
         let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind(address, None, None).await.unwrap();
@@ -91,9 +91,16 @@ async fn so_many_sessions_and_connections() {
             let second = within(ExecServer::connect(config.clone())).await;
             assert!(
                 second.is_err(),
-                "{sessions} sessions, {connections} connections"
+                "{sessions} sessions, {of_one} of one address"
             );
+            // Its place is free again.
             drop(first);
+            within(async {
+                while ExecServer::connect(config.clone()).await.is_err() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
             daemon.shutdown().await;
         });
     }
@@ -149,4 +156,32 @@ async fn input_that_nobody_reads_holds_its_writer_back() {
     }
     assert!(taken > 1 << 20, "{taken} bytes");
     server.end(&TerminationPolicy::immediate()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_many_processes_of_all_clients() {
+    let mut limits = Limits::default();
+    limits.max_processes_in_all = 2;
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let config = ExecServerConfig::websocket(listener.url().unwrap());
+    tokio::join!(listener.serve(&daemon), async {
+        let one = launcher(config.clone()).await;
+        let other = launcher(config).await;
+        let first = launch(&one, sh("exec cat")).await;
+        let second = launch(&other, sh("exec cat")).await;
+        let spec = sh("exec cat").build().unwrap();
+        let error = other.launch(&spec).await.unwrap_err();
+        assert!(
+            matches!(error.kind(), LaunchErrorKind::Limit { .. }),
+            "{error}"
+        );
+        // The place of one that has ended is free.
+        first.end(&TerminationPolicy::default()).await.unwrap();
+        let third = launch(&other, sh("exec cat")).await;
+        third.end(&TerminationPolicy::default()).await.unwrap();
+        second.end(&TerminationPolicy::default()).await.unwrap();
+        daemon.shutdown().await;
+    });
 }

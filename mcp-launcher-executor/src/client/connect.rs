@@ -15,7 +15,7 @@ pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
     child: Option<CommandChild>,
     #[cfg(feature = "websocket")]
-    haste: Option<super::prompt::Haste>,
+    haste: Option<super::haste::Haste>,
 }
 
 impl Connected {

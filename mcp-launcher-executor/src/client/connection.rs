@@ -30,6 +30,9 @@ pub(super) struct Connection {
     dead: Arc<AtomicBool>,
 }
 
+/// The most that a peer makes us buffer of a stream, in bytes.
+const MOST_WINDOW: u64 = 64 << 20;
+
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
@@ -58,6 +61,7 @@ impl Connection {
             version: VERSION,
             window: Some(config.window as u64),
             lease_ms: config.lease.map(|lease| lease.as_millis() as u64),
+            max_frame: Some(config.max_frame as u64),
             raw_output: config.is_websocket(),
             ..Lifecycle::default()
         };
@@ -80,7 +84,7 @@ impl Connection {
             .and_then(|e| e.mcp_lifecycle.as_ref());
         let window = lifecycle
             .and_then(|l| l.window)
-            .map_or(config.window, |w| w as usize);
+            .map_or(config.window, |w| w.min(MOST_WINDOW) as usize);
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|error| broken(config, error.to_string()))?;
         Ok(Self {
@@ -260,14 +264,16 @@ fn broken(
 }
 
 fn timing(config: &ExecServerConfig) -> Timing {
+    /// "Never": far off, and near enough to be added to any time.
+    const NEVER: Duration = Duration::from_secs(10 * 365 * 86_400);
     Timing {
-        call: config.call_timeout,
-        hello: config.connect_timeout,
-        resume: config.resume_window,
-        retry: std::time::Duration::from_millis(100),
-        keep_alive: config.keep_alive,
-        dead_after: config.dead_after,
-        hole: std::time::Duration::from_millis(200),
+        call: config.call_timeout.min(NEVER),
+        hello: config.connect_timeout.min(NEVER),
+        resume: config.resume_window.min(NEVER),
+        retry: Duration::from_millis(100),
+        keep_alive: config.keep_alive.min(NEVER),
+        dead_after: config.dead_after.min(NEVER),
+        hole: Duration::from_millis(200),
     }
 }
 
@@ -298,7 +304,7 @@ fn drive(
 }
 
 /// What is left when the driver's thread ends, by a panic as well: whoever
-/// waits for an answer is told that there will be none.
+/// waits for an answer, or for a process, is told that there will be none.
 struct Vacate<'a> {
     commands: Arc<Inbox>,
     seat: &'a Seat,
@@ -314,6 +320,44 @@ impl Drop for Vacate<'_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        drop(driver);
+        if let Some(driver) = driver {
+            driver.fail_all("the thread of the connection has ended");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_driver_that_dies_fails_every_process() {
+        let config = ExecServerConfig::command("true", [""; 0]);
+        let wish = Lifecycle::default();
+        let session = Session::new(timing(&config), "t".to_owned(), wish, Instant::now());
+        let (commands, inbox, seat) = commands();
+        let dead = Arc::new(AtomicBool::new(false));
+        let (ready, _opened) = oneshot::channel();
+        let mut driver = Driver::new(
+            config,
+            session,
+            Arc::clone(&inbox),
+            ready,
+            Arc::clone(&dead),
+        );
+        let remote = Remote::new("p".to_owned(), commands, 4096, 1);
+        driver.follow(&remote);
+        *seat.lock().unwrap() = Some(driver);
+        let panicked = std::thread::spawn(move || {
+            let _vacate = Vacate {
+                commands: inbox,
+                seat: &seat,
+                dead,
+            };
+            let _sits = seat.lock().unwrap();
+            panic!("as a fault of the driver would");
+        });
+        panicked.join().unwrap_err();
+        assert!(remote.status().borrow().failed.is_some());
     }
 }

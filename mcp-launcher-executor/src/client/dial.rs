@@ -7,7 +7,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 
 use super::config::Certificates;
-use super::prompt::{Haste, Prompt};
+use super::haste::Haste;
 use crate::link::{Counted, Link, WebSocketLink, websocket_config};
 
 /// A WebSocket at `url`, with a bearer token.
@@ -44,14 +44,16 @@ pub(super) async fn websocket(
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     stream.set_nodelay(true)?;
-    let (stream, haste) = Prompt::new(stream);
+    let haste = Haste::new();
+    let hurry = haste.clone();
     let config = Some(websocket_config(max_frame));
     if let Some(connector) = connector {
         let stream = Counted::new(encrypt(connector, &host, stream).await?);
+        let stream = stream.after_read(move |stream| hurry.acknowledge(tcp(stream)));
         let (socket, _) = client_async_with_config(request, stream, config).await?;
         return Ok((Box::new(WebSocketLink::new(socket)), Some(haste)));
     }
-    let stream = Counted::new(stream);
+    let stream = Counted::new(stream).after_read(move |stream| hurry.acknowledge(stream));
     let (socket, _) = client_async_with_config(request, stream, config).await?;
     Ok((Box::new(WebSocketLink::new(socket)), Some(haste)))
 }
@@ -81,9 +83,14 @@ fn connector(_: &Certificates) -> Result<std::convert::Infallible, BoxError> {
 async fn encrypt(
     connector: std::convert::Infallible,
     _: &str,
-    _: Prompt,
-) -> Result<Prompt, BoxError> {
+    _: TcpStream,
+) -> Result<TcpStream, BoxError> {
     match connector {}
+}
+
+#[cfg(not(feature = "wss"))]
+fn tcp(stream: &TcpStream) -> &TcpStream {
+    stream
 }
 
 #[cfg(feature = "wss")]
@@ -113,8 +120,13 @@ fn connector(certificates: &Certificates) -> Result<tokio_rustls::TlsConnector, 
 async fn encrypt(
     connector: tokio_rustls::TlsConnector,
     host: &str,
-    stream: Prompt,
-) -> Result<tokio_rustls::client::TlsStream<Prompt>, BoxError> {
+    stream: TcpStream,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, BoxError> {
     let name = rustls::pki_types::ServerName::try_from(host.to_owned())?;
     Ok(connector.connect(name, stream).await?)
+}
+
+#[cfg(feature = "wss")]
+fn tcp(stream: &tokio_rustls::client::TlsStream<TcpStream>) -> &TcpStream {
+    stream.get_ref().0
 }

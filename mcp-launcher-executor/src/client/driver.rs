@@ -126,6 +126,9 @@ impl Driver {
                 }
                 Event::Connected(Err(error)) => self.session.link_down(now, error),
                 Event::LinkLost(error) => {
+                    if error.as_ref().is_some_and(LinkError::is_too_large) {
+                        self.session.frame_refused();
+                    }
                     let reason = match error {
                         Some(error) => mcp_lifecycle_core::error::Report(&error).to_string(),
                         None => "the executor closed it".to_owned(),
@@ -244,7 +247,7 @@ impl Driver {
         });
         // A frame that takes long to arrive is a sign of life all the while.
         if connected.link.received() != before {
-            self.session.alive(Instant::now());
+            self.session.hears(Instant::now());
         }
         event
     }
@@ -369,6 +372,22 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Nobody will ever follow its processes again.
+    pub(super) fn fail_all(self, reason: &str) {
+        let reason = reason.to_owned();
+        for remote in self.processes.values().filter_map(Weak::upgrade) {
+            let reason = reason.clone();
+            remote.on_failure(ExecutorError::Lost { reason });
+        }
+    }
+
+    /// As a start does.
+    #[cfg(test)]
+    pub(super) fn follow(&mut self, remote: &Arc<Remote>) {
+        let id = remote.id().to_owned();
+        self.processes.insert(id, Arc::downgrade(remote));
     }
 
     fn process(&self, id: &str) -> Option<Arc<Remote>> {

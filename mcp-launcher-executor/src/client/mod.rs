@@ -8,11 +8,11 @@ mod connection;
 #[cfg(feature = "websocket")]
 mod dial;
 mod driver;
+#[cfg(feature = "websocket")]
+mod haste;
 mod helper;
 mod plain;
 mod process;
-#[cfg(feature = "websocket")]
-mod prompt;
 mod session;
 mod supervised;
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
@@ -134,7 +133,6 @@ impl Listener {
     /// Dropping the future stops accepting; connections go on.
     pub async fn serve(self, daemon: &Daemon) {
         let shared = &daemon.shared;
-        let places = Arc::new(Semaphore::new(shared.limits.max_connections));
         let admission = Arc::new(Admission::default());
         loop {
             let accepted = tokio::select! {
@@ -158,10 +156,10 @@ impl Listener {
             if evicted {
                 say_refused(shared, &admission, "too many were waiting", origin);
             }
-            let (admission, places) = (Arc::clone(&admission), Arc::clone(&places));
+            let admission = Arc::clone(&admission);
             let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
             tokio::spawn(async move {
-                let door = Door { ticket, places };
+                let door = Door { ticket };
                 if let Err(error) = client(&shared, stream, origin, token, tls, door).await {
                     say_refused(&shared, &admission, &error.to_string(), origin);
                 }
@@ -173,7 +171,6 @@ impl Listener {
 /// What a connection needs to come in, and gives up when it does.
 struct Door {
     ticket: Ticket,
-    places: Arc<Semaphore>,
 }
 
 impl Door {
@@ -238,18 +235,9 @@ async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let Some(early) = door.within(limit, upgrade).await? else {
         return Ok(());
     };
-    let Door { ticket, places } = door;
-    let full = |_| io::Error::other("all connections that there may be are there");
-    let _place = places.try_acquire_owned().map_err(full)?;
-    drop(ticket);
     let config = Some(websocket_config(shared.limits.max_frame));
     let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, config).await;
-    serve(
-        shared,
-        Box::new(WebSocketLink::new(socket)),
-        Kind::Socket,
-        origin,
-    )
-    .await;
+    let link = Box::new(WebSocketLink::new(socket));
+    serve(shared, link, Kind::Socket, origin, Some(door.ticket)).await;
     Ok(())
 }

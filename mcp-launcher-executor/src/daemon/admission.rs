@@ -1,7 +1,7 @@
 //! Who may wait at the door: connections that have not shown yet that they may
 //! come in. Pure, but for the tokens that tell them to leave.
 //!
-//! They have no place among the connections, and a share per address or user. Whoever
+//! They are there until they have a session, and have a share per address or user. Whoever
 //! comes when a share is used up takes the place of its oldest holder: an
 //! honest client is through the door long before that many others have come.
 

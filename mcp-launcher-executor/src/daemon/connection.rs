@@ -2,6 +2,7 @@
 
 mod handshake;
 mod inbound;
+mod intake;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,12 +12,14 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::EndReason;
 use tokio_util::sync::CancellationToken;
 
+use self::intake::Intake;
 use super::Shared;
+use super::admission::Ticket;
 use super::event::Event;
 use super::metrics::{Present, count};
 use super::origin::Origin;
 use super::session::{Haste, Next, Session};
-use crate::link::{HIGH_WATER, Incoming, Link};
+use crate::link::{CloseCode, Link, LinkError};
 use crate::protocol::{
     RpcError, code, encode_error, encode_notification, encode_raw_output, method,
 };
@@ -37,11 +40,45 @@ const PING: Duration = Duration::from_secs(10);
 /// many under way before it has to wait for one.
 const PATIENT: u32 = 2;
 
+/// How long they wait for it, at most: a client of another make may have only one.
+const COMPANY: Duration = Duration::from_millis(10);
+
+/// Bytes that may wait in a link, and in answers, of one client.
+const HIGH_WATER: usize = 64 * 1024;
+
 /// How long what is queued may take to leave when the connection ends.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Serves a client until its connection ends.
-pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind, origin: Origin) {
+/// Why a connection ends, for its client and the log.
+pub(super) struct End {
+    /// `None` when its client is not there to be told.
+    code: Option<CloseCode>,
+    reason: String,
+}
+
+impl End {
+    fn new(code: CloseCode, reason: impl Into<String>) -> Self {
+        Self {
+            code: Some(code),
+            reason: reason.into(),
+        }
+    }
+
+    fn failed(error: &LinkError) -> Self {
+        let reason = mcp_lifecycle_core::error::Report(error).to_string();
+        Self::new(error.close_code(), reason)
+    }
+}
+
+/// Serves a client until its connection ends. It has this place at the door
+/// until it has a session.
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    link: Box<dyn Link>,
+    kind: Kind,
+    origin: Origin,
+    ticket: Option<Ticket>,
+) {
     let _present = Present::new(&shared.counters);
     let mut connection = Connection {
         shared: Arc::clone(shared),
@@ -49,15 +86,22 @@ pub(super) async fn serve(shared: &Arc<Shared>, link: Box<dyn Link>, kind: Kind,
         state: State::Unknown,
         dirty: false,
         owed: 0,
-        received: 0,
+        intake: Intake::default(),
         patient: 0,
+        company: None,
+        ticket,
         timer: Box::pin(tokio::time::sleep(shared.limits.handshake)),
         stopping: shared.stopping.clone(),
         kind,
         origin,
     };
-    let why = connection.run().await;
-    tracing::debug!(peer = %origin, why, "connection ended");
+    let end = connection.run().await;
+    tracing::debug!(peer = %origin, why = end.reason, "connection ended");
+    if let Some(code) = end.code {
+        // No more than a control frame carries.
+        let reason: String = end.reason.chars().take(100).collect();
+        connection.link.close(code, &reason);
+    }
     let flush = poll_fn(|cx| connection.link.poll_flush(cx));
     let _ = tokio::time::timeout(FAREWELL, flush).await;
     let Some((session, generation)) = connection.session() else {
@@ -87,10 +131,11 @@ struct Connection {
     dirty: bool,
     /// Bytes of answers that the client has not taken yet, as far as is known.
     owed: usize,
-    /// Bytes that had arrived when this was last looked at.
-    received: u64,
-    /// Answers that wait in the link for company.
+    intake: Intake,
+    /// Answers that wait in the link for company, and until when.
     patient: u32,
+    company: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+    ticket: Option<Ticket>,
     timer: std::pin::Pin<Box<tokio::time::Sleep>>,
     stopping: CancellationToken,
     kind: Kind,
@@ -107,13 +152,24 @@ impl Connection {
         }
     }
 
-    async fn run(&mut self) -> &'static str {
+    async fn run(&mut self) -> End {
         let stopping = self.stopping.clone();
         let mut stopped = std::pin::pin!(stopping.cancelled());
+        let leave = self.ticket.as_ref().map(|ticket| ticket.leave.clone());
+        let mut evicted = std::pin::pin!(async {
+            match leave {
+                Some(leave) => leave.cancelled().await,
+                None => std::future::pending().await,
+            }
+        });
         poll_fn(|cx| {
             if stopped.as_mut().poll(cx).is_ready() {
                 self.say_goodbye();
-                return Poll::Ready("the daemon is stopping");
+                return Poll::Ready(End::new(CloseCode::Away, "the daemon is stopping"));
+            }
+            if self.ticket.is_some() && evicted.as_mut().poll(cx).is_ready() {
+                let reason = "others came before it had a session";
+                return Poll::Ready(End::new(CloseCode::TryAgain, reason));
             }
             self.poll(cx)
         })
@@ -121,20 +177,20 @@ impl Connection {
     }
 
     /// Frames handled in one go before the task lets others run.
-    const TURN: usize = 64;
+    const TURN: usize = 16;
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         for _ in 0..Self::TURN {
             if let Some((session, generation)) = self.session() {
                 if !session.is_attached_as(generation) {
                     let text = "session has been resumed by another connection";
                     let error = RpcError::new(code::INVALID_REQUEST, text);
                     self.send(encode_error(None, &error));
-                    return Poll::Ready("resumed by another connection");
+                    return Poll::Ready(End::new(CloseCode::Policy, text));
                 }
                 if session.has_ended() {
                     self.say_goodbye();
-                    return Poll::Ready("the session is over");
+                    return Poll::Ready(End::new(CloseCode::Normal, "the session is over"));
                 }
             }
             self.send_what_is_due(cx);
@@ -143,12 +199,15 @@ impl Connection {
                 return Poll::Ready(failed);
             }
             match self.poll_recv(cx) {
-                Poll::Ready(Some(Ok(incoming))) => {
+                Poll::Ready(Ok(Some(incoming))) => {
                     self.incoming_apart(incoming);
                     continue;
                 }
-                Poll::Ready(Some(Err(_))) => return Poll::Ready("it failed"),
-                Poll::Ready(None) => return Poll::Ready("the client closed it"),
+                Poll::Ready(Ok(None)) => {
+                    let (code, reason) = (None, "the client closed it".to_owned());
+                    return Poll::Ready(End { code, reason });
+                }
+                Poll::Ready(Err(end)) => return Poll::Ready(end),
                 Poll::Pending => {}
             }
             // There may be more to send.
@@ -169,39 +228,8 @@ impl Connection {
         }
     }
 
-    /// The next frame, however much output there is to send. A client that does
-    /// not take its *answers* is not listened to.
-    fn poll_recv(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Incoming, crate::link::LinkError>>> {
-        let session = self.session().map(|(session, _)| session);
-        let waiting = session
-            .as_ref()
-            .map_or(0, |session| session.answers_waiting());
-        if self.owed + waiting > HIGH_WATER {
-            return Poll::Pending;
-        }
-        let queued = self.link.buffered();
-        let outcome = self.link.poll_recv(cx);
-        let pongs = self.link.buffered() - queued;
-        if pongs > 0 {
-            self.owed += pongs;
-            self.dirty = true;
-        }
-        // A frame that takes long to arrive is a sign of life all the while.
-        let received = self.link.received();
-        let before = std::mem::replace(&mut self.received, received);
-        if received != before {
-            count(&self.shared.counters.received, (received - before) as usize);
-            if let Some(session) = session {
-                session.heard();
-            }
-        }
-        outcome
-    }
-
-    fn flush(&mut self, cx: &mut Context<'_>) -> Option<&'static str> {
+    fn flush(&mut self, cx: &mut Context<'_>) -> Option<End> {
+        self.wait_for_company(cx);
         if self.dirty || self.patient >= PATIENT {
             self.patient = 0;
             self.dirty = true;
@@ -210,17 +238,33 @@ impl Connection {
                     self.dirty = false;
                     self.owed = 0;
                 }
-                Poll::Ready(Err(_)) => return Some("it failed"),
+                Poll::Ready(Err(error)) => return Some(End::failed(&error)),
                 Poll::Pending => {}
             }
         }
         None
     }
 
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<&'static str> {
+    /// Answers that found no company in time leave alone.
+    fn wait_for_company(&mut self, cx: &mut Context<'_>) {
+        if let Some(company) = &mut self.company {
+            if company.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.dirty |= self.patient > 0;
+            self.company = None;
+        } else if self.patient > 0 && !self.dirty {
+            let mut company = Box::pin(tokio::time::sleep(COMPANY));
+            // Registers; it is not over yet.
+            let _ = company.as_mut().poll(cx);
+            self.company = Some(company);
+        }
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         while self.timer.as_mut().poll(cx).is_ready() {
             let State::Open(session, _) = &self.state else {
-                return Poll::Ready("no handshake in time");
+                return Poll::Ready(End::new(CloseCode::Policy, "no handshake in time"));
             };
             if self.kind == Kind::Pipe && !session.is_extended() {
                 // A plain client on a pipe has no way to say that it lives;

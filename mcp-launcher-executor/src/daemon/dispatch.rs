@@ -9,9 +9,10 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
+use super::budget::Grant;
 use super::host::environment_info;
 use super::interrupt::interrupt;
-use super::limits::{MOST_NAME, MOST_WAITING};
+use super::limits::{MOST_NAME, MOST_START, MOST_WAITING, WAITING_EACH};
 use super::metadata;
 use super::process::Process;
 use super::restrictions;
@@ -20,8 +21,8 @@ use super::start::start;
 use super::stdin::Verdict;
 use crate::protocol::extension::{AckParams, ListResult, ListedProcess, SurvivorsResult};
 use crate::protocol::process::{
-    ProcessParams, ReadParams, Signal, SignalParams, StartParams, TerminateResult, WriteParams,
-    WriteResult, WriteStatus,
+    ProcessParams, ReadParams, Signal, SignalParams, TerminateResult, WriteParams, WriteResult,
+    WriteStatus,
 };
 use crate::protocol::{
     MalformedMessage, Params, RequestId, RpcError, code, encode_error, encode_result, method,
@@ -55,8 +56,10 @@ fn carry_out(
     let extended = session.is_extended();
     match method {
         method::START => {
+            let size = params.text().len();
+            let grant = room_to_start(session, size)?;
             restrictions::check(params)?;
-            start(shared, session, id, params.parse::<StartParams>()?)
+            start(shared, session, id, params.parse()?, grant)
         }
         method::WRITE => write(session, id, params.parse()?),
         method::READ => read(session, id, params.parse()?),
@@ -119,6 +122,23 @@ fn carry_out(
             code::METHOD_NOT_FOUND,
             format!("this executor does not implement `{}`", excerpt(other)),
         )),
+    }
+}
+
+/// Room for what is to be started, until it has been.
+fn room_to_start(session: &Session, size: usize) -> Result<Grant, RpcError> {
+    let refused = |why: &str| {
+        let text = format!("a start of {size} bytes: {why}");
+        Err(RpcError::new(code::LIMIT, text))
+    };
+    if size > MOST_START {
+        return refused(&format!("{MOST_START} are the most that a system can take"));
+    }
+    let mut grant = Grant::of(&session.portion);
+    // Its text, and what it is parsed into.
+    match grant.try_set(size * 2) {
+        true => Ok(grant),
+        false => refused("this client has taken all the memory that it may"),
     }
 }
 
@@ -196,7 +216,9 @@ fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Result<(),
     const MOST: usize = 256 << 10;
     let process = known(session, &params.process_id)?;
     let after = params.after_seq.unwrap_or(0);
-    let most = params.max_bytes.map_or(MOST, |max| MOST.min(max as usize));
+    // Its bytes are a third more on the wire.
+    let most = MOST.min(session.largest_answer / 2);
+    let most = params.max_bytes.map_or(most, |max| most.min(max as usize));
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
     let now = process.log().read(after, most);
     if wait.is_zero() || !now.chunks.is_empty() || now.closed {
@@ -291,7 +313,18 @@ fn known(session: &Session, process_id: &str) -> Result<Arc<Process>, RpcError> 
 }
 
 fn answer(session: &Session, id: &RequestId, result: &impl Serialize) {
-    session.answer(encode_result(id, result));
+    session.answer(answer_for(session, id, result));
+}
+
+/// An answer that its client can take.
+fn answer_for(session: &Session, id: &RequestId, result: &impl Serialize) -> String {
+    let frame = encode_result(id, result);
+    let (size, most) = (frame.len(), session.largest_answer);
+    if size <= most {
+        return frame;
+    }
+    let text = format!("the answer has {size} bytes, and this client takes {most}");
+    encode_error(Some(id), &RpcError::new(code::LIMIT, text))
 }
 
 /// Answers when the future is done; the connection does not wait for it.
@@ -307,7 +340,7 @@ fn later<T: Serialize>(
     tokio::spawn(async move {
         let _place = place;
         let frame = match work.await {
-            Ok(result) => encode_result(&id, &result),
+            Ok(result) => answer_for(&session, &id, &result),
             Err(error) => encode_error(Some(&id), &error),
         };
         session.answer_in_turn(|| frame).await;
@@ -315,14 +348,16 @@ fn later<T: Serialize>(
 }
 
 /// A place for a request that waits; answers it when there is none.
-fn place_to_wait(session: &Arc<Session>, id: &RequestId) -> Option<OwnedSemaphorePermit> {
+fn place_to_wait(session: &Arc<Session>, id: &RequestId) -> Option<(OwnedSemaphorePermit, Grant)> {
     let place = Arc::clone(&session.waiting).try_acquire_owned().ok();
+    let mut grant = Grant::of(&session.portion);
+    let place = place.filter(|_| grant.try_set(WAITING_EACH));
     if place.is_none() {
-        let text = format!("{MOST_WAITING} requests of this session wait already");
+        let text = format!("as many requests of this session wait as may, {MOST_WAITING} at most");
         let error = RpcError::new(code::LIMIT, text);
         session.answer(encode_error(Some(id), &error));
     }
-    place
+    place.map(|place| (place, grant))
 }
 
 fn internal(error: mcp_lifecycle_core::error::StepError) -> RpcError {

@@ -11,18 +11,39 @@ pub(super) const MOST_NAME: usize = 256;
 /// Requests of one session that may wait for something to happen.
 pub(super) const MOST_WAITING: usize = 1024;
 
+/// What such a request takes in memory, about.
+pub(super) const WAITING_EACH: usize = 1024;
+
+/// Launches of one session that go on at once; others wait.
+pub(super) const MOST_LAUNCHES: usize = 16;
+
+/// The largest `process/start`: no system takes more arguments and variables.
+pub(super) const MOST_START: usize = 8 << 20;
+
+/// The largest frame of a client that has no session yet.
+pub(super) const MOST_BEFORE_SESSION: usize = 64 * 1024;
+
 /// The daemon's limits.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
     /// The largest frame, in bytes. 16 MiB by default.
     pub max_frame: usize,
-    /// Connections at once. 256 by default.
-    pub max_connections: usize,
-    /// Sessions at once, attached or not. 256 by default.
+    /// Sessions at once, attached or not. 256 by default. Each has a place for its
+    /// connection: a client that lost it finds one.
     pub max_sessions: usize,
+    /// Sessions at once of clients at one address, or of one user of this machine.
+    /// 192 by default: some are left for the others.
+    pub max_sessions_per_address: usize,
     /// Processes of one session. 1024 by default.
     pub max_processes: usize,
+    /// Processes of all sessions. 4096 by default.
+    pub max_processes_in_all: usize,
+    /// Bytes that clients' frames, input, output and waiting requests may take in
+    /// memory, all together: 36 MiB by default, beside 128 KiB of each session. A
+    /// client gets as much again as is free; what is more is held back, or refused
+    /// as a limit.
+    pub max_memory: usize,
     /// Bytes of one output stream that are read ahead of the client. 256 KiB
     /// by default; a client may ask for less, or for more up to four times it.
     pub window: usize,
@@ -46,9 +67,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_frame: 16 << 20,
-            max_connections: 256,
             max_sessions: 256,
+            max_sessions_per_address: 192,
             max_processes: 1024,
+            max_processes_in_all: 4096,
+            max_memory: 36 << 20,
             window: 256 << 10,
             stdin_queue: 1 << 20,
             lease: Duration::from_secs(30),

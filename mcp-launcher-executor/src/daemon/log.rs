@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::budget::Grant;
 use super::event::Event;
 use crate::protocol::Chunk;
 use crate::protocol::process::{ReadChunk, ReadResult, Stream};
@@ -37,8 +38,9 @@ pub(super) struct Log {
     generation: u64,
     /// Everything up to here was sent on the present connection.
     sent: u64,
-    /// What `entries` cost.
+    /// What `entries` cost, and what of its client's portion that is.
     held: usize,
+    grant: Grant,
     /// The last number that a read has shown.
     shown: u64,
     /// Bytes that went in, and that count as out, of each stream.
@@ -55,7 +57,7 @@ fn index(stream: Stream) -> usize {
 }
 
 impl Log {
-    pub(super) fn new(keep: Keep, window: usize) -> Self {
+    pub(super) fn new(keep: Keep, window: usize, grant: Grant) -> Self {
         Self {
             keep,
             window,
@@ -64,6 +66,7 @@ impl Log {
             generation: 0,
             sent: 0,
             held: 0,
+            grant,
             shown: 0,
             produced: [0; 2],
             consumed: [0; 2],
@@ -79,9 +82,10 @@ impl Log {
         self.discarded = true;
         self.entries.clear();
         self.held = 0;
+        self.grant.set(0);
     }
 
-    /// How many bytes of this stream there is room for.
+    /// How many bytes of this stream there is room for, by its own window.
     pub(super) fn room(&self, stream: Stream) -> usize {
         if self.discarded {
             return self.window;
@@ -110,10 +114,12 @@ impl Log {
             if let Some((_, last)) = self.entries.back_mut() {
                 *last = longer;
             }
-            return;
+        } else {
+            self.entries.push_back((self.next, event));
+            self.next += 1;
         }
-        self.entries.push_back((self.next, event));
-        self.next += 1;
+        self.grant.set(self.held);
+        self.evict();
     }
 
     /// The last event with this one behind it, where it was not sent yet and
@@ -164,6 +170,7 @@ impl Log {
         while self.entries.front().is_some_and(|(first, _)| *first <= seq) {
             self.forget_first();
         }
+        self.grant.set(self.held);
         for (at, told) in [stdout, stderr].into_iter().enumerate() {
             self.consumed[at] = told.clamp(self.consumed[at], self.produced[at]);
         }
@@ -231,13 +238,14 @@ impl Log {
         let Keep::Bytes(kept) = self.keep else {
             return;
         };
-        while self.held > kept
+        while (self.held > kept || self.grant.is_short())
             && self
                 .entries
                 .front()
                 .is_some_and(|(seq, _)| *seq <= self.sent)
         {
             self.forget_first();
+            self.grant.set(self.held);
         }
     }
 
@@ -258,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_nobody_consumes_fills_its_window_and_no_other() {
-        let mut log = Log::new(Keep::Acknowledged, 100);
+        let mut log = Log::new(Keep::Acknowledged, 100, Grant::default());
         log.push(output(100));
         assert_eq!(
             (log.room(Stream::Stdout), log.room(Stream::Stderr)),
@@ -272,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_was_not_acknowledged_is_sent_again_on_another_connection() {
-        let mut log = Log::new(Keep::Acknowledged, 100);
+        let mut log = Log::new(Keep::Acknowledged, 100, Grant::default());
         log.push(output(1));
         log.send(1);
         log.push(output(2));
@@ -294,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_was_replaced_takes_nothing_from_the_one_that_replaced_it() {
-        let mut log = Log::new(Keep::Acknowledged, 100);
+        let mut log = Log::new(Keep::Acknowledged, 100, Grant::default());
         log.push(output(1));
         log.reattached(2);
         assert!(log.send(1).is_none());
@@ -303,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_plain_client_reads_back_what_is_kept() {
-        let mut log = Log::new(Keep::Bytes(10_000), 100_000);
+        let mut log = Log::new(Keep::Bytes(10_000), 100_000, Grant::default());
         for _ in 0..4 {
             log.push(output(4000));
         }
@@ -326,7 +334,7 @@ mod tests {
     #[test]
     fn single_bytes_cost_no_more_than_a_few_events() {
         for keep in [Keep::Acknowledged, Keep::Bytes(1 << 20)] {
-            let mut log = Log::new(keep, 1 << 20);
+            let mut log = Log::new(keep, 1 << 20, Grant::default());
             let mut pushed = 0;
             while log.room(Stream::Stdout) > 0 && pushed < 100_000 {
                 log.push(output(1));
@@ -342,7 +350,7 @@ mod tests {
             assert_eq!(bytes, 100_000);
         }
         // Those that were sent one by one have a bound until they are acknowledged.
-        let mut log = Log::new(Keep::Acknowledged, 1 << 20);
+        let mut log = Log::new(Keep::Acknowledged, 1 << 20, Grant::default());
         let mut pushed = 0;
         while log.room(Stream::Stdout) > 0 {
             log.push(output(1));
@@ -355,8 +363,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_plain_client_may_read_again_goes_first_when_memory_is_short() {
+        let budget = super::super::budget::Budget::new(0);
+        let share = super::super::budget::Portion::of(&budget);
+        let mut log = Log::new(Keep::Bytes(1 << 20), 1 << 20, Grant::of(&share));
+        for _ in 0..100 {
+            log.push(output(4096));
+            log.send(1);
+        }
+        assert!(log.held < 140_000, "{}", log.held);
+        drop(log);
+        assert_ne!(share.room(), 0);
+    }
+
+    #[test]
     fn what_a_read_has_shown_does_not_grow_behind_its_number() {
-        let mut log = Log::new(Keep::Bytes(1 << 20), 1 << 20);
+        let mut log = Log::new(Keep::Bytes(1 << 20), 1 << 20, Grant::default());
         log.push(output(1));
         let shown = log.read(0, 100);
         log.push(output(1));
@@ -366,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_hostile_acknowledgement_changes_nothing_it_should_not() {
-        let mut log = Log::new(Keep::Acknowledged, 100);
+        let mut log = Log::new(Keep::Acknowledged, 100, Grant::default());
         log.push(output(10));
         log.acknowledge(u64::MAX, u64::MAX, u64::MAX);
         assert!(!log.is_drained(), "it was not sent yet");

@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Metrics {
     /// Connections that came in and are there.
     pub connections: u64,
-    /// How many there may be.
-    pub connections_limit: u64,
     /// Connections that were refused: no token, no room, not in time.
     pub connections_refused_total: u64,
     /// Sessions, attached or not.
@@ -42,7 +40,6 @@ impl std::fmt::Display for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let numbers = [
             ("connections", self.connections),
-            ("connections_limit", self.connections_limit),
             ("connections_refused_total", self.connections_refused_total),
             ("sessions", self.sessions),
             ("sessions_limit", self.sessions_limit),

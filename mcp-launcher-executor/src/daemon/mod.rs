@@ -13,11 +13,12 @@
 //!
 //! Every buffer has a bound: an output stream stops being read when its
 //! reader is a window behind, a connection stops being read when its answers
-//! are not taken.
+//! are not taken, and what all of it takes together comes out of one `budget`.
 
 mod accept;
 mod admission;
 mod audit;
+mod budget;
 mod connection;
 mod dispatch;
 mod environment;
@@ -32,6 +33,7 @@ mod metrics;
 mod origin;
 mod private;
 mod process;
+mod pump;
 mod registry;
 mod reload;
 mod restrictions;
@@ -48,6 +50,7 @@ use std::sync::Arc;
 
 use mcp_lifecycle_core::ServerLauncher;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub use accept::Listener;
@@ -57,6 +60,7 @@ pub use scrape::MetricsListener;
 pub use tls::{TlsError, TlsIdentity};
 pub use token::{Token, TokenError};
 
+use self::budget::Budget;
 use self::metrics::{Counters, now};
 use self::origin::Origin;
 use self::registry::Registry;
@@ -77,6 +81,10 @@ struct Shared {
     limits: Limits,
     registry: Registry,
     counters: Arc<Counters>,
+    /// What all clients together may fill.
+    budget: Arc<Budget>,
+    /// Places for processes.
+    places: Arc<Semaphore>,
     /// Whose turn it is to work out a costly environment.
     resolving: tokio::sync::Mutex<()>,
     /// No more connections, sessions and processes.
@@ -93,6 +101,8 @@ impl Daemon {
         Self {
             shared: Arc::new(Shared {
                 launcher,
+                budget: Budget::new(limits.max_memory),
+                places: Arc::new(Semaphore::new(limits.max_processes_in_all)),
                 limits,
                 registry: Registry::default(),
                 counters: Arc::default(),
@@ -116,13 +126,8 @@ impl Daemon {
         write: impl AsyncWrite + Send + Unpin + 'static,
     ) {
         let link = LineLink::new(read, write, self.shared.limits.max_frame);
-        connection::serve(
-            &self.shared,
-            Box::new(link),
-            connection::Kind::Pipe,
-            Origin::Stdio,
-        )
-        .await;
+        let kind = connection::Kind::Pipe;
+        connection::serve(&self.shared, Box::new(link), kind, Origin::Stdio, None).await;
     }
 
     /// Its numbers now.
@@ -136,7 +141,6 @@ impl Daemon {
         let (started, gone) = (now(&counters.started), now(&counters.gone));
         Metrics {
             connections: now(&counters.connections),
-            connections_limit: limits.max_connections as u64,
             connections_refused_total: now(&counters.refused),
             sessions: registry.count() as u64,
             sessions_limit: limits.max_sessions as u64,

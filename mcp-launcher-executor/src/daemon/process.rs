@@ -4,35 +4,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use mcp_lifecycle_core::{
-    BoxRead, EndReason, ExitStatus, LaunchedServer, ProcessTerminator, ServerHandle, ServerStdin,
+    EndReason, ExitStatus, LaunchedServer, ProcessTerminator, ServerHandle, ServerStdin,
     TerminationPolicy,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Notify;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::audit;
+use super::budget::{Grant, Portion};
 use super::event::Event;
 use super::log::Log;
 use super::metrics::{Counters, count};
+use super::pump::pump;
 use super::session::Session;
 use super::stdin::{StdinQueue, Verdict};
 use crate::protocol::RequestId;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
 use crate::wire::wire_remnant;
-
-/// How much is read from a pipe at once: what a pipe holds, and once that much
-/// came, what an enlarged one does.
-const READ: usize = 64 * 1024;
-const READ_MOST: usize = 256 * 1024;
-
-/// The most of it that goes into one frame: on a slow link nothing else moves
-/// while a frame does.
-const MOST_AT_ONCE: usize = 32 * 1024;
-
-/// After so many smaller reads in a row the larger buffer is given back.
-const PATIENCE: u32 = 256;
 
 /// How long what a main process leaves behind may take to follow it, when its
 /// client is a plain one, which can do nothing about it.
@@ -47,6 +36,7 @@ pub(super) struct Process {
     session_id: String,
     counters: Arc<Counters>,
     session: Weak<Session>,
+    pub(super) portion: Arc<Portion>,
     log: Mutex<Log>,
     stdin: Mutex<StdinQueue>,
     stdin_limit: usize,
@@ -54,7 +44,7 @@ pub(super) struct Process {
     /// There is input, or an end of it.
     input: Notify,
     /// There may be room in the log.
-    room: Notify,
+    pub(super) room: Notify,
     /// Something happened: for reads that wait.
     pub(super) changed: Notify,
     /// It is in the session's queue of those with something to send.
@@ -69,6 +59,7 @@ impl Process {
         params: &StartParams,
         launched: LaunchedServer,
         session: &Arc<Session>,
+        place: OwnedSemaphorePermit,
     ) -> Arc<Self> {
         let id = params.process_id.clone();
         let program = params.argv.first().cloned().unwrap_or_default();
@@ -77,6 +68,7 @@ impl Process {
         audit::started(session, &id, &program, &parts.terminator.identity());
         let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
         let limits = &session.limits;
+        let grant = || Grant::of(&session.portion);
         let process = Arc::new(Self {
             id,
             program,
@@ -86,8 +78,9 @@ impl Process {
             session_id: session.id.clone(),
             counters: Arc::clone(&session.counters),
             session: Arc::downgrade(session),
-            log: Mutex::new(Log::new(keep, window)),
-            stdin: Mutex::default(),
+            portion: Arc::clone(&session.portion),
+            log: Mutex::new(Log::new(keep, window, grant())),
+            stdin: Mutex::new(StdinQueue::new(grant())),
             stdin_limit: limits.stdin_queue,
             held_limit: limits.max_frame,
             input: Notify::new(),
@@ -101,11 +94,11 @@ impl Process {
             process.close_stdin();
         }
         tokio::spawn(Arc::clone(&process).feed(stdin));
-        tokio::spawn(Arc::clone(&process).pump(parts.stdout, Stream::Stdout));
+        tokio::spawn(pump(Arc::clone(&process), parts.stdout, Stream::Stdout));
         if let Some(stderr) = parts.stderr {
-            tokio::spawn(Arc::clone(&process).pump(stderr, Stream::Stderr));
+            tokio::spawn(pump(Arc::clone(&process), stderr, Stream::Stderr));
         }
-        tokio::spawn(Arc::clone(&process).watch());
+        tokio::spawn(Arc::clone(&process).watch(place));
         process
     }
 
@@ -173,7 +166,7 @@ impl Process {
         }
     }
 
-    fn push(self: &Arc<Self>, event: Event) {
+    pub(super) fn push(self: &Arc<Self>, event: Event) {
         self.log().push(event);
         self.changed.notify_waiters();
         if let Some(session) = self.session.upgrade() {
@@ -211,51 +204,6 @@ impl Process {
         }
     }
 
-    /// A pipe's output to the log, as far as there is room.
-    async fn pump(self: Arc<Self>, mut pipe: BoxRead, stream: Stream) {
-        let mut buffer = vec![0; READ];
-        let mut small_reads = 0_u32;
-        loop {
-            let room = self.wait_for_room(stream).await.min(buffer.len());
-            match pipe.read(&mut buffer[..room]).await {
-                Ok(0) | Err(_) => break,
-                Ok(read) => {
-                    let mut bytes = Bytes::copy_from_slice(&buffer[..read]);
-                    while bytes.len() > MOST_AT_ONCE {
-                        let piece = bytes.split_to(MOST_AT_ONCE);
-                        self.push(Event::Output(stream, piece));
-                    }
-                    self.push(Event::Output(stream, bytes));
-                    small_reads = if read < READ {
-                        small_reads.saturating_add(1)
-                    } else {
-                        0
-                    };
-                    if small_reads == 0 && buffer.len() < READ_MOST {
-                        buffer.resize(READ_MOST, 0);
-                    } else if small_reads > PATIENCE && buffer.len() > READ {
-                        buffer = vec![0; READ];
-                    }
-                }
-            }
-        }
-        self.part_done();
-    }
-
-    async fn wait_for_room(&self, stream: Stream) -> usize {
-        loop {
-            let mut notified = std::pin::pin!(self.room.notified());
-            notified.as_mut().enable();
-            let room = self.log().room(stream);
-            // After its end nobody may be there to take it, and a pipe that
-            // is not read keeps whoever inherited it from leaving.
-            if room > 0 {
-                return room;
-            }
-            notified.await;
-        }
-    }
-
     /// The connection: something was sent, so there may be room.
     pub(super) fn sent(&self) {
         self.room.notify_waiters();
@@ -265,7 +213,7 @@ impl Process {
     }
 
     /// One of: a stream is at its end, the main process has exited.
-    fn part_done(self: &Arc<Self>) {
+    pub(super) fn part_done(self: &Arc<Self>) {
         let left = {
             let mut open = self
                 .streams_open
@@ -282,7 +230,7 @@ impl Process {
     }
 
     /// The main process's exit, and the proof that everything is gone.
-    async fn watch(self: Arc<Self>) {
+    async fn watch(self: Arc<Self>, place: OwnedSemaphorePermit) {
         let exit = self.terminator.exited().await;
         self.push(Event::Exited(wire_code(exit)));
         self.part_done();
@@ -327,6 +275,7 @@ impl Process {
             self.push(event);
         }
         self.ended.store(true, Ordering::Release);
+        drop(place);
         self.changed.notify_waiters();
         self.close_stdin();
         self.retire();

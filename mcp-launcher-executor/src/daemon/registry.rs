@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::EndReason;
 
 use super::Shared;
+use super::origin::Share;
 use super::session::Session;
 use crate::protocol::extension::Lifecycle;
 use crate::protocol::{RpcError, code};
@@ -41,13 +42,18 @@ impl Registry {
     pub(super) fn open(
         shared: &Arc<Shared>,
         lifecycle: Option<Lifecycle>,
+        takes: Option<u64>,
+        of: Share,
     ) -> Result<Arc<Session>, RpcError> {
         let limits = &shared.limits;
         let id = random_id()?;
         let session = Session::new(
             id.clone(),
             limits.clone(),
+            &shared.budget,
             lifecycle,
+            takes,
+            of,
             Arc::clone(&shared.counters),
         );
         {
@@ -59,6 +65,13 @@ impl Registry {
             }
             if sessions.len() >= limits.max_sessions {
                 let text = format!("this executor has {} sessions already", limits.max_sessions);
+                return Err(RpcError::new(code::LIMIT, text));
+            }
+            let share = limits.max_sessions_per_address;
+            let same = sessions.values().filter(|other| other.of == of);
+            if same.count() >= share {
+                let text =
+                    format!("this executor has {share} sessions of this address or user already");
                 return Err(RpcError::new(code::LIMIT, text));
             }
             sessions.insert(id, Arc::clone(&session));

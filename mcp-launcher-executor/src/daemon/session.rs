@@ -14,9 +14,11 @@ use tokio_util::sync::CancellationToken;
 use self::outbox::Outbox;
 pub(super) use self::outbox::{Haste, Next};
 use super::audit::{self, Client};
-use super::limits::{Limits, MOST_WAITING};
+use super::budget::{Budget, Portion};
+use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
 use super::log::Keep;
 use super::metrics::Counters;
+use super::origin::Share;
 use super::process::Process;
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
@@ -45,6 +47,12 @@ pub(super) struct Session {
     pub(super) counters: Arc<Counters>,
     pub(super) limits: Limits,
     pub(super) lease: Duration,
+    /// Whose it was when it was opened.
+    pub(super) of: Share,
+    /// The largest frame that its client takes, in bytes.
+    pub(super) largest_answer: usize,
+    /// What of the daemon's memory it has taken.
+    pub(super) portion: Arc<Portion>,
     /// What was agreed on; `None` with a plain client.
     pub(super) lifecycle: Option<Lifecycle>,
     processes: Mutex<HashMap<String, Slot>>,
@@ -73,6 +81,8 @@ pub(super) struct Session {
     answer_room: Notify,
     /// Places for requests that wait for something to happen.
     pub(super) waiting: Arc<Semaphore>,
+    /// Places for launches.
+    pub(super) launches: Semaphore,
     /// Launches under way.
     launching: tokio_util::task::TaskTracker,
 }
@@ -91,7 +101,10 @@ impl Session {
     pub(super) fn new(
         id: String,
         limits: Limits,
+        budget: &Arc<Budget>,
         lifecycle: Option<Lifecycle>,
+        takes: Option<u64>,
+        of: Share,
         counters: Arc<Counters>,
     ) -> Arc<Self> {
         let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
@@ -102,6 +115,9 @@ impl Session {
             counters,
             limits,
             lease,
+            of,
+            portion: Portion::of(budget),
+            largest_answer: takes.map_or(usize::MAX, |takes| takes as usize),
             lifecycle,
             processes: Mutex::default(),
             outbox: Mutex::default(),
@@ -118,6 +134,7 @@ impl Session {
             answering: tokio::sync::Mutex::new(()),
             answer_room: Notify::new(),
             waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            launches: Semaphore::new(MOST_LAUNCHES),
             launching: tokio_util::task::TaskTracker::new(),
         })
     }

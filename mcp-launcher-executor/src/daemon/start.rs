@@ -7,10 +7,12 @@ use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind};
 use mcp_lifecycle_core::spec::InheritEnv;
 use mcp_lifecycle_core::{EndReason, LaunchedServer, ServerHandle, ServerSpec, TerminationPolicy};
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::audit;
+use super::budget::Grant;
 use super::environment;
 use super::limits::MOST_NAME;
 use super::process::Process;
@@ -24,8 +26,17 @@ pub(super) fn start(
     session: &Arc<Session>,
     id: RequestId,
     params: StartParams,
+    grant: Grant,
 ) -> Result<(), RpcError> {
     check(&params)?;
+    let place = Arc::clone(&shared.places).try_acquire_owned();
+    let place = place.map_err(|_| {
+        let most = shared.limits.max_processes_in_all;
+        RpcError::new(
+            code::LIMIT,
+            format!("this executor has {most} processes already"),
+        )
+    })?;
     let cancel = CancellationToken::new();
     {
         let mut processes = session.processes();
@@ -57,8 +68,17 @@ pub(super) fn start(
         };
         processes.insert(params.process_id.clone(), slot);
     }
-    let launch = launch(Arc::clone(shared), Arc::clone(session), params, cancel);
-    session.launching().spawn(launch);
+    let launch = launch(
+        Arc::clone(shared),
+        Arc::clone(session),
+        params,
+        cancel,
+        place,
+    );
+    session.launching().spawn(async move {
+        let _grant = grant;
+        launch.await;
+    });
     Ok(())
 }
 
@@ -67,11 +87,13 @@ async fn launch(
     session: Arc<Session>,
     params: StartParams,
     cancel: CancellationToken,
+    place: OwnedSemaphorePermit,
 ) {
     let begun = Instant::now();
     let process_id = params.process_id.clone();
     let program = params.argv.first().cloned().unwrap_or_default();
     let work = async {
+        let _turn = session.launches.acquire().await;
         let (params, spec) = specify(&shared, params).await?;
         let launched = shared.launcher.launch(&spec).await;
         Ok((params, launched.map_err(|error| refusal(&error))?))
@@ -92,7 +114,7 @@ async fn launch(
             return;
         }
     };
-    let settled = settle(&session, params, launched, &cancel);
+    let settled = settle(&session, params, launched, &cancel, place);
     match settled {
         Ok(answer_to) => {
             tracing::debug!(process = process_id, took = ?begun.elapsed(), "started");
@@ -112,13 +134,14 @@ fn settle(
     params: StartParams,
     launched: LaunchedServer,
     cancel: &CancellationToken,
+    place: OwnedSemaphorePermit,
 ) -> Result<RequestId, Box<LaunchedServer>> {
     let mut processes = session.processes();
     let answer_to = match processes.get(&params.process_id) {
         Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
         _ => return Err(Box::new(launched)),
     };
-    let process = Process::adopt(&params, launched, session);
+    let process = Process::adopt(&params, launched, session, place);
     processes.insert(params.process_id, Slot::Running(process));
     Ok(answer_to)
 }

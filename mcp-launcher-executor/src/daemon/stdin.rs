@@ -1,18 +1,25 @@
 //! What waits for one process's standard input. Pure.
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
 
+use super::budget::Grant;
 use crate::protocol::RequestId;
 use crate::protocol::process::{WriteParams, WriteStatus};
 
-/// Write ids that are remembered, as many as codex does.
+/// Write ids that are remembered, as many as codex does; fewer when memory is
+/// short, but never fewer than a client has under way when it is cut off.
 const REMEMBERED: usize = 4096;
+const REMEMBERED_ALWAYS: usize = 64;
 
-/// What a write costs, even one of nothing.
+/// What a remembered id takes.
+const REMEMBERED_EACH: usize = 40;
+
+/// What a write takes, even one of nothing.
 fn cost(bytes: &Bytes) -> usize {
-    const EACH: usize = 64;
+    const EACH: usize = 192;
     EACH + bytes.len()
 }
 
@@ -34,8 +41,12 @@ pub(super) struct StdinQueue {
     bytes: usize,
     held: VecDeque<(RequestId, WriteParams)>,
     held_bytes: usize,
-    seen: HashSet<String>,
-    order: VecDeque<String>,
+    /// Hashes of ids, under a secret of this queue's: they may be long.
+    seen: HashSet<u64>,
+    order: VecDeque<u64>,
+    secret: RandomState,
+    /// What all of this takes of its client's portion.
+    grant: Grant,
     /// End of file follows what is queued.
     closing: bool,
     /// The pipe is gone.
@@ -43,6 +54,17 @@ pub(super) struct StdinQueue {
 }
 
 impl StdinQueue {
+    pub(super) fn new(grant: Grant) -> Self {
+        Self {
+            grant,
+            ..Self::default()
+        }
+    }
+
+    fn takes(&self) -> usize {
+        self.bytes + self.held_bytes + self.order.len() * REMEMBERED_EACH
+    }
+
     pub(super) fn write(
         &mut self,
         id: RequestId,
@@ -52,7 +74,7 @@ impl StdinQueue {
     ) -> Verdict {
         let write_id = params.write_id.as_deref().unwrap_or("");
         if !write_id.is_empty() {
-            if self.seen.contains(write_id) {
+            if self.seen.contains(&self.secret.hash_one(write_id)) {
                 return Verdict::Answer(WriteStatus::Accepted);
             }
             let same = |held: &&mut (RequestId, WriteParams)| held.1.write_id == params.write_id;
@@ -65,14 +87,19 @@ impl StdinQueue {
         if self.closed || self.closing {
             return Verdict::Answer(WriteStatus::StdinClosed);
         }
-        if self.held.is_empty() && self.bytes < limit {
+        let more = cost(&params.chunk.0);
+        let at_once = self.held.is_empty() && self.bytes < limit;
+        if !at_once && self.held_bytes + more > held_limit {
+            return Verdict::Full;
+        }
+        if !self.grant.try_set(self.takes() + more) {
+            return Verdict::Full;
+        }
+        if at_once {
             self.accept(params);
             return Verdict::Answer(WriteStatus::Accepted);
         }
-        if self.held_bytes + cost(&params.chunk.0) > held_limit {
-            return Verdict::Full;
-        }
-        self.held_bytes += cost(&params.chunk.0);
+        self.held_bytes += more;
         self.held.push_back((id, params));
         Verdict::Later
     }
@@ -81,6 +108,7 @@ impl StdinQueue {
     pub(super) fn pop(&mut self) -> Option<Bytes> {
         let bytes = self.accepted.pop_front()?;
         self.bytes -= cost(&bytes);
+        self.grant.set(self.takes());
         Some(bytes)
     }
 
@@ -113,21 +141,28 @@ impl StdinQueue {
         self.accepted.clear();
         self.bytes = 0;
         self.held_bytes = 0;
+        self.grant.set(self.takes());
         self.held.drain(..).map(|(id, _)| id).collect()
     }
 
     fn accept(&mut self, params: WriteParams) {
         if let Some(write_id) = params.write_id.filter(|id| !id.is_empty()) {
-            if self.order.len() == REMEMBERED
+            let most = match self.grant.is_short() {
+                true => REMEMBERED_ALWAYS,
+                false => REMEMBERED,
+            };
+            while self.order.len() >= most
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.seen.remove(&oldest);
             }
-            self.seen.insert(write_id.clone());
-            self.order.push_back(write_id);
+            let id = self.secret.hash_one(write_id);
+            self.seen.insert(id);
+            self.order.push_back(id);
         }
         self.bytes += cost(&params.chunk.0);
         self.accepted.push_back(params.chunk.0);
+        self.grant.set(self.takes());
     }
 }
 
@@ -142,7 +177,7 @@ mod tests {
             chunk: Chunk(vec![0; size].into()),
             write_id: Some(write_id.to_owned()),
         };
-        queue.write(RequestId::Number(id), params, 74, 100)
+        queue.write(RequestId::Number(id), params, 202, 228)
     }
 
     #[test]
@@ -162,9 +197,9 @@ mod tests {
         assert_eq!(write(&mut queue, 2, "b", 12), Verdict::Later);
         assert_eq!(write(&mut queue, 9, "b", 12), Verdict::Later);
         assert_eq!(write(&mut queue, 3, "c", 12), Verdict::Full);
-        assert!(queue.admit(74).is_empty());
+        assert!(queue.admit(202).is_empty());
         queue.pop();
-        assert_eq!(queue.admit(74), [RequestId::Number(9)]);
+        assert_eq!(queue.admit(202), [RequestId::Number(9)]);
         queue.close();
         assert!(!queue.at_end());
         queue.pop();
@@ -173,5 +208,40 @@ mod tests {
             write(&mut queue, 4, "d", 1),
             Verdict::Answer(WriteStatus::StdinClosed)
         );
+    }
+
+    #[test]
+    fn input_takes_its_client_s_portion_and_gives_it_back() {
+        let budget = super::super::budget::Budget::new(0);
+        let share = super::super::budget::Portion::of(&budget);
+        let mut queue = StdinQueue::new(Grant::of(&share));
+        let own = share.room();
+        let params = |size| WriteParams {
+            process_id: "p".to_owned(),
+            chunk: Chunk(vec![0; size].into()),
+            write_id: None,
+        };
+        let mut write = |size| queue.write(RequestId::Number(1), params(size), own * 9, own * 9);
+        assert_eq!(write(own / 2), Verdict::Answer(WriteStatus::Accepted));
+        assert_eq!(write(own / 2), Verdict::Full);
+        queue.pop();
+        assert_eq!(share.room(), own);
+    }
+
+    #[test]
+    fn names_without_number_are_forgotten() {
+        let budget = super::super::budget::Budget::new(0);
+        let share = super::super::budget::Portion::of(&budget);
+        let mut queue = StdinQueue::new(Grant::of(&share));
+        for number in 0..100_000 {
+            write(&mut queue, number, &number.to_string(), 0);
+            queue.pop();
+        }
+        assert!(
+            queue.takes() <= REMEMBERED * REMEMBERED_EACH,
+            "{}",
+            queue.takes()
+        );
+        assert_eq!(queue.seen.len(), queue.order.len());
     }
 }

@@ -1,26 +1,51 @@
-//! A stream that counts what arrives.
+//! A stream that counts what arrives, and how much may.
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream that counts the bytes that were read from it.
-#[derive(Debug)]
+/// A stream that counts the bytes that were read from it, and stops when as many
+/// have been as its owner admits.
 pub(crate) struct Counted<S> {
     stream: S,
     read: u64,
+    admitted: usize,
+    after_read: Option<AfterRead<S>>,
 }
+
+type AfterRead<S> = Box<dyn Fn(&S) + Send>;
 
 impl<S> Counted<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, read: 0 }
+        Self {
+            stream,
+            read: 0,
+            admitted: usize::MAX,
+            after_read: None,
+        }
+    }
+
+    /// Does this with the stream after each read.
+    pub(crate) fn after_read(mut self, action: impl Fn(&S) + Send + 'static) -> Self {
+        self.after_read = Some(Box::new(action));
+        self
     }
 
     /// Bytes read so far.
     pub(crate) fn read_so_far(&self) -> u64 {
         self.read
+    }
+
+    /// So many bytes more may be read. Then reads are pending, and nobody is woken.
+    pub(crate) fn admit(&mut self, bytes: usize) {
+        self.admitted = bytes;
+    }
+
+    /// Whether all that was admitted has been read.
+    pub(crate) fn is_held(&self) -> bool {
+        self.admitted == 0
     }
 }
 
@@ -30,10 +55,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.read += (buffer.filled().len() - before) as u64;
-        outcome
+        if self.is_held() {
+            return Poll::Pending;
+        }
+        let most = buffer.remaining().min(self.admitted);
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buffer.advance(read);
+        self.read += read as u64;
+        self.admitted -= read;
+        if let Some(after_read) = &self.after_read {
+            after_read(&self.stream);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

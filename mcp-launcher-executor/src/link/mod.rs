@@ -40,6 +40,26 @@ pub(crate) enum Incoming {
     TooLarge(usize),
 }
 
+impl LinkError {
+    /// What to tell the other end, which may be listening still.
+    #[cfg(feature = "daemon")]
+    pub(crate) fn close_code(&self) -> CloseCode {
+        use tokio_tungstenite::tungstenite::Error;
+        match self {
+            Self::WebSocket(error) if matches!(**error, Error::Capacity(_)) => CloseCode::TooLarge,
+            _ => CloseCode::Protocol,
+        }
+    }
+
+    /// Whether a frame of ours was too large for the other end.
+    pub(crate) fn is_too_large(&self) -> bool {
+        #[cfg(feature = "websocket")]
+        return matches!(self, Self::Closed { code, .. } if *code == CloseCode::TooLarge as u16);
+        #[cfg(not(feature = "websocket"))]
+        false
+    }
+}
+
 /// Frames in both directions.
 pub(crate) trait Link: Send {
     /// The next frame; `None` at the end.
@@ -67,8 +87,43 @@ pub(crate) trait Link: Send {
     /// while a frame is not complete.
     fn received(&self) -> u64;
 
+    /// Bytes in memory of a frame that is not complete, where clients compete for it.
+    fn unfinished(&self) -> usize;
+
+    /// So many bytes may arrive; then nothing does, and nobody is woken, until
+    /// this is said again. Without it there is no bound. No effect on a link that
+    /// has only lines.
+    fn admit(&mut self, bytes: usize);
+
+    /// Whether as much has arrived as was admitted.
+    fn is_held(&self) -> bool;
+
+    /// Says why the link ends, where it can; it is still to be flushed.
+    fn close(&mut self, code: CloseCode, reason: &str);
+
     /// Writes out what is queued.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>>;
+}
+
+/// Why a link is ended, as WebSockets have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "daemon"),
+    expect(dead_code, reason = "only the daemon ends links with a reason")
+)]
+pub(crate) enum CloseCode {
+    /// It was of no more use.
+    Normal = 1000,
+    /// Whoever ends it is leaving.
+    Away = 1001,
+    /// The other end broke the protocol.
+    Protocol = 1002,
+    /// It did what is not allowed.
+    Policy = 1008,
+    /// A frame is too large.
+    TooLarge = 1009,
+    /// There is no room now.
+    TryAgain = 1013,
 }
 
 /// Why a link ended.
@@ -79,4 +134,7 @@ pub(crate) enum LinkError {
     #[cfg(feature = "websocket")]
     #[error("the WebSocket failed")]
     WebSocket(#[source] Box<tokio_tungstenite::tungstenite::Error>),
+    #[cfg(feature = "websocket")]
+    #[error("the other end closed it: {reason} (code {code})")]
+    Closed { code: u16, reason: String },
 }

@@ -7,15 +7,22 @@ use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::{Counted, Incoming, Link, LinkError};
+use super::{CloseCode, Counted, Incoming, Link, LinkError};
 
 pub(crate) struct WebSocketLink<S> {
     socket: WebSocketStream<Counted<S>>,
     buffered: usize,
+    /// Bytes that had been received when the last frame was complete, and those
+    /// of control frames since.
+    accounted: u64,
 }
+
+/// What a control frame of a client takes beside its content.
+const CONTROL: usize = 6;
 
 /// What an answer to a ping takes beside its content.
 const PONG: usize = 16;
@@ -35,6 +42,7 @@ impl<S> WebSocketLink<S> {
         Self {
             socket,
             buffered: 0,
+            accounted: 0,
         }
     }
 }
@@ -57,6 +65,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
             }
             Some(Err(error)) => return Poll::Ready(Some(Err(failure(error)))),
         };
+        self.accounted = match &message {
+            Message::Text(_) | Message::Binary(_) => self.received(),
+            control => self.accounted + (CONTROL + control.len()) as u64,
+        };
         Poll::Ready(Some(Ok(match message {
             Message::Text(text) => Incoming::Frame(Bytes::from(text)),
             Message::Binary(bytes) => Incoming::Frame(bytes),
@@ -66,6 +78,12 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
                 Incoming::Alive
             }
             Message::Pong(_) | Message::Frame(_) => Incoming::Alive,
+            Message::Close(Some(frame)) if !frame.reason.is_empty() => {
+                return Poll::Ready(Some(Err(LinkError::Closed {
+                    code: frame.code.into(),
+                    reason: frame.reason.as_str().to_owned(),
+                })));
+            }
             Message::Close(_) => return Poll::Ready(None),
         })))
     }
@@ -90,6 +108,27 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Link for WebSocketLink<S> {
 
     fn received(&self) -> u64 {
         self.socket.get_ref().read_so_far()
+    }
+
+    fn unfinished(&self) -> usize {
+        self.received().saturating_sub(self.accounted) as usize
+    }
+
+    fn admit(&mut self, bytes: usize) {
+        self.socket.get_mut().admit(bytes);
+    }
+
+    fn is_held(&self) -> bool {
+        self.socket.get_ref().is_held()
+    }
+
+    fn close(&mut self, code: CloseCode, reason: &str) {
+        let frame = CloseFrame {
+            code: (code as u16).into(),
+            reason: reason.into(),
+        };
+        // A link that fails here fails in the flush as well.
+        let _ = Pin::new(&mut self.socket).start_send(Message::Close(Some(frame)));
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {

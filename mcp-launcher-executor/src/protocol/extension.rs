@@ -27,6 +27,9 @@ pub struct Lifecycle {
     /// How long a silent client keeps its processes, in milliseconds.
     #[serde(default)]
     pub lease_ms: Option<u64>,
+    /// The largest frame that whoever says it takes, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_frame: Option<u64>,
     /// How many processes a session may have. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,

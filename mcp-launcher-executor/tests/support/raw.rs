@@ -49,6 +49,13 @@ impl Raw {
         (raw, hello)
     }
 
+    /// As [`open`](Self::open), and what to say to come back.
+    pub(crate) async fn open_to_resume(url: &str) -> (Self, Value) {
+        let (raw, hello) = Self::open(url).await;
+        let again = json!({"clientName": "raw", "resumeSessionId": hello["sessionId"]});
+        (raw, again)
+    }
+
     pub(crate) async fn text(&mut self, text: String) {
         self.socket.send(Message::Text(text.into())).await.unwrap();
     }
@@ -88,6 +95,30 @@ impl Raw {
             Some(error) => Err(error.clone()),
             None => Ok(answer["result"].clone()),
         }
+    }
+
+    /// As [`answer`](Self::answer), where the connection may end before it.
+    pub(crate) async fn answer_or_end(&mut self, id: i64) -> Option<Value> {
+        loop {
+            let message = self.read().await?;
+            if message["id"] == id {
+                return Some(message);
+            }
+        }
+    }
+
+    /// With which code the other end closes the connection; `None` without one.
+    pub(crate) async fn closed(&mut self) -> Option<u16> {
+        within(async {
+            loop {
+                match self.socket.next().await? {
+                    Ok(Message::Close(frame)) => return frame.map(|frame| frame.code.into()),
+                    Err(_) => return None,
+                    Ok(_) => {}
+                }
+            }
+        })
+        .await
     }
 
     /// The next notification of this kind.

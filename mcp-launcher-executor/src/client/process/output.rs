@@ -114,7 +114,7 @@ impl Remote {
             buffer.chunks.push_back(bytes);
         }
         let waker = buffer.waker.take();
-        let limit = self.window * ExecServerConfig::PLAIN_SLACK;
+        let limit = self.window.saturating_mul(ExecServerConfig::PLAIN_SLACK);
         if !streams.lagging && streams.stdout.waiting.max(streams.stderr.waiting) > limit {
             streams.lagging = true;
             self.send(Command::Lag(self.id.clone(), true));

@@ -9,7 +9,7 @@ use super::{Effect, LinkState, Session};
 use crate::ExecutorError;
 use crate::protocol::extension::AckParams;
 use crate::protocol::process::{ProcessParams, ReadParams, StartParams, WriteParams};
-use crate::protocol::{RequestId, encode_notification, encode_request, method};
+use crate::protocol::{RequestId, code, encode_notification, encode_request, method};
 
 /// Names a caller that waits for an answer.
 pub(crate) type Token = u64;
@@ -223,7 +223,27 @@ impl Session {
         call.repeated = call.sent;
         call.sent = true;
         let frame = encode_request(&RequestId::Number(id), call.method, &call.params);
+        let most = self.lifecycle.as_ref().and_then(|l| l.max_frame);
+        if let Some(most) = most.filter(|most| frame.len() as u64 > *most)
+            && let Some(call) = self.calls.remove(&id)
+        {
+            self.too_large(call, frame.len(), &format!("{most} bytes at most"));
+            return;
+        }
         self.effects.push_back(Effect::Send(frame));
+    }
+
+    pub(super) fn too_large(&mut self, call: Call, size: usize, takes: &str) {
+        let refused = ExecutorError::Refused {
+            method: call.method,
+            code: code::LIMIT,
+            message: format!("the request has {size} bytes, and the executor takes {takes}"),
+            kind: Some("limit".to_owned()),
+        };
+        if let Purpose::Start(process_id, _) = &call.purpose {
+            self.tracks.remove(process_id);
+        }
+        self.conclude(call, Err(refused));
     }
 
     /// Fails what is overdue. `true` when an answer was overdue on a link that

@@ -28,6 +28,7 @@ impl Session {
     /// newer peer may say more than we understand.
     pub(crate) fn frame(&mut self, now: Instant, frame: &Bytes) {
         self.heard = now;
+        self.progress();
         let outcome = match RawOutput::parse(frame) {
             Some(raw) if self.takes_raw_output() => raw.map(|raw| {
                 // A small piece would keep all of what was read with it.
@@ -139,7 +140,7 @@ impl Session {
             track.hole_since = None;
         } else if track.hole_since.is_none() {
             track.hole_since = Some(now);
-            let when = now + self.timing.hole;
+            let when = now + self.hole();
             self.due(when);
         }
         if (is_last || many) && self.is_extended() {
@@ -216,7 +217,7 @@ impl Session {
             // An event may have its number before a read sees its state.
             Recovery::Lost { from, to } if track.gap.replace((from, to)) != Some((from, to)) => {
                 track.hole_since = Some(now);
-                let when = now + self.timing.hole;
+                let when = now + self.hole();
                 self.due(when);
             }
             Recovery::Lost { from, to } => {

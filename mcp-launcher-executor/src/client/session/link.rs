@@ -67,9 +67,35 @@ impl Session {
         self.due(retry);
     }
 
+    /// Something has arrived, if not yet a whole frame.
+    pub(crate) fn hears(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
     /// A sign of life below the protocol.
     pub(crate) fn alive(&mut self, now: Instant) {
         self.heard = now;
+        self.progress();
+    }
+
+    /// A link is back when something whole came over it: one that is lost over the
+    /// same frame again and again is not.
+    pub(super) fn progress(&mut self) {
+        if self.link == LinkState::Up {
+            self.lost_at = None;
+        }
+    }
+
+    /// The peer closed the link over a frame that is too large for it: the largest
+    /// one without an answer, which would be the end of the next link as well.
+    pub(crate) fn frame_refused(&mut self) {
+        let sent = self.calls.iter().filter(|(_, call)| call.sent);
+        let largest = sent.max_by_key(|(_, call)| call.params.get().len());
+        let id = largest.map(|(id, _)| *id);
+        if let Some(call) = id.and_then(|id| self.calls.remove(&id)) {
+            let size = call.params.get().len();
+            self.too_large(call, size, "less than that");
+        }
     }
 
     /// The link has no means to ask for a sign of life.
@@ -142,10 +168,10 @@ impl Session {
     }
 
     fn ask_for_what_is_missing(&mut self, now: Instant) {
-        if self.link != LinkState::Up || self.is_extended() {
+        if self.link != LinkState::Up {
             return;
         }
-        let hole = self.timing.hole;
+        let hole = self.hole();
         let missing: Vec<String> = self
             .tracks
             .iter()
@@ -153,10 +179,24 @@ impl Session {
             .map(|(id, _)| id.clone())
             .collect();
         for id in missing {
+            if self.is_extended() {
+                let reason = "events of the executor are missing".to_owned();
+                self.give_up(now, &id, ExecutorError::Lost { reason });
+                continue;
+            }
             if let Some(track) = self.tracks.get_mut(&id) {
                 track.hole_since = None;
             }
             self.recover(now, &id);
+        }
+    }
+
+    /// How long an event may be missing. A daemon of ours has kept it, and sends
+    /// it again over another link at the latest.
+    pub(super) fn hole(&self) -> Duration {
+        match self.is_extended() {
+            true => self.timing.call,
+            false => self.timing.hole,
         }
     }
 
@@ -168,7 +208,7 @@ impl Session {
         };
         let deadlines = self.calls.values().filter_map(|call| call.deadline);
         let holes = self.tracks.values().filter_map(|track| track.hole_since);
-        let holes = holes.map(|since| since + self.timing.hole);
+        let holes = holes.map(|since| since + self.hole());
         for when in deadlines.chain(holes) {
             next = next.min(when);
         }
@@ -215,7 +255,6 @@ impl Session {
 
     fn opened(&mut self, now: Instant, result: InitializeResult, resuming: bool) {
         self.link = LinkState::Up;
-        self.lost_at = None;
         self.heard = now;
         if !resuming {
             self.session_id = result.session_id.clone();
@@ -245,7 +284,8 @@ impl Session {
         let Some(lease) = self.lifecycle.as_ref().and_then(|l| l.lease_ms) else {
             return;
         };
-        let lease = Duration::from_millis(lease);
+        // A peer that says less would have us do nothing but ping.
+        let lease = Duration::from_millis(lease.max(100));
         let timing = &mut self.timing;
         timing.keep_alive = timing.keep_alive.min(lease / 3);
         // Half of it is left to come back in.

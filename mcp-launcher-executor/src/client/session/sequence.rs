@@ -1,6 +1,7 @@
 //! Puts the events of one process in order, once each.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
@@ -16,6 +17,15 @@ pub(crate) enum ProcessEvent {
     Gone(GoneProof),
 }
 
+impl ProcessEvent {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Output(_, bytes) => bytes.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// What `process/gone` said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GoneProof {
@@ -25,8 +35,9 @@ pub(crate) struct GoneProof {
     pub(crate) failure: Option<String>,
 }
 
-/// Events that arrived ahead of an earlier one, at most.
+/// Events that arrived ahead of an earlier one, and their bytes, at most.
 const EARLY_LIMIT: usize = 65_536;
+const EARLY_BYTES: usize = 64 << 20;
 
 /// The order of one process's events.
 ///
@@ -36,6 +47,7 @@ const EARLY_LIMIT: usize = 65_536;
 pub(crate) struct Sequencer {
     next: u64,
     early: BTreeMap<u64, ProcessEvent>,
+    early_bytes: usize,
     exit_seen: bool,
     closed_seen: bool,
     /// An old server's `closed` has no number: it is the last of all.
@@ -58,6 +70,7 @@ impl Sequencer {
         Self {
             next: 1,
             early: BTreeMap::new(),
+            early_bytes: 0,
             exit_seen: false,
             closed_seen: false,
             closes_after: None,
@@ -90,7 +103,11 @@ impl Sequencer {
         match seq {
             Some(seq) if seq < self.next => {}
             Some(seq) => {
-                self.early.entry(seq).or_insert(event);
+                let bytes = event.bytes();
+                if let Entry::Vacant(place) = self.early.entry(seq) {
+                    place.insert(event);
+                    self.early_bytes += bytes;
+                }
             }
             None => {
                 let last = self.early.keys().next_back().copied();
@@ -98,7 +115,7 @@ impl Sequencer {
             }
         }
         self.drain(deliver);
-        self.early.len() <= EARLY_LIMIT
+        self.early.len() <= EARLY_LIMIT && self.early_bytes <= EARLY_BYTES
     }
 
     /// The answer to a read after [`last`](Self::last) has arrived.
@@ -143,6 +160,7 @@ impl Sequencer {
 
     fn drain(&mut self, deliver: &mut impl FnMut(ProcessEvent)) {
         while let Some(event) = self.early.remove(&self.next) {
+            self.early_bytes -= event.bytes();
             self.next += 1;
             match event {
                 ProcessEvent::Exited(_) => self.exit_seen = true,

@@ -1,5 +1,7 @@
 //! The session against a scripted peer, in virtual time.
 
+mod bounds;
+
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;

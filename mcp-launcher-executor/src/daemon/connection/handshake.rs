@@ -11,6 +11,9 @@ use crate::protocol::{InitializeParams, InitializeResult, Params, RpcError, code
 use crate::wire::wire_containment;
 use serde_json::json;
 
+/// Events are no larger than this.
+const LEAST_FRAME: u64 = 64 * 1024;
+
 impl Connection {
     /// A session for this client, new or resumed.
     pub(super) fn initialize(&mut self, params: Params<'_>) -> Result<InitializeResult, RpcError> {
@@ -28,16 +31,22 @@ impl Connection {
             Some(id) => self.resume(id)?,
             None => {
                 let wish = params.extensions.and_then(|e| e.mcp_lifecycle);
-                let agreed = wish
-                    .filter(|w| w.version >= VERSION)
-                    .map(|w| self.agree(&w));
-                Registry::open(&self.shared, agreed)?
+                let wish = wish.filter(|w| w.version >= VERSION);
+                let takes = wish.as_ref().and_then(|w| w.max_frame);
+                if takes.is_some_and(|takes| takes < LEAST_FRAME) {
+                    let text = format!("a client has to take frames of {LEAST_FRAME} bytes");
+                    return Err(RpcError::new(code::INVALID_PARAMS, text));
+                }
+                let agreed = wish.map(|w| self.agree(&w));
+                Registry::open(&self.shared, agreed, takes, self.origin.share())?
             }
         };
         let generation = session.attach(Client {
             name: params.client_name,
             origin: self.origin,
         });
+        self.ticket = None;
+        self.intake.belongs_to(&session);
         audit::attached(&session, generation > 1);
         let result = InitializeResult {
             session_id: Some(session.id.clone()),
@@ -81,6 +90,7 @@ impl Connection {
             version: VERSION,
             window: Some(window.clamp(LEAST, most)),
             lease_ms: Some(lease.clamp(100, longest)),
+            max_frame: Some(limits.max_frame as u64),
             max_processes: Some(limits.max_processes as u64),
             grace_ms: Some(limits.orphans.longest().as_millis() as u64),
             machine: machine(),

@@ -7,9 +7,11 @@ use std::task::Waker;
 
 use super::super::process::Process;
 use super::Session;
-use crate::link::HIGH_WATER;
 use crate::protocol::process::{WriteResult, WriteStatus};
 use crate::protocol::{RequestId, encode_result};
+
+/// Bytes of answers that wait, before those that can wait are made.
+const HIGH_WATER: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(super) struct Outbox {
@@ -78,7 +80,10 @@ impl Session {
             }
             room.await;
         }
-        self.answer(make());
+        // Without a connection it would be made for nothing.
+        if self.outbox().attached {
+            self.answer(make());
+        }
     }
 
     fn push_answer(&self, frame: String, haste: Haste) {

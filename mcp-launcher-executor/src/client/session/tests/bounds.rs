@@ -1,0 +1,117 @@
+//! What ends a session, a process or a request, and when.
+
+use super::*;
+
+#[test]
+fn a_link_that_is_lost_again_before_anything_came_over_it_is_not_back() {
+    let mut world = World::plain();
+    let begun = world.now;
+    for round in 0.. {
+        world.pass(Duration::from_secs(1));
+        let reason = "test".to_owned();
+        world
+            .session
+            .link_down(world.now, ExecutorError::Lost { reason });
+        world.pass(Duration::from_millis(100));
+        let effects = world.effects();
+        if effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Dead(_)))
+        {
+            break;
+        }
+        assert!(round < 100, "it resumes for ever");
+        world.come_up(&json!({"sessionId": "s"}));
+    }
+    let took = world.now - begun;
+    assert!(
+        took >= Duration::from_secs(24) && took < Duration::from_secs(28),
+        "{took:?}"
+    );
+}
+
+#[test]
+fn a_link_that_carries_something_each_time_goes_on() {
+    let mut world = World::plain();
+    for _ in 0..100 {
+        world.pass(Duration::from_secs(1));
+        world.lose_link();
+        world.come_up(&json!({"sessionId": "s"}));
+        world.session.alive(world.now);
+    }
+    assert!(world.session.dead.is_none());
+}
+
+#[test]
+fn what_is_too_large_for_the_peer_is_refused_here() {
+    let ours = json!({"version": 1, "maxFrame": 300});
+    let mut world = World::with(json!({"sessionId": "s", "extensions": {"mcpLifecycle": ours}}));
+    let params = json!({"processId": "p", "argv": ["x".repeat(400)], "cwd": "/"});
+    let params: StartParams = serde_json::from_value(params).unwrap();
+    world.session.start(world.now, &params, 7);
+    let effects = world.effects();
+    assert!(
+        matches!(&effects[..], [Effect::Answered(7, Err(ExecutorError::Refused { kind: Some(kind), .. }))] if kind == "limit"),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn a_peer_that_closes_over_a_large_frame_costs_that_request_and_no_other() {
+    let mut world = World::plain();
+    world.start();
+    let small = world.write();
+    let large = json!({"blob": "x".repeat(5000)});
+    world
+        .session
+        .call(world.now, "process/read", &large, Purpose::Answer(9));
+    world.effects();
+    world.session.frame_refused();
+    let effects = world.effects();
+    assert!(
+        matches!(&effects[..], [Effect::Answered(9, Err(_))]),
+        "{effects:?}"
+    );
+    world.lose_link();
+    let again = world.come_up(&json!({"sessionId": "s"}));
+    assert!(again.iter().any(|frame| frame["id"] == small["id"]));
+    assert!(
+        !again
+            .iter()
+            .any(|frame| frame["params"]["blob"].is_string())
+    );
+}
+
+#[test]
+fn events_that_a_daemon_never_sends_end_the_process_and_not_in_silence() {
+    let ours = json!({"version": 1, "leaseMs": 600_000});
+    let mut world = World::with(json!({"sessionId": "s", "extensions": {"mcpLifecycle": ours}}));
+    let start = world.start();
+    world.answer(&start, json!({"processId": "p"}));
+    world.effects();
+    let late = json!({"processId": "p", "seq": 2, "exitCode": 0});
+    world.receive(&json!({"method": "process/exited", "params": late}));
+    world.pass(Duration::from_secs(5));
+    let failed = |effects: Vec<Effect>| {
+        effects
+            .iter()
+            .any(|e| matches!(e, Effect::Failed(id, _) if id == "p"))
+    };
+    assert!(!failed(world.effects()));
+    world.pass(Duration::from_secs(6));
+    assert!(failed(world.effects()));
+}
+
+#[test]
+fn a_lease_of_nothing_is_no_flood_of_pings() {
+    let ours = json!({"version": 1, "leaseMs": 0});
+    let mut world = World::with(json!({"sessionId": "s", "extensions": {"mcpLifecycle": ours}}));
+    for _ in 0..100 {
+        world.pass(Duration::from_millis(1));
+    }
+    let pings = world
+        .effects()
+        .into_iter()
+        .filter(|e| matches!(e, Effect::Ping));
+    assert!(pings.count() < 10);
+}
