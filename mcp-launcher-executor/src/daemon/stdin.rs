@@ -39,6 +39,8 @@ pub(super) enum Verdict {
 pub(super) struct StdinQueue {
     accepted: VecDeque<Bytes>,
     bytes: usize,
+    /// What the piece takes that is on its way into the pipe.
+    leaving: usize,
     held: VecDeque<(RequestId, WriteParams)>,
     held_bytes: usize,
     /// Hashes of ids, under a secret of this queue's: they may be long.
@@ -62,7 +64,7 @@ impl StdinQueue {
     }
 
     fn takes(&self) -> usize {
-        self.bytes + self.held_bytes + self.order.len() * REMEMBERED_EACH
+        self.bytes + self.leaving + self.held_bytes + self.order.len() * REMEMBERED_EACH
     }
 
     pub(super) fn write(
@@ -104,12 +106,13 @@ impl StdinQueue {
         Verdict::Later
     }
 
-    /// The next piece for the pipe.
+    /// The next piece for the pipe; the one before is in there.
     pub(super) fn pop(&mut self) -> Option<Bytes> {
-        let bytes = self.accepted.pop_front()?;
-        self.bytes -= cost(&bytes);
+        let next = self.accepted.pop_front();
+        self.leaving = next.as_ref().map_or(0, cost);
+        self.bytes -= self.leaving;
         self.grant.set(self.takes());
-        Some(bytes)
+        next
     }
 
     /// Writes for which there is room now, to be answered.
@@ -140,6 +143,7 @@ impl StdinQueue {
         self.closed = true;
         self.accepted.clear();
         self.bytes = 0;
+        self.leaving = 0;
         self.held_bytes = 0;
         self.grant.set(self.takes());
         self.held.drain(..).map(|(id, _)| id).collect()
@@ -224,6 +228,8 @@ mod tests {
         let mut write = |size| queue.write(RequestId::Number(1), params(size), own * 9, own * 9);
         assert_eq!(write(own / 2), Verdict::Answer(WriteStatus::Accepted));
         assert_eq!(write(own / 2), Verdict::Full);
+        queue.pop();
+        assert!(share.room() < own, "it is not in the pipe yet");
         queue.pop();
         assert_eq!(share.room(), own);
     }
