@@ -374,22 +374,6 @@ impl Driver {
         }
     }
 
-    /// Nobody will ever follow its processes again.
-    pub(super) fn fail_all(self, reason: &str) {
-        let reason = reason.to_owned();
-        for remote in self.processes.values().filter_map(Weak::upgrade) {
-            let reason = reason.clone();
-            remote.on_failure(ExecutorError::Lost { reason });
-        }
-    }
-
-    /// As a start does.
-    #[cfg(test)]
-    pub(super) fn follow(&mut self, remote: &Arc<Remote>) {
-        let id = remote.id().to_owned();
-        self.processes.insert(id, Arc::downgrade(remote));
-    }
-
     fn process(&self, id: &str) -> Option<Arc<Remote>> {
         self.processes.get(id).and_then(Weak::upgrade)
     }

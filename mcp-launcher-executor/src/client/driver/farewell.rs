@@ -1,10 +1,14 @@
 //! The end of a connection that nobody needs any more.
 
 use std::future::{Future, poll_fn};
+#[cfg(test)]
+use std::sync::Arc;
+use std::sync::Weak;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::{Driver, Event};
+use crate::ExecutorError;
 
 /// How long the good-bye may take.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -34,6 +38,22 @@ impl Driver {
             let _ = tokio::time::timeout_at(until.into(), flush).await;
             connected.close().await;
         }
+    }
+
+    /// Nobody will ever follow its processes again.
+    pub(super) fn fail_all(self, reason: &str) {
+        let reason = reason.to_owned();
+        for remote in self.processes.values().filter_map(Weak::upgrade) {
+            let reason = reason.clone();
+            remote.on_failure(ExecutorError::Lost { reason });
+        }
+    }
+
+    /// As a start does.
+    #[cfg(test)]
+    pub(super) fn follow(&mut self, remote: &Arc<super::Remote>) {
+        let id = remote.id().to_owned();
+        self.processes.insert(id, Arc::downgrade(remote));
     }
 
     /// As `poll_event`, when there can be no commands.
