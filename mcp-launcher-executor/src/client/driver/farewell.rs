@@ -41,7 +41,7 @@ impl Driver {
     }
 
     /// Nobody will ever follow its processes again.
-    pub(super) fn fail_all(self, reason: &str) {
+    pub(in crate::client) fn fail_all(self, reason: &str) {
         let reason = reason.to_owned();
         for remote in self.processes.values().filter_map(Weak::upgrade) {
             let reason = reason.clone();
@@ -51,7 +51,7 @@ impl Driver {
 
     /// As a start does.
     #[cfg(test)]
-    pub(super) fn follow(&mut self, remote: &Arc<super::Remote>) {
+    pub(in crate::client) fn follow(&mut self, remote: &Arc<super::Remote>) {
         let id = remote.id().to_owned();
         self.processes.insert(id, Arc::downgrade(remote));
     }
