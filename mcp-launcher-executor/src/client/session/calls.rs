@@ -239,6 +239,7 @@ impl Session {
             code: code::LIMIT,
             message: format!("the request has {size} bytes, and the executor takes {takes}"),
             kind: Some("limit".to_owned()),
+            searched: Vec::new(),
         };
         if let Purpose::Start(process_id, _) = &call.purpose {
             self.tracks.remove(process_id);
