@@ -12,7 +12,7 @@
 //!
 //! One search serves all servers that end at the time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -60,6 +60,7 @@ pub(super) fn end(
         identity,
         since,
         ended: Ended::new(),
+        suspects: None,
         done: Box::new(done),
     }
     .enqueue();
@@ -70,7 +71,22 @@ struct Search {
     identity: Cookie,
     since: u64,
     ended: Ended,
+    /// Who may be one of them without saying so, by pid and start time, from the
+    /// first look on that found none of them alive. Those who end start nobody any
+    /// more: whoever shows up later is another server's, and is not waited for,
+    /// or one server would keep back the proofs of all others.
+    suspects: Option<BTreeSet<(u32, u64)>>,
     done: Box<dyn FnOnce(io::Result<Ended>) + Send>,
+}
+
+/// Who is left of a server.
+#[derive(Debug, PartialEq, Eq)]
+enum Left<'a> {
+    Nobody,
+    /// This one, and maybe others.
+    Somebody(&'a Seen),
+    /// Nobody can tell whether this one is.
+    Unknown(u32),
 }
 
 /// One search at a time, on a thread of its own: a process whose memory the
@@ -112,31 +128,49 @@ impl Search {
     }
 
     fn conclude(mut self, found: &[Carrier]) {
-        let mut wait_for = None;
         for Carrier { seen, identity } in found {
+            if identity.as_ref() == Some(&self.identity) {
+                // Our own program is no process of the server's: the init of
+                // its namespace, or what was about to become it.
+                if !orphans::is_guardian(seen.pid) {
+                    self.ended.insert(seen.pid, seen.name.clone());
+                }
+                look::kill(seen, |_| true);
+            }
+        }
+        match self.judge(found) {
+            Left::Somebody(seen) => self.again_after(seen),
+            Left::Nobody => (self.done)(Ok(self.ended)),
+            Left::Unknown(pid) => {
+                self.fail(format!("process {pid} does not say yet whose it is"));
+            }
+        }
+    }
+
+    /// Who is left of them by this look. Pure.
+    fn judge<'a>(&mut self, found: &'a [Carrier]) -> Left<'a> {
+        let mut left = Left::Nobody;
+        let (mut some_live, mut nameless) = (false, BTreeSet::new());
+        for Carrier { seen, identity } in found {
+            let key = (seen.pid, seen.start_time);
+            let is_suspect = seen.start_time >= self.since
+                && self
+                    .suspects
+                    .as_ref()
+                    .is_none_or(|suspects| suspects.contains(&key));
             match identity {
-                Some(identity) if *identity == self.identity => {
-                    // Our own program is no process of the server's: the init of
-                    // its namespace, or what was about to become it.
-                    if !orphans::is_guardian(seen.pid) {
-                        self.ended.insert(seen.pid, seen.name.clone());
-                    }
-                    look::kill(seen, |_| true);
-                }
+                Some(identity) if *identity == self.identity => some_live = true,
                 // It has nothing any more to say whose it was.
-                None if seen.start_time >= self.since && seen.state == ProcessState::Exiting => {}
-                None if seen.start_time >= self.since => {
-                    let why = format!("process {} does not say yet whose it is", seen.pid);
-                    return self.fail(why);
+                None if is_suspect && seen.state == ProcessState::Exiting => {
+                    nameless.insert(key);
                 }
+                None if is_suspect => return Left::Unknown(seen.pid),
                 _ => continue,
             }
-            wait_for = Some(seen.clone());
+            left = Left::Somebody(seen);
         }
-        match wait_for {
-            Some(seen) => self.again_after(&seen),
-            None => (self.done)(Ok(self.ended)),
-        }
+        self.suspects = (!some_live).then_some(nameless);
+        left
     }
 
     /// Looks again at the end of a process.
@@ -165,5 +199,76 @@ impl Search {
 
     fn fail(self, why: String) {
         (self.done)(Err(io::Error::other(why)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::HostId;
+
+    fn server(serial: u64) -> Cookie {
+        let host = HostId::new(4242, 1, "2b9a0c1e-0000-4000-8000-000000000000", 7);
+        Cookie::new(host.unwrap(), serial)
+    }
+
+    fn carrier(pid: u32, identity: Option<Cookie>, state: ProcessState) -> Carrier {
+        let seen = Seen {
+            pid,
+            parent: 1,
+            start_time: 100,
+            name: String::new(),
+            state,
+        };
+        Carrier { seen, identity }
+    }
+
+    fn ending(pid: u32) -> Carrier {
+        carrier(pid, None, ProcessState::Exiting)
+    }
+
+    fn search() -> Search {
+        Search {
+            place: Where::Abroad,
+            identity: server(1),
+            since: 100,
+            ended: Ended::new(),
+            suspects: None,
+            done: Box::new(|_| {}),
+        }
+    }
+
+    fn waits_for(search: &mut Search, found: &[Carrier]) -> Option<u32> {
+        match search.judge(found) {
+            Left::Somebody(seen) => Some(seen.pid),
+            Left::Nobody => None,
+            Left::Unknown(pid) => panic!("unknown: {pid}"),
+        }
+    }
+
+    #[test]
+    fn those_who_come_later_keep_back_no_proof() {
+        let mut search = self::search();
+        let other = carrier(5, Some(server(2)), ProcessState::Live);
+        assert_eq!(waits_for(&mut search, &[other, ending(10)]), Some(10));
+        assert_eq!(waits_for(&mut search, &[ending(10), ending(11)]), Some(10));
+        // Those of other servers come and go for ever.
+        assert_eq!(waits_for(&mut search, &[ending(11), ending(12)]), None);
+        let executing = carrier(13, None, ProcessState::Live);
+        assert_eq!(waits_for(&mut search, &[executing]), None);
+    }
+
+    #[test]
+    fn whoever_may_have_been_started_by_one_of_them_is_waited_for() {
+        let own = || carrier(10, Some(server(1)), ProcessState::Live);
+        let mut search = self::search();
+        assert_eq!(waits_for(&mut search, &[own()]), Some(10));
+        assert_eq!(waits_for(&mut search, &[ending(11)]), Some(11));
+        assert_eq!(waits_for(&mut search, &[ending(11), ending(12)]), Some(11));
+        assert_eq!(waits_for(&mut search, &[ending(12)]), None);
+        // Whatever comes, its own word counts.
+        assert_eq!(waits_for(&mut search, &[own()]), Some(10));
+        let executing = [carrier(13, None, ProcessState::Live)];
+        assert_eq!(self::search().judge(&executing), Left::Unknown(13));
     }
 }
