@@ -266,11 +266,15 @@ fn terminate(session: &Arc<Session>, id: RequestId, process_id: &str) {
         }
     };
     match process {
-        Some(process) => later(session, id, async move {
+        Some(process) => {
             let running = !process.has_exited();
-            process.terminator.force_end().await.map_err(internal)?;
-            Ok(TerminateResult { running })
-        }),
+            // Also where no place is left to wait for the outcome.
+            process.terminator.kill_now();
+            later(session, id, async move {
+                process.terminator.force_end().await.map_err(internal)?;
+                Ok(TerminateResult { running })
+            });
+        }
         None => answer(session, &id, &TerminateResult { running: false }),
     }
 }

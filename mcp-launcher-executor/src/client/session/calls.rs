@@ -263,8 +263,13 @@ impl Session {
             match &call.purpose {
                 // Nobody else would try again.
                 Purpose::Undo(_) => {
-                    call.deadline = Some(now + self.timing.call);
+                    let next = now + self.timing.call;
+                    call.deadline = Some(next);
                     self.calls.insert(*id, call);
+                    self.due(next);
+                    if self.link == LinkState::Up {
+                        self.transmit(*id);
+                    }
                 }
                 Purpose::Start(process_id, _) => {
                     let process_id = process_id.clone();

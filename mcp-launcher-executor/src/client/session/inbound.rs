@@ -173,6 +173,11 @@ impl Session {
                 self.calls.insert(id, call);
                 return;
             }
+            // Sent again when it is overdue: nobody else would.
+            Err(error) if matches!(call.purpose, Purpose::Undo(_)) && error.code == code::LIMIT => {
+                self.calls.insert(id, call);
+                return;
+            }
             Err(error) => Err(refused(call.method, error)),
         };
         match (&call.purpose, &outcome) {
