@@ -74,7 +74,7 @@ impl Case<'_> {
         let odd = |c: char| "|^`{}\"<>\\".contains(c) || !c.is_ascii_graphic();
         self.request.fault.is_some_and(is_syntax)
             || self.request.target.contains(odd)
-            || !self.request.target.starts_with(['/', 'h', '*'])
+            || !self.request.target.starts_with(['/', 'h'])
     }
 
     fn has_no_end(&self) -> bool {
@@ -88,6 +88,20 @@ impl Case<'_> {
         let words = "a create that cannot be tied to the MCP server";
         let is_ours = |one: &Normal| one.status == 400 && one.body.contains(words);
         self.proxied.iter().all(is_ours)
+    }
+
+    /// The same answers, but for the end of the connection.
+    fn is_cut_straight(&self) -> bool {
+        let whole = |one: &Normal| Normal {
+            body: one.body.trim_end_matches(" CUT").to_owned(),
+            ..one.clone()
+        };
+        self.straight.iter().any(|one| one.body.ends_with(" CUT"))
+            && self
+                .straight
+                .iter()
+                .map(whole)
+                .eq(self.proxied.iter().cloned())
     }
 
     fn changes_nothing(&self) -> bool {
