@@ -115,6 +115,27 @@ async fn dropping_a_server_kills_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_is_dropped_after_its_leader_has_left_leaves_nothing() {
+    both(async |config| {
+        let executor = ExecServer::connect(config).await.unwrap();
+        let mark = marker("leader");
+        let script = format!("sh -c 'sleep 1000; : {mark}' >&- 2>&- &");
+        let spec = sh(&script).build().unwrap();
+        let command = RemoteCommand::from_spec(&spec).unwrap();
+        let mut started = executor.start(&command).await.unwrap();
+        let mut output = Vec::new();
+        within(started.stdout.read_to_end(&mut output))
+            .await
+            .unwrap();
+        // Whatever came of its end is known before a later answer has come.
+        executor.check().await.unwrap();
+        drop(started);
+        vanished(&mark, Duration::from_secs(5)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_start_leaves_nothing() {
     both(async |config| {
         let executor = ExecServer::connect(config).await.unwrap();

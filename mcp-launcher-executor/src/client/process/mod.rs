@@ -157,10 +157,8 @@ impl Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         let status = self.status.borrow();
-        let over = status.gone.is_some() || status.failed.is_some();
-        // `closed` says nothing about the tree, but a plain peer does nothing
-        // for a process that has closed.
-        let command = if over || status.closed {
+        // That its output is closed says nothing about the tree.
+        let command = if status.gone.is_some() || status.failed.is_some() {
             Command::Forget(self.id.clone())
         } else {
             Command::Abandon(self.id.clone())
