@@ -88,17 +88,33 @@ pub(crate) trait Link: Send {
     fn received(&self) -> u64;
 
     /// Bytes in memory of a frame that is not complete, where clients compete for it.
+    #[cfg_attr(
+        not(feature = "daemon"),
+        expect(dead_code, reason = "only the daemon holds its clients to a budget")
+    )]
     fn unfinished(&self) -> usize;
 
     /// So many bytes may arrive; then nothing does, and nobody is woken, until
     /// this is said again. Without it there is no bound. No effect on a link that
     /// has only lines.
+    #[cfg_attr(
+        not(feature = "daemon"),
+        expect(dead_code, reason = "only the daemon holds its clients to a budget")
+    )]
     fn admit(&mut self, bytes: usize);
 
     /// Whether as much has arrived as was admitted.
+    #[cfg_attr(
+        not(feature = "daemon"),
+        expect(dead_code, reason = "only the daemon holds its clients to a budget")
+    )]
     fn is_held(&self) -> bool;
 
     /// Says why the link ends, where it can; it is still to be flushed.
+    #[cfg_attr(
+        not(feature = "daemon"),
+        expect(dead_code, reason = "only the daemon ends links with a reason")
+    )]
     fn close(&mut self, code: CloseCode, reason: &str);
 
     /// Writes out what is queued.

@@ -41,6 +41,10 @@ const EXCEPTIONS: &[Exception] = &[
         "of several fields of a wrong type another one is named",
         |case| case.all(|one| one.body.contains("json: cannot unmarshal")),
     ),
+    (
+        "the engine itself has reset the straight connection",
+        |case| case.is_cut_straight(),
+    ),
     ("empty lines before a request are skipped", |case| {
         case.request.fault == Some(Fault::EmptyLinesBefore)
     }),

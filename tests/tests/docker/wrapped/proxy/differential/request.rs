@@ -351,7 +351,7 @@ fn spell_target(random: &mut Random, request: &mut Request) {
         7 => *target = target.to_uppercase(),
         8 => *target = target.replacen('?', ";x?", 1),
         9 => target.push_str("?again=1&&=&%00"),
-        10 => target.push_str("\u{e9}"),
+        10 => target.push('\u{e9}'),
         11 if request.method == "GET" => target.push_str("|^`{}\"<>\\"),
         12 => *target = format!("https://user:pw@docker:1{target}"),
         13 => "*".clone_into(target),
