@@ -149,7 +149,7 @@ impl DockerLauncher {
 }
 
 impl Shared {
-    /// Whether the engine sees the same files.
+    /// True where engine and host see the same files.
     fn is_local(&self) -> bool {
         self.engine.endpoint().local_socket().is_some()
     }

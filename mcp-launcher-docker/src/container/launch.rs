@@ -37,12 +37,12 @@ pub(crate) struct Job {
     pub(crate) engine: Arc<Engine>,
     pub(crate) lease: Arc<Lease>,
     pub(crate) plan: Plan,
-    /// Whether the engine sees the files of this machine.
+    /// True where the engine sees the files of this machine.
     pub(crate) is_local: bool,
     pub(crate) name: String,
     /// The server's name.
     pub(crate) server: String,
-    /// Who asks what is left of launches that failed.
+    /// The callers that ask what is left of launches that failed.
     pub(crate) unfinished: Unfinished,
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,

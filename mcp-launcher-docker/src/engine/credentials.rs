@@ -1,4 +1,4 @@
-//! What opens a registry: as the docker CLI stores it, or Podman, or a helper
+//! Credentials of a registry: as the docker CLI stores them, or Podman, or a helper
 //! program of theirs.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ static PLACES: Semaphore = Semaphore::const_new(8);
 /// The name under which the CLI stores what opens Docker Hub.
 const HUB: &str = "https://index.docker.io/v1/";
 
-/// What opens the registry of this image; `None` where nothing is stored.
+/// Credentials for the registry of this image; `None` where nothing is stored.
 pub(super) async fn of(image: &str) -> Result<Option<DockerCredentials>, EngineError> {
     let registry = registry(image);
     let failed = |problem: &str| EngineError::Credentials {
@@ -75,7 +75,7 @@ fn look(registry: &str) -> Result<Option<DockerCredentials>, String> {
     }
 }
 
-/// Whether it is only that nothing is stored.
+/// Tells the absence of credentials, or of a readable configuration, from a helper that failed.
 fn is_nothing(problem: &Problem) -> bool {
     match problem {
         Problem::NoCredentialConfigured | Problem::ConfigNotFound | Problem::ConfigReadError => {

@@ -141,7 +141,7 @@ impl EngineError {
     }
 }
 
-/// Whether the system keeps this user from the engine's socket.
+/// Tells that the system keeps this user from the engine's socket.
 fn is_denied(error: &Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -46,7 +46,7 @@ pub(crate) struct Pull {
     pub(crate) image: String,
     pub(crate) platform: Option<String>,
     pub(crate) limit: Duration,
-    /// Whether what the user has stored for the registry is given to the engine.
+    /// Gives the engine the credentials that the user has stored for the registry.
     pub(crate) credentials: bool,
     pub(crate) progress: Progress,
 }

@@ -1,4 +1,4 @@
-//! What is said of a launcher before it is there.
+//! The builder of a `DockerLauncher`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};

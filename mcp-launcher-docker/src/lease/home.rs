@@ -21,7 +21,7 @@ use crate::private::{check_above, create_private};
 pub(crate) struct Home {
     path: PathBuf,
     directory: OwnedFd,
-    /// Whether the user's number says where it is.
+    /// True where the path is derived from the user's number.
     of_user: bool,
 }
 

@@ -377,30 +377,3 @@ fn nonsense_of_the_peer_is_passed_over() {
     world.receive(&json!({"id": 5, "method": "network/policyRequest", "params": {}}));
     assert_eq!(world.sent()[0]["error"]["code"], -32601);
 }
-
-#[test]
-fn an_order_to_end_a_start_that_was_given_up_is_repeated_until_it_is_carried_out() {
-    let mut world = World::with(extended());
-    let start = world.start();
-    world.answer(&start, json!({"processId": "p"}));
-    world.session.abandon(world.now, "p");
-    let order = world.sent().remove(0);
-    assert_eq!(order["method"], "process/terminate");
-    world.pass(Duration::from_secs(10));
-    let again = world.sent().remove(0);
-    assert_eq!(again, order, "nobody answered");
-    let full =
-        json!({"code": crate::protocol::code::LIMIT, "message": "as many requests wait as may"});
-    world.receive(&json!({"id": again["id"], "error": full}));
-    world.pass(Duration::from_secs(10));
-    let again = world.sent().remove(0);
-    assert_eq!(again, order, "there was no room");
-    world.answer(&again, json!({"running": true}));
-    world.pass(Duration::from_secs(10));
-    assert!(
-        world
-            .sent()
-            .iter()
-            .all(|m| m["method"] != "process/terminate")
-    );
-}

@@ -115,3 +115,30 @@ fn a_lease_of_nothing_is_no_flood_of_pings() {
         .filter(|e| matches!(e, Effect::Ping));
     assert!(pings.count() < 10);
 }
+
+#[test]
+fn an_order_to_end_a_start_that_was_given_up_is_repeated_until_it_is_carried_out() {
+    let mut world = World::with(extended());
+    let start = world.start();
+    world.answer(&start, json!({"processId": "p"}));
+    world.session.abandon(world.now, "p");
+    let order = world.sent().remove(0);
+    assert_eq!(order["method"], "process/terminate");
+    world.pass(Duration::from_secs(10));
+    let again = world.sent().remove(0);
+    assert_eq!(again, order, "nobody answered");
+    let full =
+        json!({"code": crate::protocol::code::LIMIT, "message": "as many requests wait as may"});
+    world.receive(&json!({"id": again["id"], "error": full}));
+    world.pass(Duration::from_secs(10));
+    let again = world.sent().remove(0);
+    assert_eq!(again, order, "there was no room");
+    world.answer(&again, json!({"running": true}));
+    world.pass(Duration::from_secs(10));
+    assert!(
+        world
+            .sent()
+            .iter()
+            .all(|m| m["method"] != "process/terminate")
+    );
+}
