@@ -1,13 +1,16 @@
 //! Launch stdio MCP servers and never lose one: the traits, the termination
 //! ladder, and a client that owns its server.
 //!
-//! * [`ServerLauncher`] and [`ProcessTerminator`] are the seams. Launchers for
-//!   processes, containers and remote executors are crates of their own, and
-//!   anybody can write another: a launcher supplies primitives, this crate owns
-//!   the order, the clocks and the proof.
-//! * [`LifecycleClient`] is an MCP client over `rmcp` that owns the server it
-//!   started, and ends it on every path.
-//! * [`ServerHandle`] owns a server without the client, for other protocols.
+//! | Module | Feature | What it is |
+//! |---|---|---|
+//! | [`launch`] | | the seam: [`ServerLauncher`] and [`ProcessTerminator`], and the data they exchange |
+//! | [`terminate`] | | the ladder, its clocks, and [`ServerHandle`], which owns a server of any protocol |
+//! | [`client`] | `client` | [`LifecycleClient`], an MCP client over `rmcp` that owns the server it started |
+//! | [`fleet`] | `fleet` | [`ServerManager`], a declared set, and [`ServerPool`], servers on demand |
+//! | [`config`] | `config` | the files that users of MCP hosts already have |
+//!
+//! Each needs only those above it, and all are on by default. A launcher needs the first
+//! two (`default-features = false`), and depends on no MCP library.
 //!
 //! A termination is `Ok` only on evidence that nothing of the server is left;
 //! otherwise the error names the survivors. What a launcher can promise is data:
@@ -17,54 +20,50 @@
 
 #![forbid(unsafe_code)]
 
-pub mod account;
+#[cfg(feature = "client")]
+pub mod client;
+#[cfg(feature = "config")]
 pub mod config;
-pub mod error;
-pub mod manager;
-pub mod pool;
-pub mod spec;
+#[cfg(feature = "fleet")]
+pub mod fleet;
+pub mod launch;
+pub mod terminate;
 
-mod callback;
-mod client;
-mod clock;
-mod events;
-mod exit;
-mod handle;
-mod identity;
-mod ladder;
-mod launcher;
-mod policy;
-mod reap;
-mod registry;
-mod remnant;
-mod report;
-mod restart;
-mod semantics;
-mod slot;
-mod stdin;
-mod terminator;
-mod transport;
-
-pub use client::{
-    CallOptions, ClientState, Era, LifecycleClient, LifecycleClientBuilder, LifecyclePeer,
-    ProtocolPreference,
+pub use launch::{
+    BoxRead, BoxWrite, Containment, ContainmentUnavailable, Evidence, ExitStatus, Gone, Guarantee,
+    LaunchedParts, LaunchedServer, ProcessTerminator, Reach, ReapReport, Remnant, RemnantKind,
+    ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics, UnknownRemnant,
 };
-pub use config::{ServerConfig, Sharing};
-pub use events::{LifecycleEvent, LifecycleObserver};
-pub use exit::ExitStatus;
-pub use handle::{ServerHandle, TerminationOutcome};
-pub use identity::ServerIdentity;
-pub use ladder::Phase;
-pub use launcher::{BoxRead, BoxWrite, LaunchedParts, LaunchedServer, ServerLauncher};
-pub use manager::ServerManager;
-pub use policy::TerminationPolicy;
-pub use pool::{Lease, Scope, ServerPool};
-pub use reap::{ReapReport, UnknownRemnant};
-pub use remnant::{Evidence, Gone, Remnant, RemnantKind};
-pub use report::{EndReason, PhaseRecord, TerminationReport};
-pub use restart::RestartPolicy;
-pub use semantics::{Containment, ContainmentUnavailable, Guarantee, Reach, TerminationSemantics};
-pub use spec::ServerSpec;
-pub use stdin::ServerStdin;
-pub use terminator::ProcessTerminator;
-pub use transport::{TransportLimits, WireStats};
+pub use terminate::{
+    EndReason, Phase, PhaseRecord, ServerHandle, ServerStdin, TerminationOutcome,
+    TerminationPolicy, TerminationReport,
+};
+
+#[cfg(feature = "client")]
+pub use client::{
+    CallOptions, ClientState, Era, LifecycleClient, LifecycleClientBuilder, LifecycleEvent,
+    LifecycleObserver, LifecyclePeer, ProtocolPreference, RestartPolicy, ServerConfig, Sharing,
+    TransportLimits, WireStats,
+};
+#[cfg(feature = "fleet")]
+pub use fleet::{Lease, Scope, ServerManager, ServerPool};
+
+/// The old paths, until every crate of the workspace uses the new ones.
+#[doc(hidden)]
+pub mod error {
+    #[cfg(feature = "client")]
+    pub use crate::client::{CallError, SkippedLines, StartError, StartErrorKind, StartPhase};
+    pub use crate::launch::{BoxError, LaunchError, LaunchErrorKind, ReapError, Report, StepError};
+    pub use crate::terminate::TerminateError;
+}
+#[cfg(feature = "fleet")]
+#[doc(hidden)]
+pub use fleet as account;
+#[cfg(feature = "fleet")]
+#[doc(hidden)]
+pub use fleet as manager;
+#[cfg(feature = "fleet")]
+#[doc(hidden)]
+pub use fleet as pool;
+#[doc(hidden)]
+pub use launch as spec;

@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use rmcp::service::{DynService, RoleClient, Service};
 
-use super::{CallOptions, LifecycleClient, ProtocolPreference, start};
-use crate::error::StartError;
-use crate::{
-    LifecycleObserver, ServerLauncher, ServerSpec, TerminationPolicy, transport::TransportLimits,
-};
+use super::call::CallOptions;
+use super::era::ProtocolPreference;
+use super::error::start::StartError;
+use super::event::LifecycleObserver;
+use super::lifecycle_client::LifecycleClient;
+use super::start;
+use super::transport::TransportLimits;
+use crate::launch::launcher::ServerLauncher;
+use crate::launch::spec::ServerSpec;
+use crate::terminate::policy::TerminationPolicy;
 
 /// Describes a [`LifecycleClient`].
 #[must_use = "nothing starts until `start`"]
@@ -23,7 +28,7 @@ pub struct LifecycleClientBuilder {
     pub(super) limits: TransportLimits,
     pub(super) protocol: ProtocolPreference,
     pub(super) call_options: CallOptions,
-    pub(super) handler: Arc<dyn DynService<RoleClient>>,
+    pub(crate) handler: Arc<dyn DynService<RoleClient>>,
     pub(super) observer: Arc<dyn LifecycleObserver>,
 }
 
@@ -85,11 +90,6 @@ impl LifecycleClientBuilder {
     /// roots) and takes its notifications: any rmcp `ClientHandler`.
     pub fn handler(mut self, handler: impl Service<RoleClient>) -> Self {
         self.handler = Arc::new(handler);
-        self
-    }
-
-    pub(crate) fn shared_handler(mut self, handler: Arc<dyn DynService<RoleClient>>) -> Self {
-        self.handler = handler;
         self
     }
 

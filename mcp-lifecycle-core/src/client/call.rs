@@ -12,10 +12,11 @@ use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError}
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::error::call::CallError;
 use super::session::Session;
-use crate::clock::after;
-use crate::error::CallError;
-use crate::transport::{LIFECYCLE_ERROR, LifecycleFault, SendError};
+use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
+use super::transport::outbox::SendError;
+use crate::terminate::timing::after;
 
 /// The time limits of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use rmcp::model::ProtocolVersion;
 use rmcp::service::ClientLifecycleMode;
 
-use crate::ServerSpec;
+use crate::launch::spec::ServerSpec;
 
 /// The era of the protocol that a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

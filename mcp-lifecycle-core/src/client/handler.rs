@@ -8,7 +8,8 @@ use rmcp::model::{ClientConfig, ClientResult, ProtocolVersion, ServerNotificatio
 use rmcp::service::{DynService, NotificationContext, RequestContext, RoleClient, Service};
 
 use super::era::LEGACY_VERSION;
-use crate::callback::{guarded, guarded_async};
+use crate::client::callback::guarded_async;
+use crate::terminate::callback::guarded;
 
 /// Forwards to the application's handler. A panic in it is an error to the server, and
 /// nothing worse.

@@ -9,9 +9,12 @@ use rmcp::service::{
 use tokio_util::sync::CancellationToken;
 
 use super::era::{Era, modern_versions};
+use super::error::call::CallError;
+use super::error::start::StartErrorKind;
 use super::session::Session;
-use crate::error::{CallError, StartErrorKind};
-use crate::transport::{LIFECYCLE_ERROR, LifecycleFault, StdioTransport, TransportLimits};
+use super::transport::TransportLimits;
+use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
+use super::transport::stdio::StdioTransport;
 
 pub(super) struct Handshake<'a> {
     pub(super) session: &'a Session,

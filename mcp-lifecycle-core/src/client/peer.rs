@@ -9,10 +9,11 @@ use rmcp::model::{
 };
 use rmcp::service::{RoleClient, ServiceError};
 
-use super::call::{self, CallOptions};
-use super::input;
+use super::call;
+use super::call::CallOptions;
+use super::elicitation;
+use super::error::call::CallError;
 use super::session::Session;
-use crate::error::CallError;
 
 /// Makes calls to a server that somebody else owns.
 ///
@@ -94,7 +95,7 @@ impl LifecyclePeer {
         params: CallToolRequestParams,
         options: &CallOptions,
     ) -> Result<CallToolResult, CallError> {
-        input::call_tool(self, params, options).await
+        elicitation::call_tool(self, params, options).await
     }
 
     /// All tools of the server, page by page.

@@ -8,12 +8,13 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::ClientState;
+use super::error::call::CallError;
 use super::handler::SharedHandler;
+use super::state::ClientState;
 use super::stderr::StderrTail;
-use crate::error::CallError;
-use crate::transport::Wire;
-use crate::{EndReason, ExitStatus};
+use super::transport::stdio::Wire;
+use crate::launch::exit::ExitStatus;
+use crate::terminate::report::EndReason;
 
 /// One connection to one server, shared by the owner and all peers. Holding it
 /// keeps no server alive.

@@ -6,20 +6,28 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::end::Owner;
+use super::builder::LifecycleClientBuilder;
+use super::era;
+use super::error::start::{StartError, StartErrorKind, StartPhase};
+use super::event::{LifecycleEvent, Observed};
 use super::handler::SharedHandler;
 use super::handshake::{Handshake, handshake};
+use super::lifecycle_client::LifecycleClient;
+use super::owner::Owner;
 use super::peer::LifecyclePeer;
 use super::session::Session;
-use super::stderr::{self, StderrTail};
+use super::state::ClientState;
+use super::stderr;
+use super::stderr::StderrTail;
+use super::transport::stdio::Wire;
 use super::watcher::Pumps;
-use super::{ClientState, LifecycleClient, LifecycleClientBuilder, era};
-use crate::callback::{guarded, guarded_async};
-use crate::clock::after;
-use crate::error::{LaunchError, LaunchErrorKind, StartError, StartErrorKind, StartPhase};
-use crate::events::{LifecycleEvent, Observed};
-use crate::transport::Wire;
-use crate::{EndReason, LaunchedServer, ServerHandle};
+use crate::client::callback::guarded_async;
+use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
+use crate::launch::launcher::LaunchedServer;
+use crate::terminate::callback::guarded;
+use crate::terminate::handle::ServerHandle;
+use crate::terminate::report::EndReason;
+use crate::terminate::timing::after;
 
 pub(super) async fn start(builder: LifecycleClientBuilder) -> Result<LifecycleClient, StartError> {
     let attempt = StartAttempt::new(builder);
@@ -51,6 +59,7 @@ impl StartAttempt {
     }
 
     /// The error of a start whose handler could not be made.
+    #[cfg(feature = "fleet")]
     pub(crate) fn without_handler(&self) -> StartError {
         let kind = StartErrorKind::Handler;
         failed(
@@ -164,7 +173,7 @@ fn take_over(
 async fn shake_hands(
     builder: &LifecycleClientBuilder,
     client: &LifecycleClient,
-) -> Result<super::Era, StartErrorKind> {
+) -> Result<crate::client::era::Era, StartErrorKind> {
     let key = era::key(builder.launcher.name(), &builder.spec);
     let session = client.peer.session();
     let result = handshake(Handshake {

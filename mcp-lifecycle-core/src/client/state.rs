@@ -1,6 +1,9 @@
 //! The observable state of a client's server: the one place where it is kept.
 
-use crate::{EndReason, Era, ExitStatus, TerminationOutcome};
+use super::era::Era;
+use crate::launch::exit::ExitStatus;
+use crate::terminate::handle::TerminationOutcome;
+use crate::terminate::report::EndReason;
 
 /// Where a server is in its life.
 ///

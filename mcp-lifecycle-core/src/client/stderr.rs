@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 
-use crate::callback::guarded;
-use crate::events::Observed;
-use crate::launcher::BoxRead;
-use crate::transport::{Line, LineReader, TransportLimits};
+use super::event::Observed;
+use super::transport::TransportLimits;
+use super::transport::lines::{Line, LineReader};
+use crate::launch::launcher::BoxRead;
+use crate::terminate::callback::guarded;
 
 /// The last lines of one server's standard error.
 #[derive(Debug)]

@@ -6,11 +6,14 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::ClientState;
-use super::end::Owner;
-use crate::clock::after;
-use crate::events::LifecycleEvent;
-use crate::{EndReason, ExitStatus, TerminationOutcome, TerminationPolicy};
+use super::event::LifecycleEvent;
+use super::owner::Owner;
+use super::state::ClientState;
+use crate::launch::exit::ExitStatus;
+use crate::terminate::handle::TerminationOutcome;
+use crate::terminate::policy::TerminationPolicy;
+use crate::terminate::report::EndReason;
+use crate::terminate::timing::after;
 
 /// The tasks that carry a connection's bytes.
 pub(super) struct Pumps {

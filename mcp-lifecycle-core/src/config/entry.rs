@@ -5,11 +5,16 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::error::ConfigErrorKind;
 use super::expand::{Lookup, Unresolved, expand};
+use super::registry::LauncherRegistry;
 use super::values::{Env, MaybeSpan, Span};
-use super::{ConfigErrorKind, LauncherRegistry, ServerConfig, Sharing};
-use crate::spec::InheritEnv;
-use crate::{CallOptions, RestartPolicy, ServerSpec, TerminationPolicy};
+use crate::client::call::CallOptions;
+use crate::client::config::{ServerConfig, Sharing};
+use crate::client::restart::RestartPolicy;
+use crate::launch::spec::ServerSpec;
+use crate::launch::spec::env::InheritEnv;
+use crate::terminate::policy::TerminationPolicy;
 
 /// The keys that are known: those of other hosts that matter for a launch, and
 /// our own. Everything else is left alone.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::spec::SpecError;
+use crate::launch::spec::error::SpecError;
 
 /// A configuration cannot be read.
 ///

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::comments::blank;
+use super::error::{ConfigError, ConfigErrorKind};
 use super::reader::Found;
 use super::values::Entries;
-use super::{ConfigError, ConfigErrorKind};
 
 #[derive(Deserialize)]
 struct File<'a> {

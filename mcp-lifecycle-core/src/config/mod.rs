@@ -28,7 +28,7 @@ mod error;
 mod expand;
 mod json;
 mod reader;
-mod server;
+mod registry;
 #[cfg(feature = "toml")]
 mod toml;
 mod values;
@@ -36,7 +36,6 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use crate::registry::LauncherRegistry;
 pub use error::{ConfigError, ConfigErrorKind};
 pub use reader::{ConfigReader, Format, ServerSet, Skipped};
-pub use server::{ServerConfig, Sharing};
+pub use registry::LauncherRegistry;

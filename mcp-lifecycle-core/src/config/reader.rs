@@ -4,8 +4,10 @@ use std::fmt;
 use std::path::Path;
 
 use super::entry::{Entry, Wrong};
+use super::error::{ConfigError, ConfigErrorKind};
 use super::expand::Lookup;
-use super::{ConfigError, ConfigErrorKind, LauncherRegistry, ServerConfig};
+use super::registry::LauncherRegistry;
+use crate::client::config::ServerConfig;
 
 /// How a configuration is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,9 +108,9 @@ impl<'a> ConfigReader<'a> {
     /// [`ConfigError`] says where in the string what is wrong.
     pub fn read_str(&self, text: &str, format: Format) -> Result<ServerSet, ConfigError> {
         let entries = match format {
-            Format::Json => super::json::entries(text)?,
+            Format::Json => crate::config::json::entries(text)?,
             #[cfg(feature = "toml")]
-            Format::Toml => super::toml::entries(text)?,
+            Format::Toml => crate::config::toml::entries(text)?,
             #[cfg(not(feature = "toml"))]
             Format::Toml => return Err(ConfigErrorKind::NoToml.nowhere()),
         };

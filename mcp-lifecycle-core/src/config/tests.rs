@@ -6,11 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::*;
-use crate::error::{LaunchError, ReapError};
-use crate::{
-    Containment, LaunchedServer, Reach, ReapReport, ServerLauncher, ServerSpec,
-    TerminationSemantics,
-};
+use crate::client::config::{ServerConfig, Sharing};
+use crate::launch::error::launch::{LaunchError, ReapError};
+use crate::launch::launcher::{LaunchedServer, ServerLauncher};
+use crate::launch::reap::ReapReport;
+use crate::launch::semantics::{Containment, Reach, TerminationSemantics};
+use crate::launch::spec::ServerSpec;
 
 /// A launcher that is only a name.
 #[derive(Debug)]

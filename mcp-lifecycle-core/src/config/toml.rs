@@ -4,9 +4,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::entry::Entry;
+use super::error::{ConfigError, ConfigErrorKind};
 use super::reader::Found;
 use super::values::Entries;
-use super::{ConfigError, ConfigErrorKind};
 
 #[derive(Deserialize)]
 struct File {

@@ -1,0 +1,100 @@
+//! Tool calls in which the server asks for input: several rounds, one call.
+//!
+//! 2026-07-28 replaces the server's own requests by an `input_required` result,
+//! which the client answers by repeating the call with the answers
+//! (multi-round-trip requests). The application's handler gives the answers.
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ClientResult, ErrorData,
+    InputRequest, InputRequiredResult, InputResponses, RequestId, ServerRequest, ServerResult,
+};
+use rmcp::service::{RequestContext, Service, ServiceError};
+
+use super::call;
+use super::call::CallOptions;
+use super::error::call::CallError;
+use super::peer::LifecyclePeer;
+
+/// How often a server may ask before the call is given up, as in rmcp.
+const MAX_ROUNDS: usize = rmcp::model::DEFAULT_MRTR_MAX_ROUNDS;
+
+pub(super) async fn call_tool(
+    peer: &LifecyclePeer,
+    mut params: CallToolRequestParams,
+    options: &CallOptions,
+) -> Result<CallToolResult, CallError> {
+    for _ in 0..MAX_ROUNDS {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
+        match call::request(peer.session(), request, options).await? {
+            ServerResult::CallToolResult(result) => return Ok(result),
+            ServerResult::InputRequiredResult(asked) => {
+                let (answers, state) =
+                    call::guard(peer.session(), answer(peer, asked), options).await?;
+                params.input_responses = answers;
+                params.request_state = state;
+            }
+            _ => return Err(protocol(peer, ServiceError::UnexpectedResponse)),
+        }
+    }
+    Err(protocol(
+        peer,
+        ServiceError::InputRequiredRoundsExceeded {
+            max_rounds: MAX_ROUNDS,
+        },
+    ))
+}
+
+fn protocol(peer: &LifecyclePeer, error: ServiceError) -> CallError {
+    CallError::Protocol {
+        server: peer.server().to_owned(),
+        source: Box::new(error),
+    }
+}
+
+/// Lets the application's handler answer what the server asks.
+async fn answer(
+    peer: &LifecyclePeer,
+    asked: InputRequiredResult,
+) -> Result<(Option<InputResponses>, Option<String>), ServiceError> {
+    let requests = asked.input_requests.unwrap_or_default();
+    if requests.is_empty() && asked.request_state.is_none() {
+        return Err(ServiceError::UnexpectedResponse);
+    }
+    let mut answers = InputResponses::default();
+    for (key, request) in requests {
+        let answer = answer_one(peer, &key, request).await?;
+        answers.insert(key, answer);
+    }
+    Ok((
+        (!answers.is_empty()).then_some(answers),
+        asked.request_state,
+    ))
+}
+
+async fn answer_one(
+    peer: &LifecyclePeer,
+    key: &str,
+    request: InputRequest,
+) -> Result<serde_json::Value, ServiceError> {
+    let request = match request {
+        InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
+        InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
+        InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
+        // A kind of input that this version of rmcp does not know how to ask for.
+        _ => return Err(ServiceError::UnexpectedResponse),
+    };
+    let Ok(rmcp) = peer.rmcp() else {
+        return Err(ServiceError::TransportClosed);
+    };
+    let context = RequestContext::new(RequestId::String(key.into()), rmcp.clone());
+    let handler = &peer.session().handler;
+    let result = match handler.handle_request(request, context).await {
+        Ok(ClientResult::CreateMessageResult(result)) => serde_json::to_value(result),
+        Ok(ClientResult::ElicitResult(result)) => serde_json::to_value(result),
+        Ok(ClientResult::ListRootsResult(result)) => serde_json::to_value(result),
+        Ok(_) => return Err(ServiceError::UnexpectedResponse),
+        Err(error) => return Err(ServiceError::McpError(error)),
+    };
+    result
+        .map_err(|error| ServiceError::McpError(ErrorData::internal_error(error.to_string(), None)))
+}

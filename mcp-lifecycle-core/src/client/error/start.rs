@@ -1,0 +1,152 @@
+//! The failure of a start: launch and handshake.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::launch::error::launch::LaunchError;
+use crate::launch::exit::ExitStatus;
+use crate::launch::remnant::Remnant;
+use crate::launch::remnant::RemnantList;
+use crate::terminate::error::TerminateError;
+use crate::terminate::report::TerminationReport;
+
+/// A server could not be started. Whatever had been started of it was ended;
+/// [`cleanup`](Self::cleanup) has the proof, or the error that names survivors.
+#[derive(Debug, Error)]
+#[error("{}", describe(self))]
+#[non_exhaustive]
+pub struct StartError {
+    /// The server's name in its specification.
+    pub server: String,
+    /// Its command, for people.
+    pub command: String,
+    /// How far the start had come.
+    pub phase: StartPhase,
+    /// How long it took until it failed.
+    pub elapsed: Duration,
+    /// What went wrong.
+    #[source]
+    pub kind: StartErrorKind,
+    /// The last lines the server wrote to standard error.
+    pub stderr_tail: Vec<String>,
+    /// What it wrote to standard output that was not the protocol, if anything.
+    pub skipped: Option<SkippedLines>,
+    /// The end of what had been started; `None` when the launcher had not handed
+    /// a server over. Then it has undone what it did, but for
+    /// [`unfinished`](Self::unfinished).
+    pub cleanup: Option<Result<Arc<TerminationReport>, TerminateError>>,
+    /// What the launch may still bring about, where it was cut short
+    /// ([`ServerLauncher::unfinished`](crate::launch::ServerLauncher::unfinished)). It is
+    /// undone when it comes true.
+    pub unfinished: Vec<Remnant>,
+}
+
+/// Lines on a server's standard output that were not JSON-RPC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkippedLines {
+    /// How many there were.
+    pub count: u64,
+    /// The beginning of the first.
+    pub first: String,
+}
+
+/// How far a start had come when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StartPhase {
+    /// The launcher was starting the server.
+    Launch,
+    /// The server was started and had not completed the handshake.
+    Handshake,
+}
+
+impl fmt::Display for StartPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Launch => "launch",
+            Self::Handshake => "handshake",
+        })
+    }
+}
+
+/// What went wrong with a start.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartErrorKind {
+    /// The launcher could not start it.
+    #[error("the launch failed")]
+    Launch(#[source] LaunchError),
+    /// It was not ready in time.
+    #[error("not ready within {0:?}; raise the start-up timeout if it is known to be slow")]
+    Timeout(
+        /// The time that ran out.
+        Duration,
+    ),
+    /// It exited before the handshake was complete.
+    #[error("it exited before the handshake was complete ({0})")]
+    Exited(
+        /// How.
+        ExitStatus,
+    ),
+    /// It closed its output before the handshake was complete.
+    #[error("it closed its output before the handshake was complete")]
+    OutputClosed,
+    /// It speaks no version of the protocol that this client speaks.
+    #[error("no protocol version in common (the server speaks: {})", server.join(", "))]
+    ProtocolVersion {
+        /// The versions it speaks.
+        server: Vec<String>,
+    },
+    /// It answered the handshake with an error.
+    #[error("it refused the handshake")]
+    Refused(#[source] Box<rmcp::ErrorData>),
+    /// It answered the handshake with something that is not the protocol.
+    #[error("its answer to the handshake is not valid MCP: {0}")]
+    Malformed(
+        /// What is wrong with it.
+        String,
+    ),
+    /// The application's maker of handlers panicked.
+    #[error("its handler could not be made: what the application set as `handler` panicked")]
+    Handler,
+    /// The client was shut down while it started.
+    #[error("the start was cancelled")]
+    Cancelled,
+}
+
+fn describe(error: &StartError) -> String {
+    let StartError {
+        server,
+        command,
+        phase,
+        elapsed,
+        stderr_tail,
+        skipped,
+        cleanup,
+        unfinished,
+        ..
+    } = error;
+    let mut text =
+        format!("server `{server}` (`{command}`) failed to start in {phase} after {elapsed:.1?}");
+    text.push_str(&crate::client::error::call::tail(stderr_tail));
+    if let Some(SkippedLines { count, first }) = skipped {
+        let lines = if *count == 1 { "line" } else { "lines" };
+        text.push_str(&format!(
+            "; {count} {lines} on its standard output, which is for the protocol alone, were not JSON-RPC, the first: {first:?}"
+        ));
+    }
+    if let Some(Err(leak)) = cleanup {
+        text.push_str(&format!("; and {leak}"));
+    }
+    if !unfinished.is_empty() {
+        let list = RemnantList(unfinished);
+        text.push_str(&format!(
+            "; still under way, and undone when it comes true: {list}"
+        ));
+    }
+    text
+}

@@ -1,0 +1,260 @@
+//! Leases: how they are asked for, held and returned.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::record::{Card, Failure};
+use super::{Engine, Key, State};
+use crate::client::peer::LifecyclePeer;
+use crate::fleet::restart::Time;
+use crate::fleet::slots::effect::{Generation, Refusal, SlotId, WaiterId};
+use crate::fleet::slots::settings::SlotSettings;
+use crate::fleet::slots::table::Acquired;
+use crate::terminate::report::EndReason;
+
+/// A lease of one process. Dropping it returns it.
+pub(crate) struct Grant<K: Key> {
+    engine: Arc<Engine<K>>,
+    slot: SlotId,
+    generation: Generation,
+    returned: bool,
+    pub(crate) peer: LifecyclePeer,
+}
+
+/// Where the answer to a waiter goes.
+pub(super) struct Answer<K: Key> {
+    pub(super) card: Arc<Card>,
+    pub(super) sender: oneshot::Sender<Result<Grant<K>, Refused>>,
+}
+
+/// Why there is no lease, with what the engine knows of it.
+#[derive(Debug, Clone)]
+pub(crate) enum Refused {
+    Closed,
+    Retired(EndReason),
+    Failed(Option<Failure>),
+    Backoff {
+        wait: Duration,
+        failures: u32,
+        last: Option<Failure>,
+    },
+    Exhausted {
+        wait: Option<Duration>,
+        failures: u32,
+        last: Option<Failure>,
+    },
+    Unproven(Option<Failure>),
+    Capacity {
+        limit: usize,
+        of_server: bool,
+        holders: Vec<String>,
+    },
+    TimedOut,
+}
+
+impl<K: Key> Engine<K> {
+    /// Leases a process for `key`, which is made if there is none.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        key: &K,
+        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), Refused>,
+        patience: Instant,
+    ) -> Result<Grant<K>, Refused> {
+        if let Some(grant) = self.lease_now(key) {
+            self.journal.tally().leased();
+            return Ok(grant);
+        }
+        let result = self.wait_for_lease(key, make, patience).await;
+        match &result {
+            Ok(_) => self.journal.tally().leased(),
+            Err(_) => self.journal.tally().refused(),
+        }
+        result
+    }
+
+    /// The warm path: a lookup, a check that the server lives, a counter.
+    fn lease_now(self: &Arc<Self>, key: &K) -> Option<Grant<K>> {
+        let mut state = self.lock();
+        let slot = state.table.find(key)?;
+        let generation = state.table.lease(slot, self.now())?;
+        self.grant(&state, slot, generation)
+    }
+
+    async fn wait_for_lease(
+        self: &Arc<Self>,
+        key: &K,
+        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), Refused>,
+        patience: Instant,
+    ) -> Result<Grant<K>, Refused> {
+        let until = self.at(patience);
+        let (sender, receiver) = oneshot::channel();
+        let asked = self.change(|state, now| {
+            let slot = match state.table.find(key) {
+                Some(slot) if state.is_live(slot) => slot,
+                Some(slot) => {
+                    // What starts next, starts as it was asked for last: an equal
+                    // launcher may have a better connection.
+                    let (settings, card) = make()?;
+                    state.configure(slot, settings, card.config());
+                    slot
+                }
+                None => {
+                    let (settings, card) = make()?;
+                    Self::insert(state, key.clone(), settings, card, now)
+                }
+            };
+            let card = state
+                .entries
+                .get(&slot)
+                .map(|entry| Arc::clone(&entry.card));
+            let Some(card) = card else {
+                return Err(Refused::Closed);
+            };
+            match state.table.acquire(slot, until, now) {
+                Acquired::Granted(generation) => Ok(Err(self.grant(state, slot, generation))),
+                Acquired::Refused(refusal) => Err(self.refused(state, &card, refusal, now)),
+                Acquired::Waiting(waiter) => {
+                    state.waiters.insert(waiter, Answer { card, sender });
+                    Ok(Ok((slot, waiter)))
+                }
+            }
+        })?;
+        let (slot, waiter) = match asked {
+            Err(grant) => return grant.ok_or(Refused::Closed),
+            Ok(waiting) => waiting,
+        };
+        let _waiting = Waiting {
+            engine: self,
+            slot,
+            waiter,
+        };
+        match timeout_at(patience, receiver).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Refused::Closed),
+            Err(_) => Err(Refused::TimedOut),
+        }
+    }
+
+    pub(super) fn grant(
+        self: &Arc<Self>,
+        state: &State<K>,
+        slot: SlotId,
+        generation: Generation,
+    ) -> Option<Grant<K>> {
+        let peer = state.table.slot(slot)?.gauge()?.peer().clone();
+        Some(Grant {
+            engine: Arc::clone(self),
+            slot,
+            generation,
+            returned: false,
+            peer,
+        })
+    }
+
+    pub(super) fn refused(
+        &self,
+        state: &State<K>,
+        card: &Card,
+        refusal: Refusal,
+        now: Time,
+    ) -> Refused {
+        let wait = |until: Time| until.saturating_sub(now);
+        match refusal {
+            Refusal::Closed => Refused::Closed,
+            Refusal::Retired(reason) => Refused::Retired(reason),
+            Refusal::StartFailed => Refused::Failed(card.failure()),
+            Refusal::Backoff { until, failures } => Refused::Backoff {
+                wait: wait(until),
+                failures,
+                last: card.failure(),
+            },
+            Refusal::Exhausted { until, failures } => Refused::Exhausted {
+                wait: until.map(wait),
+                failures,
+                last: card.failure(),
+            },
+            Refusal::Uncertain => Refused::Unproven(card.failure()),
+            Refusal::Capacity {
+                limit,
+                of_server,
+                holders,
+            } => {
+                let name = |slot: SlotId| Self::holder(state, slot);
+                let holders = holders.into_iter().filter_map(name).collect();
+                Refused::Capacity {
+                    limit,
+                    of_server,
+                    holders,
+                }
+            }
+        }
+    }
+
+    /// `server of owner (2 leases)`.
+    fn holder(state: &State<K>, slot: SlotId) -> Option<String> {
+        let card = &state.entries.get(&slot)?.card;
+        let slot = state.table.slot(slot)?;
+        let doing = match slot.leases() {
+            0 => slot.state().to_string(),
+            1 => "1 lease".to_owned(),
+            leases => format!("{leases} leases"),
+        };
+        Some(format!("{} of {} ({doing})", card.server, card.owner))
+    }
+}
+
+impl<K: Key> Grant<K> {
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+impl<K: Key> Drop for Grant<K> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl<K: Key> Grant<K> {
+    /// Returns the lease, once.
+    pub(crate) fn give_back(&mut self) {
+        if std::mem::replace(&mut self.returned, true) {
+            return;
+        }
+        let engine = &self.engine;
+        let now = engine.now();
+        let follows = {
+            let mut state = engine.lock();
+            if let Some(at) = state.table.release(self.slot, self.generation, now) {
+                engine.advance_alarm(&mut state, at);
+            }
+            state.table.has_effects()
+        };
+        if follows {
+            engine.change(|_, _| ());
+        }
+    }
+}
+
+/// Somebody who waits. Dropped, it does not wait any more.
+struct Waiting<'a, K: Key> {
+    engine: &'a Arc<Engine<K>>,
+    slot: SlotId,
+    waiter: WaiterId,
+}
+
+impl<K: Key> Drop for Waiting<'_, K> {
+    fn drop(&mut self) {
+        let waits = self.engine.lock().waiters.contains_key(&self.waiter);
+        if waits {
+            let gone = self.engine.change(|state, now| {
+                state.table.cancel(self.slot, self.waiter, now);
+                state.waiters.remove(&self.waiter)
+            });
+            drop(gone);
+        }
+    }
+}

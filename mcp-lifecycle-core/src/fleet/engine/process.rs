@@ -1,0 +1,180 @@
+//! What the engine knows of a process: how it is started, ended, killed and adopted.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::abort::{Revocable, Revoker, revocable};
+use super::record::Card;
+use super::{Engine, Key};
+use crate::client::error::start::StartError;
+use crate::client::lifecycle_client::LifecycleClient;
+use crate::client::start::StartAttempt;
+use crate::fleet::observe::event::StartReason;
+use crate::fleet::slots::effect::{Generation, SlotId};
+use crate::fleet::slots::settings::Demand;
+use crate::terminate::callback::guarded;
+use crate::terminate::policy::TerminationPolicy;
+use crate::terminate::report::EndReason;
+
+pub(super) type Launched = Result<(StartAttempt, LifecycleClient), StartError>;
+
+/// What the engine knows of a process that lives, or may.
+pub(super) struct Run {
+    pub(super) launch: Revoker<Launched>,
+    pub(super) client: Option<Arc<LifecycleClient>>,
+    /// Asks for another attempt to end what is not proven gone.
+    pub(super) again: Arc<Notify>,
+    pub(super) begun: Instant,
+    pub(super) asked: Option<(EndReason, TerminationPolicy)>,
+    pub(super) killed: bool,
+    /// Whether its task has gone without a proof, with its runtime.
+    pub(super) orphaned: bool,
+}
+
+/// A process whose task has gone, to be ended by another one.
+pub(super) struct Orphan {
+    pub(super) slot: SlotId,
+    pub(super) generation: Generation,
+    pub(super) card: Arc<Card>,
+    pub(super) client: Arc<LifecycleClient>,
+    pub(super) again: Arc<Notify>,
+    pub(super) reason: EndReason,
+}
+
+/// A process to be started.
+pub(super) struct Start {
+    pub(super) slot: SlotId,
+    pub(super) generation: Generation,
+    pub(super) card: Arc<Card>,
+    pub(super) why: StartReason,
+    pub(super) launch: Revocable<Launched>,
+    pub(super) again: Arc<Notify>,
+}
+
+/// A process to be ended.
+pub(super) enum End {
+    Launch(Revoker<Launched>),
+    Client(Arc<LifecycleClient>, EndReason, TerminationPolicy),
+}
+
+pub(super) fn prepare<K: Key>(
+    engine: &Arc<Engine<K>>,
+    slot: SlotId,
+    generation: Generation,
+    card: &Arc<Card>,
+    demand: Demand,
+    failures: u32,
+) -> (Run, Start) {
+    card.begins();
+    let (engine, server) = (Arc::clone(engine), Arc::clone(card));
+    let (launch, launching) = revocable(Arc::clone(&card.server), async move {
+        // The start-up clock begins when the task first runs.
+        let mut client = server.config().client();
+        if let Some(handlers) = &engine.handlers {
+            let make = || handlers(&server);
+            match guarded("the maker of handlers", &server.server, make) {
+                Some(handler) => client.handler = handler,
+                None => return Err(StartAttempt::new(client).without_handler()),
+            }
+        }
+        if let Some(lines) = engine.journal.lines(&server.owner) {
+            client = client.observer(lines);
+        }
+        // A launch that hangs must not keep the engine of an owner that has gone.
+        drop(engine);
+        let attempt = StartAttempt::new(client);
+        let client = attempt.launch().await?;
+        Ok((attempt, client))
+    });
+    let again = Arc::new(Notify::new());
+    let run = Run {
+        launch,
+        client: None,
+        again: Arc::clone(&again),
+        begun: Instant::now(),
+        asked: None,
+        killed: false,
+        orphaned: false,
+    };
+    let why = match (failures, demand) {
+        (0, Demand::Declared) => StartReason::Declared,
+        (0, Demand::OnDemand) => StartReason::Wanted,
+        (failures, _) => StartReason::Restart { failures },
+    };
+    let card = Arc::clone(card);
+    (
+        run,
+        Start {
+            slot,
+            generation,
+            card,
+            why,
+            launch: launching,
+            again,
+        },
+    )
+}
+
+impl Run {
+    /// What ends it now; later, if the launch is just completing.
+    pub(super) fn end(&mut self, reason: EndReason, policy: TerminationPolicy) -> Option<End> {
+        if self.asked.is_some() {
+            return None;
+        }
+        self.asked = Some((reason.clone(), policy.clone()));
+        Some(match &self.client {
+            Some(client) => End::Client(Arc::clone(client), reason, policy),
+            None => End::Launch(self.launch.clone()),
+        })
+    }
+
+    /// What ends it, if its task has gone.
+    pub(super) fn adopt(
+        &mut self,
+        slot: SlotId,
+        generation: Generation,
+        card: &Arc<Card>,
+    ) -> Option<Orphan> {
+        let client = self.client.clone().filter(|_| self.orphaned)?;
+        self.orphaned = false;
+        Some(Orphan {
+            slot,
+            generation,
+            card: Arc::clone(card),
+            client,
+            again: Arc::clone(&self.again),
+            reason: self.asked().cloned().unwrap_or(EndReason::OwnerDropped),
+        })
+    }
+
+    /// What kills it, synchronously.
+    pub(super) fn kill(&mut self) -> impl FnOnce() + use<> {
+        self.killed = true;
+        let (launch, client) = (self.launch.clone(), self.client.clone());
+        move || {
+            launch.revoke();
+            if let Some(client) = client {
+                client.kill_now();
+            }
+        }
+    }
+
+    pub(super) fn client(&self) -> Option<&Arc<LifecycleClient>> {
+        self.client.as_ref()
+    }
+
+    pub(super) fn asked(&self) -> Option<&EndReason> {
+        self.asked.as_ref().map(|(reason, _)| reason)
+    }
+}
+
+impl End {
+    pub(super) fn begin(self) {
+        match self {
+            Self::Launch(launch) => launch.revoke(),
+            Self::Client(client, reason, policy) => client.begin_shutdown(reason, policy),
+        }
+    }
+}

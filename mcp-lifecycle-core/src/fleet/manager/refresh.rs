@@ -1,0 +1,366 @@
+//! Declares a set, and waits until it is so.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::builder::Replacement;
+use super::declared::{Declared, Server};
+use super::error::{RefreshError, RequiredFailure};
+use super::server_manager::ServerManager;
+use super::settings;
+use crate::client::config::ServerConfig;
+use crate::fleet::engine::record::{Card, Failure};
+use crate::fleet::engine::{Engine, State};
+use crate::fleet::inventory::record::ServerState;
+use crate::fleet::observe::outcome::{EndResult, RefreshReport, ServerOutcome, StartOutcome};
+use crate::fleet::restart::Time;
+use crate::fleet::slots::effect::SlotId;
+use crate::fleet::slots::slot::Phase;
+use crate::terminate::error::TerminateError;
+use crate::terminate::report::EndReason;
+
+type Name = Arc<str>;
+
+/// What is under way for one name.
+#[derive(Default)]
+struct Change {
+    kept: bool,
+    starts: Option<(SlotId, Arc<Card>)>,
+    ends: Option<(SlotId, Arc<Card>)>,
+    required: bool,
+}
+
+pub(super) async fn refresh(
+    manager: &ServerManager,
+    servers: Vec<ServerConfig>,
+) -> Result<RefreshReport, RefreshError> {
+    let begun = Instant::now();
+    let mut wanted = BTreeMap::new();
+    for config in servers {
+        let name = Name::from(config.name());
+        if let Some(twice) = wanted.insert(name, Arc::new(config)) {
+            // Found out before anything is touched.
+            let server = twice.name().to_owned();
+            return Err(RefreshError::Duplicate { server });
+        }
+    }
+    let changes = declare(manager, wanted)?;
+    let mut report = RefreshReport::default();
+    let mut required = Vec::new();
+    for (server, change) in changes {
+        let mut outcome = ServerOutcome {
+            server,
+            start: None,
+            end: None,
+        };
+        if let Some((slot, card)) = &change.ends {
+            outcome.end = Some(ended(manager, *slot, card, begun).await);
+        }
+        outcome.start = match &change.starts {
+            Some((slot, card)) => Some(started(manager, &outcome.server, *slot, card).await),
+            None => change.kept.then_some(StartOutcome::Kept),
+        };
+        if change.required {
+            required.extend(failure(&outcome));
+        }
+        report.servers.push(outcome);
+    }
+    report.took = begun.elapsed();
+    manager.engine.journal.refreshed(&manager.owner, &report);
+    if manager.engine.lock().table.is_closed() {
+        return Err(RefreshError::ShutDown {
+            manager: manager.owner.to_string(),
+        });
+    }
+    if !required.is_empty() {
+        return Err(RefreshError::Required {
+            failures: required,
+            report: Box::new(report),
+        });
+    }
+    Ok(report)
+}
+
+/// Changes what is declared, synchronously and at once.
+fn declare(
+    manager: &ServerManager,
+    wanted: BTreeMap<Name, Arc<ServerConfig>>,
+) -> Result<BTreeMap<Name, Change>, RefreshError> {
+    let beside = manager.replacement == Replacement::Beside;
+    let (changes, successors) = manager.engine.change(|state, now| {
+        // Always this order: the engine's lock, then this one.
+        let mut declared = manager.lock();
+        if state.table.is_closed() {
+            return Err(RefreshError::ShutDown {
+                manager: manager.owner.to_string(),
+            });
+        }
+        let mut set = Set {
+            state,
+            declared: &mut declared,
+            owner: &manager.owner,
+            now,
+            successors: Vec::new(),
+        };
+        let mut changes = set.remove_all_but(&wanted);
+        for (name, config) in wanted {
+            let required = config.required;
+            let mut change = match set.declared.servers.get(&name) {
+                Some(server) if server.newest().same_process(&config) => set.keep(&name, config),
+                Some(_) if beside => set.put_beside(&name, config),
+                Some(_) | None => set.put(&name, config),
+            };
+            change.required = required;
+            changes.insert(name, change);
+        }
+        Ok((changes, set.successors))
+    })?;
+    for (name, slot) in successors {
+        succeed(manager, name, slot);
+    }
+    Ok(changes)
+}
+
+/// The declared set while it is being changed, under both locks.
+struct Set<'a> {
+    state: &'a mut State<Name>,
+    declared: &'a mut Declared,
+    owner: &'a Name,
+    now: Time,
+    /// The slots that are to take over once they are ready.
+    successors: Vec<(Name, SlotId)>,
+}
+
+impl Set<'_> {
+    /// Servers that are not wanted any more end.
+    fn remove_all_but(
+        &mut self,
+        wanted: &BTreeMap<Name, Arc<ServerConfig>>,
+    ) -> BTreeMap<Name, Change> {
+        let names = self.declared.servers.keys();
+        let missing: Vec<_> = names
+            .filter(|n| !wanted.contains_key(*n))
+            .cloned()
+            .collect();
+        let mut changes = BTreeMap::new();
+        for name in missing {
+            let mut change = Change::default();
+            for slot in self.declared.slots(&name) {
+                change.ends = self.retire(slot).or(change.ends);
+            }
+            self.declared.servers.remove(&name);
+            changes.insert(name, change);
+        }
+        changes
+    }
+
+    /// An unchanged server keeps its process and takes over what governs it. One
+    /// that is down is waited for, within its budget: a refresh does not renew it,
+    /// or a host that refreshes often would start a broken server for ever.
+    fn keep(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+        let mut change = Change::default();
+        let Some(server) = self.declared.servers.get_mut(name) else {
+            return change;
+        };
+        let beside = server.successor.is_some();
+        let slot = match &mut server.successor {
+            Some((slot, newest)) => {
+                *newest = Arc::clone(&config);
+                *slot
+            }
+            None => {
+                server.config = Arc::clone(&config);
+                server.slot
+            }
+        };
+        let settings = settings::slot(&config, beside);
+        self.state.configure(slot, settings, config);
+        self.state.table.end_again(slot);
+        if let Some(card) = self.state.card(slot) {
+            match self.state.table.slot(slot).map(|slot| slot.state()) {
+                Some(ServerState::Ready) => change.kept = true,
+                _ => change.starts = Some((slot, card)),
+            }
+        }
+        change
+    }
+
+    /// A new server, or one that starts once its predecessor is proven gone.
+    fn put(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+        let ends = self.declared.current(name).and_then(|(old, _)| {
+            let was_live = self.state.is_live(old);
+            self.retire(old).filter(|_| was_live)
+        });
+        let (slot, card) = self.insert(name, &config, false);
+        let server = Server {
+            config,
+            slot,
+            successor: None,
+        };
+        self.declared.servers.insert(Arc::clone(name), server);
+        Change {
+            ends,
+            starts: Some((slot, card)),
+            ..Change::default()
+        }
+    }
+
+    /// A server that starts while its predecessor runs.
+    fn put_beside(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+        let (slot, card) = self.insert(name, &config, true);
+        let server = self.declared.servers.get_mut(name);
+        let overtaken = server.and_then(|server| server.successor.replace((slot, config)));
+        if let Some((overtaken, _)) = overtaken {
+            self.retire(overtaken);
+        }
+        self.successors.push((Arc::clone(name), slot));
+        Change {
+            starts: Some((slot, card)),
+            ..Change::default()
+        }
+    }
+
+    fn insert(
+        &mut self,
+        name: &Name,
+        config: &Arc<ServerConfig>,
+        beside: bool,
+    ) -> (SlotId, Arc<Card>) {
+        let card = Card::new(Arc::clone(self.owner), Arc::clone(config));
+        let slot = Engine::insert(
+            self.state,
+            Arc::clone(name),
+            settings::slot(config, beside),
+            Arc::clone(&card),
+            self.now,
+        );
+        (slot, card)
+    }
+
+    fn retire(&mut self, slot: SlotId) -> Option<(SlotId, Arc<Card>)> {
+        let card = self.state.card(slot);
+        let table = &mut self.state.table;
+        table.retire(slot, &EndReason::ConfigChanged, self.now);
+        Some((slot, card?))
+    }
+}
+
+/// Lets a successor take over when it is ready, and drops it when it fails.
+fn succeed(manager: &ServerManager, name: Name, slot: SlotId) {
+    let engine = Arc::clone(&manager.engine);
+    let declared = Arc::clone(&manager.declared);
+    tokio::spawn(async move {
+        let ready = engine.wait_for(|state| settled(state, slot)).await;
+        engine.change(|state, now| {
+            let mut declared = declared
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let Some(server) = declared.servers.get_mut(&name) else {
+                return;
+            };
+            // A later refresh may have put another one in its place.
+            let Some((_, config)) = server.successor.take_if(|(id, _)| *id == slot) else {
+                return;
+            };
+            let loser = if matches!(ready, Settled::Ready) {
+                server.config = config;
+                std::mem::replace(&mut server.slot, slot)
+            } else {
+                slot
+            };
+            state.table.retire(loser, &EndReason::ConfigChanged, now);
+        });
+    });
+}
+
+enum Settled {
+    Ready,
+    Failed,
+    Blocked,
+    Gone,
+}
+
+/// Whether a start has come to something.
+fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
+    let Some(slot) = state.table.slot(id) else {
+        return Some(Settled::Gone);
+    };
+    if slot.retired().is_some() {
+        return Some(Settled::Gone);
+    }
+    match slot.phase() {
+        Phase::Ready { .. } => Some(Settled::Ready),
+        Phase::Backoff { .. } | Phase::Exhausted { .. } | Phase::Uncertain { .. } => {
+            Some(Settled::Failed)
+        }
+        Phase::Vacant => {
+            let key = state.table.key(id)?;
+            let mut others = state.table.slots().filter(|(other, _)| *other == key);
+            let stuck = others.any(|(_, other)| matches!(other.phase(), Phase::Uncertain { .. }));
+            stuck.then_some(Settled::Blocked)
+        }
+        Phase::Starting | Phase::Ending => None,
+    }
+}
+
+async fn started(manager: &ServerManager, name: &str, slot: SlotId, card: &Card) -> StartOutcome {
+    // Ready is what `ServerManager::server` gives: a successor has taken over by then.
+    let waits = || {
+        let declared = manager.lock();
+        let successor = declared
+            .servers
+            .get(name)
+            .and_then(|s| s.successor.as_ref());
+        successor.is_some_and(|(successor, _)| *successor == slot)
+    };
+    let settled = manager.engine.wait_for(|state| {
+        settled(state, slot).filter(|settled| !matches!(settled, Settled::Ready) || !waits())
+    });
+    match (settled.await, card.failure()) {
+        (Settled::Ready, _) => StartOutcome::Ready,
+        (Settled::Blocked, _) => StartOutcome::Blocked,
+        (_, Some(Failure::Start(error))) if !is_cancelled(&error) => StartOutcome::Failed(error),
+        (Settled::Gone, _) => StartOutcome::Cancelled,
+        (Settled::Failed, Some(failure)) => StartOutcome::Died(failure.to_string()),
+        (Settled::Failed, None) => StartOutcome::Died(format!("server `{name}` ended")),
+    }
+}
+
+fn is_cancelled(error: &crate::client::error::start::StartError) -> bool {
+    matches!(
+        error.kind,
+        crate::client::error::start::StartErrorKind::Cancelled
+    )
+}
+
+/// Waits for the end of a process, or for the first failure to prove it.
+async fn ended(
+    manager: &ServerManager,
+    slot: SlotId,
+    card: &Card,
+    begun: Instant,
+) -> Result<EndResult, TerminateError> {
+    let over = |state: &mut State<Name>| match state.table.slot(slot) {
+        None => Some(()),
+        Some(slot) => matches!(slot.phase(), Phase::Uncertain { .. }).then_some(()),
+    };
+    manager.engine.wait_for(over).await;
+    manager.engine.end_of(slot, card, begun)
+}
+
+fn failure(outcome: &ServerOutcome) -> Option<RequiredFailure> {
+    let (error, why) = match outcome.start.as_ref()? {
+        StartOutcome::Kept | StartOutcome::Ready => return None,
+        StartOutcome::Failed(error) => (Some(Arc::clone(error)), "its start failed".to_owned()),
+        StartOutcome::Blocked => (None, "its predecessor is not proven gone".to_owned()),
+        StartOutcome::Cancelled => (None, "its start was cancelled".to_owned()),
+        StartOutcome::Died(why) => (None, why.clone()),
+    };
+    Some(RequiredFailure {
+        server: outcome.server.to_string(),
+        error,
+        why,
+    })
+}

@@ -1,0 +1,215 @@
+//! [`ServerManager`]: the owner of a declared set.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::builder::{Replacement, ServerManagerBuilder};
+use super::declared::Declared;
+use super::error::{NotReadyError, RefreshError};
+use super::refresh::refresh;
+use crate::client::config::ServerConfig;
+use crate::client::peer::LifecyclePeer;
+use crate::fleet::engine::Engine;
+use crate::fleet::inventory::record::ServerRecord;
+use crate::fleet::observe::counters::Counters;
+use crate::fleet::observe::outcome::RefreshReport;
+use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
+use crate::fleet::tie::tie;
+use crate::terminate::timing::after;
+
+/// Owns a declared set of servers.
+///
+/// # Drop
+///
+/// Dropping the manager kills every server synchronously, in any context: inside
+/// or outside a runtime, during a panic, after the runtime has gone. A launch in
+/// progress is dropped. If a shutdown is under way it goes on instead. Prefer
+/// [`shutdown`](Self::shutdown), or tie the manager to its owner's end.
+pub struct ServerManager {
+    pub(super) engine: Arc<Engine<Arc<str>>>,
+    pub(super) declared: Arc<Mutex<Declared>>,
+    pub(super) owner: Arc<str>,
+    pub(super) replacement: Replacement,
+}
+
+impl ServerManager {
+    /// A manager with the default settings, and no servers yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::builder(name).build()
+    }
+
+    /// Starts to describe a manager. The name says in lists, events and logs
+    /// whose its servers are.
+    pub fn builder(name: impl Into<String>) -> ServerManagerBuilder {
+        ServerManagerBuilder::new(name.into())
+    }
+
+    /// Declares the set of servers and waits until all of it is settled: what
+    /// is to start is ready or has failed once, what is to end has ended.
+    ///
+    /// The set is declared when the future is first polled; of concurrent
+    /// refreshes the last declaration stands. Calls in flight on servers that
+    /// are replaced or removed may complete within the manager's drain time.
+    ///
+    /// # Errors
+    ///
+    /// [`RefreshError`]: a name occurs twice, the manager is shut down, or
+    /// required servers failed, all of which it lists. In the last case the
+    /// declaration stands and the other servers run.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes nothing back: the servers stay declared, and
+    /// owned by the manager.
+    pub async fn refresh(
+        &self,
+        servers: impl IntoIterator<Item = ServerConfig>,
+    ) -> Result<RefreshReport, RefreshError> {
+        refresh(self, servers.into_iter().collect()).await
+    }
+
+    /// The calls of a server that is ready now.
+    pub fn server(&self, name: &str) -> Option<LifecyclePeer> {
+        let (slot, config) = self.lock().current(name)?;
+        let client = self.engine.client(slot)?;
+        let peer = client
+            .peer()
+            .clone()
+            .with_options(config.call_options.clone());
+        peer.is_ready().then_some(peer)
+    }
+
+    /// The calls of a server, waiting for it to be ready.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReadyError`]: it is not declared, the manager is shut down, or it is
+    /// not ready within `limit`, with what went wrong last.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn ready(&self, name: &str, limit: Duration) -> Result<LifecyclePeer, NotReadyError> {
+        let until = after(Instant::now(), limit);
+        let declared = || self.lock().current(name).is_some();
+        let ready = self.engine.wait_for(|state| {
+            if state.table.is_closed() {
+                return Some(Err(NotReadyError::ShutDown {
+                    server: name.to_owned(),
+                }));
+            }
+            let Some((slot, config)) = self.lock().current(name) else {
+                return Some(Err(NotReadyError::NotDeclared {
+                    server: name.to_owned(),
+                }));
+            };
+            let client = state.table.slot(slot)?.gauge()?;
+            let peer = client
+                .peer()
+                .clone()
+                .with_options(config.call_options.clone());
+            peer.is_ready().then_some(Ok(peer))
+        });
+        match timeout_at(until, ready).await {
+            Ok(ready) => ready,
+            Err(_) => Err(NotReadyError::TimedOut {
+                server: name.to_owned(),
+                limit,
+                last: declared().then(|| self.last_error(name)).flatten(),
+            }),
+        }
+    }
+
+    /// Starts a server anew whose restarts are used up or not yet due. Where it is not
+    /// proven gone, it is ended again at once, and starts when that is proven.
+    ///
+    /// `false` when no server of that name is declared.
+    pub fn retry(&self, name: &str) -> bool {
+        let Some((slot, _)) = self.lock().current(name) else {
+            return false;
+        };
+        self.engine
+            .change(|state, now| state.table.reset(slot, now));
+        true
+    }
+
+    /// Every server the manager owns: declared ones, and others until they are
+    /// proven gone.
+    pub fn list(&self) -> Vec<ServerRecord> {
+        self.engine.list()
+    }
+
+    /// Sums since the manager was made.
+    pub fn counters(&self) -> Counters {
+        self.engine.journal.tally().snapshot()
+    }
+
+    /// Ends every server, in parallel, and returns one outcome for each.
+    ///
+    /// From the first poll on nothing starts any more. The waits of every server
+    /// are shortened as far as needed to fit into `within`; shortly before it is
+    /// over, whatever still lives is killed. Concurrent and repeated calls share
+    /// one run.
+    ///
+    /// # Errors
+    ///
+    /// [`ShutdownError`] names the servers that are not proven gone. They stay
+    /// owned by the manager; calling again tries again.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown runs in a task of its own. Dropping this future does not
+    /// stop it, and a later call joins it.
+    pub async fn shutdown(&self, within: Duration) -> Result<ShutdownReport, ShutdownError> {
+        shutdown(&self.engine, &self.owner, within).await
+    }
+
+    /// Shuts the manager down, within this time, when `end` completes: a task
+    /// has ended, a channel is closed. May be called several times; the first
+    /// end counts.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub fn tie_to(&self, end: impl Future<Output = ()> + Send + 'static, within: Duration) {
+        tie(&self.engine, end, within);
+    }
+
+    /// Shuts the manager down, within this time, when the token is cancelled.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub fn tie_to_token(&self, token: CancellationToken, within: Duration) {
+        self.tie_to(async move { token.cancelled().await }, within);
+    }
+
+    fn last_error(&self, name: &str) -> Option<String> {
+        let records = self.engine.list();
+        let record = records.into_iter().find(|record| &*record.server == name)?;
+        record.last_error
+    }
+
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Declared> {
+        self.declared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ServerManager {
+    fn drop(&mut self) {
+        self.engine.abandon();
+    }
+}
+
+impl fmt::Debug for ServerManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerManager")
+            .field("name", &self.owner)
+            .field("servers", &self.list().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,30 @@
+//! Many servers of one owner: a declared set, or a pool that starts them on demand.
+//!
+//! [`ServerManager`] and [`ServerPool`] run on the same engine: a *slot* per key decides,
+//! without a clock and without I/O, when a process starts, who leases it and when it ends.
+
+pub(crate) mod engine;
+pub(crate) mod inventory;
+pub(crate) mod manager;
+pub(crate) mod observe;
+pub(crate) mod pool;
+pub(crate) mod restart;
+pub(crate) mod shutdown;
+pub(crate) mod slots;
+pub(crate) mod tie;
+
+pub use inventory::record::{KeptBy, ServerRecord, ServerState};
+pub use inventory::table::RecordTable;
+pub use manager::builder::{Replacement, ServerManagerBuilder};
+pub use manager::error::{NotReadyError, RefreshError, RequiredFailure};
+pub use manager::server_manager::ServerManager;
+pub use observe::counters::Counters;
+pub use observe::event::{ServerEvent, ServerEventKind, ServerObserver, StartReason};
+pub use observe::outcome::{EndResult, RefreshReport, ServerOutcome, StartOutcome};
+pub use pool::builder::ServerPoolBuilder;
+pub use pool::error::{AcquireError, AcquireErrorKind};
+pub use pool::lease::Lease;
+pub use pool::options::AcquireOptions;
+pub use pool::scope::Scope;
+pub use pool::server_pool::ServerPool;
+pub use shutdown::{ServerEnd, ShutdownError, ShutdownReport};

@@ -1,0 +1,64 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn retry_at(verdict: Verdict) -> Time {
+    match verdict {
+        Verdict::RetryAt(at) => at,
+        Verdict::Exhausted(_) => panic!("the budget is used up"),
+    }
+}
+
+#[test]
+fn waits_double_up_to_the_longest() {
+    let policy = RestartPolicy::new().jitter_percent(0).max_restarts(10);
+    let mut restarts = Restarts::new(policy);
+    let waits: Vec<_> = (0..8)
+        .map(|_| retry_at(restarts.failed(None, Time::ZERO, 7)).as_secs())
+        .collect();
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+}
+
+#[test]
+fn a_server_that_shakes_hands_and_dies_uses_its_budget_up() {
+    let mut restarts = Restarts::new(RestartPolicy::new());
+    let mut now = Time::ZERO;
+    let mut starts = 1;
+    while let Verdict::RetryAt(at) = restarts.failed(Some(SECOND), now, 0) {
+        now = at;
+        starts += 1;
+    }
+    assert_eq!(starts, 6);
+}
+
+#[test]
+fn a_sustained_uptime_ends_the_series() {
+    let mut restarts = Restarts::new(RestartPolicy::new().jitter_percent(0));
+    for _ in 0..4 {
+        restarts.failed(None, Time::ZERO, 0);
+    }
+    let verdict = restarts.failed(Some(60 * SECOND), 100 * SECOND, 0);
+    assert_eq!(verdict, Verdict::RetryAt(101 * SECOND));
+}
+
+#[test]
+fn a_used_up_budget_says_when_it_is_renewed() {
+    let mut restarts = Restarts::new(RestartPolicy::new().max_restarts(0));
+    let verdict = restarts.failed(None, SECOND, 0);
+    assert_eq!(verdict, Verdict::Exhausted(Some(601 * SECOND)));
+    let mut never = Restarts::new(RestartPolicy::never());
+    assert_eq!(never.failed(None, SECOND, 0), Verdict::Exhausted(None));
+}
+
+proptest! {
+    #[test]
+    fn a_wait_is_within_its_bounds(failures in 1u32..100, entropy: u64, jitter in 0u8..=100) {
+        let policy = RestartPolicy::new().jitter_percent(jitter);
+        let full = delay(&RestartPolicy::new().jitter_percent(0), failures, 0);
+        let wait = delay(&policy, failures, entropy);
+        prop_assert!(wait <= full && full <= policy.max);
+        prop_assert!(wait >= full * u32::from(100 - jitter) / 100);
+    }
+}

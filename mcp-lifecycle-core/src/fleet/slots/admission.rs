@@ -1,0 +1,172 @@
+//! Which of the slots that want to start may, and what makes room for them.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::effect::{Gauge, Refusal, SlotId};
+use super::settings::Demand;
+use super::slot::{Phase, Slot};
+use super::table::Table;
+use crate::terminate::report::EndReason;
+
+/// How many slots there are of what kind, within one limit.
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    live: usize,
+    /// Live now, and on the way out.
+    leaving: usize,
+    /// Waiting for one that is on the way out.
+    promised: usize,
+}
+
+/// What a slot that wants to start is told.
+enum Room {
+    Here,
+    Soon,
+    Never(Refusal),
+}
+
+impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
+    /// Starts what can start, in the order it was asked for.
+    pub(super) fn pump(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
+        let mut all = Count::default();
+        let mut of_server: HashMap<Arc<str>, Count> = HashMap::new();
+        let mut starting = 0;
+        for slot in self.slots.values() {
+            let server = of_server
+                .entry(Arc::clone(&slot.settings.server))
+                .or_default();
+            for count in [&mut all, server] {
+                count.live += usize::from(slot.is_live());
+                count.leaving += usize::from(*slot.phase() == Phase::Ending);
+            }
+            starting += usize::from(*slot.phase() == Phase::Starting);
+        }
+        let closed = self.is_closed();
+        let mut later = VecDeque::new();
+        for id in std::mem::take(&mut self.queue) {
+            let Some(slot) = self.slots.get_mut(&id) else {
+                continue;
+            };
+            if !slot.wants_start() || closed {
+                slot.queued = false;
+                continue;
+            }
+            let server = Arc::clone(&slot.settings.server);
+            let server = of_server.entry(server).or_default();
+            let room = match self.blocked_by_key(id) {
+                Some(room) => room,
+                None if starting >= self.limits.max_starting => Room::Soon,
+                None => self.room(id, &mut all, server),
+            };
+            let Some(slot) = self.slots.get_mut(&id) else {
+                continue;
+            };
+            match room {
+                Room::Here => {
+                    slot.queued = false;
+                    slot.start(&mut self.out);
+                    all.live += 1;
+                    server.live += 1;
+                    starting += 1;
+                }
+                Room::Never(refusal) if slot.settings.demand == Demand::OnDemand => {
+                    slot.queued = false;
+                    slot.refuse_all(&refusal, &mut self.out);
+                    self.remove_if_void(id);
+                }
+                Room::Never(_) | Room::Soon => later.push_back(id),
+            }
+        }
+        self.queue = later;
+    }
+
+    /// A slot that lost its waiters may have nothing left to be there for.
+    fn remove_if_void(&mut self, id: SlotId) {
+        let void = |slot: &Slot<G>| slot.is_void(slot.last_used());
+        if self.slots.get(&id).is_some_and(void) {
+            self.remove(id);
+        }
+    }
+
+    /// Another slot of the same key that is live.
+    fn blocked_by_key(&self, id: SlotId) -> Option<Room> {
+        if self.slots.get(&id)?.settings.beside {
+            return None;
+        }
+        let others = self.by_key.get(self.key(id)?)?;
+        let live = others
+            .iter()
+            .filter(|other| **other != id)
+            .filter_map(|other| self.slots.get(other))
+            .find(|other| other.is_live())?;
+        Some(match live.phase() {
+            Phase::Uncertain { .. } => Room::Never(Refusal::Uncertain),
+            _ => Room::Soon,
+        })
+    }
+
+    fn room(&mut self, id: SlotId, all: &mut Count, server: &mut Count) -> Room {
+        let Some(slot) = self.slots.get(&id) else {
+            return Room::Soon;
+        };
+        let name = Arc::clone(&slot.settings.server);
+        let of_server = slot.settings.max_of_server;
+        let within = |slot: &Slot<G>| slot.settings.server == name;
+        let mut soon = false;
+        if let Some(limit) = of_server
+            && server.live >= limit
+        {
+            if server.leaving <= server.promised && !self.evict(within) {
+                return Room::Never(self.capacity(limit, Some(&name)));
+            } else if server.leaving <= server.promised {
+                server.leaving += 1;
+                all.leaving += 1;
+            }
+            server.promised += 1;
+            soon = true;
+        }
+        let limit = self.limits.max_live;
+        if all.live >= limit {
+            if all.leaving <= all.promised {
+                if !self.evict(|_| true) {
+                    return Room::Never(self.capacity(limit, None));
+                }
+                all.leaving += 1;
+            }
+            all.promised += 1;
+            soon = true;
+        }
+        if soon { Room::Soon } else { Room::Here }
+    }
+
+    /// Ends the idle slot that was used longest ago.
+    fn evict(&mut self, within: impl Fn(&Slot<G>) -> bool) -> bool {
+        let idle = self
+            .slots
+            .values_mut()
+            .filter(|slot| slot.is_idle() && within(slot));
+        let Some(oldest) = idle.min_by_key(|slot| (slot.last_used(), slot.id)) else {
+            return false;
+        };
+        oldest.retire(&EndReason::Evicted, &mut self.out);
+        true
+    }
+
+    fn capacity(&self, limit: usize, server: Option<&Arc<str>>) -> Refusal {
+        let counted = |slot: &&Slot<G>| {
+            slot.is_live() && server.is_none_or(|server| slot.settings.server == *server)
+        };
+        let mut holders: Vec<_> = self.slots.values().filter(counted).map(|s| s.id).collect();
+        holders.sort_unstable();
+        Refusal::Capacity {
+            limit,
+            of_server: server.is_some(),
+            holders,
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! [`Table`]: all slots of one owner.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+use super::effect::{Effect, End, Gauge, Generation, Refusal, SlotId, WaiterId};
+use super::settings::{Limits, SlotSettings};
+use super::slot::{Phase, Slot};
+use crate::fleet::restart::Time;
+use crate::terminate::report::EndReason;
+
+/// The answer to somebody who wants a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// Here it is.
+    Granted(Generation),
+    /// An effect will tell.
+    Waiting(WaiterId),
+    /// There will be none.
+    Refused(Refusal),
+}
+
+/// How many failed servers that nobody waits for are remembered at most.
+const REMEMBERED: usize = 1024;
+
+/// All slots of one owner, and what limits them together.
+///
+/// Every method that changes something leaves its orders in
+/// [`take_effects`](Self::take_effects).
+#[derive(Debug)]
+pub(crate) struct Table<K, G> {
+    pub(super) slots: HashMap<SlotId, Slot<G>>,
+    keys: HashMap<SlotId, K>,
+    pub(super) by_key: HashMap<K, Vec<SlotId>>,
+    pub(super) queue: VecDeque<SlotId>,
+    pub(super) limits: Limits,
+    closed: bool,
+    names: u64,
+    pub(super) out: Vec<Effect>,
+}
+
+impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            slots: HashMap::new(),
+            keys: HashMap::new(),
+            by_key: HashMap::new(),
+            queue: VecDeque::new(),
+            limits,
+            closed: false,
+            names: 0,
+            out: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.out)
+    }
+
+    pub(crate) fn has_effects(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    pub(crate) fn slot(&self, id: SlotId) -> Option<&Slot<G>> {
+        self.slots.get(&id)
+    }
+
+    pub(crate) fn key(&self, id: SlotId) -> Option<&K> {
+        self.keys.get(&id)
+    }
+
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (&K, &Slot<G>)> {
+        self.slots
+            .values()
+            .filter_map(|slot| Some((self.keys.get(&slot.id)?, slot)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.by_key.is_empty() && self.keys.is_empty()
+    }
+
+    /// The slot of a key that is not retired.
+    pub(crate) fn find<Q>(&self, key: &Q) -> Option<SlotId>
+    where
+        K: std::borrow::Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let ids = self.by_key.get(key)?;
+        let current = |id: &&SlotId| self.slots.get(id).is_some_and(|s| s.retired().is_none());
+        ids.iter().find(current).copied()
+    }
+
+    /// A name for a slot to come.
+    pub(crate) fn reserve(&mut self) -> SlotId {
+        self.names += 1;
+        SlotId(self.names)
+    }
+
+    /// Adds a slot. A declared one is wanted at once; one on demand is to be
+    /// acquired next, or the next tick removes it.
+    pub(crate) fn insert(&mut self, id: SlotId, key: K, settings: SlotSettings, now: Time) {
+        self.forget_one_too_many();
+        self.by_key.entry(key.clone()).or_default().push(id);
+        self.keys.insert(id, key);
+        let mut slot = Slot::new(id, settings, now);
+        if self.closed {
+            slot.retire(&EndReason::Shutdown, &mut self.out);
+        }
+        // One on demand has nobody yet to be there for.
+        let settled = slot.wants_start() || self.closed;
+        self.slots.insert(id, slot);
+        if settled {
+            self.settle(id, now);
+        }
+    }
+
+    /// Leases the slot's process, if that is possible now.
+    pub(crate) fn lease(&mut self, id: SlotId, now: Time) -> Option<Generation> {
+        if self.closed {
+            return None;
+        }
+        self.slots.get_mut(&id)?.lease(now)
+    }
+
+    /// Leases the slot's process, now or when there is one.
+    pub(crate) fn acquire(&mut self, id: SlotId, patience: Time, now: Time) -> Acquired {
+        if self.closed {
+            return Acquired::Refused(Refusal::Closed);
+        }
+        self.end_again(id);
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return Acquired::Refused(Refusal::Closed);
+        };
+        if let Some(generation) = slot.lease(now) {
+            return Acquired::Granted(generation);
+        }
+        self.names += 1;
+        let waiter = WaiterId(self.names);
+        if let Err(refusal) = slot.wait(waiter, patience) {
+            self.settle(id, now);
+            return Acquired::Refused(refusal);
+        }
+        self.settle(id, now);
+        Acquired::Waiting(waiter)
+    }
+
+    /// A waiter does not wait any more. `false` when it had been answered.
+    pub(crate) fn cancel(&mut self, id: SlotId, waiter: WaiterId, now: Time) -> bool {
+        let waited = self
+            .slots
+            .get_mut(&id)
+            .is_some_and(|slot| slot.cancel(waiter, now));
+        self.settle(id, now);
+        waited
+    }
+
+    /// A lease came back. When the idle clock of the slot runs out, if it runs.
+    pub(crate) fn release(
+        &mut self,
+        id: SlotId,
+        generation: Generation,
+        now: Time,
+    ) -> Option<Time> {
+        let slot = self.slots.get_mut(&id)?;
+        slot.release(generation, now, &mut self.out);
+        // An idle place may be what another slot waits for.
+        if !self.queue.is_empty() {
+            self.pump();
+        }
+        self.slots.get(&id)?.deadline()
+    }
+
+    pub(crate) fn started(&mut self, id: SlotId, generation: Generation, gauge: G, now: Time) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.started(generation, gauge, now, &mut self.out);
+        }
+        self.pump();
+    }
+
+    pub(crate) fn died(&mut self, id: SlotId, generation: Generation, now: Time) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.died(generation, now);
+        }
+    }
+
+    /// The start failed, or the process ended.
+    pub(crate) fn ended(&mut self, id: SlotId, end: End, now: Time) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.ended(end, now, &mut self.out);
+        }
+        self.settle(id, now);
+    }
+
+    pub(crate) fn retire(&mut self, id: SlotId, reason: &EndReason, now: Time) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.retire(reason, &mut self.out);
+        }
+        self.settle(id, now);
+    }
+
+    pub(crate) fn reset(&mut self, id: SlotId, now: Time) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.reset();
+        }
+        self.end_again(id);
+        self.settle(id, now);
+    }
+
+    /// Tries now what stands in the slot's way: to end what is not proven gone, of it
+    /// and of its predecessors.
+    pub(crate) fn end_again(&mut self, id: SlotId) {
+        let key = self.keys.get(&id);
+        for id in key
+            .and_then(|key| self.by_key.get(key))
+            .into_iter()
+            .flatten()
+        {
+            if let Some(slot) = self.slots.get_mut(id) {
+                slot.end_again(&mut self.out);
+            }
+        }
+    }
+
+    pub(crate) fn configure(&mut self, id: SlotId, settings: SlotSettings) {
+        if let Some(slot) = self.slots.get_mut(&id) {
+            slot.configure(settings);
+        }
+    }
+
+    /// Nothing starts any more, everything ends, and what could not be ended
+    /// before is tried again.
+    pub(crate) fn close(&mut self, reason: &EndReason, now: Time) {
+        self.closed = true;
+        let ids: Vec<_> = self.slots.keys().copied().collect();
+        for id in ids {
+            if let Some(slot) = self.slots.get_mut(&id) {
+                slot.retire(reason, &mut self.out);
+                slot.end_again(&mut self.out);
+            }
+            self.settle(id, now);
+        }
+    }
+
+    /// What the time makes happen.
+    pub(crate) fn tick(&mut self, now: Time) {
+        let due = |slot: &Slot<G>| slot.deadline().is_some_and(|at| at <= now);
+        let ids: Vec<_> = self
+            .slots
+            .values()
+            .filter(|s| due(s))
+            .map(|s| s.id)
+            .collect();
+        for id in ids {
+            if let Some(slot) = self.slots.get_mut(&id) {
+                slot.tick(now, &mut self.out);
+            }
+            self.settle(id, now);
+        }
+    }
+
+    /// When [`tick`](Self::tick) will have something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.slots.values().filter_map(Slot::deadline).min()
+    }
+
+    /// Queues the slot if it wants to start, removes it if it is void, and
+    /// starts what can start.
+    fn settle(&mut self, id: SlotId, now: Time) {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        if slot.wants_start() && !slot.queued && !self.closed {
+            slot.queued = true;
+            self.queue.push_back(id);
+        } else if slot.is_void(now) {
+            self.remove(id);
+        }
+        self.pump();
+    }
+
+    pub(super) fn remove(&mut self, id: SlotId) {
+        self.slots.remove(&id);
+        if let Some(key) = self.keys.remove(&id)
+            && let Some(ids) = self.by_key.get_mut(&key)
+        {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+        self.out.push(Effect::Removed { slot: id });
+    }
+
+    fn forget_one_too_many(&mut self) {
+        let remembered = |slot: &&Slot<G>| {
+            let failed = matches!(
+                slot.phase(),
+                Phase::Backoff { .. } | Phase::Exhausted { .. }
+            );
+            failed
+                && slot.waiting() == 0
+                && slot.settings.demand == crate::fleet::slots::settings::Demand::OnDemand
+        };
+        if self.slots.len() < REMEMBERED {
+            return;
+        }
+        let failed = || self.slots.values().filter(remembered);
+        if failed().count() >= REMEMBERED
+            && let Some(oldest) = failed()
+                .min_by_key(|slot| slot.last_used())
+                .map(|slot| slot.id)
+        {
+            self.remove(oldest);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The table's decisions, one at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::effect::*;
+use super::settings::{Demand, Limits, SlotSettings};
+use super::slot::Phase;
+use super::table::{Acquired, Table};
+use crate::client::restart::RestartPolicy;
+use crate::fleet::restart::Time;
+use crate::terminate::report::EndReason;
+
+fn end(generation: Generation, proven: bool, entropy: u64) -> End {
+    End {
+        generation,
+        proven,
+        entropy,
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Quiet;
+
+impl Gauge for Quiet {
+    fn is_busy(&self) -> bool {
+        false
+    }
+    fn is_dead(&self) -> bool {
+        false
+    }
+}
+
+fn at(seconds: u64) -> Time {
+    Duration::from_secs(seconds)
+}
+
+fn settings(demand: Demand) -> SlotSettings {
+    SlotSettings {
+        demand,
+        exclusive: false,
+        idle_ttl: Some(at(60)),
+        restart: RestartPolicy::new().jitter_percent(0),
+        beside: false,
+        server: Arc::from("s"),
+        max_of_server: None,
+    }
+}
+
+fn table(max_live: usize) -> Table<&'static str, Quiet> {
+    Table::new(Limits {
+        max_live,
+        max_starting: 8,
+    })
+}
+
+fn insert(
+    table: &mut Table<&'static str, Quiet>,
+    key: &'static str,
+    settings: SlotSettings,
+    now: Time,
+) -> SlotId {
+    let id = table.reserve();
+    table.insert(id, key, settings, now);
+    id
+}
+
+/// Acquires and completes the start, if there is one.
+fn ready(table: &mut Table<&'static str, Quiet>, key: &'static str, now: Time) -> SlotId {
+    let id = insert(table, key, settings(Demand::OnDemand), now);
+    assert!(matches!(
+        table.acquire(id, at(99), now),
+        Acquired::Waiting(_)
+    ));
+    table.started(id, 1, Quiet, now);
+    table.take_effects();
+    id
+}
+
+#[test]
+fn everybody_who_waits_shares_one_start() {
+    let mut table = table(8);
+    let id = insert(&mut table, "a", settings(Demand::OnDemand), at(0));
+    let mut wait = || match table.acquire(id, at(99), at(0)) {
+        Acquired::Waiting(waiter) => waiter,
+        other => panic!("{other:?}"),
+    };
+    let (first, second) = (wait(), wait());
+    assert!(table.cancel(id, first, at(1)));
+    table.started(id, 1, Quiet, at(2));
+    let start = Effect::Start {
+        slot: id,
+        generation: 1,
+    };
+    let grant = Effect::Grant {
+        waiter: second,
+        slot: id,
+        generation: 1,
+    };
+    assert_eq!(table.take_effects(), [start, grant]);
+}
+
+#[test]
+fn a_replacement_waits_for_the_proof() {
+    let mut table = table(8);
+    let old = insert(&mut table, "a", settings(Demand::Declared), at(0));
+    table.started(old, 1, Quiet, at(0));
+    table.retire(old, &EndReason::ConfigChanged, at(1));
+    let new = insert(&mut table, "a", settings(Demand::Declared), at(1));
+    let started = |table: &mut Table<_, _>| {
+        table.take_effects().contains(&Effect::Start {
+            slot: new,
+            generation: 1,
+        })
+    };
+    assert!(!started(&mut table));
+    table.ended(old, end(1, false, 0), at(2));
+    assert!(!started(&mut table), "the old one may still live");
+    table.tick(at(7));
+    table.ended(old, end(1, true, 0), at(8));
+    assert!(started(&mut table));
+}
+
+#[test]
+fn at_the_limit_the_idle_one_used_longest_ago_makes_room() {
+    let mut table = table(2);
+    let held = ready(&mut table, "held", at(0));
+    let idle = ready(&mut table, "idle", at(1));
+    table.release(idle, 1, at(2));
+    let new = insert(&mut table, "new", settings(Demand::OnDemand), at(3));
+    assert!(matches!(
+        table.acquire(new, at(99), at(3)),
+        Acquired::Waiting(_)
+    ));
+    assert_eq!(
+        table.take_effects(),
+        [Effect::End {
+            slot: idle,
+            reason: EndReason::Evicted
+        }]
+    );
+    // Its place is free when it is proven gone, and not before.
+    table.ended(idle, end(1, true, 0), at(4));
+    assert!(table.take_effects().contains(&Effect::Start {
+        slot: new,
+        generation: 1
+    }));
+    assert_eq!(table.slot(held).unwrap().leases(), 1);
+}
+
+#[test]
+fn at_the_limit_with_nothing_idle_the_error_names_the_holders() {
+    let mut table = table(1);
+    let held = ready(&mut table, "held", at(0));
+    let new = insert(&mut table, "new", settings(Demand::OnDemand), at(1));
+    let Acquired::Waiting(waiter) = table.acquire(new, at(99), at(1)) else {
+        panic!()
+    };
+    let refusal = Refusal::Capacity {
+        limit: 1,
+        of_server: false,
+        holders: vec![held],
+    };
+    let refused = Effect::Refuse { waiter, refusal };
+    assert_eq!(
+        table.take_effects(),
+        [refused, Effect::Removed { slot: new }]
+    );
+}
+
+#[test]
+fn a_place_whose_cleanup_is_uncertain_still_counts() {
+    let mut table = table(1);
+    let old = ready(&mut table, "old", at(0));
+    table.release(old, 1, at(0));
+    table.tick(at(60));
+    table.ended(old, end(1, false, 0), at(61));
+    let new = insert(&mut table, "new", settings(Demand::OnDemand), at(62));
+    table.acquire(new, at(99), at(62));
+    let refused = |e: &Effect| {
+        matches!(
+            e,
+            Effect::Refuse {
+                refusal: Refusal::Capacity { .. },
+                ..
+            }
+        )
+    };
+    assert!(table.take_effects().iter().any(refused));
+}
+
+#[test]
+fn idle_time_runs_from_the_last_return_only() {
+    let mut table = table(8);
+    let id = ready(&mut table, "a", at(0));
+    assert_eq!(table.next_deadline(), None, "a lease holds it");
+    assert_eq!(table.release(id, 1, at(100)), Some(at(160)));
+    table.tick(at(159));
+    assert_eq!(table.take_effects(), []);
+    table.tick(at(160));
+    assert_eq!(
+        table.take_effects(),
+        [Effect::End {
+            slot: id,
+            reason: EndReason::Idle
+        }]
+    );
+}
+
+#[test]
+fn an_exclusive_server_has_one_lease_at_a_time_in_order() {
+    let mut table = table(8);
+    let exclusive = SlotSettings {
+        exclusive: true,
+        ..settings(Demand::OnDemand)
+    };
+    let id = insert(&mut table, "a", exclusive, at(0));
+    for _ in 0..3 {
+        assert!(matches!(
+            table.acquire(id, at(99), at(0)),
+            Acquired::Waiting(_)
+        ));
+    }
+    table.started(id, 1, Quiet, at(1));
+    for waiting in [2, 1, 0] {
+        assert_eq!(table.slot(id).unwrap().leases(), 1);
+        assert_eq!(table.slot(id).unwrap().waiting(), waiting);
+        table.release(id, 1, at(2));
+    }
+    assert_eq!(table.slot(id).unwrap().leases(), 0);
+}
+
+#[test]
+fn a_crash_loop_starts_no_more_often_than_the_budget() {
+    let mut table = table(8);
+    let id = insert(&mut table, "a", settings(Demand::Declared), at(0));
+    let (mut now, mut starts) = (at(0), 0);
+    while now < at(420) {
+        for effect in table.take_effects() {
+            if let Effect::Start { generation, .. } = effect {
+                starts += 1;
+                table.started(id, generation, Quiet, now);
+                table.ended(id, end(generation, true, 0), now);
+            }
+        }
+        now += Duration::from_millis(100);
+        table.tick(now);
+    }
+    assert_eq!(starts, 6);
+    assert!(matches!(
+        table.slot(id).unwrap().phase(),
+        Phase::Exhausted { until: Some(_) }
+    ));
+    table.reset(id, now);
+    assert!(table.take_effects().contains(&Effect::Start {
+        slot: id,
+        generation: 7
+    }));
+}
+
+#[test]
+fn a_failed_server_that_nobody_wants_is_forgotten_after_its_cooldown() {
+    let mut table = table(8);
+    let id = insert(&mut table, "a", settings(Demand::OnDemand), at(0));
+    table.acquire(id, at(0), at(0));
+    table.ended(id, end(1, true, 0), at(0));
+    table.tick(at(599));
+    assert!(!table.is_empty());
+    table.tick(at(600));
+    assert!(table.is_empty());
+}

@@ -1,0 +1,39 @@
+//! Errors, one type per operation.
+//!
+//! Each `Display` tells its own level only, as a lower-case fragment; the
+//! causes are in [`source`](std::error::Error::source). [`Report`] prints a
+//! whole chain on one line.
+
+pub(crate) mod launch;
+pub(crate) mod step;
+
+use std::fmt;
+
+/// A boxed error from a launcher's own world.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// Prints an error with its causes on one line: `what: why: why of why`.
+///
+/// ```
+/// use mcp_lifecycle_core::error::Report;
+///
+/// let error = std::io::Error::new(std::io::ErrorKind::NotFound, "no such server");
+/// assert_eq!(Report(&error).to_string(), "no such server");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a>(
+    /// The outermost error.
+    pub &'a (dyn std::error::Error + 'a),
+);
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}

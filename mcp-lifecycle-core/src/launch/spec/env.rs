@@ -1,0 +1,168 @@
+//! What of the host's environment a server sees.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+
+use super::error::{SpecError, reject_nul};
+
+/// What a server inherits from the host's environment besides what is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum InheritEnv {
+    /// A short list of variables that programs need to run at all and that hold
+    /// no secrets: the list of the MCP SDKs (`HOME LOGNAME PATH SHELL TERM
+    /// USER`) and the locale, time zone and temporary directory.
+    #[default]
+    AllowList,
+    /// Everything the host has.
+    All,
+    /// Nothing.
+    Nothing,
+}
+
+/// The variables of [`InheritEnv::AllowList`].
+const ALLOWED: &[&str] = &[
+    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
+    "USER",
+];
+
+/// Which environment variables a server sees: inherited ones, then those passed
+/// by name, then literal values; the later wins.
+///
+/// `Debug` shows names only.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct EnvPolicy {
+    inherit: InheritEnv,
+    pass: BTreeSet<OsString>,
+    set: BTreeMap<OsString, OsString>,
+}
+
+impl EnvPolicy {
+    /// Sets a variable to a literal value.
+    pub fn set(&mut self, name: OsString, value: OsString) {
+        self.set.insert(name, value);
+    }
+
+    /// Passes a variable of the host through by name.
+    pub fn pass(&mut self, name: OsString) {
+        self.pass.insert(name);
+    }
+
+    /// Sets what is inherited besides.
+    pub fn inherit(&mut self, inherit: InheritEnv) {
+        self.inherit = inherit;
+    }
+
+    /// What is inherited besides what is named.
+    pub fn inherited(&self) -> InheritEnv {
+        self.inherit
+    }
+
+    /// The names that are passed through from the host.
+    pub fn passed(&self) -> impl Iterator<Item = &OsStr> {
+        self.pass.iter().map(OsString::as_os_str)
+    }
+
+    /// The variables with literal values.
+    pub fn literals(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.set.iter().map(|(n, v)| (n.as_os_str(), v.as_os_str()))
+    }
+
+    /// The environment of a server whose host has the environment `host`.
+    ///
+    /// Inherited values that start with `()` are left out: they are exported
+    /// shell functions, which the SDKs refuse too.
+    pub fn resolve(
+        &self,
+        host: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> BTreeMap<OsString, OsString> {
+        let mut resolved: BTreeMap<_, _> = host
+            .into_iter()
+            .filter(|(name, value)| self.pass.contains(name) || self.inherits(name, value))
+            .collect();
+        resolved.extend(self.set.iter().map(|(n, v)| (n.clone(), v.clone())));
+        resolved
+    }
+
+    fn inherits(&self, name: &OsStr, value: &OsStr) -> bool {
+        match self.inherit {
+            InheritEnv::All => true,
+            InheritEnv::Nothing => false,
+            InheritEnv::AllowList => {
+                ALLOWED.iter().any(|allowed| name == *allowed)
+                    && !value.as_encoded_bytes().starts_with(b"()")
+            }
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), SpecError> {
+        for name in self.pass.iter().chain(self.set.keys()) {
+            let bytes = name.as_encoded_bytes();
+            if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) {
+                return Err(SpecError::InvalidEnvName {
+                    name: name.to_string_lossy().into_owned(),
+                });
+            }
+        }
+        self.set
+            .values()
+            .try_for_each(|value| reject_nul("the value of an environment variable", value))
+    }
+}
+
+impl fmt::Debug for EnvPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvPolicy")
+            .field("inherit", &self.inherit)
+            .field("pass", &self.pass)
+            .field("set", &self.set.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> Vec<(OsString, OsString)> {
+        [
+            ("PATH", "/bin"),
+            ("HOME", "/home/me"),
+            ("AWS_SECRET_ACCESS_KEY", "s"),
+            ("SHELL", "() { evil; }"),
+        ]
+        .map(|(n, v)| (n.into(), v.into()))
+        .into()
+    }
+
+    fn names(env: &BTreeMap<OsString, OsString>) -> Vec<&str> {
+        env.keys().filter_map(|n| n.to_str()).collect()
+    }
+
+    #[test]
+    fn secrets_of_the_host_stay_with_the_host() {
+        let env = EnvPolicy::default().resolve(host());
+        assert_eq!(names(&env), ["HOME", "PATH"]);
+    }
+
+    #[test]
+    fn named_variables_pass_and_literals_win() {
+        let mut policy = EnvPolicy::default();
+        policy.pass("AWS_SECRET_ACCESS_KEY".into());
+        policy.pass("NOT_SET".into());
+        policy.set("HOME".into(), "/elsewhere".into());
+        let env = policy.resolve(host());
+        assert_eq!(names(&env), ["AWS_SECRET_ACCESS_KEY", "HOME", "PATH"]);
+        assert_eq!(env[OsStr::new("HOME")], "/elsewhere");
+    }
+
+    #[test]
+    fn all_and_nothing_mean_what_they_say() {
+        let mut policy = EnvPolicy::default();
+        policy.inherit(InheritEnv::All);
+        assert_eq!(policy.resolve(host()).len(), 4);
+        policy.inherit(InheritEnv::Nothing);
+        assert!(policy.resolve(host()).is_empty());
+    }
+}

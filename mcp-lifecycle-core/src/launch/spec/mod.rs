@@ -1,0 +1,256 @@
+//! What to start: [`ServerSpec`] and its environment policy.
+
+pub(crate) mod display;
+pub(crate) mod env;
+pub(crate) mod error;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use self::env::{EnvPolicy, InheritEnv};
+use self::error::{SpecError, reject_nul};
+
+/// What to start: a command, its environment and where it runs.
+///
+/// Built by [`ServerSpec::builder`], which validates it; a value of this type
+/// is always valid as far as that can be told without touching the machine.
+///
+/// ```
+/// use mcp_lifecycle_core::ServerSpec;
+///
+/// let spec = ServerSpec::builder("time", "uvx")
+///     .arg("mcp-server-time")
+///     .env("TZ", "Europe/Paris")
+///     .pass_env("HTTPS_PROXY")
+///     .build()?;
+/// assert_eq!(spec.display_command().to_string(), "uvx mcp-server-time");
+/// # Ok::<(), mcp_lifecycle_core::spec::SpecError>(())
+/// ```
+///
+/// `Debug` shows the names of environment variables and never their values.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerSpec {
+    name: String,
+    program: Option<OsString>,
+    args: Vec<OsString>,
+    env: EnvPolicy,
+    cwd: Option<PathBuf>,
+    options: serde_json::Map<String, serde_json::Value>,
+}
+
+impl ServerSpec {
+    /// Starts to describe the server `name`, run by `program`.
+    ///
+    /// A program without a slash is looked up in the `PATH` that the server
+    /// will see; one with a slash is relative to the server's working directory.
+    pub fn builder(name: impl Into<String>, program: impl Into<OsString>) -> ServerSpecBuilder {
+        ServerSpecBuilder::new(name.into(), Some(program.into()))
+    }
+
+    /// Starts to describe a server whose command is the launcher's business: a
+    /// container image that names its own entry point.
+    pub fn builder_without_command(name: impl Into<String>) -> ServerSpecBuilder {
+        ServerSpecBuilder::new(name.into(), None)
+    }
+
+    /// The server's name: for logs, reports and people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The program, unless the launcher knows it.
+    pub fn program(&self) -> Option<&OsStr> {
+        self.program.as_deref()
+    }
+
+    /// The arguments after the program.
+    pub fn args(&self) -> &[OsString] {
+        &self.args
+    }
+
+    /// What of the environment the server sees.
+    pub fn env(&self) -> &EnvPolicy {
+        &self.env
+    }
+
+    /// The working directory; the host's own when `None`.
+    pub fn cwd(&self) -> Option<&Path> {
+        self.cwd.as_deref()
+    }
+
+    /// What only the launcher of this server understands: an image, mounts.
+    pub fn options(&self) -> &serde_json::Map<String, serde_json::Value> {
+        &self.options
+    }
+}
+
+impl fmt::Debug for ServerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerSpec")
+            .field("name", &self.name)
+            .field("command", &format_args!("{}", self.display_command()))
+            .field("env", &self.env)
+            .field("cwd", &self.cwd)
+            .field("options", &self.options.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// Describes a [`ServerSpec`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing is described until `build`"]
+pub struct ServerSpecBuilder {
+    spec: ServerSpec,
+    rejected: Option<SpecError>,
+}
+
+impl ServerSpecBuilder {
+    fn new(name: String, program: Option<OsString>) -> Self {
+        Self {
+            spec: ServerSpec {
+                name,
+                program,
+                args: Vec::new(),
+                env: EnvPolicy::default(),
+                cwd: None,
+                options: serde_json::Map::new(),
+            },
+            rejected: None,
+        }
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.spec.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.spec.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets an environment variable for the server.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.spec.env.set(name.into(), value.into());
+        self
+    }
+
+    /// Passes one variable of the host's environment through, if it is set there.
+    pub fn pass_env(mut self, name: impl Into<OsString>) -> Self {
+        self.spec.env.pass(name.into());
+        self
+    }
+
+    /// Sets what the server inherits besides what is set and passed by name.
+    pub fn inherit_env(mut self, inherit: InheritEnv) -> Self {
+        self.spec.env.inherit(inherit);
+        self
+    }
+
+    /// Sets the working directory.
+    pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.spec.cwd = Some(dir.into());
+        self
+    }
+
+    /// Sets an option that only the launcher understands.
+    pub fn option(mut self, name: impl Into<String>, value: serde_json::Value) -> Self {
+        self.spec.options.insert(name.into(), value);
+        self
+    }
+
+    /// Makes [`build`](Self::build) fail with this error, or with the first one
+    /// that was given: for a launcher's own options, which are validated where
+    /// they are written.
+    pub fn reject(mut self, error: SpecError) -> Self {
+        self.rejected.get_or_insert(error);
+        self
+    }
+
+    /// Validates and builds.
+    ///
+    /// # Errors
+    ///
+    /// [`SpecError`] for an empty name or command, a NUL byte anywhere, and
+    /// `=` or nothing in the name of an environment variable; and what was
+    /// [rejected](Self::reject).
+    pub fn build(self) -> Result<ServerSpec, SpecError> {
+        if let Some(error) = self.rejected {
+            return Err(error);
+        }
+        let ServerSpec {
+            name,
+            program,
+            args,
+            env,
+            cwd,
+            ..
+        } = &self.spec;
+        if name.is_empty() {
+            return Err(SpecError::EmptyName);
+        }
+        if let Some(program) = program {
+            if program.is_empty() {
+                return Err(SpecError::EmptyCommand);
+            }
+            reject_nul("the command", program)?;
+        }
+        for arg in args {
+            reject_nul("an argument", arg)?;
+        }
+        if let Some(cwd) = cwd {
+            reject_nul("the working directory", cwd.as_os_str())?;
+        }
+        env.validate()?;
+        Ok(self.spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_specifications_are_told_apart() {
+        let build = |program: &str| ServerSpec::builder("s", program).build();
+        assert_eq!(build("").unwrap_err(), SpecError::EmptyCommand);
+        assert!(matches!(
+            build("a\0b").unwrap_err(),
+            SpecError::NulByte { .. }
+        ));
+        let env = |name: &str| ServerSpec::builder("s", "p").env(name, "v").build();
+        assert!(matches!(
+            env("A=B").unwrap_err(),
+            SpecError::InvalidEnvName { .. }
+        ));
+        assert!(matches!(
+            env("").unwrap_err(),
+            SpecError::InvalidEnvName { .. }
+        ));
+        assert!(matches!(
+            env("A\0").unwrap_err(),
+            SpecError::InvalidEnvName { .. }
+        ));
+        let value = ServerSpec::builder("s", "p").env("A", "v\0").build();
+        assert!(matches!(value.unwrap_err(), SpecError::NulByte { .. }));
+        assert_eq!(
+            ServerSpec::builder("", "p").build().unwrap_err(),
+            SpecError::EmptyName
+        );
+    }
+
+    #[test]
+    fn debug_shows_no_value_of_the_environment() {
+        let spec = ServerSpec::builder("s", "p")
+            .env("API_KEY", "hunter2")
+            .args(["--token", "hunter2", "--password=hunter2"])
+            .build()
+            .unwrap();
+        let text = format!("{spec:?}");
+        assert!(text.contains("API_KEY"), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}

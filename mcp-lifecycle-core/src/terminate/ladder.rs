@@ -1,0 +1,220 @@
+//! The termination ladder as a pure state machine: no clock, no I/O.
+//!
+//! [`ServerHandle`](crate::terminate::ServerHandle) drives it: it carries out each
+//! [`Step`], waits for the first thing that happens, and tells the ladder.
+//!
+//! ```text
+//!            ┌───────────────┐ exited   ┌────────────┐
+//!  begin ───▶│  CloseStdin   │─────────▶│ Stragglers │
+//!            └──────┬────────┘          └─────┬──────┘
+//!                   │ timed out               │ timed out
+//!                   ▼                         ▼
+//!            ┌───────────────────────────────────────┐
+//!            │            RequestEnd (SIGTERM)       │
+//!            └──────┬────────────────────────────────┘
+//!                   │ timed out
+//!                   ▼
+//!            ┌───────────────┐ timed out
+//!            │   ForceEnd    │──────────▶ Unproven (error, names survivors)
+//!            └───────────────┘
+//!
+//!  from every state: proof that the tree is gone ──▶ the termination is done
+//! ```
+//!
+//! * The main process's exit is not the end: what it left behind has
+//!   `straggler_grace` to follow, then is asked (SIGTERM), then forced. A
+//!   wrapper that dies of SIGTERM at once does not take the grace away from the
+//!   real server behind it.
+//! * What a launcher cannot do is skipped without waiting, as is a step whose
+//!   wait is zero. A step that fails counts as one that timed out.
+//!
+//! Not guaranteed: a process that the kernel does not let die (uninterruptible
+//! sleep) outlasts `ForceEnd`; the ladder ends `Unproven` and the launcher
+//! keeps the means to end it.
+
+use std::time::Duration;
+
+use super::policy::TerminationPolicy;
+use crate::launch::semantics::TerminationSemantics;
+
+/// A rung of the ladder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Standard input is closed; the server is expected to leave by itself.
+    CloseStdin,
+    /// The main process has exited; what it left behind may follow.
+    Stragglers,
+    /// The server was asked to end (SIGTERM).
+    RequestEnd,
+    /// The server is being forced to end (SIGKILL).
+    ForceEnd,
+}
+
+impl Phase {
+    /// A stable name for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CloseStdin => "close_stdin",
+            Self::Stragglers => "stragglers",
+            Self::RequestEnd => "request_end",
+            Self::ForceEnd => "force_end",
+        }
+    }
+}
+
+impl std::fmt::Display for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Enter this phase: do what it says, then wait this long for an event.
+    Enter { phase: Phase, wait: Duration },
+    /// Keep waiting in the current phase, for what is left of its time.
+    Wait,
+    /// Every rung was climbed and something may still live.
+    Unproven,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The main process has exited.
+    MainExited,
+    /// The wait of the current phase is over, or its action failed.
+    TimedOut,
+}
+
+/// The state of one termination.
+#[derive(Debug)]
+pub(crate) struct Ladder {
+    eof: Option<Duration>,
+    stragglers: Duration,
+    term: Option<Duration>,
+    kill: Duration,
+    phase: Option<Phase>,
+    main_exited: bool,
+}
+
+impl Ladder {
+    pub(crate) fn new(policy: &TerminationPolicy, semantics: &TerminationSemantics) -> Self {
+        let unless_zero = |able: bool, wait: Duration| (able && !wait.is_zero()).then_some(wait);
+        Self {
+            eof: unless_zero(semantics.stdin_eof, policy.eof_grace),
+            stragglers: policy.straggler_grace,
+            term: unless_zero(semantics.polite_signal, policy.term_grace),
+            kill: policy.kill_confirmation,
+            phase: None,
+            main_exited: false,
+        }
+    }
+
+    /// The first step.
+    pub(crate) fn begin(&mut self, main_exited: bool) -> Step {
+        self.main_exited = main_exited;
+        if main_exited {
+            return self.enter(Phase::Stragglers, self.stragglers);
+        }
+        match self.eof {
+            Some(wait) => self.enter(Phase::CloseStdin, wait),
+            None => self.after_eof(),
+        }
+    }
+
+    /// The next step.
+    pub(crate) fn on(&mut self, event: Event) -> Step {
+        match (event, self.phase) {
+            (Event::MainExited, Some(Phase::CloseStdin)) => {
+                self.main_exited = true;
+                self.enter(Phase::Stragglers, self.stragglers)
+            }
+            (Event::MainExited, _) => {
+                self.main_exited = true;
+                Step::Wait
+            }
+            (Event::TimedOut, None | Some(Phase::CloseStdin | Phase::Stragglers)) => {
+                self.after_eof()
+            }
+            (Event::TimedOut, Some(Phase::RequestEnd)) => self.enter(Phase::ForceEnd, self.kill),
+            (Event::TimedOut, Some(Phase::ForceEnd)) => Step::Unproven,
+        }
+    }
+
+    fn after_eof(&mut self) -> Step {
+        match self.term {
+            Some(wait) => self.enter(Phase::RequestEnd, wait),
+            None => self.enter(Phase::ForceEnd, self.kill),
+        }
+    }
+
+    fn enter(&mut self, phase: Phase, wait: Duration) -> Step {
+        self.phase = Some(phase);
+        Step::Enter { phase, wait }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::semantics::{Containment, Reach};
+
+    fn semantics() -> TerminationSemantics {
+        TerminationSemantics::full(Containment::new("test", Reach::Tree))
+    }
+
+    fn phase(step: Step) -> Phase {
+        match step {
+            Step::Enter { phase, .. } => phase,
+            other => panic!("expected a phase, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_stubborn_server_climbs_every_rung_in_the_order_of_the_specification() {
+        let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
+        assert_eq!(phase(ladder.begin(false)), Phase::CloseStdin);
+        assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::RequestEnd);
+        assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::ForceEnd);
+        assert_eq!(ladder.on(Event::TimedOut), Step::Unproven);
+    }
+
+    #[test]
+    fn the_exit_of_the_main_process_waits_for_what_it_left() {
+        let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
+        ladder.begin(false);
+        assert_eq!(phase(ladder.on(Event::MainExited)), Phase::Stragglers);
+    }
+
+    #[test]
+    fn a_helper_that_outlives_the_main_process_is_asked_before_it_is_forced() {
+        let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
+        assert_eq!(phase(ladder.begin(true)), Phase::Stragglers);
+        assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::RequestEnd);
+        assert_eq!(phase(ladder.on(Event::TimedOut)), Phase::ForceEnd);
+    }
+
+    #[test]
+    fn a_wrapper_that_dies_of_sigterm_leaves_its_grace_to_the_server_behind_it() {
+        let mut ladder = Ladder::new(&TerminationPolicy::default(), &semantics());
+        ladder.begin(false);
+        ladder.on(Event::TimedOut);
+        assert_eq!(ladder.on(Event::MainExited), Step::Wait);
+    }
+
+    #[test]
+    fn what_a_launcher_cannot_do_costs_no_grace() {
+        let mute = semantics().without_stdin_eof().without_polite_signal();
+        let mut ladder = Ladder::new(&TerminationPolicy::default(), &mute);
+        assert_eq!(phase(ladder.begin(false)), Phase::ForceEnd);
+    }
+
+    #[test]
+    fn an_immediate_policy_goes_straight_to_force() {
+        let mut ladder = Ladder::new(&TerminationPolicy::immediate(), &semantics());
+        assert_eq!(phase(ladder.begin(false)), Phase::ForceEnd);
+    }
+}
