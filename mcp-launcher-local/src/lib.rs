@@ -31,6 +31,7 @@ mod orphans;
 mod pipes;
 mod resolve;
 mod sys;
+mod worker;
 
 pub use launcher::LocalLauncher;
 pub use level::Isolation;

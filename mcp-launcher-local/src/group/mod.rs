@@ -11,11 +11,15 @@
 //! it (Linux 6.9), the leader is reaped at once; elsewhere it stays a zombie
 //! until the group is empty, which keeps the group's number from being reissued.
 //!
+//! Signals wait for nobody: who is in the group is listed beside, on a thread of
+//! its own, and a report names those of the swept who were seen in time.
+//!
 //! Not guaranteed: a process that leaves the group (`setsid`, a daemon, a
 //! browser) is not reached, and nothing happens when the host is killed.
 
 mod server;
 mod spawn;
+mod state;
 
 pub(crate) use spawn::spawn;
 

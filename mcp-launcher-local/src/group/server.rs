@@ -1,6 +1,5 @@
 //! One server in its process group: the primitives that end it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,9 +10,11 @@ use mcp_lifecycle_core::{
     TerminationSemantics,
 };
 
+use super::state::State;
 use crate::ending::{Ending, Proof};
 use crate::launcher::blocking;
 use crate::sys::{self, ExitEvent, Leader, Member, Pid, Signal};
+use crate::worker::Worker;
 
 /// The terminator of a server in a process group.
 #[derive(Debug)]
@@ -32,14 +33,17 @@ struct Group {
     ending: Ending,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    exit_seen: bool,
-    reaped: bool,
-    /// Somebody who is left, and whose end is waited for.
-    waits_for: Option<Pid>,
-    /// Members that outlived the leader and were signalled, by pid.
-    swept: BTreeMap<Pid, String>,
+/// Lists groups: a machine may take long for it, and no forced end and no other
+/// server waits for that.
+static LISTINGS: Worker<Arc<Group>> = Worker::new("mcp-lifecycle-list", |groups| {
+    for group in groups {
+        sys::shielded(|| group.list());
+    }
+});
+
+/// Starts the thread that lists groups, if it does not run yet.
+pub(super) fn start() -> io::Result<()> {
+    LISTINGS.start()
 }
 
 /// Why there is no proof.
@@ -106,12 +110,16 @@ impl Group {
         if self.leader.reaches_group() {
             self.reap();
         }
-        let proof = self.look();
+        let proof = self.proof_at_once();
+        let is_proven = proof.is_some();
         self.ending.update(|known| {
             known.exit = Some(status);
             // The last of them may have ended while it was being looked for.
             known.proof = known.proof.take().or(proof);
         });
+        if !is_proven {
+            self.list_soon();
+        }
     }
 
     /// On the watcher's thread: this one, who was in the group, has ended.
@@ -130,21 +138,59 @@ impl Group {
         if self.ending.is_proven() {
             return;
         }
-        if let Some(proof) = self.look() {
-            // The first one has the names of those who were swept.
-            self.ending.update(|known| match known.proof {
-                Some(Proof::Gone(_)) => {}
-                _ => known.proof = Some(proof),
-            });
+        match self.proof_at_once() {
+            Some(proof) => self.found(proof),
+            None => self.list_soon(),
         }
     }
 
-    /// The proof that the group is empty, or else a wait for somebody in it.
-    fn look(self: &Arc<Self>) -> Option<Proof> {
-        if self.lock().reaped && self.leader.group_is_empty() {
-            return Some(Proof::Gone(self.account()));
+    fn found(&self, proof: Proof) {
+        self.ending.update(|known| match known.proof {
+            Some(Proof::Gone(_)) => {}
+            _ => known.proof = Some(proof),
+        });
+    }
+
+    /// The proof, if the kernel gives it without anybody being listed.
+    fn proof_at_once(&self) -> Option<Proof> {
+        let is_empty = self.lock().reaped && self.leader.group_is_empty();
+        is_empty.then(|| Proof::Gone(self.account()))
+    }
+
+    /// Has it listed, on the thread for that.
+    fn list_soon(self: &Arc<Self>) {
+        if !std::mem::replace(&mut self.lock().is_listed_soon, true) {
+            LISTINGS.add(Arc::clone(self));
         }
-        let members = match sys::members_of_group(self.leader.pid()) {
+    }
+
+    /// Takes note of who is in the group. After the leader's exit: whether nobody
+    /// is, or else a wait for somebody in it.
+    fn list(self: &Arc<Self>) {
+        self.lock().is_listed_soon = false;
+        if self.ending.is_proven() {
+            return;
+        }
+        let look = || sys::members_of_group(self.leader.pid());
+        // A look that finds nobody may have been between a parent and its child.
+        let members = look().and_then(|members| match members.is_empty() {
+            true => look(),
+            false => Ok(members),
+        });
+        if let Ok(members) = &members {
+            self.lock().note(members, self.leader.pid());
+        }
+        if self.ending.has_exited()
+            && let Some(proof) = self.proof_by(members)
+        {
+            self.found(proof);
+        }
+    }
+
+    /// The proof that the group is empty, or that there can be none for now;
+    /// otherwise somebody in it is waited for.
+    fn proof_by(self: &Arc<Self>, members: io::Result<Vec<Member>>) -> Option<Proof> {
+        let members = match members {
             Ok(members) => members,
             Err(error) => {
                 sys::shielded(|| {
@@ -180,13 +226,10 @@ impl Group {
         None
     }
 
+    /// The proof, with those who were swept, as far as they were seen.
     fn account(&self) -> Gone {
         self.reap();
-        let swept = std::mem::take(&mut self.lock().swept);
-        let swept = swept
-            .into_iter()
-            .map(|(pid, name)| Remnant::process(pid.as_u32(), name));
-        Gone::proven_by(Evidence::ProcessGroupEmpty).with_swept(swept)
+        Gone::proven_by(Evidence::ProcessGroupEmpty).with_swept(self.lock().swept())
     }
 
     /// Whoever is left is killed, before the group's number is let go.
@@ -209,27 +252,27 @@ impl Group {
         }
     }
 
+    /// Signals the whole group. Nobody is listed before that: who is in it was
+    /// seen earlier, or is looked for later.
     fn signal(self: &Arc<Self>, signal: Signal) -> io::Result<()> {
+        sys::not_forked()?;
         if self.ending.is_proven() || !self.is_known() {
             return Ok(());
         }
         // Where no proof was found, it is looked for again after this.
         self.ending.look_again();
-        let exit_seen = self.lock().exit_seen;
-        if exit_seen || signal == Signal::Kill {
-            // Whoever is there besides the leader needs this signal to go.
-            let others = sys::members_of_group(self.leader.pid()).unwrap_or_default();
-            let leader = self.leader.pid();
-            let others = others.into_iter().filter(|other| other.pid != leader);
-            self.lock().swept.extend(others.map(|m| (m.pid, m.name)));
-        }
+        let has_exited = self.ending.has_exited();
         let sent = {
             // Held while signalling: nobody may reap the leader in between.
-            let state = self.lock();
+            let mut state = self.lock();
+            if has_exited || signal == Signal::Kill {
+                state.sweep(self.leader.pid());
+            }
             self.leader.signal_group(signal, state.reaped)
         };
-        if exit_seen {
-            self.look_again();
+        match has_exited {
+            true => self.look_again(),
+            false => self.list_soon(),
         }
         sent
     }

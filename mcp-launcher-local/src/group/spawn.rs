@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::{Containment, LaunchedServer};
 
-use super::server::GroupServer;
+use super::server::{self, GroupServer};
 use crate::command::{Command, limit, short_of};
 use crate::identity::Cookie;
 use crate::sys::{self, Leader, Pid, Signal};
@@ -27,11 +27,13 @@ pub(crate) fn spawn(
     command: &Command,
     containment: Containment,
 ) -> Result<LaunchedServer, LaunchErrorKind> {
-    sys::can_lead().map_err(|error| {
-        limit(error).unwrap_or_else(|error| {
-            LaunchErrorKind::backend("this system does not let a process be watched", error)
-        })
-    })?;
+    sys::can_lead()
+        .and_then(|()| server::start())
+        .map_err(|error| {
+            limit(error).unwrap_or_else(|error| {
+                LaunchErrorKind::backend("this system does not let a process be watched", error)
+            })
+        })?;
     let (ours, theirs) = pipes::open()?;
     let mut process = std::process::Command::new(&command.program);
     process

@@ -14,34 +14,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::look;
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen};
+use crate::worker::Worker;
 
 /// Those who were found and sent SIGKILL: their names, by pid.
 pub(super) type Ended = BTreeMap<u32, String>;
 
+/// One search at a time, on a thread of its own: a process whose memory the
+/// kernel has locked keeps waiting whoever reads its environment.
+static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
+
 /// Starts the thread that searches, if it does not run yet.
-///
-/// Called before there is anything to search for: whether an end can be proven
-/// must not depend on whether a thread can be started at that moment.
 pub(super) fn start() -> io::Result<()> {
-    static RUNS: Mutex<bool> = Mutex::new(false);
-    let mut runs = RUNS.lock().unwrap_or_else(PoisonError::into_inner);
-    if !*runs {
-        let thread = thread::Builder::new().name("mcp-lifecycle-search".to_owned());
-        thread.spawn(|| {
-            loop {
-                serve(next());
-            }
-        })?;
-        *runs = true;
-    }
-    Ok(())
+    SEARCHES.start()
 }
 
 /// Looks for those that carry `identity`, ends them, and calls `done` with their
@@ -55,15 +45,14 @@ pub(super) fn end(
     since: u64,
     done: impl FnOnce(io::Result<Ended>) + Send + 'static,
 ) {
-    Search {
+    SEARCHES.add(Search {
         place,
         identity,
         since,
         ended: Ended::new(),
         suspects: None,
         done: Box::new(done),
-    }
-    .enqueue();
+    });
 }
 
 struct Search {
@@ -89,18 +78,6 @@ enum Left<'a> {
     Unknown(u32),
 }
 
-/// One search at a time, on a thread of its own: a process whose memory the
-/// kernel has locked keeps waiting whoever reads its environment.
-static WAITING: Mutex<Vec<Search>> = Mutex::new(Vec::new());
-
-static SOMEBODY_WAITS: Condvar = Condvar::new();
-
-fn next() -> Vec<Search> {
-    let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let waiting = SOMEBODY_WAITS.wait_while(waiting, |waiting| waiting.is_empty());
-    std::mem::take(&mut *waiting.unwrap_or_else(PoisonError::into_inner))
-}
-
 fn serve(searches: Vec<Search>) {
     let is_abroad = |search: &Search| search.place == Where::Abroad;
     let (abroad, everywhere): (Vec<_>, Vec<_>) = searches.into_iter().partition(is_abroad);
@@ -120,13 +97,6 @@ fn serve(searches: Vec<Search>) {
 }
 
 impl Search {
-    fn enqueue(self) {
-        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push(self);
-        drop(waiting);
-        SOMEBODY_WAITS.notify_one();
-    }
-
     fn conclude(mut self, found: &[Carrier]) {
         for Carrier { seen, identity } in found {
             if identity.as_ref() == Some(&self.identity) {
@@ -186,7 +156,7 @@ impl Search {
         let again = Arc::clone(&search);
         let look_again = move || {
             if let Some(search) = take(&again) {
-                search.enqueue();
+                SEARCHES.add(search);
             }
         };
         let still = || sys::see(seen.pid).is_some_and(|now| now.start_time == seen.start_time);

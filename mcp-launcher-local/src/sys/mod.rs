@@ -38,7 +38,7 @@ pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_child, is_not_executable,
     members_of_group, own_start_time, set_pipe_size, start_time, watch_process,
 };
-pub(crate) use unix::{may_execute, signal_group};
+pub(crate) use unix::{is_in_group, may_execute, signal_group};
 
 /// The process that servers belong to: the first that launched one.
 static OWNER: AtomicU32 = AtomicU32::new(0);

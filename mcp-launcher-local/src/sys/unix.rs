@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::signal::{Signal as NixSignal, killpg};
-use nix::unistd::{AccessFlags, faccessat};
+use nix::unistd::{AccessFlags, faccessat, getpgid};
 
 use super::{Pid, Signal};
 
@@ -42,4 +42,9 @@ pub(crate) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
 /// number was reissued meanwhile; then the answer is "somebody".
 pub(super) fn group_is_empty(leader: Pid) -> bool {
     killpg(leader.raw(), None) == Err(Errno::ESRCH)
+}
+
+/// Whether a process is in a group, alive or a zombie. Never blocks.
+pub(crate) fn is_in_group(pid: Pid, group: Pid) -> bool {
+    getpgid(Some(pid.raw())) == Ok(group.raw())
 }

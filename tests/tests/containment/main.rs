@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod forked;
+mod gate;
 mod group;
 mod guardian_held;
 mod guardian_killed;
@@ -14,6 +15,7 @@ mod half_launched;
 mod headless;
 mod hidden;
 mod instants;
+mod kill_first;
 mod leavers;
 mod leaves;
 mod left;

@@ -1,11 +1,17 @@
-//! System calls of a process that another process answers: a seccomp filter
-//! that asks (seccomp_unotify(2)). All `unsafe` code of this test.
+//! System calls of a process that another process answers. With `asked`, all
+//! `unsafe` code of this test.
+
+#[path = "../common/asked.rs"]
+mod asked;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::libc::{self, c_long, seccomp_notif, seccomp_notif_resp, sock_filter, sock_fprog};
+use nix::libc::{self, c_long};
+
+pub(crate) use asked::{Call, Listener};
+use asked::{EQUALS, LOAD, NUMBER, RETURN, step};
 
 /// The descriptor over which a host and its supervisor talk. Calls on it are
 /// never asked about.
@@ -48,30 +54,11 @@ const NEVER: &[c_long] = &[
     libc::SYS_sigaltstack,
 ];
 
-/// One call that waits for its answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Call {
-    id: u64,
-    /// The thread that makes it.
-    pub(crate) thread: u32,
-    pub(crate) number: c_long,
-    pub(crate) args: [u64; 6],
-}
-
-/// Where calls are answered.
-#[derive(Debug)]
-pub(crate) struct Listener(OwnedFd);
-
 /// Has every call of this process, and of all that come from it, asked about
 /// from now on. The process must have one thread.
 pub(crate) fn install() -> io::Result<OwnedFd> {
-    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const EQUALS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    // Offsets in `struct seccomp_data`: the number, and the first argument.
-    const NUMBER: u32 = 0;
+    /// Where `struct seccomp_data` has the first argument.
     const FIRST: u32 = 16;
-    let step = |code, jt, k| sock_filter { code, jt, jf: 0, k };
     let mut program = vec![step(LOAD, 0, FIRST)];
     let to_allow = |at: usize| u8::try_from(NEVER.len() + 3 - at).unwrap();
     program.push(step(EQUALS, to_allow(1), CHANNEL.unsigned_abs()));
@@ -82,100 +69,33 @@ pub(crate) fn install() -> io::Result<OwnedFd> {
     }
     program.push(step(RETURN, 0, libc::SECCOMP_RET_USER_NOTIF));
     program.push(step(RETURN, 0, libc::SECCOMP_RET_ALLOW));
-    let mut filter = sock_fprog {
-        len: u16::try_from(program.len()).unwrap(),
-        filter: program.as_mut_ptr(),
-    };
+    asked::install(program)
+}
+
+/// Takes the listener `number` from the process `host`, a child of ours.
+pub(crate) fn take(host: i32, number: RawFd) -> io::Result<Listener> {
     // SAFETY: the call takes numbers only.
-    Errno::result(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
-    // SAFETY: the kernel reads the program, which lives until after the call.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
-            &raw mut filter,
-        )
-    };
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, host, 0) };
+    let pidfd = RawFd::try_from(Errno::result(pidfd)?).unwrap();
+    // SAFETY: the kernel has just created it for us.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    // SAFETY: the call takes numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
     let fd = RawFd::try_from(Errno::result(fd)?).unwrap();
     // SAFETY: the kernel has just created it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let listener = Listener::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    stay_on_one_core(&listener);
+    Ok(listener)
 }
 
-impl Listener {
-    /// Takes the listener `number` from the process `host`, a child of ours.
-    pub(crate) fn take(host: i32, number: RawFd) -> io::Result<Self> {
-        // SAFETY: the call takes numbers only.
-        let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, host, 0) };
-        let pidfd = RawFd::try_from(Errno::result(pidfd)?).unwrap();
-        // SAFETY: the kernel has just created it for us.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-        // SAFETY: the call takes numbers only.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
-        let fd = RawFd::try_from(Errno::result(fd)?).unwrap();
-        // SAFETY: the kernel has just created it for us.
-        let listener = Self(unsafe { OwnedFd::from_raw_fd(fd) });
-        listener.stay_on_one_core();
-        Ok(listener)
-    }
-
-    /// Has caller and answerer take turns on one core, since one of them always
-    /// waits for the other. Best effort: Linux 6.6.
-    fn stay_on_one_core(&self) {
-        /// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`, which libc does not have yet.
-        const SET_FLAGS: libc::Ioctl = 0x4008_2104;
-        const SYNC_WAKE_UP: u64 = 1;
-        // SAFETY: the call takes numbers only.
-        let _ = unsafe { libc::ioctl(self.0.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
-    }
-
-    /// The next call; `None` if whoever made it was killed meanwhile.
-    pub(crate) fn receive(&self) -> Option<Call> {
-        // SAFETY: all zeroes are valid for it, and what the kernel insists on.
-        let mut asked: seccomp_notif = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel writes one `seccomp_notif`.
-        let result = unsafe {
-            libc::ioctl(
-                self.0.as_raw_fd(),
-                libc::SECCOMP_IOCTL_NOTIF_RECV,
-                &raw mut asked,
-            )
-        };
-        (result == 0).then(|| Call {
-            id: asked.id,
-            thread: asked.pid,
-            number: asked.data.nr.into(),
-            args: asked.data.args,
-        })
-    }
-
-    /// Lets a call happen, or has it fail without happening.
-    pub(crate) fn answer(&self, call: Call, fault: Option<i32>) {
-        let mut answer = seccomp_notif_resp {
-            id: call.id,
-            val: 0,
-            error: fault.map_or(0, |errno| -errno),
-            flags: match fault {
-                Some(_) => 0,
-                None => libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
-            },
-        };
-        // SAFETY: the kernel reads one `seccomp_notif_resp`. An error means that
-        // whoever made the call was killed meanwhile.
-        let _ = unsafe {
-            libc::ioctl(
-                self.0.as_raw_fd(),
-                libc::SECCOMP_IOCTL_NOTIF_SEND,
-                &raw mut answer,
-            )
-        };
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+/// Has caller and answerer take turns on one core, since one of them always
+/// waits for the other. Best effort: Linux 6.6.
+fn stay_on_one_core(listener: &Listener) {
+    /// `SECCOMP_IOCTL_NOTIF_SET_FLAGS`, which libc does not have yet.
+    const SET_FLAGS: libc::Ioctl = 0x4008_2104;
+    const SYNC_WAKE_UP: u64 = 1;
+    // SAFETY: the call takes numbers only.
+    let _ = unsafe { libc::ioctl(listener.as_fd().as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
 }
 
 /// Orphans of what this process starts become its children.

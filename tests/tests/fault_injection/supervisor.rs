@@ -83,7 +83,7 @@ pub(crate) fn run(
     let mut channel = channel;
     let mut number = [0; 4];
     channel.read_exact(&mut number).unwrap();
-    let listener = Listener::take(host.as_raw(), i32::from_le_bytes(number)).unwrap();
+    let listener = seccomp::take(host.as_raw(), i32::from_le_bytes(number)).unwrap();
     channel.write_all(b".").unwrap();
     channel.set_nonblocking(true).unwrap();
     let mut run = Run {

@@ -1,0 +1,66 @@
+//! What is known of a process group: who is in it, and who had to be ended. Pure but
+//! for one question to the kernel.
+
+use std::collections::BTreeMap;
+
+use mcp_lifecycle_core::Remnant;
+
+use crate::sys::{self, Member, Pid};
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) exit_seen: bool,
+    pub(super) reaped: bool,
+    /// It waits for its turn to be listed.
+    pub(super) is_listed_soon: bool,
+    /// Somebody who is left, and whose end is waited for.
+    pub(super) waits_for: Option<Pid>,
+    /// Whoever is found from now on had to be signalled to end.
+    sweeps: bool,
+    /// Those besides the leader who were in it when it was last listed, and
+    /// earlier ones that were swept.
+    known: BTreeMap<Pid, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    /// It was signalled when the leader had ended, or was killed with it.
+    swept: bool,
+}
+
+/// Of so many it is found out whether they are still there when they are killed.
+const ASKED_MAX: usize = 64;
+
+impl State {
+    /// Whoever is there besides the leader needs a signal to go. Neither blocks
+    /// nor allocates: a signal is about to be sent.
+    pub(super) fn sweep(&mut self, group: Pid) {
+        self.sweeps = true;
+        let known = self.known.iter_mut().filter(|(_, known)| !known.swept);
+        for (pid, known) in known.take(ASKED_MAX) {
+            known.swept = sys::is_in_group(*pid, group);
+        }
+    }
+
+    /// Takes note of a listing.
+    pub(super) fn note(&mut self, members: &[Member], leader: Pid) {
+        let swept = self.sweeps;
+        self.known.retain(|_, known| known.swept);
+        for member in members.iter().filter(|member| member.pid != leader) {
+            let known = self.known.entry(member.pid);
+            known.or_insert_with(|| Known {
+                name: member.name.clone(),
+                swept,
+            });
+        }
+    }
+
+    /// Those who were swept, as far as they were seen.
+    pub(super) fn swept(&self) -> Vec<Remnant> {
+        let swept = self.known.iter().filter(|(_, known)| known.swept);
+        swept
+            .map(|(pid, known)| Remnant::process(pid.as_u32(), &*known.name))
+            .collect()
+    }
+}

@@ -1,0 +1,153 @@
+//! Forced ends on a machine where nobody can be listed: they wait for nothing.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use mcp_launcher_local::{Isolation, LocalLauncher};
+use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::{EndReason, LaunchedServer, Phase, ServerHandle, ServerIdentity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::gate::Gate;
+use crate::stage::{Stage, perform, plays};
+
+fn leader_of(server: &LaunchedServer) -> Pid {
+    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
+        panic!("a process");
+    };
+    Pid::from_raw(i32::try_from(pid).unwrap())
+}
+
+fn stage(isolation: Isolation) -> Stage {
+    let mut stage = Stage::new();
+    stage.launcher = Arc::new(LocalLauncher::new().isolation(isolation));
+    stage
+}
+
+const LEVELS: [Isolation; 2] = [Isolation::ProcessGroup, Isolation::Guardian];
+
+#[test]
+fn a_forced_end_waits_for_no_listing() {
+    perform("kill_first::ordered");
+}
+
+#[test]
+#[ignore = "a role"]
+fn ordered() {
+    if !plays() {
+        return;
+    }
+    let gate = Gate::new();
+    for isolation in LEVELS {
+        let stage = stage(isolation);
+        let server = stage.launch(&["helper"]);
+        stage.wait_for("server");
+        stage.wait_for("helper");
+        let closed = gate.close("");
+        let terminator = Arc::clone(server.terminator());
+        let ordered = stage
+            .runtime
+            .spawn(async move { terminator.force_end().await });
+        stage.nobody_is_left();
+        drop(closed);
+        stage.wait("the order", ordered).unwrap().unwrap();
+        stage.wait("the proof", server.terminator().gone()).unwrap();
+    }
+}
+
+#[test]
+fn a_drop_waits_for_no_listing() {
+    perform("kill_first::dropped");
+}
+
+#[test]
+#[ignore = "a role"]
+fn dropped() {
+    if !plays() {
+        return;
+    }
+    let gate = Gate::new();
+    let stage = stage(Isolation::ProcessGroup);
+    // Whether its leader lives, or has left somebody behind.
+    for leads in [true, false] {
+        let server = stage.launch(&["helper"]);
+        stage.wait_for("server");
+        stage.wait_for("helper");
+        let closed = gate.close("");
+        let terminator = Arc::clone(server.terminator());
+        if !leads {
+            kill(leader_of(&server), Signal::SIGKILL).unwrap();
+            stage.wait("the exit", terminator.exited());
+        }
+        let dropped = thread::spawn(move || drop(server));
+        stage.nobody_is_left();
+        // The host goes on as well.
+        dropped.join().unwrap();
+        drop(closed);
+        stage.wait("the proof", terminator.gone()).unwrap();
+    }
+}
+
+#[test]
+fn who_cannot_be_listed_keeps_no_other_server_waiting() {
+    perform("kill_first::beside_another");
+}
+
+#[test]
+#[ignore = "a role"]
+fn beside_another() {
+    if !plays() {
+        return;
+    }
+    let gate = Gate::new();
+    let stage = stage(Isolation::ProcessGroup);
+    let servers = [(); 2].map(|()| {
+        let server = stage.launch(&["helper"]);
+        stage.wait_for("server");
+        stage.wait_for("helper");
+        server
+    });
+    let closed = gate.close("");
+    kill(leader_of(&servers[0]), Signal::SIGKILL).unwrap();
+    stage.wait("the exit", servers[0].terminator().exited());
+    closed.somebody_waits();
+    // Its exit is heard by the thread that waits for all servers.
+    kill(leader_of(&servers[1]), Signal::SIGKILL).unwrap();
+    stage.wait("the other's exit", servers[1].terminator().exited());
+    for server in &servers {
+        let terminator = server.terminator();
+        stage.wait("the order", terminator.force_end()).unwrap();
+    }
+    stage.nobody_is_left();
+    drop(closed);
+    for server in &servers {
+        stage.wait("the proof", server.terminator().gone()).unwrap();
+    }
+}
+
+#[test]
+fn who_was_seen_before_the_kill_is_named_after_it() {
+    perform("kill_first::named");
+}
+
+#[test]
+#[ignore = "a role"]
+fn named() {
+    if !plays() {
+        return;
+    }
+    let stage = stage(Isolation::ProcessGroup);
+    let server = stage.launch(&["sh-wrapper", "--ignore-eof", "--ignore-term"]);
+    stage.wait_for("wrapper");
+    stage.wait_for("server");
+    let policy = TerminationPolicy::default().eof_grace(Duration::from_millis(5));
+    let parts = server.into_parts();
+    let (handle, _stdin) = ServerHandle::new("named", parts.stdin, parts.terminator);
+    let ended = handle.terminate(&policy, EndReason::Shutdown);
+    let report = stage.wait("the end", ended).unwrap();
+    assert_eq!(report.ended_in(), Some(Phase::ForceEnd), "{report}");
+    let names: Vec<_> = report.gone.swept.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, ["mcp-fixture"], "{report}");
+}
