@@ -1,6 +1,8 @@
 //! What one client may take: frames, processes, sessions, output that nobody
 //! reads, input that nobody reads.
 
+#[path = "support/raw.rs"]
+mod raw;
 mod support;
 
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::error::LaunchErrorKind;
 use mcp_lifecycle_core::{ServerLauncher, TerminationPolicy};
+use raw::{Raw, start};
 use support::{Server, launch, launcher, listen, sh, within};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -182,6 +185,35 @@ async fn so_many_processes_of_all_clients() {
         let third = launch(&other, sh("exec cat")).await;
         third.end(&TerminationPolicy::default()).await.unwrap();
         second.end(&TerminationPolicy::default()).await.unwrap();
+        daemon.shutdown().await;
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_start_is_the_first_one_however_little_is_left() {
+    let mut limits = Limits::default();
+    (limits.max_processes_in_all, limits.max_memory) = (1, 0);
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let url = listener.url().unwrap();
+    tokio::join!(listener.serve(&daemon), async {
+        let (mut client, again) = Raw::open_to_resume(&url).await;
+        let first = start("p", &["/bin/cat"]);
+        client
+            .request("process/start", first.clone())
+            .await
+            .unwrap();
+        drop(client);
+        let (mut client, _) = Raw::open_with(&url, again).await;
+        // No place is left, and for the second no memory either.
+        let mut large = first.clone();
+        large["env"]["BIG"] = "x".repeat(100 << 10).into();
+        for again in [first, large] {
+            let error = client.request("process/start", again).await.unwrap_err();
+            let text = error["message"].as_str().unwrap();
+            assert!(text.contains("already exists"), "{error}");
+        }
         daemon.shutdown().await;
     });
 }

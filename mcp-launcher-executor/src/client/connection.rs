@@ -169,7 +169,7 @@ impl Connection {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Start(params, Arc::downgrade(&remote), reply))?;
         if let Err(error) = self.answer(answer).await {
-            // Refused or undone already: there is nothing to end.
+            // Refused, or its end is asked for already.
             remote.on_failure(error.clone());
             return Err(error);
         }

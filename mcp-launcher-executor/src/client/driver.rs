@@ -127,7 +127,7 @@ impl Driver {
                 Event::Connected(Err(error)) => self.session.link_down(now, error),
                 Event::LinkLost(error) => {
                     if error.as_ref().is_some_and(LinkError::is_too_large) {
-                        self.session.frame_refused();
+                        self.session.frame_refused(now);
                     }
                     let reason = match error {
                         Some(error) => mcp_lifecycle_core::error::Report(&error).to_string(),

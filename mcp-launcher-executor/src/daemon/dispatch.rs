@@ -12,10 +12,9 @@ use super::Shared;
 use super::budget::Grant;
 use super::host::environment_info;
 use super::interrupt::interrupt;
-use super::limits::{MOST_NAME, MOST_START, MOST_WAITING, WAITING_EACH};
+use super::limits::{MOST_NAME, MOST_WAITING, WAITING_EACH};
 use super::metadata;
 use super::process::Process;
-use super::restrictions;
 use super::session::{Session, Slot};
 use super::start::start;
 use super::stdin::Verdict;
@@ -32,16 +31,18 @@ use crate::wire::wire_remnant;
 /// The longest that a read may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Carries out a request; answers now or later, through the session.
+/// Carries out a request of the connection of this generation; answers now or
+/// later, through the session.
 pub(super) fn request(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
+    generation: u64,
     id: RequestId,
     method: &str,
     params: Params<'_>,
 ) {
     let answer_to = id.clone();
-    if let Err(error) = carry_out(shared, session, id, method, params) {
+    if let Err(error) = carry_out(shared, session, generation, id, method, params) {
         session.answer(encode_error(Some(&answer_to), &error));
     }
 }
@@ -49,18 +50,14 @@ pub(super) fn request(
 fn carry_out(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
+    generation: u64,
     id: RequestId,
     method: &str,
     params: Params<'_>,
 ) -> Result<(), RpcError> {
     let extended = session.is_extended();
     match method {
-        method::START => {
-            let size = params.text().len();
-            let grant = room_to_start(session, size)?;
-            restrictions::check(params)?;
-            start(shared, session, id, params.parse()?, grant)
-        }
+        method::START => start(shared, session, generation, id, params),
         method::WRITE => write(session, id, params.parse()?),
         method::READ => read(session, id, params.parse()?),
         method::SIGNAL => signal(session, id, params.parse()?),
@@ -122,23 +119,6 @@ fn carry_out(
             code::METHOD_NOT_FOUND,
             format!("this executor does not implement `{}`", excerpt(other)),
         )),
-    }
-}
-
-/// Room for what is to be started, until it has been.
-fn room_to_start(session: &Session, size: usize) -> Result<Grant, RpcError> {
-    let refused = |why: &str| {
-        let text = format!("a start of {size} bytes: {why}");
-        Err(RpcError::new(code::LIMIT, text))
-    };
-    if size > MOST_START {
-        return refused(&format!("{MOST_START} are the most that a system can take"));
-    }
-    let mut grant = Grant::of(&session.portion);
-    // Its text, and what it is parsed into.
-    match grant.try_set(size * 2) {
-        true => Ok(grant),
-        false => refused("this client has taken all the memory that it may"),
     }
 }
 

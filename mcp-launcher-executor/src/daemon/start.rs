@@ -1,5 +1,6 @@
 //! `process/start`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,20 +15,43 @@ use super::Shared;
 use super::audit;
 use super::budget::Grant;
 use super::environment;
-use super::limits::MOST_NAME;
+use super::limits::{MOST_NAME, MOST_START};
 use super::process::Process;
+use super::restrictions;
 use super::session::{Session, Slot};
-use crate::protocol::process::{SandboxType, StartParams, StartResult};
-use crate::protocol::{RequestId, RpcError, code, encode_error, encode_result, path_from_wire};
+use crate::protocol::process::{ProcessParams, SandboxType, StartParams, StartResult};
+use crate::protocol::{
+    Params, RequestId, RpcError, code, encode_error, encode_result, path_from_wire,
+};
 
 /// Starts a process; the answer follows when it runs or has failed.
+///
+/// A repetition is recognized before anything is asked for: the first start may
+/// have taken what is left, and its client takes a refusal for the end of it.
 pub(super) fn start(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
+    generation: u64,
     id: RequestId,
-    params: StartParams,
-    grant: Grant,
+    params: Params<'_>,
 ) -> Result<(), RpcError> {
+    let size = params.text().len();
+    if size > MOST_START {
+        let most = format!("{MOST_START} are the most that a system can take");
+        return Err(no_room(size, &most));
+    }
+    let named: ProcessParams = params.parse()?;
+    if is_repetition(session, &mut session.processes(), &id, &named.process_id)? {
+        return Ok(());
+    }
+    let mut grant = Grant::of(&session.portion);
+    // Its text, and what it is parsed into.
+    if !grant.try_set(size * 2) {
+        let why = "this client has taken all the memory that it may";
+        return Err(no_room(size, why));
+    }
+    restrictions::check(params)?;
+    let params: StartParams = params.parse()?;
     check(&params)?;
     let place = Arc::clone(&shared.places).try_acquire_owned();
     let place = place.map_err(|_| {
@@ -40,17 +64,11 @@ pub(super) fn start(
     let cancel = CancellationToken::new();
     {
         let mut processes = session.processes();
-        match processes.get_mut(&params.process_id) {
-            Some(Slot::Starting { answer_to, .. }) if session.is_extended() => {
-                // Repeated over another connection: that one gets the answer.
-                *answer_to = id;
-                return Ok(());
-            }
-            Some(_) => {
-                let text = format!("process {} already exists", params.process_id);
-                return Err(RpcError::new(code::INVALID_REQUEST, text));
-            }
-            None => {}
+        // What its client has given up over another connection must not begin now.
+        if !session.is_attached_as(generation)
+            || is_repetition(session, &mut processes, &id, &params.process_id)?
+        {
+            return Ok(());
         }
         let live = |slot: &&Slot| !matches!(slot, Slot::Running(process) if process.has_ended());
         let limit = session.limits.max_processes;
@@ -80,6 +98,30 @@ pub(super) fn start(
         launch.await;
     });
     Ok(())
+}
+
+/// Whether this start goes on already; its answer goes to this request then.
+fn is_repetition(
+    session: &Session,
+    processes: &mut HashMap<String, Slot>,
+    id: &RequestId,
+    process_id: &str,
+) -> Result<bool, RpcError> {
+    match processes.get_mut(process_id) {
+        Some(Slot::Starting { answer_to, .. }) if session.is_extended() => {
+            *answer_to = id.clone();
+            Ok(true)
+        }
+        Some(_) => {
+            let text = format!("process {process_id} already exists");
+            Err(RpcError::new(code::INVALID_REQUEST, text))
+        }
+        None => Ok(false),
+    }
+}
+
+fn no_room(size: usize, why: &str) -> RpcError {
+    RpcError::new(code::LIMIT, format!("a start of {size} bytes: {why}"))
 }
 
 async fn launch(

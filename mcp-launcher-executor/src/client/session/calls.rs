@@ -80,7 +80,7 @@ impl Session {
         self.next_id += 1;
         self.calls.insert(id, call);
         if self.link == LinkState::Up {
-            self.transmit(id);
+            self.transmit(now, id);
         }
     }
 
@@ -125,6 +125,23 @@ impl Session {
             &params,
             Purpose::Undo(process_id.to_owned()),
         );
+    }
+
+    /// A request was refused. Where that may be the repetition of a start, the
+    /// first one may have been carried out.
+    pub(super) fn refuse(&mut self, now: Instant, call: Call, error: ExecutorError) {
+        let started = match &call.purpose {
+            Purpose::Start(process_id, _) => Some(process_id.clone()),
+            _ => None,
+        };
+        let repeated = call.repeated;
+        self.conclude(call, Err(error));
+        if let Some(process_id) = started {
+            self.tracks.remove(&process_id);
+            if repeated {
+                self.abandon(now, &process_id);
+            }
+        }
     }
 
     /// Tells what was consumed of a process's output.
@@ -216,7 +233,7 @@ impl Session {
     }
 
     /// Sends a request, for the first time or again.
-    pub(super) fn transmit(&mut self, id: i64) {
+    pub(super) fn transmit(&mut self, now: Instant, id: i64) {
         let Some(call) = self.calls.get_mut(&id) else {
             return;
         };
@@ -227,13 +244,13 @@ impl Session {
         if let Some(most) = most.filter(|most| frame.len() as u64 > *most)
             && let Some(call) = self.calls.remove(&id)
         {
-            self.too_large(call, frame.len(), &format!("{most} bytes at most"));
+            self.too_large(now, call, frame.len(), &format!("{most} bytes at most"));
             return;
         }
         self.effects.push_back(Effect::Send(frame));
     }
 
-    pub(super) fn too_large(&mut self, call: Call, size: usize, takes: &str) {
+    pub(super) fn too_large(&mut self, now: Instant, call: Call, size: usize, takes: &str) {
         let refused = ExecutorError::Refused {
             method: call.method,
             code: code::LIMIT,
@@ -241,10 +258,7 @@ impl Session {
             kind: Some("limit".to_owned()),
             searched: Vec::new(),
         };
-        if let Purpose::Start(process_id, _) = &call.purpose {
-            self.tracks.remove(process_id);
-        }
-        self.conclude(call, Err(refused));
+        self.refuse(now, call, refused);
     }
 
     /// Fails what is overdue. `true` when an answer was overdue on a link that
@@ -268,7 +282,7 @@ impl Session {
                     self.calls.insert(*id, call);
                     self.due(next);
                     if self.link == LinkState::Up {
-                        self.transmit(*id);
+                        self.transmit(now, *id);
                     }
                 }
                 Purpose::Start(process_id, _) => {

@@ -180,22 +180,17 @@ impl Session {
             }
             Err(error) => Err(refused(call.method, error)),
         };
-        match (&call.purpose, &outcome) {
+        match (&call.purpose, outcome) {
             (Purpose::Recover(process_id), result) => {
                 let process_id = process_id.clone();
                 match result {
-                    Ok(result) => self.read(now, &process_id, result),
-                    Err(error) => self.give_up(now, &process_id, error.clone()),
+                    Ok(result) => self.read(now, &process_id, &result),
+                    Err(error) => self.give_up(now, &process_id, error),
                 }
-                return;
             }
-            // Nothing was started, so there is nothing to follow.
-            (Purpose::Start(process_id, _), Err(_)) => {
-                self.tracks.remove(process_id);
-            }
-            _ => {}
+            (_, Err(error)) => self.refuse(now, call, error),
+            (_, outcome) => self.conclude(call, outcome),
         }
-        self.conclude(call, outcome);
     }
 
     /// The answer to a recovery.

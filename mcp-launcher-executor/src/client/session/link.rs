@@ -88,13 +88,15 @@ impl Session {
 
     /// The peer closed the link over a frame that is too large for it: the largest
     /// one without an answer, which would be the end of the next link as well.
-    pub(crate) fn frame_refused(&mut self) {
+    pub(crate) fn frame_refused(&mut self, now: Instant) {
         let sent = self.calls.iter().filter(|(_, call)| call.sent);
         let largest = sent.max_by_key(|(_, call)| call.params.get().len());
         let id = largest.map(|(id, _)| *id);
-        if let Some(call) = id.and_then(|id| self.calls.remove(&id)) {
+        if let Some(mut call) = id.and_then(|id| self.calls.remove(&id)) {
             let size = call.params.get().len();
-            self.too_large(call, size, "less than that");
+            // Another one may have been it, and this one be carried out already.
+            call.repeated = true;
+            self.too_large(now, call, size, "less than that");
         }
     }
 
@@ -274,7 +276,7 @@ impl Session {
         } else {
             self.effects.push_back(Effect::Ready(Box::new(result)));
             let ids: Vec<i64> = self.calls.keys().copied().collect();
-            ids.into_iter().for_each(|id| self.transmit(id));
+            ids.into_iter().for_each(|id| self.transmit(now, id));
         }
         self.reschedule(now);
     }
@@ -301,7 +303,7 @@ impl Session {
             .map(|(id, call)| (call.method != method::TERMINATE, *id))
             .collect();
         ids.sort_unstable();
-        ids.into_iter().for_each(|(_, id)| self.transmit(id));
+        ids.into_iter().for_each(|(_, id)| self.transmit(now, id));
         if self.is_extended() {
             return;
         }

@@ -65,8 +65,9 @@ impl Connection {
                     id.len()
                 ));
             }
-            (Message::Request { id, method, params }, State::Open(session, _)) => {
-                dispatch::request(&self.shared, &Arc::clone(session), id, &method, params);
+            (Message::Request { id, method, params }, State::Open(session, generation)) => {
+                let session = Arc::clone(session);
+                dispatch::request(&self.shared, &session, *generation, id, &method, params);
             }
             (Message::Request { id, method, params }, State::Unknown)
                 if method == method::INITIALIZE =>

@@ -66,7 +66,7 @@ fn a_peer_that_closes_over_a_large_frame_costs_that_request_and_no_other() {
         .session
         .call(world.now, "process/read", &large, Purpose::Answer(9));
     world.effects();
-    world.session.frame_refused();
+    world.session.frame_refused(world.now);
     let effects = world.effects();
     assert!(
         matches!(&effects[..], [Effect::Answered(9, Err(_))]),
@@ -141,4 +141,51 @@ fn an_order_to_end_a_start_that_was_given_up_is_repeated_until_it_is_carried_out
             .iter()
             .all(|m| m["method"] != "process/terminate")
     );
+}
+
+#[test]
+fn a_repeated_start_that_is_refused_is_undone_as_the_first_one_may_have_been_carried_out() {
+    for hello in [json!({"sessionId": "s"}), extended()] {
+        let mut world = World::with(hello.clone());
+        let start = world.start();
+        world.lose_link();
+        world.come_up(&hello);
+        let error = json!({"code": crate::protocol::code::LIMIT, "message": "no place is left"});
+        world.receive(&json!({"id": start["id"], "error": error}));
+        let effects = world.effects();
+        assert!(
+            matches!(
+                &effects[..],
+                [Effect::Answered(7, Err(ExecutorError::Refused { .. })), Effect::Send(frame)]
+                    if frame.contains("process/terminate")
+            ),
+            "{effects:?}"
+        );
+        assert!(
+            world.session.has_calls(),
+            "it is asked for until it is done"
+        );
+    }
+}
+
+#[test]
+fn a_start_that_is_refused_at_once_asks_for_no_end() {
+    let mut world = World::with(extended());
+    let start = world.start();
+    let error = json!({"code": crate::protocol::code::LIMIT, "message": "no place is left"});
+    world.receive(&json!({"id": start["id"], "error": error}));
+    assert!(matches!(world.effects()[..], [Effect::Answered(7, Err(_))]));
+}
+
+#[test]
+fn a_start_for_which_the_link_was_closed_is_undone() {
+    let mut world = World::with(extended());
+    world.start();
+    // The largest of those without an answer, though another one may have been it.
+    world.session.frame_refused(world.now);
+    world.effects();
+    world.lose_link();
+    let resumed = world.come_up(&extended());
+    let methods: Vec<_> = resumed.iter().map(|m| m["method"].clone()).collect();
+    assert_eq!(methods, ["initialized", "process/terminate"]);
 }
