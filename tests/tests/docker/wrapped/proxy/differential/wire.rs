@@ -6,11 +6,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Far more than an answer takes here.
+/// How long an answer may take a client with a patience of 1.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// How long nothing may come before a connection counts as left open.
+/// How long nothing may come before it counts a connection as left open.
 const SILENCE: Duration = Duration::from_secs(3);
+
+/// An answer was not there in time: nothing is known of it.
+#[derive(Debug)]
+pub(super) struct Late(pub(super) String);
 
 /// An answer, as it came.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +25,8 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
     /// The body did not come to its end.
     pub(super) cut: bool,
+    /// Nothing came after it for so long that nothing more was waited for.
+    pub(super) then_silence: bool,
     closes: bool,
 }
 
@@ -39,21 +45,27 @@ impl Answer {
 /// A client that keeps its connection for as long as its peer does.
 pub(super) struct Client {
     socket: PathBuf,
+    patience: u32,
     stream: Option<BufReader<UnixStream>>,
 }
 
 impl Client {
-    pub(super) fn new(socket: &Path) -> Self {
+    pub(super) fn new(socket: &Path, patience: u32) -> Self {
         let socket = socket.to_owned();
         Self {
             socket,
+            patience,
             stream: None,
         }
     }
 
     /// The answers to requests that are well-formed, in their order; all sent at
     /// once if `pipelined`. What a closed connection left unanswered is sent again.
-    pub(super) fn ask(&mut self, requests: &[(&[u8], bool)], pipelined: bool) -> Vec<Answer> {
+    pub(super) fn ask(
+        &mut self,
+        requests: &[(&[u8], bool)],
+        pipelined: bool,
+    ) -> Result<Vec<Answer>, Late> {
         let mut answers = Vec::new();
         while answers.len() < requests.len() {
             let fresh = self.stream.is_none();
@@ -74,6 +86,11 @@ impl Client {
                             break;
                         }
                     }
+                    Err(error) if is_late(&error) => {
+                        let limit = ANSWER * self.patience;
+                        let number = answers.len() + 1;
+                        return Err(Late(format!("no answer {number} within {limit:?}")));
+                    }
                     // An idle connection may end while it is asked.
                     Err(_) if index > 0 || !fresh => {
                         self.stream = None;
@@ -91,36 +108,56 @@ impl Client {
                 }
             }
         }
-        answers
+        Ok(answers)
     }
 
     /// All that comes back for these bytes, until the end of the connection.
-    pub(super) fn raw(&self, bytes: &[u8], is_head: bool, half_close: bool) -> Vec<Answer> {
+    pub(super) fn raw(
+        &self,
+        bytes: &[u8],
+        is_head: bool,
+        half_close: bool,
+    ) -> Result<Vec<Answer>, Late> {
         let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(ANSWER)).unwrap();
+        stream
+            .set_read_timeout(Some(ANSWER * self.patience))
+            .unwrap();
         let mut stream = BufReader::new(stream);
         let _ = stream.get_mut().write_all(bytes);
         if half_close {
             let _ = stream.get_mut().shutdown(Shutdown::Write);
         }
-        let mut answers = Vec::new();
-        while let Ok(answer) = read(&mut stream, is_head && answers.is_empty()) {
-            let closes = answer.closes;
-            answers.push(answer);
-            if closes {
-                break;
+        let mut answers: Vec<Answer> = Vec::new();
+        loop {
+            match read(&mut stream, is_head && answers.is_empty()) {
+                Ok(answer) => {
+                    let closes = answer.closes;
+                    answers.push(answer);
+                    if closes {
+                        return Ok(answers);
+                    }
+                }
+                Err(error) if is_late(&error) => match answers.last_mut() {
+                    Some(last) if !half_close => {
+                        last.then_silence = true;
+                        return Ok(answers);
+                    }
+                    _ => return Err(Late("neither an answer nor an end".to_owned())),
+                },
+                Err(_) => return Ok(answers),
             }
-            let limit = if half_close { ANSWER } else { SILENCE };
-            stream.get_mut().set_read_timeout(Some(limit)).unwrap();
+            if !half_close {
+                let limit = SILENCE * self.patience;
+                stream.get_mut().set_read_timeout(Some(limit)).unwrap();
+            }
         }
-        answers
     }
 
     fn connect(&mut self) -> &mut BufReader<UnixStream> {
-        let socket = &self.socket;
+        let (socket, limit) = (&self.socket, ANSWER * self.patience);
         self.stream.get_or_insert_with(|| {
             let stream = UnixStream::connect(socket).unwrap();
-            stream.set_read_timeout(Some(ANSWER)).unwrap();
+            stream.set_read_timeout(Some(limit)).unwrap();
             BufReader::new(stream)
         })
     }
@@ -161,20 +198,34 @@ fn read_one(stream: &mut BufReader<UnixStream>, is_head: bool) -> io::Result<Ans
     if answer.status == 101 {
         let _ = stream.get_mut().shutdown(Shutdown::Write);
         answer.closes = true;
-        answer.cut = stream.read_to_end(&mut answer.body).is_err();
+        answer.cut = is_cut(stream.read_to_end(&mut answer.body))?;
     } else if is_head || matches!(answer.status, 100..=199 | 204 | 304) {
     } else if answer.header("transfer-encoding").is_some() {
-        answer.cut = chunks(stream, &mut answer.body).is_err();
+        answer.cut = is_cut(chunks(stream, &mut answer.body))?;
     } else if let Some(length) = answer.header("content-length") {
         let length = length.parse().map_err(|_| bad("length"))?;
         let read = stream.take(length).read_to_end(&mut answer.body);
-        answer.cut = read.is_err() || answer.body.len() as u64 != length;
+        answer.cut = is_cut(read)? || answer.body.len() as u64 != length;
     } else {
         answer.closes = true;
-        answer.cut = stream.read_to_end(&mut answer.body).is_err();
+        answer.cut = is_cut(stream.read_to_end(&mut answer.body))?;
     }
     answer.closes |= answer.cut;
     Ok(answer)
+}
+
+/// Tells a body that ended too soon from one that is late.
+fn is_cut<T>(read: io::Result<T>) -> io::Result<bool> {
+    match read {
+        Ok(_) => Ok(false),
+        Err(error) if is_late(&error) => Err(error),
+        Err(_) => Ok(true),
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    use io::ErrorKind::{TimedOut, WouldBlock};
+    matches!(error.kind(), TimedOut | WouldBlock)
 }
 
 fn chunks(stream: &mut BufReader<UnixStream>, body: &mut Vec<u8>) -> io::Result<()> {
