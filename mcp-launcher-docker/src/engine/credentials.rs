@@ -1,6 +1,8 @@
 //! Credentials of a registry: as the docker CLI stores them, or Podman, or a helper
 //! program of theirs.
 
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bollard::auth::DockerCredentials;
@@ -8,6 +10,7 @@ use bollard::{BollardRequest, Docker};
 use docker_credential::{CredentialRetrievalError as Problem, DockerCredential};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::EngineError;
 
@@ -20,15 +23,35 @@ static PLACES: Semaphore = Semaphore::const_new(8);
 /// The name under which the CLI stores what opens Docker Hub.
 const HUB: &str = "https://index.docker.io/v1/";
 
-/// Credentials for the registry of this image; `None` where nothing is stored.
-pub(super) async fn of(image: &str) -> Result<Option<DockerCredentials>, EngineError> {
+/// Podman's name for it, and its file.
+const PODMANS_HUB: &str = "docker.io";
+const PODMANS: &str = "containers/auth.json";
+
+/// As much of a file is read: more than anybody's configuration.
+const LONGEST: u64 = 1 << 20;
+
+/// What is stored for a registry.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub(super) credentials: Option<DockerCredentials>,
+    /// The files that could not be read, and why: the credentials may be in one of these.
+    pub(super) unread: Vec<String>,
+}
+
+/// The credentials for the registry of this image, looked for so long.
+pub(super) async fn of(image: &str, limit: Duration) -> Result<Stored, EngineError> {
     let registry = registry(image);
-    let failed = |problem: &str| EngineError::Credentials {
+    let limit = limit.min(LIMIT);
+    let failed = |problem: String| EngineError::Credentials {
         registry: registry.to_owned(),
-        problem: problem.to_owned(),
+        problem,
     };
-    let late = || failed("no answer within a minute");
-    let place = timeout(LIMIT, PLACES.acquire()).await;
+    let late = || {
+        failed(format!(
+            "its credential helper has not answered within {limit:?}"
+        ))
+    };
+    let place = timeout(limit, PLACES.acquire()).await;
     let place = place.ok().and_then(Result::ok).ok_or_else(late)?;
     let (sender, found) = oneshot::channel();
     let name = registry.to_owned();
@@ -38,49 +61,128 @@ pub(super) async fn of(image: &str) -> Result<Option<DockerCredentials>, EngineE
         .spawn(move || {
             let _place = place;
             // Or nobody waits any more.
-            let _ = sender.send(look(&name));
+            let _ = sender.send(look(&name, &files()));
         })?;
-    match timeout(LIMIT, found).await {
-        Ok(Ok(found)) => found.map_err(|problem| failed(&problem)),
-        Ok(Err(_)) | Err(_) => Err(late()),
+    let stored = match timeout(limit, found).await {
+        Ok(Ok(found)) => found.map_err(failed)?,
+        Ok(Err(_)) | Err(_) => return Err(late()),
+    };
+    if !stored.unread.is_empty() {
+        let problem = stored.unread.join("; ");
+        warn!(
+            registry,
+            problem, "credentials of a registry cannot be read"
+        );
+    }
+    Ok(stored)
+}
+
+/// A file with credentials.
+#[derive(Debug)]
+struct File {
+    path: PathBuf,
+    /// The name that Docker Hub has in it.
+    hub: &'static str,
+}
+
+/// Where the docker CLI stores credentials, and after it Podman.
+fn files() -> Vec<File> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home = |below: &str| variable("HOME").map(|home| home.join(below));
+    let docker = variable("DOCKER_CONFIG").or_else(|| home(".docker"));
+    let podman = match variable("REGISTRY_AUTH_FILE") {
+        Some(named) => vec![Some(named)],
+        None => vec![
+            variable("XDG_RUNTIME_DIR").map(|at| at.join(PODMANS)),
+            home(".config").map(|at| at.join(PODMANS)),
+            docker.as_ref().map(|at| at.join(PODMANS)),
+        ],
+    };
+    let file = |hub| move |path| File { path, hub };
+    let docker = docker.map(|at| at.join("config.json"));
+    let docker = docker.into_iter().map(file(HUB));
+    let podman = podman.into_iter().flatten().map(file(PODMANS_HUB));
+    docker.chain(podman).collect()
+}
+
+/// The first credentials in these files. A helper program that fails is an error.
+fn look(registry: &str, files: &[File]) -> Result<Stored, String> {
+    let mut stored = Stored::default();
+    for File { path, hub } in files {
+        let name = match registry {
+            HUB => hub,
+            other => other,
+        };
+        let content = match read(path) {
+            Ok(content) => content,
+            Err(error) if is_absent(&error) => continue,
+            Err(error) => {
+                let problem = format!("{} cannot be read: {error}", path.display());
+                stored.unread.push(problem);
+                continue;
+            }
+        };
+        match docker_credential::get_credential_from_reader(&content[..], name) {
+            Ok(found) => {
+                stored.credentials = Some(given(found, registry));
+                break;
+            }
+            Err(problem) if is_nothing(&problem) => {}
+            Err(Problem::ConfigReadError) => {
+                let why = malformed(&content);
+                stored.unread.push(format!("{} is {why}", path.display()));
+            }
+            // What it printed may be a secret.
+            Err(Problem::HelperFailure { helper, .. }) => return Err(format!("`{helper}` failed")),
+            Err(problem) => return Err(format!("{problem}, as {} has it", path.display())),
+        }
+    }
+    Ok(stored)
+}
+
+/// The content of a file, as far as it is a configuration's.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(LONGEST).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Tells a file that is not there, also because its directory is none.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// What is wrong with a file, and where: none of its words, which may be secrets.
+fn malformed(content: &[u8]) -> String {
+    match serde_json::from_slice::<serde::de::IgnoredAny>(content) {
+        Ok(_) => "not a configuration of docker's".to_owned(),
+        Err(error) => format!("no JSON (line {} column {})", error.line(), error.column()),
     }
 }
 
-fn look(registry: &str) -> Result<Option<DockerCredentials>, String> {
-    let found = match docker_credential::get_credential(registry) {
-        // Podman's name for it.
-        Err(problem) if is_nothing(&problem) => match registry {
-            HUB => docker_credential::get_podman_credential("docker.io"),
-            other => docker_credential::get_podman_credential(other),
-        },
-        found => found,
-    };
+fn given(found: DockerCredential, registry: &str) -> DockerCredentials {
     let serveraddress = Some(registry.to_owned());
     match found {
-        Ok(DockerCredential::UsernamePassword(username, password)) => Ok(Some(DockerCredentials {
+        DockerCredential::UsernamePassword(username, password) => DockerCredentials {
             username: Some(username),
             password: Some(password),
             serveraddress,
             ..DockerCredentials::default()
-        })),
-        Ok(DockerCredential::IdentityToken(token)) => Ok(Some(DockerCredentials {
+        },
+        DockerCredential::IdentityToken(token) => DockerCredentials {
             identitytoken: Some(token),
             serveraddress,
             ..DockerCredentials::default()
-        })),
-        Err(problem) if is_nothing(&problem) => Ok(None),
-        // What it printed may be a secret.
-        Err(Problem::HelperFailure { helper, .. }) => Err(format!("`{helper}` failed")),
-        Err(problem) => Err(problem.to_string()),
+        },
     }
 }
 
-/// Tells the absence of credentials, or of a readable configuration, from a helper that failed.
+/// Tells the absence of credentials from a helper that failed.
 fn is_nothing(problem: &Problem) -> bool {
     match problem {
-        Problem::NoCredentialConfigured | Problem::ConfigNotFound | Problem::ConfigReadError => {
-            true
-        }
+        Problem::NoCredentialConfigured => true,
         // The words that all helpers have in common.
         Problem::HelperFailure { stdout, .. } => stdout.contains("credentials not found"),
         _ => false,

@@ -179,27 +179,29 @@ impl Engine {
         if let Some(platform) = &pull.platform {
             options = options.platform(platform);
         }
-        let credentials = match pull.credentials {
-            true => credentials::of(image).await?,
-            false => None,
+        let stored = match pull.credentials {
+            // The rest is the engine's.
+            true => credentials::of(image, pull.limit / 2).await?,
+            false => credentials::Stored::default(),
+        };
+        let failed = |message: String| EngineError::Pull {
+            image: image.clone(),
+            message: [message]
+                .into_iter()
+                .chain(stored.unread.clone())
+                .collect::<Vec<_>>()
+                .join("; "),
         };
         let docker = credentials::readable(self.docker(SLOW_ANSWER_LIMIT).await?);
-        let mut steps = docker.create_image(Some(options.build()), None, credentials);
+        let mut steps = docker.create_image(Some(options.build()), None, stored.credentials);
         while let Some(step) = quietly(steps.next()).await {
-            let step = step.map_err(|error| failed(image, error.to_string()))?;
+            let step = step.map_err(|error| failed(error.to_string()))?;
             if let Some(error) = step.error_detail {
-                return Err(failed(image, error.message.unwrap_or_default()));
+                return Err(failed(error.message.unwrap_or_default()));
             }
             (pull.progress)(image, event(step));
         }
         Ok(())
-    }
-}
-
-fn failed(image: &str, message: String) -> EngineError {
-    EngineError::Pull {
-        image: image.to_owned(),
-        message,
     }
 }
 

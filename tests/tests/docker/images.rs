@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint, PullPolicy};
 use mcp_lifecycle_core::ServerLauncher;
@@ -72,6 +73,14 @@ impl Registry {
         serde_json::json!({"auths": {&self.address: {"auth": USER_AND_PASSWORD}}})
     }
 
+    /// Makes the program that `credHelpers` call `mcp-test`.
+    fn helper(&self, script: &str) {
+        let program = self.directory.path().join("docker-credential-mcp-test");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+    }
+
     /// Puts the fixture there under this name, and nowhere else. Its digest.
     fn push(&self, engine: &Engine, name: &str) -> String {
         let name = format!("{}/{name}", self.address);
@@ -96,10 +105,19 @@ impl Drop for Registry {
 /// As a host whose environment says where its user's credentials are: pulls
 /// the image that it is told, and says how that went.
 async fn pull_as_host(told: &str) {
-    let (host, image) = told.split_once(' ').unwrap();
+    let [host, image, seconds] = told.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{told}");
+    };
+    // Events of other crates are not ours.
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stdout)
+        .with_ansi(false)
+        .with_env_filter("mcp_launcher_docker=warn")
+        .init();
     let launcher = DockerLauncher::builder()
         .endpoint(Endpoint::from_url(host).unwrap())
         .pull(PullPolicy::Always)
+        .pull_timeout(Duration::from_secs(seconds.parse().unwrap()))
         .build()
         .unwrap();
     let spec = ContainerOptions::new(image).server("s").build().unwrap();
@@ -107,6 +125,16 @@ async fn pull_as_host(told: &str) {
         Ok(()) => println!("pulled"),
         Err(error) => println!("not pulled: {}", Report(&error)),
     }
+}
+
+/// What a host says that pulls this image within so many seconds.
+fn pulled(test: &str, registry: &Registry, engine: &Engine, image: &str, seconds: u64) -> String {
+    let config = registry.directory.path().display();
+    // Where the helper is.
+    let path = format!("{config}:{}", std::env::var("PATH").unwrap());
+    let told = format!("{} {image} {seconds}", engine.host);
+    let variables = [("DOCKER_CONFIG", &*config.to_string()), ("PATH", &path)];
+    Host::start_with(test, &told, &variables).output()
 }
 
 #[tokio::test]
@@ -123,12 +151,8 @@ async fn a_private_image_is_pulled_with_what_the_user_has_stored() {
     let name = format!("private-{}:1", std::process::id());
     let digest = registry.push(&engine, &name);
     let pulled = |image: &str, config: serde_json::Value| {
-        let config = registry.stored(&config);
-        // Where the helper is.
-        let path = format!("{}:{}", config.display(), std::env::var("PATH").unwrap());
-        let told = format!("{} {image}", engine.host);
-        let variables = [("DOCKER_CONFIG", config.to_str().unwrap()), ("PATH", &path)];
-        Host::start_with(NAME, &told, &variables).output()
+        registry.stored(&config);
+        pulled(NAME, &registry, &engine, image, 60)
     };
     let image = format!("{}/{name}", registry.address);
     let anonymous = pulled(&image, serde_json::json!({}));
@@ -144,24 +168,65 @@ async fn a_private_image_is_pulled_with_what_the_user_has_stored() {
         engine.docker(&["rmi", image]);
     }
     let helper = serde_json::json!({"credHelpers": {&registry.address: "mcp-test"}});
-    let program = registry.directory.path().join("docker-credential-mcp-test");
-    let write = |script: &str| {
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
-    };
-    write(&format!(
+    registry.helper(&format!(
         r#"cat >/dev/null; echo '{{"ServerURL":"x","Username":"u","Secret":"{PASSWORD}"}}'"#
     ));
     let by_helper = pulled(&image, helper.clone());
     assert!(!by_helper.contains("not pulled"), "{by_helper}");
     engine.docker(&["rmi", &image]);
     // What it prints may be a secret.
-    write("cat >/dev/null; echo hunter2; exit 1");
+    registry.helper("cat >/dev/null; echo hunter2; exit 1");
     let failed = pulled(&image, helper);
     assert!(failed.contains("not pulled"), "{failed}");
     assert!(failed.contains("docker-credential-mcp-test"), "{failed}");
     assert!(!failed.contains("hunter2"), "{failed}");
+}
+
+/// Not "no credentials": the registry's refusal alone would send the user to log in again.
+#[tokio::test]
+async fn credentials_that_cannot_be_read_are_named_by_the_pull_that_fails() {
+    const NAME: &str = "images::credentials_that_cannot_be_read_are_named_by_the_pull_that_fails";
+    if let Some(told) = is_host() {
+        return pull_as_host(&told).await;
+    }
+    let Some(engine) = Engine::of_environment() else {
+        return;
+    };
+    let registry = Registry::start();
+    let image = format!("{}/unread:1", registry.address);
+    let pulled = |seconds| pulled(NAME, &registry, &engine, &image, seconds);
+    let file = registry.directory.path().join("config.json");
+    let named = |said: &str, problem: &str| {
+        let error = said.lines().find(|line| line.contains("not pulled"));
+        let error = error.unwrap_or_else(|| panic!("{said}"));
+        for part in ["no basic auth", problem, file.to_str().unwrap()] {
+            assert!(error.contains(part), "{part}: {said}");
+        }
+        assert!(said.contains("WARN"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    };
+    std::fs::write(&file, r#"{"auths": {"x": {"auth": hunter2}}}"#).unwrap();
+    named(&pulled(60), "line 1 column 26");
+    std::fs::write(&file, r#"{"auths": ["hunter2"]}"#).unwrap();
+    named(&pulled(60), "not a configuration of docker's");
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    named(&pulled(60), "Is a directory");
+    std::fs::remove_dir(&file).unwrap();
+
+    let absent = pulled(60);
+    assert!(absent.contains("no basic auth"), "{absent}");
+    assert!(!absent.contains("config.json"), "{absent}");
+    assert!(!absent.contains("WARN"), "{absent}");
+
+    // One that hangs costs a part of the pull's time, and is named.
+    registry.stored(&serde_json::json!({"credHelpers": {&registry.address: "mcp-test"}}));
+    registry.helper("exec sleep 15");
+    let begun = Instant::now();
+    let hung = pulled(4);
+    assert!(hung.contains("credential helper"), "{hung}");
+    assert!(hung.contains("within 2s"), "{hung}");
+    assert!(begun.elapsed() < Duration::from_secs(12), "{hung}");
 }
 
 #[tokio::test]
