@@ -82,7 +82,6 @@ mod machine;
 mod options;
 mod origin;
 mod orphans;
-mod private;
 mod program;
 mod progress;
 mod random;

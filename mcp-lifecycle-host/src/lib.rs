@@ -3,10 +3,13 @@
 //!
 //! * [`state`]: where a process of this user leaves what a later one has to find.
 //!   Judged by descriptor and never by name, for `/tmp` is shared.
+//! * [`private`]: directories that nobody else can change, for what is found by name.
 //! * [`program`]: a program that comes with the host, in a form that can be executed.
 
 #![forbid(unsafe_code)]
 
+#[cfg(unix)]
+pub mod private;
 #[cfg(target_os = "linux")]
 pub mod program;
 #[cfg(unix)]

@@ -11,9 +11,6 @@ use mcp_lifecycle_core::error::Report;
 /// The first pause between two attempts, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
-/// How long a daemon that has come back has to itself.
-const COME_BACK: Duration = Duration::from_millis(500);
-
 /// Orders the removal of a container, by name or id, until the daemon says
 /// that there is no such container. `on_failure` is told what stands in the
 /// way, and `None` when the daemon answers again.
@@ -28,11 +25,6 @@ pub(crate) async fn remove_until_absent(
     let mut pause = PAUSES.0;
     let mut failed = false;
     loop {
-        if failed && engine.state(container).await.is_ok() {
-            // A daemon that has just come back removes what it finds itself. An
-            // order of ours in between can leave a ghost in its list.
-            sleep(COME_BACK).await;
-        }
         match attempt(engine, container).await {
             Ok(true) => return,
             Ok(false) => {

@@ -69,7 +69,7 @@ pub(crate) enum EngineError {
     Cancelled,
     #[error("the control thread cannot be started")]
     Thread(#[from] std::io::Error),
-    #[error("the owner's lease cannot be taken")]
+    #[error("the owner's lease cannot be taken; `lease_directory` names another place for it")]
     Lease(#[source] std::io::Error),
 }
 

@@ -7,14 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use mcp_lifecycle_host::state;
 pub(super) use mcp_lifecycle_host::state::Refused;
+use mcp_lifecycle_host::{private, state};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, linkat, unlinkat};
-
-use crate::private::{check_above, create_private};
 
 /// A directory in which this user's leases are, or may be.
 #[derive(Debug)]
@@ -53,7 +51,7 @@ impl Home {
 
     fn of_candidate(path: &Path, directory: OwnedFd) -> Result<Self, Refused> {
         // Containers have files of it mounted, by name.
-        check_above(path).map_err(Refused::Unusable)?;
+        private::check_above(path).map_err(Refused::Unusable)?;
         Ok(Self {
             path: path.to_owned(),
             directory,
@@ -75,7 +73,7 @@ impl Home {
 
     /// Opens the directory that the application names, or makes it.
     pub(super) fn make_at(path: &Path) -> io::Result<Self> {
-        create_private(path)?;
+        private::create(path)?;
         Self::open_at(path)
     }
 

@@ -3,14 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use super::home::Home;
-use crate::private::user;
 
 /// Where sockets are kept whose path would be too long, or whose directory would
 /// keep others out; the first that can be made private is used.
+#[cfg(unix)]
 pub(crate) fn short_directories() -> Vec<PathBuf> {
-    let own = format!("mcp-{}", user());
+    let own = format!("mcp-{}", nix::unistd::geteuid());
     let parents = ["/tmp", "/var/tmp", "/dev/shm"].map(Path::new);
     parents.map(|parent| parent.join(&own)).into()
+}
+
+/// There are no sockets to be kept.
+#[cfg(not(unix))]
+pub(crate) fn short_directories() -> Vec<PathBuf> {
+    Vec::new()
 }
 
 /// The name of a socket of this owner: whoever cleans up after it finds it by that.
@@ -66,7 +72,7 @@ async fn sweep_in(directory: &Path, own: &str) {
         let age = found.modified().ok();
         let age = age.and_then(|at| SystemTime::now().duration_since(at).ok());
         if !found.file_type().is_socket()
-            || !crate::private::is_mine(directory)
+            || !mcp_lifecycle_host::private::is_mine(directory)
             || age.is_none_or(|age| age < AGE)
             || found.uid() != me && me != 0
         {

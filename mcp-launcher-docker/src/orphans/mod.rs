@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::container::remove_until_absent;
 use crate::endpoint::{Endpoint, EndpointError};
-use crate::engine::{Engine, EngineError, Found};
+use crate::engine::{Engine, EngineError, Found, State};
 use crate::labels;
 use crate::lease::{self, Home, Homes, Other, Place};
 use crate::machine;
@@ -154,11 +154,13 @@ impl Search<'_> {
         let mut orphans = Vec::new();
         for found in ours {
             match judge(&found.labels, &leases, local && !found.runs, machine::is_alive) {
-                Verdict::Dead => match origin::of(engine, &found).await {
-                    Ok(Origin::Own) => orphans.push(found),
+                Verdict::Dead => match whose(engine, &found).await {
+                    // A daemon that was killed may list it for as long as it runs.
+                    Ok(None) => {}
+                    Ok(Some(Origin::Own)) => orphans.push(found),
                     // Somebody else's, of an image that was made of one of ours.
-                    Ok(Origin::Image) => self.report.spared.push(remnant(&found)),
-                    Ok(Origin::Unknown) => self.unknown(&found, "its image is gone, so that nobody can tell whether it has its labels from it"),
+                    Ok(Some(Origin::Image)) => self.report.spared.push(remnant(&found)),
+                    Ok(Some(Origin::Unknown)) => self.unknown(&found, "its image is gone, so that nobody can tell whether it has its labels from it"),
                     Err(error) => self.unknown(&found, &Report(&error).to_string()),
                 },
                 Verdict::Spared(_) => self.report.spared.push(remnant(&found)),
@@ -183,6 +185,14 @@ impl Search<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Where a container that was listed has its labels from; `None` where it is not there.
+async fn whose(engine: &Engine, found: &Found) -> Result<Option<Origin>, EngineError> {
+    match engine.state(&found.id).await? {
+        State::Absent => Ok(None),
+        _ => origin::of(engine, found).await.map(Some),
     }
 }
 

@@ -67,6 +67,29 @@ fn leases(directory: &Path) -> usize {
         .len()
 }
 
+/// A daemon that was killed may list for as long as it runs what it has removed since.
+#[test]
+fn what_is_listed_and_not_there_is_no_orphan() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = FakeEngine::start(|request| match request {
+        inspect if inspect.contains("/x/json") || inspect.starts_with("DELETE") => {
+            Some((404, r#"{"message":"none"}"#.to_owned()))
+        }
+        image if image.contains("/images/") => Some((200, "{}".to_owned())),
+        _ => {
+            let labels = labels_of("0123", "", "an-earlier-one");
+            let all =
+                serde_json::json!([{"Id": "x", "ImageID": "i", "Names": ["/x"], "Labels": labels}]);
+            Some((200, all.to_string()))
+        }
+    });
+    dead(directory.path(), &engine.endpoint().noted());
+    let report = run(First::Default(None), directory.path()).unwrap();
+    assert!(report.ended.is_empty(), "{report:?}");
+    assert!(report.unknown.is_empty(), "{report:?}");
+    assert_eq!(leases(directory.path()), 0, "and its host is forgotten");
+}
+
 #[test]
 fn a_host_that_begins_before_the_list_keeps_its_container() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,9 +9,10 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use mcp_lifecycle_host::private;
+
 use super::proxy::LONGEST_PATH;
 use crate::lease::{self, Lease};
-use crate::private::create_private;
 
 /// The path for the socket of this launch.
 pub(super) fn place(lease: &Lease, launch: &str, engine: &Path) -> io::Result<PathBuf> {
@@ -50,7 +51,7 @@ fn in_short(lease: &Lease, launch: &str) -> io::Result<PathBuf> {
 /// Makes a directory that others enter, and do not list; the sockets in it have
 /// modes of their own.
 fn enter(directory: &Path) -> io::Result<()> {
-    create_private(directory)?;
+    private::create(directory)?;
     fs::set_permissions(directory, Permissions::from_mode(0o711))
 }
 

@@ -1,6 +1,6 @@
-//! Files and directories that nobody else can change, or put something in place of.
+//! Files that hold secrets, opened so that nobody else can have read or replaced them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -8,32 +8,6 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use nix::unistd::geteuid;
 use thiserror::Error;
-
-/// Makes sure that nobody but this user and root can put something else at a
-/// place in this directory.
-///
-/// It and every directory above it belong to one of the two, and nobody else
-/// can write into them, but for those that keep one user's files from another's
-/// (`/tmp`).
-pub(super) fn check_directory(directory: &Path) -> io::Result<()> {
-    let me = geteuid().as_raw();
-    for path in [
-        std::path::absolute(directory)?,
-        fs::canonicalize(directory)?,
-    ] {
-        for above in path.ancestors() {
-            let found = fs::symlink_metadata(above)?;
-            // The mode of a link says nothing.
-            let others_write = !found.is_symlink() && found.mode() & 0o022 != 0;
-            let is_sticky = found.mode() & 0o1000 != 0;
-            if ![me, 0].contains(&found.uid()) || others_write && !is_sticky {
-                let problem = format!("others than this user can change {}", above.display());
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
-            }
-        }
-    }
-    Ok(())
-}
 
 /// Why a file is not fit for a secret.
 #[derive(Debug, Error)]

@@ -6,13 +6,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mcp_lifecycle_host::private;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::geteuid;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-use super::private::{check_directory, directory_of};
+use super::private::directory_of;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -45,7 +46,7 @@ impl UnixDoor {
     pub(super) async fn bind(path: &Path) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let directory = directory_of(&path);
-        check_directory(&directory)?;
+        private::check(&directory)?;
         // Two daemons that start at once do not remove each other's.
         let _lock = lock(&directory).await?;
         remove_stale(&path).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::{ExitStatus, ServerLauncher, ServerSpec, TerminationPolicy};
 use nix::sys::signal::Signal;
 
-use crate::support::{Host, PrivateEngine, Rig, eventually, is_host, own};
+use crate::support::{Host, LIMIT, PrivateEngine, Rig, eventually, is_host, own};
 
 const ME: &str = "crash::a_dead_hosts_containers_are_ended_and_a_living_ones_are_not";
 
@@ -169,6 +169,11 @@ fn policy() -> TerminationPolicy {
 }
 
 /// The daemon ends by this signal, with or without live-restore.
+///
+/// What is left is judged by its files and not by its list: the start of a killed
+/// daemon (20.10.24) may fail in the removal that it begins itself, before it answers
+/// anybody, and then list as "Dead" what neither it nor anybody else can find, for as
+/// long as it runs. It did in 4 of 70 runs beside a load of 10.
 async fn a_lost_daemon_is_unknown_and_then_clean(signal: Signal, flags: &[&str]) {
     if Rig::new("lost").is_none() {
         return;
@@ -194,7 +199,11 @@ async fn a_lost_daemon_is_unknown_and_then_clean(signal: Signal, flags: &[&str])
         report.exit,
         ExitStatus::Unknown | ExitStatus::Signal(9) | ExitStatus::Code(_)
     ));
-    rig.assert_clean().await;
+    eventually("no container is left", || {
+        !rig.containers().iter().any(|id| private.keeps(id))
+    })
+    .await;
+    rig.alive.expect_all_dead(LIMIT).await.unwrap();
 }
 
 #[tokio::test]

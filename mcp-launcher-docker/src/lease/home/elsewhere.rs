@@ -20,7 +20,7 @@ pub(crate) struct Home {
 }
 
 pub(super) fn candidates() -> Vec<PathBuf> {
-    let user = crate::private::user();
+    let user = std::env::var("USERNAME").unwrap_or_else(|_| "unknown".to_owned());
     let own = format!("mcp-lifecycle-{user}");
     vec![std::env::temp_dir().join(own).join("docker")]
 }

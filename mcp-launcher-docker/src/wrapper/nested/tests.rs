@@ -6,7 +6,11 @@ use std::sync::mpsc;
 use super::super::ReapPolicy;
 use super::super::proxy::Marks;
 use super::*;
+use crate::engine::Engine;
 use crate::fake::FakeEngine;
+use crate::labels;
+use crate::wrapper::cli::Cli;
+use crate::wrapper::proxy::Proxy;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -154,6 +158,37 @@ fn a_command_that_does_not_exist_has_created_nothing() {
     };
     let nested = abandoned(directory.path(), Means::Cli { cli, keep: false });
     assert!(run("it ends", nested.done()).ended.is_empty());
+}
+
+/// A daemon that was killed may list what it has removed since, for as long as it runs.
+#[cfg(unix)]
+#[test]
+fn a_command_that_lists_what_it_has_removed_is_asked_again_with_pauses() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("docker");
+    let calls = directory.path().join("calls");
+    let script = format!(
+        "#!/bin/sh\necho $1 >>{}\n[ $1 = rm ] || echo '0123 name'\n",
+        calls.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let cli = Cli {
+        program: program.into(),
+        globals: Vec::new(),
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        directory: None,
+    };
+    let nested = abandoned(directory.path(), Means::Cli { cli, keep: false });
+    let mut lost = nested.lost.subscribe();
+    let is_named = |lost: &Option<String>| lost.as_deref() == Some(STILL_LISTED);
+    drop(run("it is named", lost.wait_for(is_named)).unwrap());
+    // As often as that takes, and not as often as it can be run.
+    std::thread::sleep(PAUSE * 3);
+    let calls = std::fs::read_to_string(calls).unwrap().lines().count();
+    assert!(calls < 20, "{calls}");
+    assert!(nested.done.borrow().is_none());
 }
 
 #[test]

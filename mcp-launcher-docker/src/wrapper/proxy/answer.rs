@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
 /// The body of an answer: the engine's as it comes, or one of ours.
@@ -33,4 +33,15 @@ pub(super) fn refused(problem: &str) -> Response<Body> {
 /// The server is being ended: nothing is created for it any more.
 pub(super) fn ending() -> Response<Body> {
     error(StatusCode::CONFLICT, "the MCP server is being ended")
+}
+
+/// The end of a body in another coding than chunks cannot be found. As Go's server puts it.
+pub(super) fn unread_coding() -> Response<Body> {
+    let mut answer = Response::new(full("Unsupported transfer encoding"));
+    *answer.status_mut() = StatusCode::NOT_IMPLEMENTED;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, text);
+    let close = HeaderValue::from_static("close");
+    answer.headers_mut().insert(CONNECTION, close);
+    answer
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::{HeaderMap, TRANSFER_ENCODING};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
@@ -92,12 +93,23 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: OwnedSemapho
     }
 }
 
+/// Whether a body that is in a coding comes in chunks, and in no other besides.
+fn are_chunks(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let first = codings.next();
+    first.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+        && codings.next().is_none()
+}
+
 async fn answer(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
     tunnel: Tunnel,
     place: Arc<OwnedSemaphorePermit>,
 ) -> Response<Body> {
+    if !are_chunks(request.headers()) {
+        return answer::unread_coding();
+    }
     let found = route(request.method(), request.uri());
     match found {
         Route::Create(kind) => create::create(shared, request, kind).await,

@@ -82,6 +82,30 @@ fn a_create_whose_body_is_not_all_there_when_the_fence_closes_is_refused() {
     assert!(!asked.load(Ordering::SeqCst), "the engine was asked");
 }
 
+/// The end of a body in such a coding cannot be found: nobody waits for it.
+#[test]
+fn a_coding_that_is_not_spoken_is_refused_at_once_as_the_engine_does() {
+    let engine = FakeEngine::start(|_| panic!("the engine was asked"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let _proxy = proxy_to(&engine, &path);
+    for target in ["/containers/create", "/images/load"] {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+        );
+        client.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 501"), "{target}: {answer}");
+        assert!(
+            answer.ends_with("Unsupported transfer encoding"),
+            "{answer}"
+        );
+    }
+}
+
 /// As the daemon does with what is no request, or with a file for a container that
 /// is not there.
 #[test]

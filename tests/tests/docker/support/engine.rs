@@ -104,6 +104,16 @@ impl PrivateEngine {
         child.wait().unwrap();
     }
 
+    /// Whether it has files of a container. Looked at by itself, and not by its list.
+    pub(crate) fn keeps(&self, id: &str) -> bool {
+        let files = self.directory.path().join("data/containers").join(id);
+        let keeps = files.try_exists().unwrap();
+        if !keeps {
+            println!("listed, and not there: {id}");
+        }
+        keeps
+    }
+
     /// Its process, while it runs.
     pub(crate) fn pid(&self) -> Option<i32> {
         self.child.as_ref().map(|child| child.id() as i32)

@@ -193,11 +193,11 @@ impl Run {
             };
             let answers = answers.map_err(|Late(what)| {
                 let first = &talk.requests[0];
+                let count = talk.requests.len();
+                let sent = shown(&first.bytes("ID"));
                 Late(format!(
-                    "{what}, {way:?}, of {} from {} {}",
-                    talk.requests.len(),
-                    first.method,
-                    first.target
+                    "{what}, {way:?}, {count} requests, {:?}\n{sent}\n",
+                    first.fault
                 ))
             })?;
             for (request, answers) in talk.requests.iter().zip(&answers) {
@@ -251,12 +251,13 @@ impl Run {
             *self.tally.explained.entry(why).or_default() += 1;
             return;
         }
-        let sent = request.bytes("ID");
-        let sent = String::from_utf8_lossy(&sent[..sent.len().min(700)]).into_owned();
-        self.tally.different.push(format!(
+        let sent = shown(&request.bytes("ID"));
+        let problem = format!(
             "seed {seed} request {index} {:?}\n{sent}\n  straight {left:?}\n  proxied  {right:?}\n",
             request.fault
-        ));
+        );
+        println!("{problem}");
+        self.tally.different.push(problem);
     }
 
     fn ask(&self, method: &str, target: &str) -> Answer {
@@ -328,6 +329,12 @@ impl Run {
         self.ask("POST", "/volumes/prune");
         self.ask("POST", "/networks/prune");
     }
+}
+
+/// The beginning of a request, to be read by a person.
+fn shown(request: &[u8]) -> String {
+    let beginning = &request[..request.len().min(700)];
+    String::from_utf8_lossy(beginning).into_owned()
 }
 
 fn talk(random: &mut Random) -> Talk {

@@ -1,0 +1,81 @@
+//! The end of a server's containers: asked first, then forced, until it is proven.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use mcp_lifecycle_core::Remnant;
+use mcp_lifecycle_core::error::Report;
+use tokio::time::sleep;
+
+use super::{Means, Nested};
+use crate::container::remove_until_absent;
+use crate::engine::Condition;
+use crate::orphans::PARALLEL;
+
+/// How long a container has to end that was asked to, where nobody orders its
+/// end before: the time of `docker stop`.
+const POLITE: Duration = Duration::from_secs(10);
+
+impl Nested {
+    /// Ends them, those that have no client after they were asked to. One whose
+    /// client has gone had the end of its input, and the signal that its client
+    /// passed on.
+    pub(super) async fn end_politely(
+        &self,
+        containers: &[Remnant],
+        launched: bool,
+    ) -> Result<(), String> {
+        let Means::Proxy { engine, .. } = &self.means else {
+            return self.end(containers).await;
+        };
+        if !launched || self.force.is_cancelled() {
+            return self.end(containers).await;
+        }
+        let asked = futures_util::future::join_all(containers.iter().map(|container| async {
+            let asked = engine.ask_if_detached(&container.id).await;
+            (container.clone(), asked.unwrap_or(false))
+        }));
+        // An engine that is stuck with one of them delays no forced end.
+        let asked = tokio::select! {
+            asked = asked => asked,
+            () = self.force.cancelled() => return self.end(containers).await,
+        };
+        let (asked, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|(_, asked)| *asked);
+        let [asked, others] =
+            [asked, others].map(|list| list.into_iter().map(|(one, _)| one).collect::<Vec<_>>());
+        let left = async {
+            for container in &asked {
+                if let Ok(mut wait) = engine.wait(&container.id, Condition::NotRunning).await {
+                    let _ = wait.code().await;
+                }
+            }
+        };
+        let left = async {
+            tokio::select! {
+                () = left => {}
+                () = self.force.cancelled() => {}
+                () = sleep(POLITE) => {}
+            }
+            self.end(&asked).await
+        };
+        let (asked, others) = tokio::join!(left, self.end(&others));
+        asked.and(others)
+    }
+
+    async fn end(&self, containers: &[Remnant]) -> Result<(), String> {
+        match &self.means {
+            Means::Proxy { engine, .. } => {
+                futures_util::stream::iter(containers)
+                    .for_each_concurrent(PARALLEL, |container| {
+                        remove_until_absent(engine, &container.id, |failure| {
+                            let failure = failure.map(|error| Report(error).to_string());
+                            self.lost.send_replace(failure);
+                        })
+                    })
+                    .await;
+                Ok(())
+            }
+            Means::Cli { cli, .. } => cli.remove(containers).await.map_err(|e| e.to_string()),
+        }
+    }
+}
