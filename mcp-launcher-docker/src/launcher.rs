@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{BoxError, LaunchError, LaunchErrorKind, ReapError};
-use mcp_lifecycle_core::{
-    LaunchedServer, ReapReport, Remnant, ServerLauncher, ServerSpec, TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    BoxError, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport, Remnant,
+    ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 pub use builder::DockerLauncherBuilder;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-use mcp_lifecycle_core::ServerSpec;
-use mcp_lifecycle_core::spec::{InheritEnv, SpecError};
+use mcp_lifecycle_core::launch::{InheritEnv, ServerSpec, SpecError};
 
 /// What to start on the other machine. Text only: that is all the wire carries.
 ///

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::BoxError;
+use mcp_lifecycle_core::launch::BoxError;
 use thiserror::Error;
 
 /// An operation of an executor failed.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::{
+use mcp_lifecycle_core::launch::{
     BoxRead, BoxWrite, ExitStatus, Gone, ReapReport, Remnant, ServerIdentity, TerminationSemantics,
 };
 
@@ -33,7 +33,7 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
     /// instances, as [`ServerLauncher::fingerprint`] does for launchers. `None`, the
     /// default, means that it is equal only to itself.
     ///
-    /// [`ServerLauncher::fingerprint`]: mcp_lifecycle_core::ServerLauncher::fingerprint
+    /// [`ServerLauncher::fingerprint`]: mcp_lifecycle_core::launch::ServerLauncher::fingerprint
     fn fingerprint(&self) -> Option<String> {
         None
     }

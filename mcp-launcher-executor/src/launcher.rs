@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
-use mcp_lifecycle_core::{
-    ExitStatus, Gone, LaunchedServer, ProcessTerminator, ReapReport, Remnant, ServerIdentity,
-    ServerLauncher, ServerSpec, TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    ExitStatus, Gone, LaunchError, LaunchErrorKind, LaunchedServer, ProcessTerminator, ReapError,
+    ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, StepError,
+    TerminationSemantics,
 };
 
 use crate::{Executor, ExecutorError, RemoteCommand, RemoteProcess};

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use mcp_lifecycle_core::error::BoxError;
+use mcp_lifecycle_core::launch::BoxError;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

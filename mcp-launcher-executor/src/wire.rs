@@ -1,8 +1,7 @@
 //! Between the types of the core and those of the wire.
 
 #[cfg(feature = "daemon")]
-use mcp_lifecycle_core::RemnantKind;
-use mcp_lifecycle_core::{Containment, Reach, Remnant};
+use mcp_lifecycle_core::launch::{Containment, Reach, Remnant, RemnantKind};
 
 use crate::protocol::extension::{WireContainment, WireReach, WireRemnant};
 

@@ -5,7 +5,8 @@ mod support;
 use std::process::Stdio;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 use support::{Peer, launch, launcher, sh, signal, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};

@@ -10,8 +10,8 @@ mod support;
 use std::time::Duration;
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{ExitStatus, Phase, Reach, ServerLauncher, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind, Reach, ServerLauncher};
+use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_under};
 use support::{Server, alive, codex, launch, launcher, listen, marker, sh, vanished, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -114,7 +114,7 @@ async fn a_server_outlives_the_launcher_it_came_from() {
 async fn a_missing_program_is_an_error_of_the_launch() {
     both(async |config| {
         let launcher = launcher(config).await;
-        let spec = mcp_lifecycle_core::ServerSpec::builder("s", "/no/such/program").build();
+        let spec = mcp_lifecycle_core::launch::ServerSpec::builder("s", "/no/such/program").build();
         let error = launcher.launch(&spec.unwrap()).await.unwrap_err();
         assert!(
             matches!(error.kind(), LaunchErrorKind::Backend { .. }),

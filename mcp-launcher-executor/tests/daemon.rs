@@ -5,8 +5,8 @@ mod support;
 use std::time::Duration;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, Executor, RemoteCommand};
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{ExitStatus, Phase, Reach, ServerLauncher, ServerSpec, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind, Reach, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use nix::sys::signal::Signal;
 use support::{Server, alive, launch, launcher, listen, marker, sh, signal, vanished, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::{EndReason, TerminationPolicy};
+use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_through, echo_under};
 use shuffle::Shuffle;
 use support::{Peer, launch, launcher, listen, marker, sh, vanished, within};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use support::{launch, launcher, sh, within};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};

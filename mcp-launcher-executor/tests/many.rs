@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher, ExecutorSet, Member};
-use mcp_lifecycle_core::spec::InheritEnv;
-use mcp_lifecycle_core::{RestartPolicy, ServerConfig, ServerLauncher, ServerPool, ServerSpec};
+use mcp_lifecycle_core::client::{RestartPolicy, ServerConfig};
+use mcp_lifecycle_core::fleet::ServerPool;
+use mcp_lifecycle_core::launch::{InheritEnv, ServerLauncher, ServerSpec};
 use nix::sys::stat::Mode;
 use rmcp::model::CallToolRequestParams;
 use serde_json::json;

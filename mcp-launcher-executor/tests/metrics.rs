@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use std::process::Stdio;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use support::{launch, launcher, sh, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

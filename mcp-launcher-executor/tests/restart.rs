@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
-use mcp_lifecycle_core::{
-    EndReason, Evidence, ServerConfig, ServerLauncher, ServerManager, ServerSpec, TerminationPolicy,
-};
+use mcp_lifecycle_core::client::ServerConfig;
+use mcp_lifecycle_core::fleet::ServerManager;
+use mcp_lifecycle_core::launch::{Evidence, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use nix::sys::signal::Signal;
 use support::{Peer, alive, launch, launcher, listen, marker, sh, signal, within};
 
@@ -65,7 +66,7 @@ async fn a_daemon_that_leaves_in_order_gives_every_exit_and_proof_before_it_says
     let report = server.end(&TerminationPolicy::default()).await.unwrap();
     assert_eq!(
         report.exit,
-        mcp_lifecycle_core::ExitStatus::Code(7),
+        mcp_lifecycle_core::launch::ExitStatus::Code(7),
         "{report}"
     );
     assert!(report.gone.swept_count >= 1, "{report}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::ServerLauncher;
+use mcp_lifecycle_core::launch::ServerLauncher;
 use support::{launcher, sh, within};
 use tokio::io::AsyncReadExt;
 

@@ -6,8 +6,8 @@ mod support;
 use std::process::Stdio;
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::TerminationPolicy;
-use mcp_lifecycle_core::spec::InheritEnv;
+use mcp_lifecycle_core::launch::InheritEnv;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::Signal;
 use support::{launch, launcher, sh, signal, within};

@@ -9,7 +9,9 @@ use mcp_launcher_executor::{
     ExecServer, ExecServerConfig, Executor, ExecutorError, ExecutorLauncher, ExecutorSet, Health,
     Member, RemoteCommand,
 };
-use mcp_lifecycle_core::{ServerConfig, ServerIdentity, ServerLauncher, TerminationPolicy};
+use mcp_lifecycle_core::client::ServerConfig;
+use mcp_lifecycle_core::launch::{ServerIdentity, ServerLauncher};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use serde_json::json;
 use support::{Peer, launch, listen, sh, within};
 
@@ -141,7 +143,7 @@ async fn labels_choose_the_machine_and_one_machine_refuses_them() {
     assert_eq!(on(&server), two.url);
     server.end(&TerminationPolicy::default()).await.unwrap();
     let error = launcher.launch(&wants("h100").build().unwrap()).await;
-    let error = mcp_lifecycle_core::error::Report(&error.unwrap_err()).to_string();
+    let error = mcp_lifecycle_core::launch::ErrorChain(&error.unwrap_err()).to_string();
     assert!(
         error.contains("two: it does not have the labels"),
         "{error}"

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use support::{Peer, Server, launch, launcher, listen, sh, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -142,7 +142,7 @@ async fn files_that_are_of_no_use_are_named() {
 
     let config = ExecServerConfig::websocket("wss://127.0.0.1:1").trust(files.path("none"));
     let error = within(ExecServer::connect(config)).await.unwrap_err();
-    let error = mcp_lifecycle_core::error::Report(&error).to_string();
+    let error = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     // Nobody listens there either; what is wrong with the file is said first.
     assert!(error.contains("none: "), "{error}");
 }

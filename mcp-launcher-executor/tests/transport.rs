@@ -5,8 +5,8 @@ mod support;
 use std::time::Duration;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::TerminationPolicy;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::ErrorChain;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use support::{alive, launch, launcher, marker, sh, vanished, within};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
@@ -14,7 +14,7 @@ const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 async fn error(script: &str) -> String {
     let config = ExecServerConfig::command("/bin/sh", ["-c", script]);
     let error = within(ExecServer::connect(config)).await.unwrap_err();
-    Report(&error).to_string()
+    ErrorChain(&error).to_string()
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_command_that_says_much_or_goes_on_is_cut_short() {
 async fn a_command_that_is_not_there_is_named() {
     let config = ExecServerConfig::command("/no/such/ssh", ["box"]);
     let error = within(ExecServer::connect(config)).await.unwrap_err();
-    let error = Report(&error).to_string();
+    let error = ErrorChain(&error).to_string();
     assert!(error.contains("`/no/such/ssh`: No such file"), "{error}");
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_conformance::copies::Copies;
-use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 use support::{Peer, launch, launcher, listen, sh, signal, within};

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use mcp_lifecycle_core::ServerSpec;
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::{LaunchErrorKind, ServerSpec, SpecError};
 
 use crate::identity::{self, Cookie};
 use crate::resolve::resolve;

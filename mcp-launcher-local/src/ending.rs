@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use mcp_lifecycle_core::error::StepError;
-use mcp_lifecycle_core::{ExitStatus, Gone};
+use mcp_lifecycle_core::launch::{ExitStatus, Gone, StepError};
 use tokio::sync::watch;
 
 /// The end of one server, as far as it has come.

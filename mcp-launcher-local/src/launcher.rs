@@ -6,10 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, Report};
-use mcp_lifecycle_core::{
-    Containment, Guarantee, LaunchedServer, Reach, ReapReport, ServerLauncher, ServerSpec,
-    TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    Containment, ErrorChain, Guarantee, LaunchError, LaunchErrorKind, LaunchedServer, Reach,
+    ReapError, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 use crate::command::Command;
@@ -71,7 +70,7 @@ impl LocalLauncher {
                 .map_or_else(not_here, |()| Plan::choose(isolation).containment().clone())
         });
         let found = found.await;
-        found.unwrap_or_else(|why| unknown().fell_back(Report(&why).to_string()))
+        found.unwrap_or_else(|why| unknown().fell_back(ErrorChain(&why).to_string()))
     }
 
     /// Insists on a guarantee: where this machine cannot give it, launches fail

@@ -1,8 +1,7 @@
 //! Which mechanism holds the processes of a server together, and what happens
 //! where it is not available.
 
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{Containment, LaunchedServer};
+use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
 use crate::command::Command;
 use crate::{group, guarded};

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
-use mcp_lifecycle_core::error::LaunchErrorKind;
+use mcp_lifecycle_core::launch::LaunchErrorKind;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use mcp_lifecycle_core::error::LaunchErrorKind;
+use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::sys;
 

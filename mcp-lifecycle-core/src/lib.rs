@@ -30,40 +30,18 @@ pub mod launch;
 pub mod terminate;
 
 pub use launch::{
-    BoxRead, BoxWrite, Containment, ContainmentUnavailable, Evidence, ExitStatus, Gone, Guarantee,
-    LaunchedParts, LaunchedServer, ProcessTerminator, Reach, ReapReport, Remnant, RemnantKind,
-    ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics, UnknownRemnant,
+    Containment, ErrorChain, ExitStatus, LaunchError, LaunchedServer, ProcessTerminator,
+    ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 pub use terminate::{
-    EndReason, Phase, PhaseRecord, ServerHandle, ServerStdin, TerminationOutcome,
-    TerminationPolicy, TerminationReport,
+    EndReason, ServerHandle, TerminateError, TerminationPolicy, TerminationReport,
 };
 
 #[cfg(feature = "client")]
 pub use client::{
-    CallOptions, ClientState, Era, LifecycleClient, LifecycleClientBuilder, LifecycleEvent,
-    LifecycleObserver, LifecyclePeer, ProtocolPreference, RestartPolicy, ServerConfig, Sharing,
-    TransportLimits, WireStats,
+    CallError, CallOptions, ClientState, LifecycleClient, LifecyclePeer, ServerConfig, StartError,
 };
 #[cfg(feature = "fleet")]
-pub use fleet::{Lease, Scope, ServerManager, ServerPool};
-
-/// The old paths, until every crate of the workspace uses the new ones.
-#[doc(hidden)]
-pub mod error {
-    #[cfg(feature = "client")]
-    pub use crate::client::{CallError, SkippedLines, StartError, StartErrorKind, StartPhase};
-    pub use crate::launch::{BoxError, LaunchError, LaunchErrorKind, ReapError, Report, StepError};
-    pub use crate::terminate::TerminateError;
-}
-#[cfg(feature = "fleet")]
-#[doc(hidden)]
-pub use fleet as account;
-#[cfg(feature = "fleet")]
-#[doc(hidden)]
-pub use fleet as manager;
-#[cfg(feature = "fleet")]
-#[doc(hidden)]
-pub use fleet as pool;
-#[doc(hidden)]
-pub use launch as spec;
+pub use fleet::{Lease, Scope, ServerEvent, ServerManager, ServerPool};
+#[cfg(feature = "client")]
+pub use rmcp;

@@ -23,7 +23,8 @@ use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::deadline::Watchdog;
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, Way, run};
-use mcp_lifecycle_core::{LaunchedParts, LifecycleClient, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::client::LifecycleClient;
+use mcp_lifecycle_core::launch::{LaunchedParts, ServerLauncher, ServerSpec};
 
 /// Trees ended in each way.
 const ROUNDS: usize = 25;

@@ -15,10 +15,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use mcp_launcher_docker::{ContainerOptions, ContainerTracker, DockerLauncher};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::{
-    BoxRead, EndReason, LaunchedServer, ServerHandle, ServerLauncher, ServerSpec, ServerStdin,
-    TerminationPolicy,
-};
+use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 const IMAGE: &str = "mcp-fixture:test";
@@ -168,7 +166,7 @@ async fn stubborn(launcher: &DockerLauncher) {
     let all = join_all((0..20).map(|_| launcher.launch(&spec))).await;
     let ids = all.iter().map(
         |server| match server.as_ref().unwrap().terminator().identity() {
-            mcp_lifecycle_core::ServerIdentity::Container { id, .. } => id,
+            mcp_lifecycle_core::launch::ServerIdentity::Container { id, .. } => id,
             other => panic!("{other}"),
         },
     );

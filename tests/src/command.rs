@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::ServerSpec;
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
 use crate::alive::AliveListener;
 

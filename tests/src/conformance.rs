@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mcp_lifecycle_core::{Containment, Reach, ServerLauncher};
+use mcp_lifecycle_core::launch::{Containment, Reach, ServerLauncher};
 
 use crate::census::Census;
 use crate::deadline::Watchdog;

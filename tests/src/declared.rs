@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::{ExitStatus, Reach, ServerSpec};
+use mcp_lifecycle_core::launch::{ExitStatus, Reach, ServerSpec};
 use tokio::time::timeout;
 
 use crate::Conformance;

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::ErrorChain;
 
 /// What a check comes to.
 pub(crate) type Check<T = ()> = Result<T, Failure>;
@@ -27,7 +27,7 @@ impl Failure {
 
 impl<E: Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        Self(Report(&error).to_string())
+        Self(ErrorChain(&error).to_string())
     }
 }
 

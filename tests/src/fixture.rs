@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::{Reach, TerminationPolicy};
+use mcp_lifecycle_core::launch::Reach;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 /// One misbehaving server.
 #[derive(Debug, Clone, Copy)]

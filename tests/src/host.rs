@@ -13,7 +13,7 @@ use std::process::{self, Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use mcp_lifecycle_core::ServerLauncher;
+use mcp_lifecycle_core::launch::ServerLauncher;
 use serde_json::{Value, json};
 
 use crate::failure::{Check, Failure};

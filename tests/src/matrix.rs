@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use mcp_lifecycle_core::TerminationSemantics;
+use mcp_lifecycle_core::launch::TerminationSemantics;
 
 use crate::ways::Way;
 

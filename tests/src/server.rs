@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_lifecycle_core::{
-    BoxRead, EndReason, LaunchedServer, ProcessTerminator, ServerHandle, ServerStdin,
-    TerminationPolicy, TerminationReport,
+use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ProcessTerminator};
+use mcp_lifecycle_core::terminate::{
+    EndReason, ServerHandle, ServerStdin, TerminationPolicy, TerminationReport,
 };
 use serde_json::json;
 use tokio::io::AsyncWriteExt;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::{LaunchedServer, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchedServer, ServerSpec};
 use tokio::time::timeout;
 
 use crate::Conformance;

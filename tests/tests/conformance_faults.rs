@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, Matrix, Verdict, Way, run};
-use mcp_lifecycle_core::error::{LaunchError, ReapError, StepError};
-use mcp_lifecycle_core::{
-    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Reach, ReapReport,
-    Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    Containment, Evidence, ExitStatus, Gone, LaunchError, LaunchedServer, ProcessTerminator, Reach,
+    ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, StepError,
+    TerminationSemantics,
 };
 
 /// What is wrong with a launcher.

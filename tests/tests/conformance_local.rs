@@ -9,7 +9,7 @@ use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::copies::{self, Copies};
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, run};
-use mcp_lifecycle_core::ServerLauncher;
+use mcp_lifecycle_core::launch::ServerLauncher;
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 

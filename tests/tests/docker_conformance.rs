@@ -18,7 +18,7 @@ use mcp_launcher_docker::{
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, Fixture, FixtureCommand, Way, run};
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 
 use support::{Engine, image};
 

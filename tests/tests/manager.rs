@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_conformance::alive::AliveConn;
-use mcp_lifecycle_core::{
-    RestartPolicy, ServerConfig, ServerLauncher, ServerManager, ServerPool, ServerSpec,
-};
+use mcp_lifecycle_core::client::{RestartPolicy, ServerConfig};
+use mcp_lifecycle_core::fleet::{ServerManager, ServerPool};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 use support::{LIMIT, Rig, launcher, runtime, short, test};
 
 /// A server of the fixture, by a name of its own.
@@ -184,7 +184,7 @@ fn a_crash_loop_starts_no_more_processes_than_its_budget() {
         let server = server(&launcher, rig, "s", &["handshake-then-exit"]).restart(policy);
         let _ = manager.refresh([server]).await;
         let exhausted = async {
-            use mcp_lifecycle_core::account::ServerState;
+            use mcp_lifecycle_core::fleet::ServerState;
             while manager.list()[0].state != ServerState::Exhausted {
                 tokio::task::yield_now().await;
             }

@@ -1,6 +1,6 @@
 //! Agents that use servers and come and go.
 
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::ErrorChain;
 use mcp_lifecycle_core::{Scope, ServerConfig, ServerPool};
 use tokio::task::JoinSet;
 
@@ -25,9 +25,9 @@ async fn agent(scope: Scope, servers: Vec<ServerConfig>) -> String {
         found.push(match scope.acquire(server).await {
             Ok(lease) => match lease.list_all_tools().await {
                 Ok(tools) => format!("{} ({} tools)", server.name(), tools.len()),
-                Err(error) => Report(&error).to_string(),
+                Err(error) => ErrorChain(&error).to_string(),
             },
-            Err(error) => Report(&error).to_string(),
+            Err(error) => ErrorChain(&error).to_string(),
         });
     }
     format!("{}: {}", scope.name(), found.join(", "))

@@ -21,10 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::account::RecordTable;
 use mcp_lifecycle_core::config::{ConfigReader, Format, LauncherRegistry, ServerSet};
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::manager::{RefreshError, ShutdownError, ShutdownReport};
+use mcp_lifecycle_core::fleet::{RecordTable, RefreshError, ShutdownError, ShutdownReport};
+use mcp_lifecycle_core::launch::ErrorChain;
 use mcp_lifecycle_core::{ServerManager, ServerPool};
 use serde_json::json;
 
@@ -169,7 +168,7 @@ fn read(
             reader.read_str(&servers.to_string(), Format::Json)
         }
     };
-    set.map_err(|error| Report(&error).to_string())
+    set.map_err(|error| ErrorChain(&error).to_string())
 }
 
 async fn interrupted() {

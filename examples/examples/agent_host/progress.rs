@@ -1,6 +1,7 @@
 //! Progress on the terminal.
 
-use mcp_lifecycle_core::account::{ServerEvent, ServerEventKind};
+use mcp_lifecycle_core::ServerEvent;
+use mcp_lifecycle_core::fleet::ServerEventKind;
 
 pub(crate) fn print(event: &ServerEvent) {
     let mark = match event.kind {

@@ -25,8 +25,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{LifecycleClient, TerminationOutcome};
+use mcp_lifecycle_core::LifecycleClient;
+use mcp_lifecycle_core::launch::ErrorChain;
+use mcp_lifecycle_core::terminate::TerminationOutcome;
 
 use arguments::Arguments;
 use output::Printer;
@@ -63,7 +64,7 @@ async fn run(arguments: &Arguments) -> Result<TerminationOutcome, String> {
         .start();
     // Dropping the start undoes it.
     let client = tokio::select! {
-        started = client => started.map_err(|error| Report(&error).to_string())?,
+        started = client => started.map_err(|error| ErrorChain(&error).to_string())?,
         () = interrupted() => return Err("interrupted while starting".to_owned()),
     };
     let used = tokio::select! {
@@ -79,12 +80,12 @@ async fn run(arguments: &Arguments) -> Result<TerminationOutcome, String> {
 async fn use_it(client: &LifecycleClient, arguments: &Arguments) -> Result<(), String> {
     output::server(client);
     let tools = client.list_all_tools().await;
-    let tools = tools.map_err(|error| Report(&error).to_string())?;
+    let tools = tools.map_err(|error| ErrorChain(&error).to_string())?;
     output::tools(&tools);
     if let Some(call) = arguments.call(&tools)? {
         println!("calling:     {}", call.name);
         let result = client.call_tool(call).await;
-        let result = result.map_err(|error| Report(&error).to_string())?;
+        let result = result.map_err(|error| ErrorChain(&error).to_string())?;
         output::result(&result);
     }
     Ok(())
@@ -98,7 +99,7 @@ fn report(outcome: &TerminationOutcome) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("error: {}", Report(error));
+            eprintln!("error: {}", ErrorChain(error));
             println!("survivors: {}", error.survivors.len().max(1));
             ExitCode::FAILURE
         }

@@ -1,6 +1,7 @@
 //! What the person at the terminal sees.
 
-use mcp_lifecycle_core::{LifecycleClient, LifecycleEvent, LifecycleObserver};
+use mcp_lifecycle_core::LifecycleClient;
+use mcp_lifecycle_core::client::{LifecycleEvent, LifecycleObserver};
 use rmcp::model::{CallToolResult, Tool};
 
 /// Prints transitions, and standard error if asked to.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bollard::container::LogOutput;
 use bytes::{Buf, Bytes};
 use futures_util::StreamExt;
-use mcp_lifecycle_core::BoxWrite;
+use mcp_lifecycle_core::launch::BoxWrite;
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;

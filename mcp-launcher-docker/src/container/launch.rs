@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mcp_lifecycle_core::LaunchedServer;
+use mcp_lifecycle_core::launch::LaunchedServer;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -20,7 +20,7 @@ mod watch;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch as channel;
 use tokio_util::sync::CancellationToken;
 

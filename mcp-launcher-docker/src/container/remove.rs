@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use crate::engine::{Engine, EngineError, State};
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::ErrorChain;
 
 /// The first pause between two attempts, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
@@ -34,7 +34,7 @@ pub(crate) async fn remove_until_absent(
             Err(error) => {
                 on_failure(Some(&error));
                 if !std::mem::replace(&mut failed, true) {
-                    warn!(container, error = %Report(&error), "container not removed yet");
+                    warn!(container, error = %ErrorChain(&error), "container not removed yet");
                 }
             }
         }

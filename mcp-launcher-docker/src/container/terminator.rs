@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{BoxError, StepError};
-use mcp_lifecycle_core::{
-    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, ServerIdentity,
-    TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    BoxError, Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant,
+    ServerIdentity, StepError, TerminationSemantics,
 };
 
 use super::{Container, Known};

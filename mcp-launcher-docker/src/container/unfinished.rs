@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mcp_lifecycle_core::Remnant;
+use mcp_lifecycle_core::launch::Remnant;
 
 /// The names of the containers that launches are about to create or to remove,
 /// each with its server's.

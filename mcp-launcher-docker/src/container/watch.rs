@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join3;
-use mcp_lifecycle_core::ExitStatus;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -123,7 +122,7 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
 
 async fn remove(container: &Container) {
     let removal = remove_until_absent(&container.engine, &container.id, |failure| {
-        let failure = failure.map(|error| Report(error).to_string());
+        let failure = failure.map(|error| ErrorChain(error).to_string());
         container.learn(|known| known.lost = failure);
     });
     let mut removal = std::pin::pin!(removal);
@@ -180,7 +179,7 @@ async fn ask(container: &Container) -> ExitStatus {
                 }
             }
             Err(error) => {
-                let lost = Report(&error).to_string();
+                let lost = ErrorChain(&error).to_string();
                 if container.known.borrow().lost.is_none() {
                     warn!(
                         container = container.id,

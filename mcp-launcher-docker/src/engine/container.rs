@@ -13,7 +13,7 @@ use bollard::query_parameters::{
     StartContainerOptions, UploadToContainerOptionsBuilder, WaitContainerOptionsBuilder,
 };
 use futures_util::{Stream, StreamExt};
-use mcp_lifecycle_core::{BoxWrite, ExitStatus};
+use mcp_lifecycle_core::launch::{BoxWrite, ExitStatus};
 
 use super::quiet::quietly;
 use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};

@@ -9,8 +9,7 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as EngineMount, MountTmpfsOptions,
     MountType, RestartPolicy, RestartPolicyNameEnum,
 };
-use mcp_lifecycle_core::ServerSpec;
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
 use super::{ContainerOptions, Init, Mount, PullPolicy, devices, pin, raw};
 use crate::labels;

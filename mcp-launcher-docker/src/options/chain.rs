@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::SpecError;
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! GPUs and devices, in the words of the engine. Pure.
 
 use bollard::models::{DeviceMapping, DeviceRequest};
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::SpecError;
 
 use super::body::invalid;
 use super::{ContainerOptions, Gpus};

@@ -10,8 +10,7 @@ mod size;
 
 use std::collections::BTreeMap;
 
-use mcp_lifecycle_core::spec::SpecError;
-use mcp_lifecycle_core::{ServerSpec, spec::ServerSpecBuilder};
+use mcp_lifecycle_core::launch::{ServerSpec, ServerSpecBuilder, SpecError};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use body::{Defaults, Plan, plan};
@@ -36,7 +35,7 @@ pub use size::ByteSize;
 ///     .read_only(true)
 ///     .server("time")
 ///     .build()?;
-/// # Ok::<(), mcp_lifecycle_core::spec::SpecError>(())
+/// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
 /// ```
 ///
 /// What the chain cannot read, such as a memory of `"lots"`, is an error of the

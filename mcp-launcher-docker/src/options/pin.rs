@@ -1,6 +1,6 @@
 //! Images that cannot change behind their name. Pure.
 
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::SpecError;
 
 use super::ContainerOptions;
 use super::body::invalid;

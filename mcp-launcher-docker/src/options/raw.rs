@@ -1,7 +1,7 @@
 //! Fields of the engine's own request, over what the options say. Pure.
 
 use bollard::models::ContainerCreateBody;
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::SpecError;
 use serde_json::{Map, Value};
 
 use super::body::invalid;

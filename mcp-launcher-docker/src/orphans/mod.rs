@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{ReapReport, Remnant, UnknownRemnant};
+use mcp_lifecycle_core::launch::{ErrorChain, ReapReport, Remnant, UnknownRemnant};
 use thiserror::Error;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -125,7 +124,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// An engine could not be searched: the leases of those who used it stay.
     fn missed(&mut self, url: &str, others: &[Other], error: OrphansError) {
-        let error = Report(&error);
+        let error = ErrorChain(&error);
         warn!(endpoint = url, %error, "an engine that a dead host may have used cannot be searched");
         let users = others
             .iter()
@@ -161,7 +160,7 @@ impl Search<'_> {
                     // Somebody else's, of an image that was made of one of ours.
                     Ok(Some(Origin::Image)) => self.report.spared.push(remnant(&found)),
                     Ok(Some(Origin::Unknown)) => self.unknown(&found, "its image is gone, so that nobody can tell whether it has its labels from it"),
-                    Err(error) => self.unknown(&found, &Report(&error).to_string()),
+                    Err(error) => self.unknown(&found, &ErrorChain(&error).to_string()),
                 },
                 Verdict::Spared(_) => self.report.spared.push(remnant(&found)),
             }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use mcp_lifecycle_core::Remnant;
+use mcp_lifecycle_core::launch::Remnant;
 use tokio::process::Command;
 use tokio::time::timeout;
 

@@ -20,10 +20,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError};
-use mcp_lifecycle_core::{
-    LaunchedServer, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec,
-    TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport, Remnant, ServerIdentity,
+    ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 pub use policy::ReapPolicy;
@@ -58,8 +57,8 @@ pub enum ProxyMode {
 /// Killing the docker CLI does not end its container. So every container that
 /// a server creates is labelled on its way to the engine, and when the server
 /// is proven gone, those that are tied to it are removed and proven gone as
-/// well. Results are in [`Gone::swept`](mcp_lifecycle_core::Gone) and
-/// [`Gone::reported`](mcp_lifecycle_core::Gone).
+/// well. Results are in [`Gone::swept`](mcp_lifecycle_core::launch::Gone) and
+/// [`Gone::reported`](mcp_lifecycle_core::launch::Gone).
 ///
 /// What is caught by which means, and what is not, is in
 /// `docs/docker-wrappers.md`.
@@ -203,7 +202,7 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let mut report = self.launcher.reap_orphans().await?;
         let leases = self.settings.leases.clone();
-        let failed = |error: mcp_lifecycle_core::error::BoxError| {
+        let failed = |error: mcp_lifecycle_core::launch::BoxError| {
             ReapError::new(self.launcher.name(), error)
         };
         let reap = control::spawn(async move {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use look::Means;
-use mcp_lifecycle_core::{ProcessTerminator, Remnant};
+use mcp_lifecycle_core::launch::{ProcessTerminator, Remnant};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;

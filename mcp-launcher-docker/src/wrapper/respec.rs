@@ -2,8 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use mcp_lifecycle_core::ServerSpec;
-use mcp_lifecycle_core::spec::SpecError;
+use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
 /// What is to be different.
 #[derive(Debug, Default)]
@@ -53,7 +52,7 @@ mod tests {
             .args(["a", "b"])
             .env("A", "1")
             .pass_env("B")
-            .inherit_env(mcp_lifecycle_core::spec::InheritEnv::Nothing)
+            .inherit_env(mcp_lifecycle_core::launch::InheritEnv::Nothing)
             .cwd("/tmp")
             .option("o", 1.into())
             .build()

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::StepError;
-use mcp_lifecycle_core::{
-    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity,
+use mcp_lifecycle_core::launch::{
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
     TerminationSemantics,
 };
 

@@ -5,8 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{ProcessTerminator, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchErrorKind, ProcessTerminator, ServerSpec};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
@@ -173,7 +172,7 @@ fn choose(mode: ProxyMode, creates: Option<Creates>, upstream: Option<Endpoint>)
 }
 
 type Prepared = (ServerSpec, Means);
-type Problem = mcp_lifecycle_core::error::BoxError;
+type Problem = mcp_lifecycle_core::launch::BoxError;
 
 fn by_proxy(
     settings: &Settings,

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::{LaunchedParts, LifecycleClient, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::client::LifecycleClient;
+use mcp_lifecycle_core::launch::{LaunchedParts, ServerLauncher, ServerSpec};
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 

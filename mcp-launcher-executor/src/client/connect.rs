@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use mcp_lifecycle_core::error::BoxError;
+use mcp_lifecycle_core::launch::BoxError;
 
 use super::child::CommandChild;
 use super::config::{ExecServerConfig, Target};

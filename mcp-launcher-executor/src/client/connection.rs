@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::spec::InheritEnv;
+use mcp_lifecycle_core::launch::InheritEnv;
 use tokio::sync::oneshot;
 
 use super::commands::{Closed, Command, Commands, Inbox, Seat, commands};
@@ -255,7 +255,7 @@ fn over() -> ExecutorError {
 
 fn broken(
     config: &ExecServerConfig,
-    error: impl Into<mcp_lifecycle_core::error::BoxError>,
+    error: impl Into<mcp_lifecycle_core::launch::BoxError>,
 ) -> ExecutorError {
     ExecutorError::Connect {
         peer: config.peer(),

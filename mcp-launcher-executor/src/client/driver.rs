@@ -130,7 +130,7 @@ impl Driver {
                         self.session.frame_refused(now);
                     }
                     let reason = match error {
-                        Some(error) => mcp_lifecycle_core::error::Report(&error).to_string(),
+                        Some(error) => mcp_lifecycle_core::launch::ErrorChain(&error).to_string(),
                         None => "the executor closed it".to_owned(),
                     };
                     self.dirty = false;

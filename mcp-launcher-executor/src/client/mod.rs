@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::{Containment, Reach, ReapReport, TerminationSemantics};
+use mcp_lifecycle_core::launch::{Containment, Reach, ReapReport, TerminationSemantics};
 use tokio::sync::Mutex;
 
 pub use config::{CwdDialect, ExecServerConfig};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::{
+use mcp_lifecycle_core::launch::{
     Containment, Evidence, ExitStatus, Gone, Reach, Remnant, ServerIdentity, TerminationSemantics,
 };
 use serde_json::json;

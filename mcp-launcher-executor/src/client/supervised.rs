@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::{
+use mcp_lifecycle_core::launch::{
     Evidence, ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics,
 };
 use serde_json::json;

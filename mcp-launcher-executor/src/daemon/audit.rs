@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::{EndReason, ExitStatus, ServerIdentity};
+use mcp_lifecycle_core::launch::{ExitStatus, ServerIdentity};
+use mcp_lifecycle_core::terminate::EndReason;
 
 use super::metrics::count;
 use super::origin::Origin;

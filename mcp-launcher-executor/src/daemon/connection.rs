@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::EndReason;
+use mcp_lifecycle_core::terminate::EndReason;
 use tokio_util::sync::CancellationToken;
 
 use self::intake::Intake;
@@ -65,7 +65,7 @@ impl End {
     }
 
     fn failed(error: &LinkError) -> Self {
-        let reason = mcp_lifecycle_core::error::Report(error).to_string();
+        let reason = mcp_lifecycle_core::launch::ErrorChain(error).to_string();
         Self::new(error.close_code(), reason)
     }
 }

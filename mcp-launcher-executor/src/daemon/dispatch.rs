@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::EndReason;
+use mcp_lifecycle_core::terminate::EndReason;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
@@ -344,8 +344,8 @@ fn place_to_wait(session: &Arc<Session>, id: &RequestId) -> Option<(OwnedSemapho
     place.map(|place| (place, grant))
 }
 
-fn internal(error: mcp_lifecycle_core::error::StepError) -> RpcError {
-    let text = mcp_lifecycle_core::error::Report(&error).to_string();
+fn internal(error: mcp_lifecycle_core::launch::StepError) -> RpcError {
+    let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     RpcError::new(code::INTERNAL, text)
 }
 

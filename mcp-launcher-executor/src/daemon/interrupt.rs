@@ -1,6 +1,6 @@
 //! SIGINT to a process's group, as the base protocol has it.
 
-use mcp_lifecycle_core::ServerIdentity;
+use mcp_lifecycle_core::launch::ServerIdentity;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 /// The longest name that a client may give to a request, a process or a write,
 /// in bytes.

@@ -48,7 +48,7 @@ mod unix;
 use std::fmt;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::ServerLauncher;
+use mcp_lifecycle_core::launch::ServerLauncher;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

@@ -4,10 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::{
-    EndReason, ExitStatus, LaunchedServer, ProcessTerminator, ServerHandle, ServerStdin,
-    TerminationPolicy,
-};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator};
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
@@ -268,7 +266,7 @@ impl Process {
                 swept: Vec::new(),
                 swept_count: 0,
                 evidence: Vec::new(),
-                failure: Some(mcp_lifecycle_core::error::Report(&error).to_string()),
+                failure: Some(mcp_lifecycle_core::launch::ErrorChain(&error).to_string()),
             },
         };
         if extended {

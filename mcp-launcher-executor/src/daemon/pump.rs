@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_lifecycle_core::BoxRead;
+use mcp_lifecycle_core::launch::BoxRead;
 use tokio::io::AsyncReadExt;
 
 use super::budget::Grant;

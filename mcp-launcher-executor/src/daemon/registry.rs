@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::EndReason;
+use mcp_lifecycle_core::terminate::EndReason;
 
 use super::Shared;
 use super::origin::Share;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use mcp_lifecycle_core::error::{BoxError, Report};
+use mcp_lifecycle_core::launch::{BoxError, ErrorChain};
 
 /// A value made of files.
 ///
@@ -51,7 +51,7 @@ impl<T> Reloading<T> {
                 }
                 Err(error) => tracing::warn!(
                     files = ?self.files,
-                    error = %Report(&*error),
+                    error = %ErrorChain(&*error),
                     "the new content cannot be used; the earlier one holds"
                 ),
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::{EndReason, TerminationPolicy};
+use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind};
-use mcp_lifecycle_core::spec::InheritEnv;
-use mcp_lifecycle_core::{EndReason, LaunchedServer, ServerHandle, ServerSpec, TerminationPolicy};
+use mcp_lifecycle_core::launch::{
+    InheritEnv, LaunchError, LaunchErrorKind, LaunchedServer, ServerSpec,
+};
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -263,7 +264,7 @@ fn refusal(error: &LaunchError) -> RpcError {
         LaunchErrorKind::Limit { .. } => "limit",
         _ => "other",
     };
-    let text = mcp_lifecycle_core::error::Report(error).to_string();
+    let text = mcp_lifecycle_core::launch::ErrorChain(error).to_string();
     let mut data = json!({ "kind": kind });
     if let LaunchErrorKind::NotFound { searched, .. } = error.kind() {
         let searched = searched.iter().map(|dir| dir.to_string_lossy());

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mcp_lifecycle_core::error::BoxError;
+use mcp_lifecycle_core::launch::BoxError;
 use rustls::server::WebPkiClientVerifier;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;

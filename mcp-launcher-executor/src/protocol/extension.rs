@@ -68,7 +68,7 @@ pub struct WireContainment {
     pub fallback: Option<String>,
 }
 
-/// A [`Reach`](mcp_lifecycle_core::Reach) on the wire.
+/// A [`Reach`](mcp_lifecycle_core::launch::Reach) on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WireReach {

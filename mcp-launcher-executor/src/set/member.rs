@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::ErrorChain;
 use tokio::time::Instant;
 
 use super::placement::Verdict;
@@ -152,7 +152,7 @@ impl Record {
                 self.paused_until = Some(now + pause.min(LONGEST_PAUSE));
                 self.health = Health::Unreachable {
                     failures,
-                    error: Report(error).to_string(),
+                    error: ErrorChain(error).to_string(),
                 };
             }
             Some(error) if is_about_the_member(error) => {

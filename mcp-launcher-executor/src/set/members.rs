@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::ErrorChain;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -116,7 +116,7 @@ impl Members {
             let name = &record.member.name;
             match errors.iter().find(|(tried, _)| *tried == index) {
                 Some((_, error)) => {
-                    format!("{name}: {}", Report(error))
+                    format!("{name}: {}", ErrorChain(error))
                 }
                 None => format!("{name}: {}", record.objection(&command.labels)),
             }

@@ -20,9 +20,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{
-    Containment, Reach, ReapReport, Remnant, TerminationSemantics, UnknownRemnant,
+use mcp_lifecycle_core::launch::{
+    Containment, ErrorChain, Reach, ReapReport, Remnant, TerminationSemantics, UnknownRemnant,
 };
 use tokio::sync::watch;
 
@@ -252,7 +251,7 @@ impl Executor for ExecutorSet {
                 // What the others have found counts all the same.
                 Err(error) => all.unknown.push(UnknownRemnant::new(
                     Remnant::record(executor.name(), "executor"),
-                    Report(&error).to_string(),
+                    ErrorChain(&error).to_string(),
                 )),
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::{ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics};
+use mcp_lifecycle_core::launch::{ExitStatus, Gone, Remnant, ServerIdentity, TerminationSemantics};
 
 use super::members::Members;
 use crate::{ExecutorError, RemoteProcess};

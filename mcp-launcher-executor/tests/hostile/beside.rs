@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::sync::oneshot::Receiver;

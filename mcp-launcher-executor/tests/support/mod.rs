@@ -9,10 +9,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
-use mcp_lifecycle_core::spec::ServerSpecBuilder;
-use mcp_lifecycle_core::{
-    EndReason, LaunchedParts, ServerHandle, ServerLauncher, ServerSpec, TerminationPolicy,
-};
+use mcp_lifecycle_core::launch::{LaunchedParts, ServerLauncher, ServerSpec, ServerSpecBuilder};
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -74,8 +72,8 @@ pub(crate) fn sh(script: &str) -> ServerSpecBuilder {
 /// A launched server with a handle around it.
 pub(crate) struct Server {
     pub(crate) handle: ServerHandle,
-    pub(crate) stdin: mcp_lifecycle_core::ServerStdin,
-    pub(crate) stdout: BufReader<mcp_lifecycle_core::BoxRead>,
+    pub(crate) stdin: mcp_lifecycle_core::terminate::ServerStdin,
+    pub(crate) stdout: BufReader<mcp_lifecycle_core::launch::BoxRead>,
 }
 
 pub(crate) async fn launch(launcher: &dyn ServerLauncher, spec: ServerSpecBuilder) -> Server {
@@ -112,7 +110,7 @@ impl Server {
     pub(crate) async fn end(
         &self,
         policy: &TerminationPolicy,
-    ) -> mcp_lifecycle_core::TerminationOutcome {
+    ) -> mcp_lifecycle_core::terminate::TerminationOutcome {
         within(self.handle.terminate(policy, EndReason::Shutdown)).await
     }
 }

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::TerminationPolicy;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{Peer, Server, launch, launcher, sh, within};
 

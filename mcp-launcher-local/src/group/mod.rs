@@ -23,7 +23,7 @@ mod state;
 
 pub(crate) use spawn::spawn;
 
-use mcp_lifecycle_core::{Containment, Reach};
+use mcp_lifecycle_core::launch::{Containment, Reach};
 
 use crate::sys;
 

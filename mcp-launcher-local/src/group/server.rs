@@ -4,9 +4,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::StepError;
-use mcp_lifecycle_core::{
-    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity,
+use mcp_lifecycle_core::launch::{
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
     TerminationSemantics,
 };
 

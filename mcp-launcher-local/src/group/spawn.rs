@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{Containment, LaunchedServer};
+use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
 use super::server::{self, GroupServer};
 use crate::command::{Command, limit, short_of};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mcp_lifecycle_core::Remnant;
+use mcp_lifecycle_core::launch::Remnant;
 
 use crate::sys::{self, Member, Pid};
 

@@ -2,8 +2,7 @@
 
 use std::convert::Infallible;
 
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{Containment, LaunchedServer};
+use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
 use crate::command::Command;
 

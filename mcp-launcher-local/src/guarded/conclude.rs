@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
-use mcp_lifecycle_core::{Evidence, ExitStatus, Gone, Remnant};
+use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::decide::{self, Cgroup};
 use super::server::Server;

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use mcp_lifecycle_core::Evidence;
+use mcp_lifecycle_core::launch::Evidence;
 
 /// The main process, when the guardian was found dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mcp_lifecycle_core::{Evidence, ExitStatus, Gone};
+use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone};
 
 use super::conclude::account;
 use super::server::Server;

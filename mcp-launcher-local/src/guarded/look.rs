@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use mcp_lifecycle_core::Remnant;
+use mcp_lifecycle_core::launch::Remnant;
 
 use super::decide::Main;
 use super::server::Server;

@@ -46,7 +46,7 @@ mod take_over;
 use std::path::Path;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::{Containment, Reach};
+use mcp_lifecycle_core::launch::{Containment, Reach};
 
 pub(crate) use probe::{Found, known, probe};
 pub(crate) use spawn::{Spawned, spawn};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::Report as Chain;
+use mcp_lifecycle_core::launch::ErrorChain;
 
 use super::Why;
 use crate::cgroup::{self, Leaf};
@@ -256,7 +256,7 @@ impl From<SpawnGuardianError> for Failure {
     fn from(error: SpawnGuardianError) -> Self {
         match error {
             SpawnGuardianError::Failed { action, source } => failed(action, &source),
-            refused => Self::Refused(Chain(&refused).to_string()),
+            refused => Self::Refused(ErrorChain(&refused).to_string()),
         }
     }
 }

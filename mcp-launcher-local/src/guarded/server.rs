@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::StepError;
-use mcp_lifecycle_core::{
-    Containment, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    Containment, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
+    TerminationSemantics,
 };
 use tokio::sync::watch;
 

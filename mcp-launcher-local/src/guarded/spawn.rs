@@ -7,8 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::LaunchErrorKind;
-use mcp_lifecycle_core::{Containment, LaunchedServer};
+use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
 use super::server::{GuardedServer, Server};
 use super::{Plan, Why, strays};

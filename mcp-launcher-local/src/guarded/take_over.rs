@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mcp_lifecycle_core::{Evidence, ExitStatus, Gone};
+use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone};
 
 use super::conclude::Inside;
 use super::decide::{Cgroup, Findings, Main, Marked};

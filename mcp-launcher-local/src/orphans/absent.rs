@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use mcp_lifecycle_core::ReapReport;
+use mcp_lifecycle_core::launch::ReapReport;
 
 use crate::identity::Cookie;
 use crate::sys::Pid;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcp_lifecycle_core::{ReapReport, Remnant, UnknownRemnant};
+use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 
 use super::directory::{self, Refused};
 use super::format::{Contents, Record};

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::{ReapReport, Remnant, UnknownRemnant};
+use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 
 use super::processes::{self, LivingHost};
 use super::settle::LeafState;

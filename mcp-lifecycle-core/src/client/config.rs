@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::builder::LifecycleClientBuilder;
 use super::call::CallOptions;
 use super::era::ProtocolPreference;
-#[cfg(feature = "fleet")]
 use super::lifecycle_client::LifecycleClient;
 use super::restart::RestartPolicy;
 use super::transport::TransportLimits;
+#[cfg(feature = "fleet")]
 use crate::launch::launcher::ServerLauncher;
 use crate::launch::spec::ServerSpec;
 use crate::terminate::policy::TerminationPolicy;

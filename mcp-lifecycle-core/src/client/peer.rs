@@ -9,11 +9,10 @@ use rmcp::model::{
 };
 use rmcp::service::{RoleClient, ServiceError};
 
-use super::call;
 use super::call::CallOptions;
-use super::elicitation;
 use super::error::call::CallError;
 use super::session::Session;
+use super::{call, elicitation};
 
 /// Makes calls to a server that somebody else owns.
 ///
@@ -134,7 +133,7 @@ impl LifecyclePeer {
     ///
     /// ```no_run
     /// # async fn example(peer: mcp_lifecycle_core::LifecyclePeer)
-    /// # -> Result<(), mcp_lifecycle_core::error::CallError> {
+    /// # -> Result<(), mcp_lifecycle_core::client::CallError> {
     /// let resources = peer.guard(peer.rmcp()?.list_all_resources()).await?;
     /// # Ok(()) }
     /// ```

@@ -16,7 +16,7 @@ pub(crate) mod terminator;
 
 pub use error::launch::{LaunchError, LaunchErrorKind, ReapError};
 pub use error::step::StepError;
-pub use error::{BoxError, Report};
+pub use error::{BoxError, ErrorChain};
 pub use exit::ExitStatus;
 pub use identity::ServerIdentity;
 pub use launcher::{BoxRead, BoxWrite, LaunchedParts, LaunchedServer, ServerLauncher};

@@ -155,7 +155,6 @@ pub struct Gone {
     /// could be deceived, or where the server had parts of several kinds.
     pub evidence: Vec<Evidence>,
     /// What outlived the main process and had to be ended, as far as it has names.
-    /// SIGKILL waits for no listing, so of a process group it is at least these.
     pub swept: Vec<Remnant>,
     /// How many there were; at least `swept.len()`.
     pub swept_count: usize,

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::report::EndReason;
-use super::report::PhaseRecord;
+use super::report::{EndReason, PhaseRecord};
 use crate::launch::identity::ServerIdentity;
 use crate::launch::remnant::{Remnant, RemnantList};
 

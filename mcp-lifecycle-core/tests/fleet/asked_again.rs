@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::StepError;
-use mcp_lifecycle_core::{
-    Containment, EndReason, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant,
-    ServerHandle, ServerIdentity, TerminationPolicy, TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, ServerIdentity,
+    StepError, TerminationSemantics,
 };
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 
 /// A server of which only its last resort can be heard.
 #[derive(Debug, Default)]

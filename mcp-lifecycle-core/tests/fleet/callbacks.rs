@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use mcp_lifecycle_core::account::{ServerEvent, ServerObserver};
-use mcp_lifecycle_core::manager::RefreshReport;
-use mcp_lifecycle_core::{
+use mcp_lifecycle_core::client::{
     LifecycleClient, LifecycleEvent, LifecycleObserver, ProtocolPreference, RestartPolicy,
-    ServerConfig, ServerManager, ServerPool, ServerSpec,
+    ServerConfig,
 };
+use mcp_lifecycle_core::fleet::{
+    RefreshReport, ServerEvent, ServerManager, ServerObserver, ServerPool,
+};
+use mcp_lifecycle_core::launch::ServerSpec;
 use rmcp::ClientHandler;
 use rmcp::model::{ClientConfig, ErrorData};
 use rmcp::service::{RequestContext, RoleClient};
@@ -175,7 +177,7 @@ async fn a_handler_that_cannot_be_made_is_a_start_that_failed() {
         .build();
     let config = fake.config("s", &[]).required(true);
     let error = manager.refresh([config]).await.unwrap_err();
-    let text = mcp_lifecycle_core::error::Report(&error).to_string();
+    let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(text.contains("handler"), "{text}");
     assert_eq!(fake.starts(), 0, "it is not started without its handler");
     mendable.send_replace(true);
@@ -191,7 +193,7 @@ async fn a_launcher_that_panics_is_a_start_that_failed() {
         .required(true)
         .restart(RestartPolicy::never());
     let error = manager.refresh([config]).await.unwrap_err();
-    let text = mcp_lifecycle_core::error::Report(&error).to_string();
+    let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(text.contains("a fault in the launcher"), "{text}");
     let replaced = manager.refresh([fake.config("s", &[])]).await.unwrap();
     assert_eq!(replaced.ready(), 1);

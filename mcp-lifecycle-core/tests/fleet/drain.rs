@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use mcp_lifecycle_core::error::{CallError, StartErrorKind};
-use mcp_lifecycle_core::{
-    ClientState, EndReason, ExitStatus, LifecycleClient, ProtocolPreference, ServerSpec,
-    TerminationPolicy,
+use mcp_lifecycle_core::client::{
+    CallError, ClientState, LifecycleClient, ProtocolPreference, StartErrorKind,
 };
+use mcp_lifecycle_core::launch::{ExitStatus, ServerSpec};
+use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, call, seconds};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::CallError;
-use mcp_lifecycle_core::pool::AcquireOptions;
-use mcp_lifecycle_core::{
-    CallOptions, ExitStatus, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig,
-    ServerManager, ServerPool, ServerSpec, TerminationPolicy,
+use mcp_lifecycle_core::client::{
+    CallError, CallOptions, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig,
 };
+use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
+use mcp_lifecycle_core::launch::{ExitStatus, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::fake::{Fake, call, seconds};
 use crate::moody::{Moods, Moody};

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::account::{ServerEvent, ServerEventKind};
-use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
-use mcp_lifecycle_core::{
-    BoxRead, Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator,
-    ProtocolPreference, Reach, ReapReport, Remnant, ServerConfig, ServerIdentity, ServerLauncher,
-    ServerSpec, TerminationSemantics,
+use mcp_lifecycle_core::client::{ProtocolPreference, ServerConfig};
+use mcp_lifecycle_core::fleet::{ServerEvent, ServerEventKind};
+use mcp_lifecycle_core::launch::{
+    BoxRead, Containment, Evidence, ExitStatus, Gone, LaunchError, LaunchErrorKind, LaunchedServer,
+    ProcessTerminator, Reach, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher,
+    ServerSpec, StepError, TerminationSemantics,
 };
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What a fake server does and leaves undone, by its arguments.
 
-use mcp_lifecycle_core::ServerSpec;
+use mcp_lifecycle_core::launch::ServerSpec;
 
 /// How a fake server behaves, from its arguments.
 #[derive(Debug, Clone, Default)]

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::{
-    EndReason, LifecycleClient, Phase, ProtocolPreference, ServerSpec, TerminationPolicy,
-};
+use mcp_lifecycle_core::client::{LifecycleClient, ProtocolPreference};
+use mcp_lifecycle_core::launch::ServerSpec;
+use mcp_lifecycle_core::terminate::{EndReason, Phase, TerminationPolicy};
 use proptest::prelude::*;
 use tokio::time::Instant;
 

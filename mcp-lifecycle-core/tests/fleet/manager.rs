@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use mcp_lifecycle_core::ServerManager;
-use mcp_lifecycle_core::account::{KeptBy, ServerEvent, ServerObserver, ServerState};
-use mcp_lifecycle_core::manager::{RefreshError, RefreshReport, Replacement, StartOutcome};
+use mcp_lifecycle_core::fleet::{
+    KeptBy, RefreshError, RefreshReport, Replacement, ServerEvent, ServerManager, ServerObserver,
+    ServerState, StartOutcome,
+};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, Log, call, seconds};

@@ -1,8 +1,6 @@
 //! Every way in which a manager can end.
 
-use mcp_lifecycle_core::ServerManager;
-use mcp_lifecycle_core::account::EndResult;
-use mcp_lifecycle_core::manager::RefreshError;
+use mcp_lifecycle_core::fleet::{EndResult, RefreshError, ServerManager};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{LaunchError, ReapError, StepError};
-use mcp_lifecycle_core::{
-    BoxRead, BoxWrite, ExitStatus, Gone, LaunchedParts, LaunchedServer, ProcessTerminator,
-    ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    BoxRead, BoxWrite, ExitStatus, Gone, LaunchError, LaunchedParts, LaunchedServer,
+    ProcessTerminator, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec,
+    StepError, TerminationSemantics,
 };
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;

@@ -1,8 +1,7 @@
 //! Leases, scopes and who shares what.
 
-use mcp_lifecycle_core::account::KeptBy;
-use mcp_lifecycle_core::pool::{AcquireErrorKind, AcquireOptions};
-use mcp_lifecycle_core::{ServerPool, Sharing};
+use mcp_lifecycle_core::client::Sharing;
+use mcp_lifecycle_core::fleet::{AcquireErrorKind, AcquireOptions, KeptBy, ServerPool};
 use tokio::time::Instant;
 
 use crate::fake::{Fake, Log, call, seconds};

@@ -1,7 +1,6 @@
 //! What a pool does at its limits.
 
-use mcp_lifecycle_core::ServerPool;
-use mcp_lifecycle_core::pool::AcquireErrorKind;
+use mcp_lifecycle_core::fleet::{AcquireErrorKind, ServerPool};
 
 use crate::fake::{Fake, seconds};
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::account::ServerState;
-use mcp_lifecycle_core::manager::{Replacement, StartOutcome};
-use mcp_lifecycle_core::pool::AcquireErrorKind;
-use mcp_lifecycle_core::{
-    ProtocolPreference, RestartPolicy, ServerConfig, ServerManager, ServerPool, ServerSpec,
-    TerminationPolicy,
+use mcp_lifecycle_core::client::{ProtocolPreference, RestartPolicy, ServerConfig};
+use mcp_lifecycle_core::fleet::{
+    AcquireErrorKind, Replacement, ServerManager, ServerPool, ServerState, StartOutcome,
 };
+use mcp_lifecycle_core::launch::ServerSpec;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::fake::{Fake, Log, seconds};
 use crate::moody::{Mood, Moods, Moody};
@@ -168,9 +167,8 @@ async fn a_refresh_beside_returns_when_the_new_server_has_taken_over() {
         let config = fake.config("s", &[&format!("--version-{n}")]);
         manager.refresh([config]).await.unwrap();
         assert!(manager.server("s").is_some(), "refresh {n}");
-        let ready = |record: &&mcp_lifecycle_core::account::ServerRecord| {
-            record.state == ServerState::Ready
-        };
+        let ready =
+            |record: &&mcp_lifecycle_core::fleet::ServerRecord| record.state == ServerState::Ready;
         assert_eq!(
             manager.list().iter().filter(ready).count(),
             1,

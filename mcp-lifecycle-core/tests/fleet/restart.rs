@@ -1,8 +1,7 @@
 //! Servers that fail, and fail again.
 
-use mcp_lifecycle_core::account::ServerState;
-use mcp_lifecycle_core::pool::AcquireErrorKind;
-use mcp_lifecycle_core::{RestartPolicy, ServerManager, ServerPool};
+use mcp_lifecycle_core::client::RestartPolicy;
+use mcp_lifecycle_core::fleet::{AcquireErrorKind, ServerManager, ServerPool, ServerState};
 
 use crate::fake::{Fake, Log, seconds};
 

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use mcp_lifecycle_core::config::{ConfigReader, Format, LauncherRegistry, ServerSet};
-use mcp_lifecycle_core::error::{LaunchError, ReapError};
-use mcp_lifecycle_core::manager::StartOutcome;
-use mcp_lifecycle_core::{
-    LaunchedServer, ReapReport, ServerLauncher, ServerManager, ServerPool, ServerSpec,
+use mcp_lifecycle_core::fleet::{ServerManager, ServerPool, StartOutcome};
+use mcp_lifecycle_core::launch::{
+    LaunchError, LaunchedServer, ReapError, ReapReport, ServerLauncher, ServerSpec,
     TerminationSemantics,
 };
 use proptest::prelude::*;

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::account::KeptBy;
-use mcp_lifecycle_core::error::{CallError, Report};
-use mcp_lifecycle_core::{
-    CallOptions, EndReason, LifecycleClient, ProtocolPreference, ServerManager, ServerSpec,
-};
+use mcp_lifecycle_core::client::{CallError, CallOptions, LifecycleClient, ProtocolPreference};
+use mcp_lifecycle_core::fleet::{KeptBy, ServerManager};
+use mcp_lifecycle_core::launch::{ErrorChain, ServerSpec};
+use mcp_lifecycle_core::terminate::EndReason;
 
 use crate::fake::{Fake, call, seconds};
 
@@ -18,7 +17,7 @@ async fn start_error(args: &[&str]) -> String {
         .start()
         .await
         .unwrap_err();
-    Report(&error).to_string()
+    ErrorChain(&error).to_string()
 }
 
 #[tokio::test(start_paused = true)]

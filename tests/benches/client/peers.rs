@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::{LifecycleClient, LifecyclePeer, ProtocolPreference, ServerSpec};
+use mcp_lifecycle_core::client::{LifecycleClient, LifecyclePeer, ProtocolPreference};
+use mcp_lifecycle_core::launch::ServerSpec;
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService, serve_client_with_lifecycle};
 use rmcp::transport::TokioChildProcess;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::{ServerConfig, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::client::ServerConfig;
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 
 pub(crate) const ECHO: &str = env!("CARGO_BIN_EXE_mcp-echo");
 pub(crate) const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");

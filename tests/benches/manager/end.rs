@@ -5,9 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::{
-    ServerConfig, ServerLauncher, ServerManager, ServerSpec, TerminationPolicy,
-};
+use mcp_lifecycle_core::client::ServerConfig;
+use mcp_lifecycle_core::fleet::ServerManager;
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::common::{ECHO, FIXTURE, Options, echo, launcher, verdict};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::ServerPool;
+use mcp_lifecycle_core::fleet::ServerPool;
 
 use crate::common::{Options, echo, launcher, resident, verdict};
 

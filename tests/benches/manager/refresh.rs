@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::ServerManager;
+use mcp_lifecycle_core::fleet::ServerManager;
 
 use crate::common::{Options, echo, launcher, resident, verdict};
 use crate::plot::{Series, plot};

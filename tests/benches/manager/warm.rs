@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::ServerPool;
+use mcp_lifecycle_core::fleet::ServerPool;
 
 use crate::common::{Options, echo, launcher, median, verdict};
 

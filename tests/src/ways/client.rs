@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_lifecycle_core::LifecycleClient;
-use mcp_lifecycle_core::error::StartError;
+use mcp_lifecycle_core::client::{LifecycleClient, StartError};
 use rmcp::model::CallToolRequestParams;
 use tokio::time::timeout;
 

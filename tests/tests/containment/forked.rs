@@ -1,8 +1,7 @@
 //! A host that forks and executes nothing.
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::ServerLauncher;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher};
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
@@ -57,7 +56,7 @@ fn copy() {
 }
 
 /// In the copy: what is wrong, as an exit code.
-fn copied(stage: &Stage, servers: Vec<mcp_lifecycle_core::LaunchedServer>) -> i32 {
+fn copied(stage: &Stage, servers: Vec<mcp_lifecycle_core::launch::LaunchedServer>) -> i32 {
     drop(servers);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -65,7 +64,7 @@ fn copied(stage: &Stage, servers: Vec<mcp_lifecycle_core::LaunchedServer>) -> i3
     let Ok(runtime) = runtime else { return 2 };
     let launched = runtime.block_on(LocalLauncher::new().launch(&stage.spec(&["plain"])));
     let Err(error) = launched else { return 3 };
-    let text = Report(&error).to_string();
+    let text = ErrorChain(&error).to_string();
     // Long enough for a watcher that spins to be seen.
     std::thread::sleep(std::time::Duration::from_millis(300));
     i32::from(!text.contains("is a fork of process")) * 4

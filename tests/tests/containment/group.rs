@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::ServerIdentity;
+use mcp_lifecycle_core::launch::ServerIdentity;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{Evidence, LaunchedServer, ServerHandle, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ErrorChain, Evidence, LaunchedServer};
+use mcp_lifecycle_core::terminate::{ServerHandle, TerminationPolicy};
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -113,10 +113,10 @@ fn ladder() {
     let report = stage.wait("the end", async {
         let (handle, _stdin) = ServerHandle::new("held", parts.stdin, parts.terminator);
         handle
-            .terminate(&policy, mcp_lifecycle_core::EndReason::Shutdown)
+            .terminate(&policy, mcp_lifecycle_core::terminate::EndReason::Shutdown)
             .await
     });
-    let report = report.unwrap_or_else(|error| panic!("{}", Report(&error)));
+    let report = report.unwrap_or_else(|error| panic!("{}", ErrorChain(&error)));
     assert!(
         report.to_string().contains("every process was reaped"),
         "{report}"
@@ -207,7 +207,8 @@ fn zombie() {
     let stage = Stage::new();
     let (server, _) = launch(&stage, "ignore-eof-term", &["server"]);
     let terminator = server.terminator().clone();
-    let mcp_lifecycle_core::ServerIdentity::Process { pid, .. } = terminator.identity() else {
+    let mcp_lifecycle_core::launch::ServerIdentity::Process { pid, .. } = terminator.identity()
+    else {
         panic!("a process")
     };
     let pid = Pid::from_raw(pid.cast_signed());

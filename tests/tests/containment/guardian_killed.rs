@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mcp_lifecycle_core::{LaunchedServer, ServerIdentity};
+use mcp_lifecycle_core::launch::{LaunchedServer, ServerIdentity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -40,7 +40,7 @@ fn killed() {
         } else {
             // No proof, so no claim; what lives is ended by the test.
             let error = gone.unwrap_err();
-            let text = mcp_lifecycle_core::error::Report(&error).to_string();
+            let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
             assert!(text.contains("the guardian was killed"), "{text}");
         }
     }

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher, ServerSpec};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 use tokio::runtime::{Builder, Runtime};
@@ -101,7 +100,7 @@ fn without_io() {
         let spec = stage.spec(&["ignore-eof-term"]);
         let mute = Builder::new_multi_thread().enable_time().build().unwrap();
         let launched = mute.block_on(launcher(isolation).launch(&spec));
-        let text = Report(&launched.unwrap_err()).to_string();
+        let text = ErrorChain(&launched.unwrap_err()).to_string();
         // Within the error already, so no time is given.
         let children = Census::take().child_count();
         assert_eq!(children, before.child_count(), "{isolation:?}: {text}");
@@ -207,7 +206,7 @@ fn no_thread() {
     setrlimit(Resource::RLIMIT_NPROC, 0, hard).unwrap();
     let launched = runtime.block_on(launcher(Isolation::ProcessGroup).launch(&spec));
     setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
-    let text = Report(&launched.unwrap_err()).to_string();
+    let text = ErrorChain(&launched.unwrap_err()).to_string();
     assert!(text.contains("could not start a thread"), "{text}");
     // The next thread of the runtime finds whatever is queued.
     let next = runtime.block_on(async { tokio::task::spawn_blocking(|| ()).await });

@@ -1,7 +1,7 @@
 //! Servers that cannot be looked at: what hides itself, what `/proc` hides, what has
 //! no first thread.
 
-use mcp_lifecycle_core::UnknownRemnant;
+use mcp_lifecycle_core::launch::UnknownRemnant;
 use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, setsid};

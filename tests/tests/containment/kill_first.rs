@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::TerminationPolicy;
-use mcp_lifecycle_core::{EndReason, LaunchedServer, Phase, ServerHandle, ServerIdentity};
+use mcp_lifecycle_core::launch::{LaunchedServer, ServerIdentity};
+use mcp_lifecycle_core::terminate::{EndReason, Phase, ServerHandle, TerminationPolicy};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

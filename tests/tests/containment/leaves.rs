@@ -4,7 +4,7 @@ use std::fs;
 use std::pin::Pin;
 use std::task::Poll;
 
-use mcp_lifecycle_core::{ServerIdentity, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ServerIdentity, ServerLauncher, ServerSpec};
 
 use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
 
@@ -57,7 +57,7 @@ fn own_cgroups() {
     stage.nobody_is_left();
 }
 
-fn cgroup_of(server: &mcp_lifecycle_core::LaunchedServer) -> String {
+fn cgroup_of(server: &mcp_lifecycle_core::launch::LaunchedServer) -> String {
     let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
         panic!("a process");
     };

@@ -6,8 +6,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use mcp_lifecycle_conformance::alive::Holder;
-use mcp_lifecycle_core::Evidence;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::{ErrorChain, Evidence};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -51,7 +50,7 @@ fn cgroup() {
         let terminator = server.terminator().clone();
         kill(guardian_of(&server), Signal::SIGKILL).unwrap();
         let error = stage.wait("the last word", terminator.gone()).unwrap_err();
-        let text = Report(&error).to_string();
+        let text = ErrorChain(&error).to_string();
         assert!(text.contains("had left its cgroup"), "{does:?}: {text}");
         // What could be found was ended all the same.
         stage.nobody_is_left();

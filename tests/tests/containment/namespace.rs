@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::{Evidence, ExitStatus, Guarantee, Reach, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{
+    Evidence, ExitStatus, Guarantee, Reach, ServerLauncher, ServerSpec,
+};
 use nix::sys::signal::{Signal, kill};
 
 use crate::guardian_killed::guardian_of;

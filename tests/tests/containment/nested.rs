@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::{ReapReport, Remnant, ServerLauncher};
+use mcp_lifecycle_core::launch::{ReapReport, Remnant, ServerLauncher};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::{ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant};
+use mcp_lifecycle_core::launch::{ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -237,7 +237,7 @@ fn living() {
     let alive = alive.unwrap();
     assert_eq!(alive.len(), 5, "{alive:?}\n{report:?}");
     for pid in theirs {
-        let spared = |remnant: &mcp_lifecycle_core::Remnant| remnant.id == pid.to_string();
+        let spared = |remnant: &mcp_lifecycle_core::launch::Remnant| remnant.id == pid.to_string();
         assert!(report.spared.iter().any(spared), "{pid}: {report:?}");
     }
     drop(own);

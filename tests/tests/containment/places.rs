@@ -177,7 +177,7 @@ fn unusable() {
     stage.nobody_is_left();
     // It may be that ours was opened to others after somebody had used it.
     let open = shared("/var/tmp").display().to_string();
-    let is_open = |unknown: &mcp_lifecycle_core::UnknownRemnant| {
+    let is_open = |unknown: &mcp_lifecycle_core::launch::UnknownRemnant| {
         unknown.what.id == open && unknown.why.contains("open to other users")
     };
     assert!(report.unknown.iter().any(is_open), "{report:?}");

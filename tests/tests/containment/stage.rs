@@ -17,7 +17,7 @@ use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::copies::{self, Copies};
 use mcp_lifecycle_conformance::deadline::Watchdog;
-use mcp_lifecycle_core::{LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchedServer, ServerLauncher, ServerSpec};
 use tempfile::TempDir;
 
 /// Far more than anything here takes; reached only by a failure.

@@ -5,7 +5,7 @@ use std::env;
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::LaunchedServer;
+use mcp_lifecycle_core::launch::LaunchedServer;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::orphans::ledgers;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::{ExitStatus, ServerLauncher, ServerSpec, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ExitStatus, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 
 use crate::support::{Host, LIMIT, PrivateEngine, Rig, eventually, is_host, own};

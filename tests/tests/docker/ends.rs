@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use mcp_lifecycle_core::{EndReason, ExitStatus, Phase, ServerLauncher, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ExitStatus, ServerLauncher};
+use mcp_lifecycle_core::terminate::{EndReason, Phase, TerminationPolicy};
 
 use crate::support::{Host, LIMIT, Rig, in_time, is_host, own};
 

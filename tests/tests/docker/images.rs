@@ -7,8 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint, PullPolicy};
-use mcp_lifecycle_core::ServerLauncher;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher};
 
 use crate::support::{Engine, Host, Rig, image, in_time, is_host};
 
@@ -123,7 +122,7 @@ async fn pull_as_host(told: &str) {
     let spec = ContainerOptions::new(image).server("s").build().unwrap();
     match launcher.prepare(&spec).await {
         Ok(()) => println!("pulled"),
-        Err(error) => println!("not pulled: {}", Report(&error)),
+        Err(error) => println!("not pulled: {}", ErrorChain(&error)),
     }
 }
 
@@ -243,7 +242,7 @@ async fn an_image_that_is_not_pinned_is_refused_where_that_is_asked_for() {
     let refused = async |options: ContainerOptions| {
         let spec = rig.spec_with(&options, &["plain"]);
         let launch = in_time("it is refused", launcher.launch(&spec)).await;
-        Report(&launch.unwrap_err()).to_string()
+        ErrorChain(&launch.unwrap_err()).to_string()
     };
     let text = refused(rig.options()).await;
     assert!(text.contains("image_id"), "{text}");
@@ -282,7 +281,7 @@ async fn an_image_that_has_changed_behind_its_name_is_not_run() {
         let spec = options.server("changed").build().unwrap();
         match launcher.launch(&spec).await {
             Ok(_) => println!("launched"),
-            Err(error) => println!("not launched: {}", Report(&error)),
+            Err(error) => println!("not launched: {}", ErrorChain(&error)),
         }
         return;
     }

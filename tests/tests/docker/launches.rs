@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{
-    ExitStatus, LifecycleClient, ServerLauncher, ServerSpec, TerminationPolicy,
-};
+use mcp_lifecycle_core::client::LifecycleClient;
+use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Engine, Host, PrivateEngine, Rig, eventually, in_time, is_host, own, pause};
@@ -98,7 +97,7 @@ async fn a_failed_launch_says_why_and_leaves_nothing() {
     };
     let launch = |options: mcp_launcher_docker::ContainerOptions| {
         let (launcher, spec) = (rig.launcher(), rig.spec_with(&options, &["plain"]));
-        async move { Report(&launcher.launch(&spec).await.unwrap_err()).to_string() }
+        async move { ErrorChain(&launcher.launch(&spec).await.unwrap_err()).to_string() }
     };
     let mut options = rig.options();
     options.image = Some("no-such-image:1".into());
@@ -114,10 +113,10 @@ async fn a_failed_launch_says_why_and_leaves_nothing() {
     // The engine's init would be started well, and fail by itself.
     let mut options = rig.options();
     options.init = Some(mcp_launcher_docker::Init::None);
-    let spec = mcp_lifecycle_core::ServerSpec::builder(&rig.server, "/no-such-program");
+    let spec = mcp_lifecycle_core::launch::ServerSpec::builder(&rig.server, "/no-such-program");
     let spec = options.apply(spec);
     let error = rig.launcher().launch(&spec.build().unwrap()).await;
-    let text = Report(&error.unwrap_err()).to_string();
+    let text = ErrorChain(&error.unwrap_err()).to_string();
     assert!(text.contains("/no-such-program"), "{text}");
     rig.assert_clean().await;
 }
@@ -139,7 +138,7 @@ async fn a_pull_has_its_own_deadline() {
         .unwrap();
     let spec = rig.spec_with(&options, &["plain"]);
     let error = in_time("the pull gives up", launcher.prepare(&spec)).await;
-    let text = Report(&error.unwrap_err()).to_string();
+    let text = ErrorChain(&error.unwrap_err()).to_string();
     assert!(text.contains("longer than 300ms"), "{text}");
 }
 
@@ -152,9 +151,9 @@ async fn no_engine_is_an_error_that_names_the_endpoint() {
         .image("img")
         .build()
         .unwrap();
-    let spec = mcp_lifecycle_core::ServerSpec::builder("s", "p").build();
+    let spec = mcp_lifecycle_core::launch::ServerSpec::builder("s", "p").build();
     let error = launcher.launch(&spec.unwrap()).await.unwrap_err();
-    let text = Report(&error).to_string();
+    let text = ErrorChain(&error).to_string();
     assert!(text.contains("unix:///no/such.sock"), "{text}");
 }
 

@@ -1,7 +1,7 @@
 //! Where hosts find each other's leases: by their user, not by their environment.
 
 use mcp_launcher_docker::{DockerLauncher, Endpoint, Init};
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 
 use crate::support::{Host, Rig, is_host};
 

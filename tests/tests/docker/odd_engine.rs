@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mcp_launcher_docker::{DockerLauncher, Endpoint};
-use mcp_lifecycle_core::{EndReason, ServerHandle, ServerLauncher, TerminationPolicy};
+use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 
 use crate::support::{Host, PrivateEngine, Rig, eventually, image, is_host, own};
 
@@ -31,7 +32,7 @@ async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
         let launcher = launcher(host, leases);
         let options = mcp_launcher_docker::ContainerOptions::new("mcp-fixture:test");
         let spec = |args: &str| {
-            let spec = mcp_lifecycle_core::ServerSpec::builder(server, "/mcp-fixture");
+            let spec = mcp_lifecycle_core::launch::ServerSpec::builder(server, "/mcp-fixture");
             options
                 .clone()
                 .network("none")
@@ -109,7 +110,7 @@ async fn the_404_of_another_engine_is_no_proof() {
         // By the connections that were open before.
         Ok(report) => assert!(rig.containers().is_empty(), "no proof: {report}"),
         Err(error) => {
-            let text = mcp_lifecycle_core::error::Report(&error).to_string();
+            let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
             assert!(text.contains("another engine"), "{text}");
         }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use mcp_launcher_docker::Gpus;
-use mcp_lifecycle_core::error::{CallError, Report};
-use mcp_lifecycle_core::{EndReason, ExitStatus, LifecycleClient, ServerLauncher};
+use mcp_lifecycle_core::client::{CallError, LifecycleClient};
+use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, ServerLauncher};
+use mcp_lifecycle_core::terminate::EndReason;
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 
@@ -90,7 +91,7 @@ async fn gpus_are_asked_for() {
     };
     let spec = rig.spec_with(&rig.options().gpus(Gpus::All), &["plain"]);
     if let Err(error) = in_time("it answers", rig.launcher().launch(&spec)).await {
-        let text = Report(&error).to_string();
+        let text = ErrorChain(&error).to_string();
         assert!(text.contains("gpu"), "{text}");
     }
     rig.assert_clean().await;

@@ -4,7 +4,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, Init};
-use mcp_lifecycle_core::{ServerLauncher, TerminationPolicy};
+use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{Engine, Host, LIMIT, Rig, eventually, is_host, own};
 
@@ -121,7 +122,7 @@ async fn orphans_are_ended_on_podman() {
             .last_will(false)
             .build()
             .unwrap();
-        let spec = mcp_lifecycle_core::ServerSpec::builder(server, "/mcp-fixture");
+        let spec = mcp_lifecycle_core::launch::ServerSpec::builder(server, "/mcp-fixture");
         let spec = options(&rig).apply(spec.arg("ignore-eof-term"));
         let _server = launcher.launch(&spec.build().unwrap()).await.unwrap();
         println!("launched");

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Init};
-use mcp_lifecycle_core::{ExitStatus, Reach, ServerLauncher, ServerSpec, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ExitStatus, Reach, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{Host, LIMIT, Rig, is_host, own};
 

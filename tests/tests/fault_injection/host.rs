@@ -11,10 +11,8 @@ use std::time::Duration;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::{
-    EndReason, LaunchedServer, ServerHandle, ServerLauncher, ServerSpec, TerminationPolicy,
-};
+use mcp_lifecycle_core::launch::{ErrorChain, LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::seccomp;
@@ -126,7 +124,7 @@ fn launch(
     let launched = catch_unwind(AssertUnwindSafe(|| runtime.block_on(launcher.launch(spec))));
     match launched {
         Ok(Ok(launched)) => Ok(launched),
-        Ok(Err(error)) => Err(Report(&error).to_string()),
+        Ok(Err(error)) => Err(ErrorChain(&error).to_string()),
         Err(panic) => panic!("the launch panicked: {}", said(&*panic)),
     }
 }
@@ -144,7 +142,7 @@ fn end(runtime: &Runtime, launched: LaunchedServer) -> String {
     drop(stdin);
     match ended {
         Ok(_) => "gone".to_owned(),
-        Err(error) => format!("unproven {}", Report(&error)),
+        Err(error) => format!("unproven {}", ErrorChain(&error)),
     }
 }
 

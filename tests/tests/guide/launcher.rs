@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::{io, thread};
 
 use async_trait::async_trait;
-use mcp_lifecycle_core::error::{LaunchError, LaunchErrorKind, ReapError, StepError};
-use mcp_lifecycle_core::*;
+use mcp_lifecycle_core::launch::*;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::{LaunchErrorKind, StartError, StartErrorKind, StartPhase};
-use mcp_lifecycle_core::{ExitStatus, LifecycleClient, ServerSpec};
+use mcp_lifecycle_core::client::{LifecycleClient, StartError, StartErrorKind, StartPhase};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind, ServerSpec};
 
 use crate::support::{self, Rig, chain, launcher, test};
 

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::error::CallError;
-use mcp_lifecycle_core::{CallOptions, ProtocolPreference, TransportLimits};
+use mcp_lifecycle_core::client::{CallError, CallOptions, ProtocolPreference, TransportLimits};
 use serde_json::json;
 
 use crate::support::{self, test, text, tool};
@@ -242,7 +241,10 @@ fn draining_lets_calls_in_flight_complete() {
             tokio::task::yield_now().await;
         }
         let policy = support::short().drain(Duration::from_secs(8));
-        let end = client.shutdown_with(mcp_lifecycle_core::EndReason::ConfigChanged, policy);
+        let end = client.shutdown_with(
+            mcp_lifecycle_core::terminate::EndReason::ConfigChanged,
+            policy,
+        );
         let (end, ()) = tokio::join!(end, async {
             server.step();
         });

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use mcp_lifecycle_core::{LifecycleClient, ServerSpec};
+use mcp_lifecycle_core::client::LifecycleClient;
+use mcp_lifecycle_core::launch::ServerSpec;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, getsid};
 

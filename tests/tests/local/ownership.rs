@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::error::CallError;
-use mcp_lifecycle_core::{EndReason, LifecycleClient, ServerLauncher, TerminationReport};
+use mcp_lifecycle_core::client::{CallError, LifecycleClient};
+use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::terminate::{EndReason, TerminationReport};
 use serde_json::json;
 
 use crate::support::{self, Rig, runtime, test, tool};

@@ -6,7 +6,8 @@
 
 use std::path::PathBuf;
 
-use mcp_lifecycle_core::{LifecycleClient, ServerSpec};
+use mcp_lifecycle_core::client::LifecycleClient;
+use mcp_lifecycle_core::launch::ServerSpec;
 use serde_json::json;
 
 use crate::support::{self, chain, launcher, test, text, tool};

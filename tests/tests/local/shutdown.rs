@@ -1,8 +1,9 @@
 //! The regression of the seed: a server starts, a blocking call is in flight,
 //! the client shuts down, and the process is gone. For every way to make it hard.
 
-use mcp_lifecycle_core::error::CallError;
-use mcp_lifecycle_core::{ExitStatus, Phase, TerminationReport};
+use mcp_lifecycle_core::client::CallError;
+use mcp_lifecycle_core::launch::ExitStatus;
+use mcp_lifecycle_core::terminate::{Phase, TerminationReport};
 use serde_json::json;
 
 use crate::support::{self, test};

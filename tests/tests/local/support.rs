@@ -7,10 +7,9 @@ use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::{AliveConn, AliveListener};
 use mcp_lifecycle_conformance::census::Census;
 use mcp_lifecycle_conformance::deadline::Watchdog;
-use mcp_lifecycle_core::error::{CallError, StartError};
-use mcp_lifecycle_core::{
-    LifecycleClient, LifecycleClientBuilder, ServerLauncher, ServerSpec, TerminationPolicy,
-};
+use mcp_lifecycle_core::client::{CallError, LifecycleClient, LifecycleClientBuilder, StartError};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -136,7 +135,7 @@ pub(crate) fn text(result: &CallToolResult) -> &str {
 }
 
 pub(crate) fn chain(error: &StartError) -> String {
-    mcp_lifecycle_core::error::Report(error).to_string()
+    mcp_lifecycle_core::launch::ErrorChain(error).to_string()
 }
 
 /// The launcher keeps one thread and its epoll descriptor for the life of the

@@ -11,11 +11,11 @@ use std::{env, thread};
 
 use futures_util::future::join_all;
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::error::{Report, StartError, StartErrorKind};
-use mcp_lifecycle_core::{
-    LifecycleClient, LifecycleEvent, LifecycleObserver, ServerLauncher, ServerSpec,
-    TerminationPolicy,
+use mcp_lifecycle_core::client::{
+    LifecycleClient, LifecycleEvent, LifecycleObserver, StartError, StartErrorKind,
 };
+use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -290,7 +290,7 @@ fn refuse(index: usize, error: &StartError) {
         None | Some(Ok(_)) => "refused",
         Some(Err(_)) => "unproven-start",
     };
-    say(&format!("{claim} {index} {}", Report(error)));
+    say(&format!("{claim} {index} {}", ErrorChain(error)));
 }
 
 async fn prove(index: usize, client: &LifecycleClient) {
@@ -302,7 +302,7 @@ async fn prove(index: usize, client: &LifecycleClient) {
             let report = report.to_string().replace('\n', ", ");
             say(&format!("proof {index} {took} {report}"));
         }
-        Err(error) => say(&format!("unproven {index} {took} {}", Report(&error))),
+        Err(error) => say(&format!("unproven {index} {took} {}", ErrorChain(&error))),
     }
 }
 

@@ -7,8 +7,7 @@ use std::process::{self, Command};
 use std::{env, fs};
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::ServerLauncher;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher};
 use tokio::runtime::{Builder, Runtime};
 
 /// Where the observers of the servers listen, one each, and one more.
@@ -44,7 +43,7 @@ pub(crate) fn reap() {
     let runtime = runtime(false);
     match runtime.block_on(LocalLauncher::new().reap_orphans()) {
         Ok(report) => say(&format!("reaped {} {report:?}", report.failed.len())),
-        Err(error) => say(&format!("failed {}", Report(&error))),
+        Err(error) => say(&format!("failed {}", ErrorChain(&error))),
     }
 }
 

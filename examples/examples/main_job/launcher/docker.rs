@@ -5,8 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, PullPolicy};
 use mcp_lifecycle_core::ServerLauncher;
-use mcp_lifecycle_core::error::Report;
-use mcp_lifecycle_core::spec::ServerSpecBuilder;
+use mcp_lifecycle_core::launch::{ErrorChain, ServerSpecBuilder};
 
 /// What the server runs in.
 #[derive(Debug, Args)]
@@ -53,9 +52,9 @@ impl Options {
 /// A launcher for the engine that the docker CLI would use. What a host that
 /// died left behind is ended first.
 pub(crate) async fn launcher() -> Result<Arc<dyn ServerLauncher>, String> {
-    let launcher = DockerLauncher::new().map_err(|error| Report(&error).to_string())?;
+    let launcher = DockerLauncher::new().map_err(|error| ErrorChain(&error).to_string())?;
     let orphans = launcher.reap_orphans().await;
-    let orphans = orphans.map_err(|error| Report(&error).to_string())?;
+    let orphans = orphans.map_err(|error| ErrorChain(&error).to_string())?;
     for orphan in orphans.ended {
         println!("orphan:      {} {} ended", orphan.id, orphan.name);
     }

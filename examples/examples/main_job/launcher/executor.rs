@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
 use mcp_lifecycle_core::ServerLauncher;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::ErrorChain;
 
 /// Where the executor is.
 #[derive(Debug, Args)]
@@ -61,6 +61,6 @@ impl Options {
 
 pub(crate) async fn launcher(options: &Options) -> Result<Arc<dyn ServerLauncher>, String> {
     let executor = ExecServer::connect(options.config()?).await;
-    let executor = executor.map_err(|error| Report(&error).to_string())?;
+    let executor = executor.map_err(|error| ErrorChain(&error).to_string())?;
     Ok(Arc::new(ExecutorLauncher::new(executor)))
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mcp_lifecycle_core::Remnant;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::{ErrorChain, Remnant};
 use tokio::time::sleep;
 
 use super::{Means, Nested};
@@ -68,7 +67,7 @@ impl Nested {
                 futures_util::stream::iter(containers)
                     .for_each_concurrent(PARALLEL, |container| {
                         remove_until_absent(engine, &container.id, |failure| {
-                            let failure = failure.map(|error| Report(error).to_string());
+                            let failure = failure.map(|error| ErrorChain(error).to_string());
                             self.lost.send_replace(failure);
                         })
                     })

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::Remnant;
-use mcp_lifecycle_core::error::Report;
+use mcp_lifecycle_core::launch::{ErrorChain, Remnant};
 use tokio::time::timeout;
 
 use super::Swept;
@@ -72,7 +71,7 @@ impl Means {
             } if !proxy.fence().is_used() => Ok(Swept::default()),
             Self::Proxy { engine, proxy, .. } => {
                 look_at(engine, proxy, launch).await.map_err(|error| Blind {
-                    problem: Report(&error).to_string(),
+                    problem: ErrorChain(&error).to_string(),
                     no_program: false,
                 })
             }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use mcp_lifecycle_core::error::BoxError;
+use mcp_lifecycle_core::launch::BoxError;
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::pki_types::ServerName;
 

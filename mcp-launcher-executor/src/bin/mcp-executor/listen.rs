@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use mcp_launcher_executor::daemon::{Listener, MetricsListener, TlsIdentity, Token};
-use mcp_lifecycle_core::error::BoxError;
+use mcp_lifecycle_core::launch::BoxError;
 
 use crate::cli::{Cli, Listen};
 

@@ -12,8 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use mcp_launcher_executor::daemon::{Daemon, Limits};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::ServerLauncher;
-use mcp_lifecycle_core::error::{BoxError, Report};
+use mcp_lifecycle_core::launch::{BoxError, ErrorChain, ServerLauncher};
 use tokio::io::AsyncWriteExt;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -34,7 +33,7 @@ async fn main() -> ExitCode {
     match run(cli).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mcp-executor: {}", Report(&*error));
+            eprintln!("mcp-executor: {}", ErrorChain(&*error));
             ExitCode::FAILURE
         }
     }
@@ -123,6 +122,6 @@ async fn sweep(launcher: &dyn ServerLauncher) {
             failed = report.failed.len(),
             "swept what an earlier run left behind"
         ),
-        Err(error) => tracing::warn!(error = %Report(&error), "cannot sweep"),
+        Err(error) => tracing::warn!(error = %ErrorChain(&error), "cannot sweep"),
     }
 }

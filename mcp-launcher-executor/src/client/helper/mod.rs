@@ -10,8 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mcp_lifecycle_core::Remnant;
-use mcp_lifecycle_core::spec::InheritEnv;
+use mcp_lifecycle_core::launch::{InheritEnv, Remnant};
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
-use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch;
 
 pub(super) use input::{DEPTH, Input};

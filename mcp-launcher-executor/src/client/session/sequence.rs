@@ -29,7 +29,7 @@ impl ProcessEvent {
 /// What `process/gone` said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GoneProof {
-    pub(crate) swept: Vec<mcp_lifecycle_core::Remnant>,
+    pub(crate) swept: Vec<mcp_lifecycle_core::launch::Remnant>,
     pub(crate) swept_count: u64,
     pub(crate) evidence: Vec<String>,
     pub(crate) failure: Option<String>,

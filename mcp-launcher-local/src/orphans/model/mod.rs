@@ -35,7 +35,7 @@ mod world;
 
 use std::borrow::Cow;
 
-use mcp_lifecycle_core::Evidence as Proof;
+use mcp_lifecycle_core::launch::Evidence as Proof;
 
 use self::decide::{Cgroup, Findings};
 use self::random::Random;

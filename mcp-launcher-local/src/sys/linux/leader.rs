@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::signal::killpg;
 use tokio::io::unix::AsyncFd;
 
-use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::launch::ExitStatus;
 
 use super::super::watch::{self, Interest};
 use super::super::{self as sys, Pid, Signal, unix};

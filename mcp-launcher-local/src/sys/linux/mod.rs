@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use mcp_lifecycle_core::Reach;
+use mcp_lifecycle_core::launch::Reach;
 
 pub(crate) use leader::{ExitEvent, Leader, can_lead, watch_process};
 pub(crate) use pidfd::{continue_held, ends_within, hold, is_running, kill_held};

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 
-use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::launch::ExitStatus;
 
 use super::super::{Pid, uninterrupted};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::launch::ExitStatus;
 
 use super::super::Pid;
 use super::wait;

@@ -41,7 +41,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
-use mcp_lifecycle_core::{ExitStatus, Reach};
+use mcp_lifecycle_core::launch::{ExitStatus, Reach};
 
 use super::lifeline::Lifeline;
 #[cfg(not(target_os = "macos"))]

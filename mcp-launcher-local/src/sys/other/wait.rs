@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use libc::c_int;
 use nix::errno::Errno;
 
-use mcp_lifecycle_core::ExitStatus;
+use mcp_lifecycle_core::launch::ExitStatus;
 
 use super::super::{Pid, uninterrupted};
 

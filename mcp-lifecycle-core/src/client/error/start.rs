@@ -8,8 +8,7 @@ use thiserror::Error;
 
 use crate::launch::error::launch::LaunchError;
 use crate::launch::exit::ExitStatus;
-use crate::launch::remnant::Remnant;
-use crate::launch::remnant::RemnantList;
+use crate::launch::remnant::{Remnant, RemnantList};
 use crate::terminate::error::TerminateError;
 use crate::terminate::report::TerminationReport;
 

@@ -25,8 +25,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::lease::Answer;
-use self::lease::{Grant, Refused};
+use self::lease::{Answer, Grant, Refused};
 use self::process::Run;
 use self::record::Card;
 use self::shutdown::Closed;

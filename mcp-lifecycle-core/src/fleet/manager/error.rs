@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::client::error::start::StartError;
 use crate::fleet::observe::outcome::RefreshReport;
-use crate::launch::error::Report;
+use crate::launch::error::ErrorChain;
 
 /// A refresh failed.
 #[derive(Debug, Error)]
@@ -51,7 +51,7 @@ pub struct RequiredFailure {
 impl fmt::Display for RequiredFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.error {
-            Some(error) => Report(&**error).fmt(f),
+            Some(error) => ErrorChain(&**error).fmt(f),
             None => write!(f, "server `{}`: {}", self.server, self.why),
         }
     }

@@ -1,7 +1,7 @@
 //! Errors, one type per operation.
 //!
 //! Each `Display` tells its own level only, as a lower-case fragment; the
-//! causes are in [`source`](std::error::Error::source). [`Report`] prints a
+//! causes are in [`source`](std::error::Error::source). [`ErrorChain`] prints a
 //! whole chain on one line.
 
 pub(crate) mod launch;
@@ -15,18 +15,18 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 /// Prints an error with its causes on one line: `what: why: why of why`.
 ///
 /// ```
-/// use mcp_lifecycle_core::error::Report;
+/// use mcp_lifecycle_core::launch::ErrorChain;
 ///
 /// let error = std::io::Error::new(std::io::ErrorKind::NotFound, "no such server");
-/// assert_eq!(Report(&error).to_string(), "no such server");
+/// assert_eq!(ErrorChain(&error).to_string(), "no such server");
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Report<'a>(
+pub struct ErrorChain<'a>(
     /// The outermost error.
     pub &'a (dyn std::error::Error + 'a),
 );
 
-impl fmt::Display for Report<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
         let mut source = self.0.source();

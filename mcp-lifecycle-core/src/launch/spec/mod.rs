@@ -25,7 +25,7 @@ use self::error::{SpecError, reject_nul};
 ///     .pass_env("HTTPS_PROXY")
 ///     .build()?;
 /// assert_eq!(spec.display_command().to_string(), "uvx mcp-server-time");
-/// # Ok::<(), mcp_lifecycle_core::spec::SpecError>(())
+/// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
 /// ```
 ///
 /// `Debug` shows the names of environment variables and never their values.

@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 
 use super::rung::{Happened, Rung};
 use super::{Run, Shared, TerminationOutcome};
-use crate::launch::error::Report;
+use crate::launch::error::ErrorChain;
 use crate::launch::error::step::StepError;
 use crate::launch::exit::ExitStatus;
 use crate::launch::remnant::{EvidenceList, Gone};
@@ -18,8 +18,7 @@ use crate::launch::terminator::ProcessTerminator;
 use crate::terminate::error::TerminateError;
 use crate::terminate::ladder::{Event, Ladder, Phase, Step};
 use crate::terminate::policy::TerminationPolicy;
-use crate::terminate::report::PhaseRecord;
-use crate::terminate::report::{EndReason, TerminationReport};
+use crate::terminate::report::{EndReason, PhaseRecord, TerminationReport};
 
 /// Runs one termination and publishes its outcome to every caller.
 ///
@@ -113,13 +112,13 @@ async fn terminate(
                     Step::Wait
                 }
                 Happened::Failed(error) if rung.is_force() => {
-                    climb.failed(Report(&error).to_string());
+                    climb.failed(ErrorChain(&error).to_string());
                     shared.kill_now();
                     question.ask_again();
                     Step::Wait
                 }
                 Happened::Failed(error) => {
-                    climb.failed(Report(&error).to_string());
+                    climb.failed(ErrorChain(&error).to_string());
                     ladder.on(Event::TimedOut)
                 }
                 Happened::Overdue => {
@@ -254,7 +253,7 @@ impl<'a> Climb<'a> {
         let terminator = &self.shared.terminator;
         let (survivors, unknown) = match timeout(self.report_limit, terminator.survivors()).await {
             Ok(Ok(survivors)) => (survivors, None),
-            Ok(Err(error)) => (Vec::new(), Some(Report(&error).to_string())),
+            Ok(Err(error)) => (Vec::new(), Some(ErrorChain(&error).to_string())),
             Err(_) => (Vec::new(), Some("the launcher does not answer".to_owned())),
         };
         TerminateError {
@@ -262,7 +261,9 @@ impl<'a> Climb<'a> {
             identity: terminator.identity(),
             reason,
             survivors,
-            cause: cause.map(|error| Report(&error).to_string()).or(unknown),
+            cause: cause
+                .map(|error| ErrorChain(&error).to_string())
+                .or(unknown),
             phases: self.phases,
             took: self.begun.elapsed(),
         }

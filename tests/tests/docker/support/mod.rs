@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint};
 use mcp_lifecycle_conformance::alive::AliveListener;
-use mcp_lifecycle_core::{
-    EndReason, LaunchedServer, ServerHandle, ServerLauncher, ServerSpec, TerminationOutcome,
-    TerminationPolicy,
+use mcp_lifecycle_core::launch::{LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::{
+    EndReason, ServerHandle, TerminationOutcome, TerminationPolicy,
 };
 
 pub(crate) use engine::{Engine, PrivateEngine};
@@ -134,9 +134,9 @@ pub(crate) fn own(server: LaunchedServer) -> Owned {
 
 pub(crate) struct Owned {
     pub(crate) handle: ServerHandle,
-    pub(crate) stdin: mcp_lifecycle_core::ServerStdin,
-    pub(crate) stdout: mcp_lifecycle_core::BoxRead,
-    pub(crate) stderr: Option<mcp_lifecycle_core::BoxRead>,
+    pub(crate) stdin: mcp_lifecycle_core::terminate::ServerStdin,
+    pub(crate) stdout: mcp_lifecycle_core::launch::BoxRead,
+    pub(crate) stderr: Option<mcp_lifecycle_core::launch::BoxRead>,
 }
 
 impl Owned {

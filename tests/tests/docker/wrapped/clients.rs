@@ -4,7 +4,7 @@
 //! Not here, for Debian has none of them: compose v2, buildx (BuildKit), docker-java.
 
 use mcp_launcher_docker::ReapPolicy;
-use mcp_lifecycle_core::ServerSpec;
+use mcp_lifecycle_core::launch::ServerSpec;
 
 use super::{Shape, ends_clean};
 use crate::support::{Rig, tools};

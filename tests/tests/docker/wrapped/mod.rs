@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::ContainerTracker;
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationPolicy};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{LIMIT, Owned, Rig, eventually, own};
 

@@ -4,7 +4,7 @@
 
 use std::process::{Child, Command};
 
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 
 use mcp_launcher_docker::ReapPolicy;
 

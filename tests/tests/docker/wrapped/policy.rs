@@ -1,7 +1,8 @@
 //! Which containers end, which stay, and what is left on the disk.
 
 use mcp_launcher_docker::ContainerTracker;
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec, TerminationReport};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::terminate::TerminationReport;
 
 use super::proxy::Tracked;
 use super::{Shape, drain, ends_clean, policy};
@@ -67,7 +68,7 @@ async fn what_is_detached_stays_and_is_reported_and_strangers_are_not_touched() 
     }
     let during = stranger(&format!("mcp-{}-during", rig.server));
     let report: std::sync::Arc<TerminationReport> = server.end(&policy()).await.unwrap();
-    let names = |list: &[mcp_lifecycle_core::Remnant]| -> Vec<String> {
+    let names = |list: &[mcp_lifecycle_core::launch::Remnant]| -> Vec<String> {
         list.iter().map(|remnant| remnant.id.clone()).collect()
     };
     let reported = names(&report.gone.reported);
@@ -148,7 +149,7 @@ async fn a_launcher_of_anything_but_processes_here_is_refused() {
         .env("DOCKER_HOST", &rig.engine.host);
     let spec = rig.options().apply(spec).build().unwrap();
     let error = tracker.launch(&spec).await.unwrap_err();
-    let error = mcp_lifecycle_core::error::Report(&error).to_string();
+    let error = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(error.contains("processes on this machine"), "{error}");
     rig.assert_clean().await;
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 
 use crate::support::{Host, LIMIT, Rig, is_host, pause};
 

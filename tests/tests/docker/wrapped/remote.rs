@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use mcp_launcher_docker::ReapPolicy;
-use mcp_lifecycle_core::ServerSpec;
+use mcp_lifecycle_core::launch::ServerSpec;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::{Shape, ends_clean};

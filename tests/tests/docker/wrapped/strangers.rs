@@ -1,6 +1,6 @@
 //! Containers of others that carry our labels, or our server's environment.
 
-use mcp_lifecycle_core::{ReapReport, ServerLauncher};
+use mcp_lifecycle_core::launch::{ReapReport, ServerLauncher};
 
 use super::{drain, policy};
 use crate::support::{LIMIT, Rig, eventually, own};

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_lifecycle_core::ServerLauncher;
+use mcp_lifecycle_core::launch::ServerLauncher;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::support::{Owned, Rig, in_time, own};
