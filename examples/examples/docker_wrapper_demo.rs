@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use mcp_launcher_docker::{ContainerTracker, ReapPolicy};
 use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_core::launch::LaunchContext;
 use mcp_lifecycle_core::{EndReason, ServerHandle, ServerLauncher, ServerSpec, TerminationPolicy};
 
 const LABEL: &str = "mcp-demo";
@@ -69,12 +70,15 @@ async fn tracked(script: &str) -> Result<(), Box<dyn Error>> {
         spec = spec.pass_env(name);
     }
     let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher);
-    let parts = launcher.launch(&spec.build()?).await?.into_parts();
+    let parts = launcher
+        .launch(&spec.build()?, &LaunchContext::new())
+        .await?
+        .into_parts();
     let (server, _stdin) = ServerHandle::new("demo", parts.stdin, parts.terminator);
     until_there().await?;
     let policy = TerminationPolicy::default()
-        .eof_grace(Duration::from_secs(1))
-        .term_grace(Duration::from_secs(1));
+        .with_eof_grace(Duration::from_secs(1))
+        .with_term_grace(Duration::from_secs(1));
     let report = server.terminate(&policy, EndReason::Shutdown).await?;
     for line in report.to_string().lines() {
         println!("  {line}");

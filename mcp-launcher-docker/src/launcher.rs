@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    BoxError, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport, Remnant,
-    ServerLauncher, ServerSpec, TerminationSemantics,
+    BoxError, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport,
+    Remnant, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 pub use builder::DockerLauncherBuilder;
@@ -87,33 +87,7 @@ impl DockerLauncher {
         self.shared.engine.endpoint()
     }
 
-    /// Pulls the image of `spec` now, if its policy says so and it is missing,
-    /// so that the launch does not have to, whose deadline is a shorter one.
-    ///
-    /// # Errors
-    ///
-    /// [`LaunchError`]: the specification is wrong, the engine does not answer,
-    /// or the image cannot be had within the pull's own deadline.
-    ///
-    /// # Cancel safety
-    ///
-    /// The pull goes on when the future is dropped, until its own deadline. A
-    /// later call, or a launch, joins it.
-    pub async fn prepare(&self, spec: &ServerSpec) -> Result<(), LaunchError> {
-        let job = self.job(spec)?;
-        let task = control::spawn(async move { container::prepare(&job).await });
-        let outcome = match task {
-            Ok(task) => task.await,
-            Err(error) => return Err(failed(spec, EngineError::from(error))),
-        };
-        match outcome {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(spec, error)),
-            Err(error) => Err(failed(spec, error)),
-        }
-    }
-
-    fn job(&self, spec: &ServerSpec) -> Result<Job, LaunchError> {
+    fn job(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<Job, LaunchError> {
         let settings = &self.shared.settings;
         let invalid = |e| LaunchError::new(NAME, spec, LaunchErrorKind::InvalidSpec(e));
         let options = ContainerOptions::of(spec).map_err(invalid)?;
@@ -143,7 +117,7 @@ impl DockerLauncher {
             unfinished: self.shared.unfinished.clone(),
             pull_limit: settings.pull_timeout,
             credentials: settings.credentials,
-            progress: progress::beside(observer, spec.name()),
+            progress: progress::beside(observer, context.clone(), spec.name()),
         })
     }
 }
@@ -224,8 +198,38 @@ impl ServerLauncher for DockerLauncher {
         container::semantics(supervised, self.shared.has_will())
     }
 
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
-        let job = self.job(spec)?;
+    /// Pulls the image of `spec` now, if its policy says so and it is missing, so that
+    /// the launch does not have to, whose deadline is a shorter one.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError`]: the specification is wrong, the engine does not answer,
+    /// or the image cannot be had within the pull's own deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// The pull goes on when the future is dropped, until its own deadline. A
+    /// later call, or a launch, joins it.
+    async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
+        let job = self.job(spec, context)?;
+        let task = control::spawn(async move { container::prepare(&job).await });
+        let outcome = match task {
+            Ok(task) => task.await,
+            Err(error) => return Err(failed(spec, EngineError::from(error))),
+        };
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(failed(spec, error)),
+            Err(error) => Err(failed(spec, error)),
+        }
+    }
+
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
+        let job = self.job(spec, context)?;
         let (cancel, outcome) =
             container::launch(job).map_err(|error| failed(spec, EngineError::from(error)))?;
         let outcome = outcome.await;

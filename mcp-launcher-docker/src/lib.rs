@@ -9,7 +9,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use mcp_launcher_docker::{ContainerOptions, DockerLauncher};
-//! use mcp_lifecycle_core::{LifecycleClient, ServerLauncher};
+//! use mcp_lifecycle_core::{LifecycleClient, ServerConfig, ServerLauncher};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let launcher = Arc::new(DockerLauncher::new()?);
@@ -21,9 +21,8 @@
 //!     .network("none")
 //!     .server("time")
 //!     .build()?;
-//! // Apart from the start-up deadline, which a pull would not meet.
-//! launcher.prepare(&spec).await?;
-//! let client = LifecycleClient::builder(launcher, spec).start().await?;
+//! // The image is pulled first, apart from the start-up deadline.
+//! let client = LifecycleClient::start(ServerConfig::new(launcher, spec)).await?;
 //! let report = client.shutdown().await?;
 //! println!("{report}");
 //! # Ok(())

@@ -4,6 +4,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchProgress};
 use tracing::warn;
 
 use crate::engine::{Progress, PullEvent};
@@ -63,14 +64,19 @@ impl<F: Fn(&PullProgress) + Send + Sync + 'static> PullObserver for F {
     }
 }
 
-/// Tells `observer` without waiting for it: the thread that owns all containers
-/// does not run what the application wrote.
-pub(crate) fn beside(observer: Arc<dyn PullObserver>, server: &str) -> Progress {
+/// Tells `observer` and the caller of the launch without waiting for them: the thread
+/// that owns all containers does not run what the application wrote.
+pub(crate) fn beside(
+    observer: Arc<dyn PullObserver>,
+    context: LaunchContext,
+    server: &str,
+) -> Progress {
+    let observer = Both(observer, context);
     let server = server.to_owned();
     let sender = OnceLock::new();
     Arc::new(move |image: &str, event: PullEvent| {
         let progress = PullProgress::new(&server, image, event);
-        let sender = sender.get_or_init(|| tell(Arc::clone(&observer)));
+        let sender = sender.get_or_init(|| tell(observer.clone()));
         if let Some(sender) = sender {
             // Full, or nobody listens any more.
             let _ = sender.try_send(progress);
@@ -78,12 +84,28 @@ pub(crate) fn beside(observer: Arc<dyn PullObserver>, server: &str) -> Progress 
     })
 }
 
+/// Who wants to know of a pull.
+#[derive(Clone)]
+struct Both(Arc<dyn PullObserver>, LaunchContext);
+
+impl Both {
+    fn tell(&self, step: &PullProgress) {
+        let what = match &step.layer {
+            Some(layer) => format!("{}: layer {layer}: {}", step.image, step.status),
+            None => format!("{}: {}", step.image, step.status),
+        };
+        self.1
+            .report(&LaunchProgress::new(what).with_bytes(step.current, step.total));
+        self.0.on_progress(step);
+    }
+}
+
 /// Ends with the sender.
-fn tell(observer: Arc<dyn PullObserver>) -> Option<SyncSender<PullProgress>> {
+fn tell(observer: Both) -> Option<SyncSender<PullProgress>> {
     let (sender, steps) = sync_channel::<PullProgress>(WAITING);
     let thread = thread::Builder::new()
         .name("mcp-docker-pull".to_owned())
-        .spawn(move || steps.iter().for_each(|step| observer.on_progress(&step)));
+        .spawn(move || steps.iter().for_each(|step| observer.tell(&step)));
     match thread {
         Ok(_) => Some(sender),
         Err(error) => {
@@ -109,13 +131,17 @@ mod tests {
             entered.send(progress.server.clone()).unwrap();
             released.lock().unwrap().recv().unwrap();
         };
-        let progress = beside(Arc::new(hangs), "s");
+        let progress = beside(Arc::new(hangs), LaunchContext::new(), "s");
         for _ in 0..WAITING * 2 {
             progress("i", PullEvent::default());
         }
         assert_eq!(begun.recv_timeout(Duration::from_secs(20)).unwrap(), "s");
         drop(release);
-        let panics = beside(Arc::new(|_: &PullProgress| panic!("an observer")), "s");
+        let panics = beside(
+            Arc::new(|_: &PullProgress| panic!("an observer")),
+            LaunchContext::new(),
+            "s",
+        );
         for _ in 0..3 {
             panics("i", PullEvent::default());
         }

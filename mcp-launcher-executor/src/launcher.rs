@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    ExitStatus, Gone, LaunchError, LaunchErrorKind, LaunchedServer, ProcessTerminator, ReapError,
-    ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, StepError,
-    TerminationSemantics,
+    ExitStatus, Gone, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer,
+    ProcessTerminator, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec,
+    StepError, TerminationSemantics,
 };
 
 use crate::{Executor, ExecutorError, RemoteCommand, RemoteProcess};
@@ -50,7 +50,11 @@ impl ServerLauncher for ExecutorLauncher {
         self.executor.semantics()
     }
 
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        _: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         let failed = |kind| LaunchError::new(NAME, spec, kind);
         let command = RemoteCommand::from_spec(spec)
             .map_err(|error| failed(LaunchErrorKind::InvalidSpec(error)))?;

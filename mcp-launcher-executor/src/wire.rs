@@ -34,12 +34,12 @@ pub(crate) fn containment(wire: &WireContainment) -> Containment {
         reach(wire.on_terminate),
     )
     // The lease ends what a vanished client leaves, and it ends the whole tree.
-    .on_host_death(reach(wire.on_terminate));
+    .with_host_death(reach(wire.on_terminate));
     if wire.atomic {
-        containment = containment.placed_atomically();
+        containment = containment.with_atomic_placement();
     }
     match &wire.fallback {
-        Some(why) => containment.fell_back(why.clone()),
+        Some(why) => containment.with_fallback(why.clone()),
         None => containment,
     }
 }

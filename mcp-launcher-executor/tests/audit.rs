@@ -5,7 +5,7 @@ mod support;
 use std::process::Stdio;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 use support::{Peer, launch, launcher, sh, signal, within};
@@ -69,7 +69,10 @@ async fn who_started_what_from_where_and_no_secret() {
         .cwd("/")
         .build()
         .unwrap();
-    launcher.launch(&missing).await.unwrap_err();
+    launcher
+        .launch(&missing, &LaunchContext::new())
+        .await
+        .unwrap_err();
     drop((server, launcher));
 
     let log = log(peer).await;

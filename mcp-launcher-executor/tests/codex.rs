@@ -10,7 +10,9 @@ mod support;
 use std::time::Duration;
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind, Reach, ServerLauncher};
+use mcp_lifecycle_core::launch::{
+    ExitStatus, LaunchContext, LaunchErrorKind, Reach, ServerLauncher,
+};
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_under};
 use support::{Server, alive, codex, launch, launcher, listen, marker, sh, vanished, within};
@@ -64,7 +66,7 @@ async fn a_polite_server_gets_its_grace_and_a_setsid_helper_is_swept() {
         );
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
-        let policy = TerminationPolicy::default().term_grace(Duration::from_secs(3));
+        let policy = TerminationPolicy::default().with_term_grace(Duration::from_secs(3));
         let report = server.end(&policy).await.unwrap();
         assert_eq!(server.line().await, "bye", "{report}");
         assert_eq!(report.exit, ExitStatus::Code(7), "{report}");
@@ -115,7 +117,10 @@ async fn a_missing_program_is_an_error_of_the_launch() {
     both(async |config| {
         let launcher = launcher(config).await;
         let spec = mcp_lifecycle_core::launch::ServerSpec::builder("s", "/no/such/program").build();
-        let error = launcher.launch(&spec.unwrap()).await.unwrap_err();
+        let error = launcher
+            .launch(&spec.unwrap(), &LaunchContext::new())
+            .await
+            .unwrap_err();
         assert!(
             matches!(error.kind(), LaunchErrorKind::Backend { .. }),
             "{error}"

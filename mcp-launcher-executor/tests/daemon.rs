@@ -5,7 +5,9 @@ mod support;
 use std::time::Duration;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, Executor, RemoteCommand};
-use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind, Reach, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{
+    ExitStatus, LaunchContext, LaunchErrorKind, Reach, ServerLauncher, ServerSpec,
+};
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use nix::sys::signal::Signal;
 use support::{Server, alive, launch, launcher, listen, marker, sh, signal, vanished, within};
@@ -69,8 +71,8 @@ async fn the_ladder_reaches_the_remote_tree() {
         let mut server = launch(&launcher, sh(&script)).await;
         assert_eq!(server.line().await, "up");
         let policy = TerminationPolicy::default()
-            .eof_grace(Duration::from_millis(200))
-            .term_grace(Duration::from_millis(200));
+            .with_eof_grace(Duration::from_millis(200))
+            .with_term_grace(Duration::from_millis(200));
         let report = server.end(&policy).await.unwrap();
         let phases: Vec<_> = report.phases.iter().map(|record| record.phase).collect();
         assert_eq!(
@@ -164,14 +166,14 @@ async fn a_launch_that_fails_says_why() {
         let launcher = launcher(config).await;
         let spec = |program: &str| ServerSpec::builder("s", program).cwd("/").build().unwrap();
         let error = launcher
-            .launch(&spec("no-such-program-here"))
+            .launch(&spec("no-such-program-here"), &LaunchContext::new())
             .await
             .unwrap_err();
         assert!(
             matches!(error.kind(), LaunchErrorKind::NotFound { searched, .. } if !searched.is_empty()),
             "{error}"
         );
-        let error = launcher.launch(&spec("/etc/hostname")).await.unwrap_err();
+        let error = launcher.launch(&spec("/etc/hostname"), &LaunchContext::new()).await.unwrap_err();
         assert!(
             matches!(error.kind(), LaunchErrorKind::NotExecutable(_)),
             "{error}"

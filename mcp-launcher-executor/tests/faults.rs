@@ -98,7 +98,7 @@ async fn a_vanished_client_s_servers_end_with_the_lease() {
     assert!(took > lease / 2, "{took:?}: before the lease was over");
     proxy.set(Mood::Cut);
     // What the owner is told is that it cannot be known.
-    let policy = TerminationPolicy::immediate().kill_confirmation(Duration::from_secs(3));
+    let policy = TerminationPolicy::immediate().with_kill_confirmation(Duration::from_secs(3));
     let outcome = within(server.handle.terminate(&policy, EndReason::Shutdown)).await;
     assert!(outcome.is_err(), "{outcome:?}");
 }

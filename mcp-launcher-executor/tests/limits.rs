@@ -11,7 +11,7 @@ use std::time::Duration;
 use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{LaunchErrorKind, ServerLauncher};
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchErrorKind, ServerLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use raw::{Raw, start};
 use support::{Server, launch, launcher, listen, sh, within};
@@ -28,7 +28,7 @@ async fn a_client_gets_so_many_processes_and_the_place_of_one_that_ended() {
     let first = launch(&one, sh("exec cat")).await;
     let second = launch(&one, sh("exec cat")).await;
     let spec = sh("exec cat").build().unwrap();
-    let error = one.launch(&spec).await.unwrap_err();
+    let error = one.launch(&spec, &LaunchContext::new()).await.unwrap_err();
     assert!(
         matches!(error.kind(), LaunchErrorKind::Limit { .. }),
         "{error}"
@@ -52,7 +52,7 @@ async fn a_frame_over_the_limit_is_refused_and_costs_nobody_else_anything() {
     config.resume_window = Duration::ZERO;
     let greedy = launcher(config).await;
     let spec = sh("exec cat").env("BIG", "x".repeat(2 << 20)).build();
-    let refused = within(greedy.launch(&spec.unwrap())).await;
+    let refused = within(greedy.launch(&spec.unwrap(), &LaunchContext::new())).await;
     assert!(refused.is_err(), "2 MiB passed a limit of 1 MiB");
     server.stdin.write_all(b"still here\n").await.unwrap();
     assert_eq!(server.line().await, "still here");
@@ -175,7 +175,10 @@ async fn so_many_processes_of_all_clients() {
         let first = launch(&one, sh("exec cat")).await;
         let second = launch(&other, sh("exec cat")).await;
         let spec = sh("exec cat").build().unwrap();
-        let error = other.launch(&spec).await.unwrap_err();
+        let error = other
+            .launch(&spec, &LaunchContext::new())
+            .await
+            .unwrap_err();
         assert!(
             matches!(error.kind(), LaunchErrorKind::Limit { .. }),
             "{error}"

@@ -117,7 +117,7 @@ fn server(launcher: &Arc<dyn ServerLauncher>, index: usize) -> ServerConfig {
         .cwd("/")
         .build()
         .unwrap();
-    ServerConfig::new(Arc::clone(launcher), spec).restart(RestartPolicy::default())
+    ServerConfig::new(Arc::clone(launcher), spec).with_restart(RestartPolicy::default())
 }
 
 /// What one caller has seen.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::process::Stdio;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use support::{launch, launcher, sh, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -83,7 +83,10 @@ async fn the_numbers_are_what_happened() {
     let launcher = launcher(config.token("a-token-that-is-right")).await;
     let server = launch(&launcher, sh("exec cat")).await;
     let missing = ServerSpec::builder("x", "/no/such").cwd("/").build();
-    launcher.launch(&missing.unwrap()).await.unwrap_err();
+    launcher
+        .launch(&missing.unwrap(), &LaunchContext::new())
+        .await
+        .unwrap_err();
     let during = numbers(&address).await;
     assert_eq!(names.map(|name| during[name]), [1, 1, 1], "{during:?}");
     assert_eq!(during["connections_refused_total"], 1);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use support::{launcher, sh, within};
 use tokio::io::AsyncReadExt;
 
@@ -33,7 +33,9 @@ async fn output_is_kept_for_a_client_of_ours_until_it_is_read() {
     const OUTPUT: usize = 300_000;
     let launcher = launcher(ExecServerConfig::websocket(forgetful().await)).await;
     let script = format!("exec head -c {OUTPUT} /dev/zero");
-    let launched = launcher.launch(&sh(&script).build().unwrap()).await;
+    let launched = launcher
+        .launch(&sh(&script).build().unwrap(), &LaunchContext::new())
+        .await;
     let mut parts = launched.unwrap().into_parts();
     within(parts.terminator.gone()).await.unwrap();
     tokio::time::sleep(RETENTION * 10).await;

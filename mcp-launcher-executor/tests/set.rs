@@ -10,7 +10,7 @@ use mcp_launcher_executor::{
     Member, RemoteCommand,
 };
 use mcp_lifecycle_core::client::ServerConfig;
-use mcp_lifecycle_core::launch::{ServerIdentity, ServerLauncher};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerIdentity, ServerLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use serde_json::json;
 use support::{Peer, launch, listen, sh, within};
@@ -142,14 +142,18 @@ async fn labels_choose_the_machine_and_one_machine_refuses_them() {
     let server = launch(&launcher, wants("a100")).await;
     assert_eq!(on(&server), two.url);
     server.end(&TerminationPolicy::default()).await.unwrap();
-    let error = launcher.launch(&wants("h100").build().unwrap()).await;
+    let error = launcher
+        .launch(&wants("h100").build().unwrap(), &LaunchContext::new())
+        .await;
     let error = mcp_lifecycle_core::launch::ErrorChain(&error.unwrap_err()).to_string();
     assert!(
         error.contains("two: it does not have the labels"),
         "{error}"
     );
     let single = support::launcher(ExecServerConfig::websocket(&one.url)).await;
-    let refused = single.launch(&wants("a100").build().unwrap()).await;
+    let refused = single
+        .launch(&wants("a100").build().unwrap(), &LaunchContext::new())
+        .await;
     assert!(refused.is_err(), "a restriction was dropped silently");
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    Containment, ErrorChain, Guarantee, LaunchError, LaunchErrorKind, LaunchedServer, Reach,
-    ReapError, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
+    Containment, ErrorChain, Guarantee, LaunchContext, LaunchError, LaunchErrorKind,
+    LaunchedServer, Reach, ReapError, ReapReport, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 use crate::command::Command;
@@ -65,12 +65,12 @@ impl LocalLauncher {
     pub async fn probe(&self) -> Containment {
         let isolation = self.isolation;
         let found = blocking(move || {
-            let not_here = |error: io::Error| unknown().fell_back(error.to_string());
+            let not_here = |error: io::Error| unknown().with_fallback(error.to_string());
             sys::own_servers()
                 .map_or_else(not_here, |()| Plan::choose(isolation).containment().clone())
         });
         let found = found.await;
-        found.unwrap_or_else(|why| unknown().fell_back(ErrorChain(&why).to_string()))
+        found.unwrap_or_else(|why| unknown().with_fallback(ErrorChain(&why).to_string()))
     }
 
     /// Insists on a guarantee: where this machine cannot give it, launches fail
@@ -100,12 +100,18 @@ impl ServerLauncher for LocalLauncher {
     fn semantics(&self) -> TerminationSemantics {
         let plan = Plan::known(self.isolation);
         let containment = plan.map_or_else(unknown, |plan| plan.containment().clone());
-        TerminationSemantics::full(containment)
+        TerminationSemantics::new(containment)
+            .with_stdin_eof()
+            .with_polite_signal()
     }
 
     /// Looks the program up and starts it, on a thread that may block: a path
     /// on a network mount must not stall the runtime.
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        _: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         let fail = |kind| LaunchError::new(NAME, spec, kind);
         let (isolation, required) = (self.isolation, self.required.clone());
         let owned = spec.clone();
@@ -136,7 +142,7 @@ impl ServerLauncher for LocalLauncher {
 
 fn unknown() -> Containment {
     Containment::new("not known yet", Reach::Nothing)
-        .fell_back("the first launch finds out what this machine allows")
+        .with_fallback("the first launch finds out what this machine allows")
 }
 
 /// Runs `work` on a thread that may block.

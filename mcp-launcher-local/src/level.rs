@@ -88,7 +88,7 @@ impl Plan {
             },
             Err(why) => Self {
                 guarded: None,
-                containment: group::containment().fell_back(format!("no guardian: {why}")),
+                containment: group::containment().with_fallback(format!("no guardian: {why}")),
             },
         }
     }
@@ -107,7 +107,7 @@ impl Plan {
         let besides = next.containment.fallback.take();
         let besides = besides.map_or(String::new(), |besides| format!("; {besides}"));
         let why = format!("no PID namespace: {why}{besides}");
-        next.containment = next.containment.fell_back(why);
+        next.containment = next.containment.with_fallback(why);
         next
     }
 

@@ -3,11 +3,12 @@
 //! ```no_run
 //! use std::sync::Arc;
 //! use mcp_launcher_local::LocalLauncher;
-//! use mcp_lifecycle_core::{LifecycleClient, ServerSpec};
+//! use mcp_lifecycle_core::{LifecycleClient, ServerConfig, ServerSpec};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let spec = ServerSpec::builder("time", "uvx").arg("mcp-server-time").build()?;
-//! let client = LifecycleClient::start(Arc::new(LocalLauncher::new()), spec).await?;
+//! let server = ServerConfig::new(Arc::new(LocalLauncher::new()), spec);
+//! let client = LifecycleClient::start(server).await?;
 //! println!("{:?}", client.list_all_tools().await?);
 //! println!("{}", client.shutdown().await?);
 //! # Ok(()) }

@@ -23,8 +23,8 @@ use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::deadline::Watchdog;
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, Way, run};
-use mcp_lifecycle_core::client::LifecycleClient;
-use mcp_lifecycle_core::launch::{LaunchedParts, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchedParts, ServerLauncher, ServerSpec};
 
 /// Trees ended in each way.
 const ROUNDS: usize = 25;
@@ -148,7 +148,11 @@ async fn launch_burst(launcher: &LocalLauncher, fifo: &Path) -> LaunchedParts {
     use tokio::io::AsyncBufReadExt;
     let spec = ServerSpec::builder("burst", "/bin/sh").args(["-c", BURST]);
     let spec = spec.arg(fifo).build().unwrap();
-    let mut server = launcher.launch(&spec).await.unwrap().into_parts();
+    let mut server = launcher
+        .launch(&spec, &LaunchContext::new())
+        .await
+        .unwrap()
+        .into_parts();
     let mut line = String::new();
     let mut stdout = tokio::io::BufReader::new(&mut server.stdout);
     stdout.read_line(&mut line).await.unwrap();
@@ -211,7 +215,8 @@ fn idle(launcher: &Arc<LocalLauncher>) {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let spec = ServerSpec::builder("echo", env!("CARGO_BIN_EXE_mcp-echo"));
-        let start = LifecycleClient::start(launcher.clone(), spec.build().unwrap());
+        let start =
+            LifecycleClient::start(ServerConfig::new(launcher.clone(), spec.build().unwrap()));
         clients.push(runtime.block_on(start).unwrap());
     }
     // The first span shows what a start still has to do after it is ready.
@@ -280,7 +285,11 @@ async fn killed_at_random(launcher: &LocalLauncher, mut seed: u64) {
         let name = DAEMONS[cycle % DAEMONS.len()];
         let spec = ServerSpec::builder(name, FIXTURE).args([name, "--alive"]);
         let spec = spec.arg(listener.address()).build().unwrap();
-        let server = launcher.launch(&spec).await.unwrap().into_parts();
+        let server = launcher
+            .launch(&spec, &LaunchContext::new())
+            .await
+            .unwrap()
+            .into_parts();
         seed = seed
             .wrapping_mul(6364136223846793005)
             .wrapping_add(1442695040888963407);

@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use mcp_launcher_docker::{ContainerOptions, ContainerTracker, DockerLauncher};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{
+    BoxRead, LaunchContext, LaunchedServer, ServerLauncher, ServerSpec,
+};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
@@ -144,16 +146,17 @@ async fn stubborn(launcher: &DockerLauncher) {
     let options =
         options().apply(ServerSpec::builder("bench", "/mcp-fixture").arg("ignore-eof-term"));
     let spec = options.build().unwrap();
-    let servers = join_all((0..20).map(|_| launcher.launch(&spec))).await;
+    let context = LaunchContext::new();
+    let servers = join_all((0..20).map(|_| launcher.launch(&spec, &context))).await;
     let servers: Vec<_> = servers
         .into_iter()
         .map(|s| Session::of(s.unwrap()))
         .collect();
     let grace = Duration::from_millis(500);
     let policy = TerminationPolicy::default()
-        .eof_grace(grace)
-        .term_grace(grace)
-        .kill_confirmation(Duration::from_secs(10));
+        .with_eof_grace(grace)
+        .with_term_grace(grace)
+        .with_kill_confirmation(Duration::from_secs(10));
     let begun = Instant::now();
     let ends = servers
         .iter()
@@ -163,7 +166,8 @@ async fn stubborn(launcher: &DockerLauncher) {
     }
     let over = begun.elapsed().saturating_sub(grace * 2);
     // What the engine itself takes to remove as many, asked by its own program.
-    let all = join_all((0..20).map(|_| launcher.launch(&spec))).await;
+    let context = LaunchContext::new();
+    let all = join_all((0..20).map(|_| launcher.launch(&spec, &context))).await;
     let ids = all.iter().map(
         |server| match server.as_ref().unwrap().terminator().identity() {
             mcp_lifecycle_core::launch::ServerIdentity::Container { id, .. } => id,
@@ -201,7 +205,7 @@ impl Session {
     async fn ours(launcher: &DockerLauncher) -> Self {
         let spec = ServerSpec::builder("bench", "/mcp-fixture").arg("plain");
         let spec = options().apply(spec).build().unwrap();
-        Self::of(launcher.launch(&spec).await.unwrap())
+        Self::of(launcher.launch(&spec, &LaunchContext::new()).await.unwrap())
             .ready()
             .await
     }
@@ -214,7 +218,7 @@ impl Session {
             .pass_env("DOCKER_HOST")
             .build()
             .unwrap();
-        Self::of(launcher.launch(&spec).await.unwrap())
+        Self::of(launcher.launch(&spec, &LaunchContext::new()).await.unwrap())
             .ready()
             .await
     }

@@ -4,7 +4,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::launch::{ExitStatus, Reach, ServerSpec};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, Reach, ServerSpec};
 use tokio::time::timeout;
 
 use crate::Conformance;
@@ -242,7 +242,8 @@ async fn repetition(stage: &Stage) -> Check {
 
 async fn missing_program(stage: &Stage) -> Check {
     let spec = ServerSpec::builder("missing", "/no/such/directory/no-such-program").build()?;
-    let launch = stage.kit.launcher.launch(&spec);
+    let context = LaunchContext::new();
+    let launch = stage.kit.launcher.launch(&spec, &context);
     match within(stage, "the error", launch).await? {
         Err(_) => Ok(()),
         Ok(_) => Err(Failure::new("it was launched")),

@@ -288,8 +288,8 @@ impl Fixture {
         const IGNORED: Duration = Duration::from_millis(50);
         let grace = |obeys: bool| if obeys { limit } else { IGNORED };
         TerminationPolicy::new()
-            .eof_grace(grace(self.leaves_at_eof))
-            .term_grace(grace(self.leaves_on_term))
-            .kill_confirmation(limit)
+            .with_eof_grace(grace(self.leaves_at_eof))
+            .with_term_grace(grace(self.leaves_on_term))
+            .with_kill_confirmation(limit)
     }
 }

@@ -13,7 +13,7 @@ use std::process::{self, Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use serde_json::{Value, json};
 
 use crate::failure::{Check, Failure};
@@ -122,7 +122,7 @@ async fn launch_all(
     report_to(observer)?;
     let mut servers = Vec::new();
     for _ in 0..job["servers"].as_u64().unwrap_or(0) {
-        let mut server = Server::own(launcher.launch(&spec).await?);
+        let mut server = Server::own(launcher.launch(&spec, &LaunchContext::new()).await?);
         server
             .say(fixture.script, std::time::Duration::from_secs(10))
             .await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::launch::{LaunchedServer, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchedServer, ServerSpec};
 use tokio::time::timeout;
 
 use crate::Conformance;
@@ -52,7 +52,12 @@ impl Stage {
     }
 
     pub(crate) async fn launch_spec(&self, spec: &ServerSpec) -> Check<LaunchedServer> {
-        match timeout(self.limit(), self.kit.launcher.launch(spec)).await {
+        match timeout(
+            self.limit(),
+            self.kit.launcher.launch(spec, &LaunchContext::new()),
+        )
+        .await
+        {
             Ok(launched) => Ok(launched?),
             Err(_) => Err(Failure::new("the launch does not return")),
         }

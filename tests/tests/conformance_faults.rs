@@ -10,9 +10,9 @@ use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::host::{self, HostCommand};
 use mcp_lifecycle_conformance::{Conformance, FixtureCommand, Matrix, Verdict, Way, run};
 use mcp_lifecycle_core::launch::{
-    Containment, Evidence, ExitStatus, Gone, LaunchError, LaunchedServer, ProcessTerminator, Reach,
-    ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, StepError,
-    TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, LaunchContext, LaunchError, LaunchedServer,
+    ProcessTerminator, Reach, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher,
+    ServerSpec, StepError, TerminationSemantics,
 };
 
 /// What is wrong with a launcher.
@@ -59,8 +59,8 @@ fn semantics_with(mut semantics: TerminationSemantics, fault: Fault) -> Terminat
     semantics.containment = match fault {
         Fault::DeclaresTree => Containment::new("planted", Reach::Container),
         Fault::DeclaresHostDeath => Containment::new("planted", Reach::Group)
-            .on_host_death(Reach::Process)
-            .placed_atomically(),
+            .with_host_death(Reach::Process)
+            .with_atomic_placement(),
         _ => Containment::new("planted", Reach::Group),
     };
     semantics
@@ -76,7 +76,11 @@ impl ServerLauncher for Faulty {
         semantics_with(self.inner.semantics(), self.fault)
     }
 
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         match self.fault {
             Fault::KeepsDescriptor => std::mem::forget(File::open("/dev/null").unwrap()),
             Fault::LeavesZombie => drop(
@@ -90,7 +94,7 @@ impl ServerLauncher for Faulty {
         }
         let launched = match self.fault {
             Fault::LosesCancelledLaunch => self.launch_in_the_background(spec).await?,
-            _ => self.inner.launch(spec).await?,
+            _ => self.inner.launch(spec, context).await?,
         };
         let fault = self.fault;
         Ok(launched.map_terminator(|inner| Arc::new(FaultyTerminator { inner, fault })))
@@ -109,7 +113,7 @@ impl Faulty {
         let (inner, spec) = (self.inner.clone(), spec.clone());
         let (sender, receiver) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
-            if let Err(unwanted) = sender.send(inner.launch(&spec).await) {
+            if let Err(unwanted) = sender.send(inner.launch(&spec, &LaunchContext::new()).await) {
                 std::mem::forget(unwanted);
             }
         });

@@ -27,7 +27,7 @@ fn server(
         .args(["--alive", &rig.alive.address(), "--role", name])
         .build()
         .unwrap();
-    ServerConfig::new(Arc::clone(launcher), spec).termination(short())
+    ServerConfig::new(Arc::clone(launcher), spec).with_termination(short())
 }
 
 async fn dead(conn: &AliveConn) {
@@ -178,10 +178,10 @@ fn a_crash_loop_starts_no_more_processes_than_its_budget() {
         let manager = ServerManager::new("m");
         let quick = Duration::from_millis(1);
         let policy = RestartPolicy::new()
-            .backoff(quick, quick)
-            .max_restarts(4)
-            .cooldown(None);
-        let server = server(&launcher, rig, "s", &["handshake-then-exit"]).restart(policy);
+            .with_backoff(quick, quick)
+            .with_max_restarts(4)
+            .with_cooldown(None);
+        let server = server(&launcher, rig, "s", &["handshake-then-exit"]).with_restart(policy);
         let _ = manager.refresh([server]).await;
         let exhausted = async {
             use mcp_lifecycle_core::fleet::ServerState;
@@ -220,8 +220,8 @@ fn a_killed_server_is_not_leased_again() {
         let launcher = launcher();
         let pool = ServerPool::new("p");
         let quick = Duration::from_millis(1);
-        let restart = RestartPolicy::new().backoff(quick, quick);
-        let config = server(&launcher, rig, "s", &["plain"]).restart(restart);
+        let restart = RestartPolicy::new().with_backoff(quick, quick);
+        let config = server(&launcher, rig, "s", &["plain"]).with_restart(restart);
         let lease = pool.acquire(&config).await.unwrap();
         let conn = rig.accept("s").await;
         kill(conn.pid());

@@ -154,7 +154,7 @@ fn read(
         "GENERATION" => Some(generation.to_string()),
         _ => std::env::var(name).ok(),
     };
-    let reader = ConfigReader::new(launchers).variables(lookup);
+    let reader = ConfigReader::new(launchers).with_variables(lookup);
     let set = match file {
         Some(file) => reader.read_file(file),
         None => {

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use mcp_lifecycle_core::LifecycleClient;
+use mcp_lifecycle_core::client::ServerConfig;
 use mcp_lifecycle_core::launch::ErrorChain;
 use mcp_lifecycle_core::terminate::TerminationOutcome;
 
@@ -58,10 +59,11 @@ async fn run(arguments: &Arguments) -> Result<TerminationOutcome, String> {
     let spec = arguments.spec()?;
     println!("launching:   {}", spec.display_command());
     println!("containment: {}", launcher.semantics().containment);
-    let client = LifecycleClient::builder(launcher, spec)
-        .startup_timeout(arguments.startup_timeout())
-        .observer(Arc::new(Printer::new(arguments.stderr)))
-        .start();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(launcher, spec).with_startup_timeout(arguments.startup_timeout()),
+    )
+    .observer(Arc::new(Printer::new(arguments.stderr)))
+    .start();
     // Dropping the start undoes it.
     let client = tokio::select! {
         started = client => started.map_err(|error| ErrorChain(&error).to_string())?,

@@ -30,7 +30,9 @@ pub(crate) fn semantics(supervised: bool, willed: bool) -> TerminationSemantics 
         (false, false) => ("container", Reach::Nothing),
     };
     let containment = Containment::new(mechanism, Reach::Container);
-    TerminationSemantics::full(containment.on_host_death(reach))
+    TerminationSemantics::new(containment.with_host_death(reach))
+        .with_stdin_eof()
+        .with_polite_signal()
 }
 
 impl DockerTerminator {

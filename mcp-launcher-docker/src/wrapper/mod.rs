@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport, Remnant, ServerIdentity,
-    ServerLauncher, ServerSpec, TerminationSemantics,
+    LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport, Remnant,
+    ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 
 pub use policy::ReapPolicy;
@@ -163,12 +163,20 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
         self.launcher.semantics()
     }
 
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
+        self.launcher.prepare(spec, context).await
+    }
+
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         let failed = |kind| LaunchError::new(self.launcher.name(), spec, kind);
         let tracked = match track::prepare(&self.settings, &self.host, spec).map_err(failed)? {
             Preparation::Tracked(tracked) => tracked,
             Preparation::Untracked(why) => {
-                let server = self.launcher.launch(spec).await?;
+                let server = self.launcher.launch(spec, context).await?;
                 return Ok(match why {
                     Some(why) => server.map_terminator(|inner| {
                         Arc::new(TrackedTerminator::untracked(inner, &why))
@@ -179,7 +187,7 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
         };
         // From here on a launch that fails or is dropped closes the proxy and
         // ends what came through it.
-        let server = self.launcher.launch(&tracked.spec).await?;
+        let server = self.launcher.launch(&tracked.spec, context).await?;
         if !is_here(&server.terminator().identity()) {
             // It was given an engine that it cannot reach. It ends as it is dropped.
             let problem = "a ContainerTracker is for launchers of processes on this machine";

@@ -43,7 +43,7 @@ fn fell_back(containment: Containment, why: &str) -> Containment {
         Some(other) => format!("{other}; {why}"),
         None => why.to_owned(),
     };
-    containment.fell_back(why)
+    containment.with_fallback(why)
 }
 
 #[async_trait]
@@ -90,7 +90,7 @@ impl ProcessTerminator for TrackedTerminator {
         let nested = nested.done().await;
         if !nested.ended.is_empty() {
             gone = gone
-                .and_by(Evidence::ContainerAbsent)
+                .with_evidence(Evidence::ContainerAbsent)
                 .with_swept(nested.ended);
         }
         gone.reported.extend(nested.kept);

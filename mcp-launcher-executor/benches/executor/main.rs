@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::client::LifecycleClient;
-use mcp_lifecycle_core::launch::{LaunchedParts, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchedParts, ServerLauncher, ServerSpec};
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ async fn client(launcher: &Arc<dyn ServerLauncher>, echo: &str) -> LifecycleClie
         .cwd("/")
         .build()
         .expect("valid");
-    LifecycleClient::start(Arc::clone(launcher), spec)
+    LifecycleClient::start(ServerConfig::new(Arc::clone(launcher), spec))
         .await
         .expect("starts")
 }
@@ -199,7 +199,7 @@ async fn fleet(launcher: &Arc<dyn ServerLauncher>, echo: &str) {
         .arg("/dev/zero")
         .cwd("/");
     let stalled = launcher
-        .launch(&spec.build().expect("valid"))
+        .launch(&spec.build().expect("valid"), &LaunchContext::new())
         .await
         .expect("starts");
     let LaunchedParts {

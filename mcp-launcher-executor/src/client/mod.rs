@@ -79,7 +79,11 @@ impl ExecServer {
     pub fn new(config: ExecServerConfig) -> Self {
         let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
         Self {
-            semantics: std::sync::Mutex::new(TerminationSemantics::full(unknown)),
+            semantics: std::sync::Mutex::new(
+                TerminationSemantics::new(unknown)
+                    .with_stdin_eof()
+                    .with_polite_signal(),
+            ),
             current: Mutex::new(None),
             config,
         }
@@ -125,7 +129,9 @@ async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorErr
             None => Containment::new("executor", Reach::Group),
         };
         return Ok(Established {
-            semantics: TerminationSemantics::full(containment),
+            semantics: TerminationSemantics::new(containment)
+                .with_stdin_eof()
+                .with_polite_signal(),
             connection,
             helper: None,
             _watch: None,

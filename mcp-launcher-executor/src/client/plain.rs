@@ -34,15 +34,15 @@ pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> Termination
         (None, _) => ("plain exec-server: its process group", Reach::Group),
     };
     let on_host_death = if watched { Reach::Marked } else { Reach::Group };
-    let mut containment = Containment::new(mechanism, reach).on_host_death(on_host_death);
+    let mut containment = Containment::new(mechanism, reach).with_host_death(on_host_death);
     if helper.is_none() {
-        containment =
-            containment.fell_back("no /bin/sh with grep and /proc over there, or it is not wanted");
+        containment = containment
+            .with_fallback("no /bin/sh with grep and /proc over there, or it is not wanted");
     }
-    let semantics = TerminationSemantics::full(containment).without_stdin_eof();
+    let semantics = TerminationSemantics::new(containment);
     match helper {
-        Some(_) => semantics,
-        None => semantics.without_polite_signal(),
+        Some(_) => semantics.with_polite_signal(),
+        None => semantics,
     }
 }
 

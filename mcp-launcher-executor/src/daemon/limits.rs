@@ -78,8 +78,8 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             retention: Duration::from_secs(30),
             orphans: TerminationPolicy::default()
-                .eof_grace(Duration::from_millis(300))
-                .term_grace(Duration::from_millis(300)),
+                .with_eof_grace(Duration::from_millis(300))
+                .with_term_grace(Duration::from_millis(300)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mcp_lifecycle_core::launch::{
-    InheritEnv, LaunchError, LaunchErrorKind, LaunchedServer, ServerSpec,
+    InheritEnv, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ServerSpec,
 };
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use serde_json::json;
@@ -138,7 +138,7 @@ async fn launch(
     let work = async {
         let _turn = session.launches.acquire().await;
         let (params, spec) = specify(&shared, params).await?;
-        let launched = shared.launcher.launch(&spec).await;
+        let launched = shared.launcher.launch(&spec, &LaunchContext::new()).await;
         Ok((params, launched.map_err(|error| refusal(&error))?))
     };
     let launched = tokio::select! {

@@ -184,7 +184,9 @@ impl Executor for ExecutorSet {
             .iter()
             .map(|record| record.member.executor.semantics());
         all.reduce(least).unwrap_or_else(|| {
-            TerminationSemantics::full(Containment::new("an empty set", Reach::Nothing))
+            TerminationSemantics::new(Containment::new("an empty set", Reach::Nothing))
+                .with_stdin_eof()
+                .with_polite_signal()
         })
     }
 

@@ -9,7 +9,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
-use mcp_lifecycle_core::launch::{LaunchedParts, ServerLauncher, ServerSpec, ServerSpecBuilder};
+use mcp_lifecycle_core::launch::{
+    LaunchContext, LaunchedParts, ServerLauncher, ServerSpec, ServerSpecBuilder,
+};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -77,7 +79,10 @@ pub(crate) struct Server {
 }
 
 pub(crate) async fn launch(launcher: &dyn ServerLauncher, spec: ServerSpecBuilder) -> Server {
-    let launched = launcher.launch(&spec.build().unwrap()).await.unwrap();
+    let launched = launcher
+        .launch(&spec.build().unwrap(), &LaunchContext::new())
+        .await
+        .unwrap();
     let LaunchedParts {
         stdin,
         stdout,

@@ -30,5 +30,5 @@ use crate::sys;
 /// What this level promises.
 pub(crate) fn containment() -> Containment {
     let (mechanism, on_host_death) = sys::HOST_DEATH;
-    Containment::new(mechanism, Reach::Group).on_host_death(on_host_death)
+    Containment::new(mechanism, Reach::Group).with_host_death(on_host_death)
 }

@@ -294,7 +294,9 @@ impl ProcessTerminator for GroupServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(self.containment.clone())
+        TerminationSemantics::new(self.containment.clone())
+            .with_stdin_eof()
+            .with_polite_signal()
     }
 
     async fn exited(&self) -> ExitStatus {

@@ -62,7 +62,7 @@ impl Server {
             return publish(gone);
         };
         if leaf.remove_empty() {
-            return publish(gone.and_by(Evidence::CgroupEmpty));
+            return publish(gone.with_evidence(Evidence::CgroupEmpty));
         }
         // What entered a foreign PID namespace and was orphaned there is no
         // descendant of the guardian's, but it is inside.
@@ -76,7 +76,7 @@ impl Server {
             match decide::concluded(&cgroup) {
                 Ok(evidence) => {
                     let gone = inside.swept_from(gone);
-                    publish(evidence.into_iter().fold(gone, Gone::and_by));
+                    publish(evidence.into_iter().fold(gone, Gone::with_evidence));
                 }
                 // It stays written down, and is tried again.
                 Err(why) => {
@@ -103,7 +103,8 @@ impl Server {
         let since = self.start_time().unwrap_or(0);
         strays::end(Where::Abroad, identity, since, move |ended| match ended {
             Ok(ended) => {
-                let gone = Inside::these(ended).swept_from(gone.and_by(Evidence::NoneMarked));
+                let gone =
+                    Inside::these(ended).swept_from(gone.with_evidence(Evidence::NoneMarked));
                 server.publish(exit, gone);
             }
             // It stays written down, and is tried again.

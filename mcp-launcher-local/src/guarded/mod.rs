@@ -88,19 +88,19 @@ impl Plan {
     pub(crate) fn containment(&self) -> Containment {
         if self.pid_namespace {
             return Containment::new("PID namespace", Reach::Container)
-                .on_host_death(Reach::Container)
-                .placed_atomically();
+                .with_host_death(Reach::Container)
+                .with_atomic_placement();
         }
         let mechanism = match self.cgroups {
             Ok(_) => "guardian and cgroup",
             Err(_) => "guardian",
         };
         let containment = Containment::new(mechanism, Reach::Tree)
-            .on_host_death(Reach::Tree)
-            .placed_atomically();
+            .with_host_death(Reach::Tree)
+            .with_atomic_placement();
         match &self.cgroups {
             Ok(_) => containment,
-            Err(why) => containment.fell_back(format!("no cgroup for each server: {why}")),
+            Err(why) => containment.with_fallback(format!("no cgroup for each server: {why}")),
         }
     }
 }

@@ -207,7 +207,9 @@ impl ProcessTerminator for GuardedServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(self.server.containment.clone())
+        TerminationSemantics::new(self.server.containment.clone())
+            .with_stdin_eof()
+            .with_polite_signal()
     }
 
     async fn exited(&self) -> ExitStatus {

@@ -116,7 +116,7 @@ impl Server {
                 self.strike_out();
                 let mut evidence = evidence.into_iter();
                 let first = evidence.next().unwrap_or(Evidence::CgroupEmpty);
-                let gone = evidence.fold(Gone::proven_by(first), Gone::and_by);
+                let gone = evidence.fold(Gone::proven_by(first), Gone::with_evidence);
                 Proof::Gone(inside.swept_from(gone))
             }
             Err(why) => {

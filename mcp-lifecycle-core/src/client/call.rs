@@ -16,6 +16,7 @@ use super::error::call::CallError;
 use super::session::Session;
 use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
 use super::transport::outbox::SendError;
+use crate::launch::setters::setters;
 use crate::terminate::timing::after;
 
 /// The time limits of a call.
@@ -46,23 +47,14 @@ impl CallOptions {
         Self::default()
     }
 
-    /// Sets how long to wait for an answer.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-
-    /// Waits for an answer for ever, or until the server ends.
-    #[must_use]
-    pub fn without_timeout(mut self) -> Self {
-        self.timeout = None;
-        self
+    setters! {
+        /// Sets how long to wait for an answer; `None` waits until the server ends.
+        with_timeout(timeout: impl Into<Option<Duration>>);
     }
 
     /// Lets progress start the timeout anew, up to `max_total` altogether.
     #[must_use]
-    pub fn reset_on_progress(mut self, max_total: Duration) -> Self {
+    pub fn with_reset_on_progress(mut self, max_total: Duration) -> Self {
         self.reset_on_progress = true;
         self.max_total = Some(max_total);
         self

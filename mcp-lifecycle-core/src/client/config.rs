@@ -4,15 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "fleet")]
-use super::builder::LifecycleClientBuilder;
 use super::call::CallOptions;
 use super::era::ProtocolPreference;
-use super::lifecycle_client::LifecycleClient;
 use super::restart::RestartPolicy;
 use super::transport::TransportLimits;
 #[cfg(feature = "fleet")]
 use crate::launch::launcher::ServerLauncher;
+use crate::launch::setters::setters;
 use crate::launch::spec::ServerSpec;
 use crate::terminate::policy::TerminationPolicy;
 
@@ -38,23 +36,38 @@ pub enum Sharing {
 ///
 /// Clones are cheap. `Debug` shows no values of the environment.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ServerConfig {
-    pub(crate) spec: Arc<ServerSpec>,
-    pub(crate) launcher: Arc<dyn ServerLauncher>,
+    spec: Arc<ServerSpec>,
+    launcher: Arc<dyn ServerLauncher>,
     /// The launcher's name and fingerprint, asked for once: comparing and listing
     /// configurations runs no code of a launcher.
     pub(crate) launcher_name: Arc<str>,
     fingerprint: Option<Arc<str>>,
-    pub(crate) required: bool,
-    pub(crate) sharing: Sharing,
-    pub(crate) idle_ttl: Option<Duration>,
-    pub(crate) max_live: Option<usize>,
-    pub(crate) restart: RestartPolicy,
-    pub(crate) startup_timeout: Duration,
-    pub(crate) termination: TerminationPolicy,
-    pub(crate) call_options: CallOptions,
-    pub(crate) limits: TransportLimits,
-    pub(crate) protocol: ProtocolPreference,
+    /// Whether a manager's refresh fails without it.
+    pub required: bool,
+    /// Whether a pool leases it to several holders at a time.
+    pub sharing: Sharing,
+    /// How long a pool keeps it unused; `None` is for ever.
+    pub idle_ttl: Option<Duration>,
+    /// How many processes of this name a pool may have alive.
+    pub max_live: Option<usize>,
+    /// When a manager or a pool may start it again.
+    pub restart: RestartPolicy,
+    /// How long the launcher may take to fetch what it needs.
+    pub prepare_timeout: Duration,
+    /// How long launch and handshake may take.
+    pub startup_timeout: Duration,
+    /// How long the question for the modern era may stay unanswered.
+    pub probe_timeout: Duration,
+    /// The waits of its end.
+    pub termination: TerminationPolicy,
+    /// The options of calls that bring none of their own.
+    pub call_options: CallOptions,
+    /// The limits of its streams.
+    pub limits: TransportLimits,
+    /// Which era of the protocol to speak.
+    pub protocol: ProtocolPreference,
 }
 
 impl ServerConfig {
@@ -70,7 +83,9 @@ impl ServerConfig {
             idle_ttl: Some(Duration::from_secs(600)),
             max_live: None,
             restart: RestartPolicy::default(),
+            prepare_timeout: Duration::from_secs(600),
             startup_timeout: Duration::from_secs(30),
+            probe_timeout: Duration::from_secs(5),
             termination: TerminationPolicy::default(),
             call_options: CallOptions::default(),
             limits: TransportLimits::default(),
@@ -93,81 +108,36 @@ impl ServerConfig {
         &self.launcher
     }
 
-    /// Whether a manager's start fails without it.
-    pub fn is_required(&self) -> bool {
-        self.required
-    }
-
-    /// Makes a manager's start fail without it. Off by default.
-    #[must_use]
-    pub fn required(mut self, required: bool) -> Self {
-        self.required = required;
-        self
-    }
-
-    /// Sets whether a pool leases it to several holders at a time. It does by default.
-    #[must_use]
-    pub fn sharing(mut self, sharing: Sharing) -> Self {
-        self.sharing = sharing;
-        self
-    }
-
-    /// Sets how long a pool keeps it without a lease and without a call in
-    /// flight; `None` is for ever. 10 minutes by default.
-    #[must_use]
-    pub fn idle_ttl(mut self, ttl: Option<Duration>) -> Self {
-        self.idle_ttl = ttl;
-        self
-    }
-
-    /// Sets how many processes of this name a pool may have alive, over all
-    /// scopes. No limit of its own by default.
-    #[must_use]
-    pub fn max_live(mut self, limit: usize) -> Self {
-        self.max_live = Some(limit);
-        self
-    }
-
-    /// Sets when it may start again after a failure.
-    #[must_use]
-    pub fn restart(mut self, policy: RestartPolicy) -> Self {
-        self.restart = policy;
-        self
-    }
-
-    /// Sets how long launch and handshake together may take. 30 s by default.
-    #[must_use]
-    pub fn startup_timeout(mut self, timeout: Duration) -> Self {
-        self.startup_timeout = timeout;
-        self
-    }
-
-    /// Sets the waits of its end.
-    #[must_use]
-    pub fn termination(mut self, policy: TerminationPolicy) -> Self {
-        self.termination = policy;
-        self
-    }
-
-    /// Sets the options of calls that bring none of their own.
-    #[must_use]
-    pub fn call_options(mut self, options: CallOptions) -> Self {
-        self.call_options = options;
-        self
-    }
-
-    /// Sets the limits of its streams.
-    #[must_use]
-    pub fn limits(mut self, limits: TransportLimits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets which era of the protocol to speak.
-    #[must_use]
-    pub fn protocol(mut self, preference: ProtocolPreference) -> Self {
-        self.protocol = preference;
-        self
+    setters! {
+        /// Makes a manager's refresh fail without it. Off by default.
+        with_required(required: bool);
+        /// Sets whether a pool leases it to several holders at a time. It does by default.
+        with_sharing(sharing: Sharing);
+        /// Sets how long a pool keeps it without a lease and without a call in
+        /// flight; `None` is for ever. 10 minutes by default.
+        with_idle_ttl(idle_ttl: impl Into<Option<Duration>>);
+        /// Sets how many processes of this name a pool may have alive, over all
+        /// scopes. No limit of its own by default.
+        with_max_live(max_live: impl Into<Option<usize>>);
+        /// Sets when a manager or a pool may start it again after a failure.
+        with_restart(restart: RestartPolicy);
+        /// Sets how long the launcher may take to fetch what it needs, an image, before
+        /// the start-up clock begins. 10 minutes by default.
+        with_prepare_timeout(prepare_timeout: Duration);
+        /// Sets how long launch and handshake together may take. 30 s by default.
+        with_startup_timeout(startup_timeout: Duration);
+        /// Sets how long `server/discover` may stay unanswered before the server is
+        /// taken for one of the legacy era. 5 s by default. A modern server that is
+        /// slower is still recognised when it answers at last.
+        with_probe_timeout(probe_timeout: Duration);
+        /// Sets the waits of its end.
+        with_termination(termination: TerminationPolicy);
+        /// Sets the options of calls that bring none of their own.
+        with_call_options(call_options: CallOptions);
+        /// Sets the limits of its streams.
+        with_limits(limits: TransportLimits);
+        /// Sets which era of the protocol to speak.
+        with_protocol(protocol: ProtocolPreference);
     }
 
     /// Whether a process of `self` serves as well as one of `other` would.
@@ -180,16 +150,6 @@ impl ServerConfig {
                     && self.launcher_name == other.launcher_name))
             && self.limits == other.limits
             && self.protocol == other.protocol
-    }
-
-    #[cfg(feature = "fleet")]
-    pub(crate) fn client(&self) -> LifecycleClientBuilder {
-        LifecycleClient::builder(Arc::clone(&self.launcher), (*self.spec).clone())
-            .startup_timeout(self.startup_timeout)
-            .termination(self.termination.clone())
-            .call_options(self.call_options.clone())
-            .limits(self.limits.clone())
-            .protocol(self.protocol)
     }
 }
 

@@ -13,47 +13,47 @@ use rmcp::service::{RequestContext, Service, ServiceError};
 use super::call;
 use super::call::CallOptions;
 use super::error::call::CallError;
-use super::peer::LifecyclePeer;
+use super::session::Session;
 
 /// How often a server may ask before the call is given up, as in rmcp.
 const MAX_ROUNDS: usize = rmcp::model::DEFAULT_MRTR_MAX_ROUNDS;
 
 pub(super) async fn call_tool(
-    peer: &LifecyclePeer,
+    session: &Session,
     mut params: CallToolRequestParams,
     options: &CallOptions,
 ) -> Result<CallToolResult, CallError> {
     for _ in 0..MAX_ROUNDS {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
-        match call::request(peer.session(), request, options).await? {
+        match call::request(session, request, options).await? {
             ServerResult::CallToolResult(result) => return Ok(result),
             ServerResult::InputRequiredResult(asked) => {
                 let (answers, state) =
-                    call::guard(peer.session(), answer(peer, asked), options).await?;
+                    call::guard(session, answer(session, asked), options).await?;
                 params.input_responses = answers;
                 params.request_state = state;
             }
-            _ => return Err(protocol(peer, ServiceError::UnexpectedResponse)),
+            _ => return Err(protocol(session, ServiceError::UnexpectedResponse)),
         }
     }
     Err(protocol(
-        peer,
+        session,
         ServiceError::InputRequiredRoundsExceeded {
             max_rounds: MAX_ROUNDS,
         },
     ))
 }
 
-fn protocol(peer: &LifecyclePeer, error: ServiceError) -> CallError {
+fn protocol(session: &Session, error: ServiceError) -> CallError {
     CallError::Protocol {
-        server: peer.server().to_owned(),
+        server: session.server.to_string(),
         source: Box::new(error),
     }
 }
 
 /// Lets the application's handler answer what the server asks.
 async fn answer(
-    peer: &LifecyclePeer,
+    session: &Session,
     asked: InputRequiredResult,
 ) -> Result<(Option<InputResponses>, Option<String>), ServiceError> {
     let requests = asked.input_requests.unwrap_or_default();
@@ -62,7 +62,7 @@ async fn answer(
     }
     let mut answers = InputResponses::default();
     for (key, request) in requests {
-        let answer = answer_one(peer, &key, request).await?;
+        let answer = answer_one(session, &key, request).await?;
         answers.insert(key, answer);
     }
     Ok((
@@ -72,7 +72,7 @@ async fn answer(
 }
 
 async fn answer_one(
-    peer: &LifecyclePeer,
+    session: &Session,
     key: &str,
     request: InputRequest,
 ) -> Result<serde_json::Value, ServiceError> {
@@ -83,12 +83,11 @@ async fn answer_one(
         // A kind of input that this version of rmcp does not know how to ask for.
         _ => return Err(ServiceError::UnexpectedResponse),
     };
-    let Ok(rmcp) = peer.rmcp() else {
+    let Some(running) = session.rmcp.get() else {
         return Err(ServiceError::TransportClosed);
     };
-    let context = RequestContext::new(RequestId::String(key.into()), rmcp.clone());
-    let handler = &peer.session().handler;
-    let result = match handler.handle_request(request, context).await {
+    let context = RequestContext::new(RequestId::String(key.into()), running.peer().clone());
+    let result = match session.handler.handle_request(request, context).await {
         Ok(ClientResult::CreateMessageResult(result)) => serde_json::to_value(result),
         Ok(ClientResult::ElicitResult(result)) => serde_json::to_value(result),
         Ok(ClientResult::ListRootsResult(result)) => serde_json::to_value(result),

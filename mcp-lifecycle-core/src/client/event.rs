@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::era::Era;
 use super::error::start::StartError;
+use crate::launch::context::LaunchProgress;
 use crate::launch::exit::ExitStatus;
 use crate::launch::identity::ServerIdentity;
 use crate::terminate::callback::guarded;
@@ -22,6 +23,11 @@ use crate::terminate::report::{EndReason, TerminationReport};
 pub enum LifecycleEvent<'a> {
     /// The launcher was asked to start it.
     Starting,
+    /// The launcher has come further.
+    Progress {
+        /// With what.
+        progress: &'a LaunchProgress,
+    },
     /// It runs; the handshake begins.
     Launched {
         /// Who it is.

@@ -6,16 +6,12 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::builder::LifecycleClientBuilder;
-use super::error::start::StartError;
 use super::owner::Owner;
 use super::peer::LifecyclePeer;
 use super::state::ClientState;
 use super::transport::WireStats;
 use crate::launch::identity::ServerIdentity;
-use crate::launch::launcher::ServerLauncher;
 use crate::launch::semantics::TerminationSemantics;
-use crate::launch::spec::ServerSpec;
 use crate::terminate::handle::TerminationOutcome;
 use crate::terminate::policy::TerminationPolicy;
 use crate::terminate::report::EndReason;
@@ -35,27 +31,6 @@ pub struct LifecycleClient {
 }
 
 impl LifecycleClient {
-    /// Starts a server with the default settings.
-    ///
-    /// # Errors
-    ///
-    /// See [`LifecycleClientBuilder::start`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future leaves nothing of the server behind.
-    pub async fn start(
-        launcher: Arc<dyn ServerLauncher>,
-        spec: ServerSpec,
-    ) -> Result<Self, StartError> {
-        Self::builder(launcher, spec).start().await
-    }
-
-    /// Starts to describe a client.
-    pub fn builder(launcher: Arc<dyn ServerLauncher>, spec: ServerSpec) -> LifecycleClientBuilder {
-        LifecycleClientBuilder::new(launcher, spec)
-    }
-
     /// The calls of this client, for tasks that use the server without owning it.
     pub fn peer(&self) -> &LifecyclePeer {
         &self.peer

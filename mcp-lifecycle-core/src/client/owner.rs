@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use super::event::{LifecycleEvent, Observed};
 use super::session::Session;
 use super::state::ClientState;
-use super::watcher::{Pumps, Watcher};
 use crate::terminate::handle::{ServerHandle, TerminationOutcome};
 use crate::terminate::policy::TerminationPolicy;
 use crate::terminate::report::EndReason;
@@ -32,15 +31,13 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Takes the server over and starts to watch it, in a task of its own.
-    pub(super) fn watch_over(
+    pub(super) fn new(
         handle: ServerHandle,
         session: Arc<Session>,
         policy: TerminationPolicy,
         observed: Observed,
-        pumps: Pumps,
     ) -> Arc<Self> {
-        let owner = Arc::new(Self {
+        Arc::new(Self {
             handle,
             session,
             policy,
@@ -49,9 +46,7 @@ impl Owner {
             proven: AtomicBool::new(false),
             unwatched: CancellationToken::new(),
             service: CancellationToken::new(),
-        });
-        tokio::spawn(Watcher::new(Arc::clone(&owner)).run(pumps));
-        owner
+        })
     }
 
     pub(super) fn handle(&self) -> &ServerHandle {

@@ -38,9 +38,9 @@ impl LifecyclePeer {
         &self.session.server
     }
 
-    /// This peer with other options for calls that bring none of their own.
+    /// Returns this peer with different default call options.
     #[must_use]
-    pub fn with_options(mut self, options: CallOptions) -> Self {
+    pub fn with_call_options(mut self, options: CallOptions) -> Self {
         self.options = options;
         self
     }
@@ -94,7 +94,7 @@ impl LifecyclePeer {
         params: CallToolRequestParams,
         options: &CallOptions,
     ) -> Result<CallToolResult, CallError> {
-        elicitation::call_tool(self, params, options).await
+        elicitation::call_tool(&self.session, params, options).await
     }
 
     /// All tools of the server, page by page.

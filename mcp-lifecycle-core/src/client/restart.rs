@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::launch::setters::setters;
+
 /// How often, and how soon, a server that failed may start again.
 ///
 /// The defaults allow 5 restarts in a row, after 1, 2, 4, 8 and 16 s (each up to a
@@ -58,7 +60,7 @@ impl RestartPolicy {
 
     /// Sets the first and the longest wait.
     #[must_use]
-    pub fn backoff(mut self, initial: Duration, max: Duration) -> Self {
+    pub fn with_backoff(mut self, initial: Duration, max: Duration) -> Self {
         self.initial = initial;
         self.max = max.max(initial);
         self
@@ -66,29 +68,17 @@ impl RestartPolicy {
 
     /// Sets the random part of a wait, in percent; more than 100 is 100.
     #[must_use]
-    pub fn jitter_percent(mut self, percent: u8) -> Self {
+    pub fn with_jitter_percent(mut self, percent: u8) -> Self {
         self.jitter_percent = percent.min(100);
         self
     }
 
-    /// Sets the uptime that ends a series of failures.
-    #[must_use]
-    pub fn sustained_uptime(mut self, uptime: Duration) -> Self {
-        self.sustained_uptime = uptime;
-        self
-    }
-
-    /// Sets how many restarts in a row are allowed.
-    #[must_use]
-    pub fn max_restarts(mut self, restarts: u32) -> Self {
-        self.max_restarts = Some(restarts);
-        self
-    }
-
-    /// Sets when a used-up budget is renewed.
-    #[must_use]
-    pub fn cooldown(mut self, cooldown: Option<Duration>) -> Self {
-        self.cooldown = cooldown;
-        self
+    setters! {
+        /// Sets the uptime that ends a series of failures.
+        with_sustained_uptime(sustained_uptime: Duration);
+        /// Sets how many restarts in a row are allowed; `None` is without limit.
+        with_max_restarts(max_restarts: impl Into<Option<u32>>);
+        /// Sets when a used-up budget is renewed; `None` is by hand only.
+        with_cooldown(cooldown: impl Into<Option<Duration>>);
     }
 }

@@ -7,6 +7,9 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::builder::LifecycleClientBuilder;
+use super::callback::guarded_async;
+use super::config::ServerConfig;
+use super::era::{self, Era};
 use super::error::start::{StartError, StartErrorKind, StartPhase};
 use super::event::{LifecycleEvent, Observed};
 use super::handler::SharedHandler;
@@ -16,24 +19,61 @@ use super::owner::Owner;
 use super::peer::LifecyclePeer;
 use super::session::Session;
 use super::state::ClientState;
+use super::stderr;
 use super::stderr::StderrTail;
 use super::transport::stdio::Wire;
-use super::watcher::Pumps;
-use super::{era, stderr};
-use crate::client::callback::guarded_async;
+use super::watcher::{Pumps, Watcher};
+use crate::launch::context::LaunchContext;
 use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
-use crate::launch::launcher::LaunchedServer;
+use crate::launch::launched::LaunchedServer;
 use crate::terminate::callback::guarded;
 use crate::terminate::handle::ServerHandle;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::after;
 
-pub(super) async fn start(builder: LifecycleClientBuilder) -> Result<LifecycleClient, StartError> {
-    let attempt = StartAttempt::new(builder);
-    let client = attempt.launch().await?;
-    match attempt.complete(&client).await {
-        Ok(()) => Ok(client),
-        Err(error) => Err(error),
+impl LifecycleClient {
+    /// Starts a server.
+    ///
+    /// # Errors
+    ///
+    /// See [`LifecycleClientBuilder::start`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future leaves nothing of the server behind.
+    pub async fn start(server: ServerConfig) -> Result<Self, StartError> {
+        Self::builder(server).start().await
+    }
+
+    /// Describes a client with a handler or an observer.
+    pub fn builder(server: ServerConfig) -> LifecycleClientBuilder {
+        LifecycleClientBuilder::new(server)
+    }
+}
+
+impl LifecycleClientBuilder {
+    /// Lets the launcher fetch what it needs, launches the server and completes the
+    /// handshake.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`] says how far it came, why it failed, how the server
+    /// exited and what it said last. Whatever had been started was ended before
+    /// the error is returned, which can take up to the longest time of the
+    /// `TerminationPolicy` beyond the start-up timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future leaves nothing of the server behind.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime with time enabled.
+    pub async fn start(self) -> Result<LifecycleClient, StartError> {
+        let mut attempt = StartAttempt::new(self);
+        let client = attempt.launch().await?;
+        attempt.complete(&client).await?;
+        Ok(client)
     }
 }
 
@@ -43,221 +83,231 @@ pub(super) async fn start(builder: LifecycleClientBuilder) -> Result<LifecycleCl
 pub(crate) struct StartAttempt {
     builder: LifecycleClientBuilder,
     observed: Observed,
+    asked: Instant,
+    /// When the start-up clock began.
     begun: Instant,
 }
 
 impl StartAttempt {
-    /// The start-up clock begins here.
     pub(crate) fn new(builder: LifecycleClientBuilder) -> Self {
-        let observed = Observed::new(builder.spec.name(), Arc::clone(&builder.observer));
+        let observed = Observed::new(builder.config.name(), Arc::clone(&builder.observer));
+        let now = Instant::now();
         Self {
             builder,
             observed,
-            begun: Instant::now(),
+            asked: now,
+            begun: now,
         }
     }
 
     /// The error of a start whose handler could not be made.
     #[cfg(feature = "fleet")]
     pub(crate) fn without_handler(&self) -> StartError {
-        let kind = StartErrorKind::Handler;
-        failed(
-            &self.builder,
-            &self.observed,
-            self.begun,
-            StartPhase::Launch,
-            kind,
-        )
+        self.failed(StartPhase::Launch, StartErrorKind::Handler)
+    }
+
+    fn config(&self) -> &ServerConfig {
+        &self.builder.config
     }
 
     fn deadline(&self) -> Instant {
-        after(self.begun, self.builder.startup_timeout)
+        after(self.begun, self.config().startup_timeout)
     }
 
-    /// Launches. The client owns the server from here on and is not ready.
-    pub(crate) async fn launch(&self) -> Result<LifecycleClient, StartError> {
-        let Self {
-            builder,
-            observed,
-            begun,
-        } = self;
-        observed.event(&LifecycleEvent::Starting);
-        let launch = async { builder.launcher.launch(&builder.spec).await };
-        let launch = guarded_async("the launcher", observed.server(), launch);
-        let kind = match timeout_at(self.deadline(), launch).await {
-            Ok(Ok(Ok(launched))) => {
-                let client = take_over(builder, observed, launched);
-                observed.event(&LifecycleEvent::Launched {
-                    identity: &client.identity(),
-                    took: begun.elapsed(),
-                });
-                return Ok(client);
+    /// Prepares and launches. The client owns the server from here on and is not ready.
+    pub(crate) async fn launch(&mut self) -> Result<LifecycleClient, StartError> {
+        self.observed.event(&LifecycleEvent::Starting);
+        let limit = self.config().prepare_timeout;
+        let context = self.context(after(self.asked, limit));
+        let prepare = self
+            .config()
+            .launcher()
+            .prepare(self.config().spec(), &context);
+        match self.in_time(after(self.asked, limit), prepare).await {
+            None => {
+                let kind = StartErrorKind::PrepareTimeout(limit);
+                return Err(self.failed(StartPhase::Prepare, kind));
             }
-            Ok(Ok(Err(error))) => StartErrorKind::Launch(error),
-            Ok(Err(panic)) => StartErrorKind::Launch(LaunchError::new(
-                builder.launcher.name(),
-                &builder.spec,
+            Some(Err(kind)) => return Err(self.failed(StartPhase::Prepare, kind)),
+            Some(Ok(())) => {}
+        }
+        self.begun = Instant::now();
+        let context = self.context(self.deadline());
+        let launch = self
+            .config()
+            .launcher()
+            .launch(self.config().spec(), &context);
+        match self.in_time(self.deadline(), launch).await {
+            None => {
+                let kind = StartErrorKind::Timeout(self.config().startup_timeout);
+                Err(self.failed(StartPhase::Launch, kind))
+            }
+            Some(Err(kind)) => Err(self.failed(StartPhase::Launch, kind)),
+            Some(Ok(launched)) => {
+                let client = self.take_over(launched);
+                self.observed.event(&LifecycleEvent::Launched {
+                    identity: &client.identity(),
+                    took: self.begun.elapsed(),
+                });
+                Ok(client)
+            }
+        }
+    }
+
+    fn context(&self, deadline: Instant) -> LaunchContext {
+        let observed = self.observed.clone();
+        LaunchContext::new()
+            .with_deadline(deadline)
+            .with_progress(move |progress| observed.event(&LifecycleEvent::Progress { progress }))
+    }
+
+    /// What the launcher does; `None` when the time was up.
+    async fn in_time<T>(
+        &self,
+        deadline: Instant,
+        work: impl Future<Output = Result<T, LaunchError>>,
+    ) -> Option<Result<T, StartErrorKind>> {
+        let work = guarded_async("the launcher", self.observed.server(), work);
+        Some(match timeout_at(deadline, work).await.ok()? {
+            Ok(result) => result.map_err(StartErrorKind::Launch),
+            Err(panic) => Err(StartErrorKind::Launch(LaunchError::new(
+                self.config().launcher().name(),
+                self.config().spec(),
                 LaunchErrorKind::backend("the launcher panicked", panic),
-            )),
-            Err(_) => StartErrorKind::Timeout(builder.startup_timeout),
-        };
-        Err(failed(builder, observed, *begun, StartPhase::Launch, kind))
+            ))),
+        })
     }
 
     /// Completes the handshake, or ends the server and says why it had to be.
     pub(crate) async fn complete(&self, client: &LifecycleClient) -> Result<(), StartError> {
-        let Self {
-            builder,
-            observed,
-            begun,
-        } = self;
-        let kind = match timeout_at(self.deadline(), shake_hands(builder, client)).await {
+        let kind = match timeout_at(self.deadline(), self.shake_hands(client)).await {
             Ok(Ok(era)) => {
-                observed.event(&LifecycleEvent::Ready {
+                self.observed.event(&LifecycleEvent::Ready {
                     era,
-                    took: begun.elapsed(),
+                    took: self.begun.elapsed(),
                 });
                 return Ok(());
             }
             Ok(Err(kind)) => kind,
-            Err(_) => StartErrorKind::Timeout(builder.startup_timeout),
+            Err(_) => StartErrorKind::Timeout(self.config().startup_timeout),
         };
-        Err(undo(builder, observed, *begun, client, kind).await)
+        Err(self.undo(client, kind).await)
     }
-}
 
-/// From here on the client owns the server, and its `Drop` is the safety net.
-fn take_over(
-    builder: &LifecycleClientBuilder,
-    observed: &Observed,
-    launched: LaunchedServer,
-) -> LifecycleClient {
-    let parts = launched.into_parts();
-    let (handle, stdin) = ServerHandle::new(builder.spec.name(), parts.stdin, parts.terminator);
-    let wire = Wire::new(stdin, parts.stdout, &builder.limits);
-    let tail = StderrTail::new(&builder.limits);
-    let pumps = Pumps {
-        writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),
-        stderr: parts.stderr.map(|io| {
-            tokio::spawn(stderr::drain(
-                io,
-                Arc::clone(&tail),
-                observed.clone(),
-                builder.limits.stderr_line,
-            ))
-        }),
-    };
-    let session = Arc::new(Session {
-        server: observed.server().into(),
-        wire,
-        stderr: tail,
-        handler: SharedHandler::new(observed.server(), Arc::clone(&builder.handler)),
-        rmcp: OnceLock::new(),
-        state: watch::Sender::new(ClientState::Starting),
-        calls: TaskTracker::new(),
-    });
-    let owner = Owner::watch_over(
-        handle,
-        Arc::clone(&session),
-        builder.termination.clone(),
-        observed.clone(),
-        pumps,
-    );
-    LifecycleClient {
-        peer: LifecyclePeer::new(session, builder.call_options.clone()),
-        owner,
-    }
-}
-
-async fn shake_hands(
-    builder: &LifecycleClientBuilder,
-    client: &LifecycleClient,
-) -> Result<crate::client::era::Era, StartErrorKind> {
-    let key = era::key(builder.launcher.name(), &builder.spec);
-    let session = client.peer.session();
-    let result = handshake(Handshake {
-        session,
-        service: client.owner.service.child_token(),
-        limits: &builder.limits,
-        mode: builder.protocol.mode(era::remembered(key)),
-        probe_timeout: builder.probe_timeout,
-    })
-    .await;
-    era::remember(key, result.as_ref().ok().copied());
-    let era = result?;
-    // An end that began meanwhile stands.
-    session.state.send_if_modified(|state| {
-        let starting = matches!(state, ClientState::Starting);
-        if starting {
-            *state = ClientState::Ready { era };
+    /// From here on the client owns the server, and its `Drop` is the safety net.
+    fn take_over(&self, launched: LaunchedServer) -> LifecycleClient {
+        let Self {
+            builder, observed, ..
+        } = self;
+        let config = &builder.config;
+        let parts = launched.into_parts();
+        let (handle, stdin) = ServerHandle::new(config.name(), parts.stdin, parts.terminator);
+        let wire = Wire::new(stdin, parts.stdout, &config.limits);
+        let tail = StderrTail::new(&config.limits);
+        let pumps = Pumps {
+            writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),
+            stderr: parts.stderr.map(|io| {
+                tokio::spawn(stderr::drain(
+                    io,
+                    Arc::clone(&tail),
+                    observed.clone(),
+                    config.limits.stderr_line,
+                ))
+            }),
+        };
+        let session = Arc::new(Session {
+            server: observed.server().into(),
+            wire,
+            stderr: tail,
+            handler: SharedHandler::new(observed.server(), Arc::clone(&builder.handler)),
+            rmcp: OnceLock::new(),
+            state: watch::Sender::new(ClientState::Starting),
+            calls: TaskTracker::new(),
+        });
+        let owner = Owner::new(
+            handle,
+            Arc::clone(&session),
+            config.termination.clone(),
+            observed.clone(),
+        );
+        tokio::spawn(Watcher::new(Arc::clone(&owner)).run(pumps));
+        LifecycleClient {
+            peer: LifecyclePeer::new(session, config.call_options.clone()),
+            owner,
         }
-        starting
-    });
-    Ok(era)
-}
-
-/// Ends what was started and says why it had to be.
-async fn undo(
-    builder: &LifecycleClientBuilder,
-    observed: &Observed,
-    begun: Instant,
-    client: &LifecycleClient,
-    kind: StartErrorKind,
-) -> StartError {
-    let elapsed = begun.elapsed();
-    let outcome = client
-        .shutdown_with(EndReason::StartFailed, builder.termination.clone())
-        .await;
-    let error = StartError {
-        elapsed,
-        stderr_tail: client.stderr_tail(),
-        skipped: client.peer.session().wire.skipped(),
-        cleanup: Some(outcome),
-        ..bare(builder, StartPhase::Handshake, kind)
-    };
-    observed.event(&LifecycleEvent::StartFailed { error: &error });
-    error
-}
-
-fn failed(
-    builder: &LifecycleClientBuilder,
-    observed: &Observed,
-    begun: Instant,
-    phase: StartPhase,
-    kind: StartErrorKind,
-) -> StartError {
-    // A launcher that panics has said so already.
-    let unfinished = || builder.launcher.unfinished(builder.spec.name());
-    let unfinished = guarded("the launcher", builder.spec.name(), unfinished);
-    let error = StartError {
-        elapsed: begun.elapsed(),
-        unfinished: unfinished.unwrap_or_default(),
-        ..bare(builder, phase, kind)
-    };
-    observed.event(&LifecycleEvent::StartFailed { error: &error });
-    error
-}
-
-fn bare(builder: &LifecycleClientBuilder, phase: StartPhase, kind: StartErrorKind) -> StartError {
-    StartError {
-        server: builder.spec.name().to_owned(),
-        command: builder.spec.display_command().to_string(),
-        phase,
-        elapsed: std::time::Duration::ZERO,
-        kind,
-        stderr_tail: Vec::new(),
-        skipped: None,
-        cleanup: None,
-        unfinished: Vec::new(),
     }
-}
 
-impl StartError {
-    /// The launcher's own classification, when the launch failed.
-    pub fn launch_error(&self) -> Option<&LaunchErrorKind> {
-        match &self.kind {
-            StartErrorKind::Launch(error) => Some(error.kind()),
-            _ => None,
+    async fn shake_hands(&self, client: &LifecycleClient) -> Result<Era, StartErrorKind> {
+        let config = self.config();
+        let key = era::key(config.launcher().name(), config.spec());
+        let session = client.peer.session();
+        let result = handshake(Handshake {
+            session,
+            service: client.owner.service.child_token(),
+            limits: &config.limits,
+            mode: config.protocol.mode(era::remembered(key)),
+            probe_timeout: config.probe_timeout,
+        })
+        .await;
+        era::remember(key, result.as_ref().ok().copied());
+        let era = result?;
+        // An end that began meanwhile stands.
+        session.state.send_if_modified(|state| {
+            let starting = matches!(state, ClientState::Starting);
+            if starting {
+                *state = ClientState::Ready { era };
+            }
+            starting
+        });
+        Ok(era)
+    }
+
+    /// Ends what was started and says why it had to be.
+    async fn undo(&self, client: &LifecycleClient, kind: StartErrorKind) -> StartError {
+        let elapsed = self.asked.elapsed();
+        let config = self.config();
+        let outcome = client
+            .shutdown_with(EndReason::StartFailed, config.termination.clone())
+            .await;
+        let error = StartError {
+            elapsed,
+            stderr_tail: client.stderr_tail(),
+            skipped: client.peer.session().wire.skipped(),
+            cleanup: Some(outcome),
+            ..self.bare(StartPhase::Handshake, kind)
+        };
+        self.observed
+            .event(&LifecycleEvent::StartFailed { error: &error });
+        error
+    }
+
+    fn failed(&self, phase: StartPhase, kind: StartErrorKind) -> StartError {
+        let config = self.config();
+        // A launcher that panics has said so already.
+        let unfinished = || config.launcher().unfinished(config.name());
+        let unfinished = guarded("the launcher", config.name(), unfinished);
+        let error = StartError {
+            elapsed: self.asked.elapsed(),
+            unfinished: unfinished.unwrap_or_default(),
+            ..self.bare(phase, kind)
+        };
+        self.observed
+            .event(&LifecycleEvent::StartFailed { error: &error });
+        error
+    }
+
+    fn bare(&self, phase: StartPhase, kind: StartErrorKind) -> StartError {
+        let config = self.config();
+        StartError {
+            server: config.name().to_owned(),
+            command: config.spec().display_command().to_string(),
+            phase,
+            elapsed: std::time::Duration::ZERO,
+            kind,
+            stderr_tail: Vec::new(),
+            skipped: None,
+            cleanup: None,
+            unfinished: Vec::new(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Poll, ready};
 use super::event::Observed;
 use super::transport::TransportLimits;
 use super::transport::lines::{Line, LineReader};
-use crate::launch::launcher::BoxRead;
+use crate::launch::launched::BoxRead;
 use crate::terminate::callback::guarded;
 
 /// The last lines of one server's standard error.

@@ -12,8 +12,8 @@ use super::values::{Env, MaybeSpan, Span};
 use crate::client::call::CallOptions;
 use crate::client::config::{ServerConfig, Sharing};
 use crate::client::restart::RestartPolicy;
+use crate::launch::environment::InheritEnv;
 use crate::launch::spec::ServerSpec;
-use crate::launch::spec::env::InheritEnv;
 use crate::terminate::policy::TerminationPolicy;
 
 /// The keys that are known: those of other hosts that matter for a launch, and
@@ -44,6 +44,8 @@ pub(super) struct Entry {
     launcher: Option<String>,
     #[serde(alias = "launcher_options")]
     launcher_options: Map<String, Value>,
+    #[serde(alias = "prepare_timeout")]
+    prepare_timeout: Option<Span>,
     #[serde(alias = "startup_timeout")]
     startup_timeout: Option<Span>,
     #[serde(alias = "call_timeout")]
@@ -110,6 +112,14 @@ struct ShutdownKey {
     kill_confirmation: Option<Span>,
 }
 
+/// An entry, and where it is in the text.
+pub(super) struct Found {
+    pub(super) name: String,
+    pub(super) entry: Entry,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
 /// Something is wrong with an entry, perhaps at a piece of text in it.
 pub(super) struct Wrong {
     pub(super) kind: ConfigErrorKind,
@@ -148,36 +158,41 @@ impl Entry {
             });
         };
         let spec = self.spec(server, lookup)?;
-        let mut config = ServerConfig::new(launcher.clone(), spec).required(self.required);
+        let mut config = ServerConfig::new(launcher.clone(), spec).with_required(self.required);
         let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
         let seconds = |span: Option<Span>| span.map(|Span(time)| time);
         let startup = seconds(self.startup_timeout)
             .or(seconds(self.startup_timeout_sec))
             .or(millis(self.startup_timeout_ms));
         if let Some(timeout) = startup {
-            config = config.startup_timeout(timeout);
+            config = config.with_startup_timeout(timeout);
+        }
+        if let Some(timeout) = seconds(self.prepare_timeout) {
+            config = config.with_prepare_timeout(timeout);
         }
         let theirs = seconds(self.tool_timeout_sec).or(millis(self.request_timeout_ms));
         config = match (self.call_timeout, theirs) {
-            (Some(MaybeSpan(None)), _) => config.call_options(CallOptions::new().without_timeout()),
+            (Some(MaybeSpan(None)), _) => {
+                config.with_call_options(CallOptions::new().with_timeout(None))
+            }
             (Some(MaybeSpan(Some(time))), _) | (None, Some(time)) => {
-                config.call_options(CallOptions::new().timeout(time))
+                config.with_call_options(CallOptions::new().with_timeout(time))
             }
             (None, None) => config,
         };
         if let Some(MaybeSpan(ttl)) = self.idle_ttl {
-            config = config.idle_ttl(ttl);
+            config = config.with_idle_ttl(ttl);
         }
         if let Some(limit) = self.max_live {
-            config = config.max_live(limit);
+            config = config.with_max_live(limit);
         }
         if let Some(SharingKey::Exclusive) = self.sharing {
-            config = config.sharing(Sharing::Exclusive);
+            config = config.with_sharing(Sharing::Exclusive);
         }
         if let Some(restart) = self.restart {
-            config = config.restart(restart.policy());
+            config = config.with_restart(restart.policy());
         }
-        Ok(config.termination(self.shutdown.policy()))
+        Ok(config.with_termination(self.shutdown.policy()))
     }
 
     fn spec(&self, server: &str, lookup: &Lookup<'_>) -> Result<ServerSpec, Wrong> {
@@ -255,7 +270,7 @@ impl RestartKey {
         };
         let default = RestartPolicy::new();
         let or = |span: Option<Span>, default: Duration| span.map_or(default, |Span(time)| time);
-        let mut policy = default.clone().backoff(
+        let mut policy = default.clone().with_backoff(
             or(numbers.initial, default.initial),
             or(numbers.max, default.max),
         );

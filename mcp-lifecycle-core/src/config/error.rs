@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::launch::spec::error::SpecError;
+use crate::launch::error::spec::SpecError;
 
 /// A configuration cannot be read.
 ///

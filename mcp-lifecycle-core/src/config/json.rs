@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::comments::blank;
+use super::entry::Found;
 use super::error::{ConfigError, ConfigErrorKind};
-use super::reader::Found;
 use super::values::Entries;
 
 #[derive(Deserialize)]

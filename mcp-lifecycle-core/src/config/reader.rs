@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::entry::{Entry, Wrong};
+use super::entry::Wrong;
 use super::error::{ConfigError, ConfigErrorKind};
 use super::expand::Lookup;
 use super::registry::LauncherRegistry;
@@ -74,7 +74,7 @@ impl<'a> ConfigReader<'a> {
 
     /// Sets where the values of `${VAR}` come from.
     #[must_use]
-    pub fn variables(mut self, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
+    pub fn with_variables(mut self, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
         self.lookup = Box::new(lookup);
         self
     }
@@ -136,14 +136,6 @@ impl<'a> ConfigReader<'a> {
         }
         Ok(set)
     }
-}
-
-/// An entry, and where it is in the text.
-pub(super) struct Found {
-    pub(super) name: String,
-    pub(super) entry: Entry,
-    pub(super) start: usize,
-    pub(super) end: usize,
 }
 
 fn place(text: &str, range: std::ops::Range<usize>, wrong: Wrong) -> ConfigError {

@@ -29,14 +29,18 @@ impl LauncherRegistry {
 
     /// Adds a launcher under its own name.
     #[must_use]
-    pub fn with(self, launcher: Arc<dyn ServerLauncher>) -> Self {
+    pub fn with_launcher(self, launcher: Arc<dyn ServerLauncher>) -> Self {
         let name = launcher.name().to_owned();
-        self.with_name(name, launcher)
+        self.with_named_launcher(name, launcher)
     }
 
     /// Adds a launcher under a name of your choice: two executors, say.
     #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>, launcher: Arc<dyn ServerLauncher>) -> Self {
+    pub fn with_named_launcher(
+        mut self,
+        name: impl Into<String>,
+        launcher: Arc<dyn ServerLauncher>,
+    ) -> Self {
         self.launchers.insert(name.into(), launcher);
         self
     }

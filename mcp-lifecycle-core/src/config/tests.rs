@@ -7,10 +7,13 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::client::config::{ServerConfig, Sharing};
+use crate::launch::containment::{Containment, Reach};
+use crate::launch::context::LaunchContext;
 use crate::launch::error::launch::{LaunchError, ReapError};
-use crate::launch::launcher::{LaunchedServer, ServerLauncher};
+use crate::launch::launched::LaunchedServer;
+use crate::launch::launcher::ServerLauncher;
 use crate::launch::reap::ReapReport;
-use crate::launch::semantics::{Containment, Reach, TerminationSemantics};
+use crate::launch::semantics::TerminationSemantics;
 use crate::launch::spec::ServerSpec;
 
 /// A launcher that is only a name.
@@ -23,9 +26,13 @@ impl ServerLauncher for Named {
         self.0
     }
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(Containment::new("none", Reach::Nothing))
+        TerminationSemantics::new(Containment::new("none", Reach::Nothing))
     }
-    async fn launch(&self, _: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn launch(
+        &self,
+        _: &ServerSpec,
+        _: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         unreachable!("nothing is launched here")
     }
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
@@ -34,10 +41,11 @@ impl ServerLauncher for Named {
 }
 
 fn read(text: &str, format: Format) -> Result<ServerSet, ConfigError> {
-    let launchers = LauncherRegistry::new(Arc::new(Named("local"))).with(Arc::new(Named("docker")));
+    let launchers =
+        LauncherRegistry::new(Arc::new(Named("local"))).with_launcher(Arc::new(Named("docker")));
     let lookup = |name: &str| (name == "TOKEN").then(|| "hunter2".to_owned());
     ConfigReader::new(&launchers)
-        .variables(lookup)
+        .with_variables(lookup)
         .read_str(text, format)
 }
 
@@ -102,7 +110,7 @@ fn our_own_keys() {
     let server = &set.servers[0];
     assert_eq!(server.launcher().name(), "docker");
     assert_eq!(server.spec().options()["image"], "a:latest");
-    assert!(server.is_required());
+    assert!(server.required);
     assert_eq!(server.startup_timeout, Duration::from_secs(90));
     assert_eq!((server.idle_ttl, server.max_live), (None, Some(3)));
     assert_eq!(server.call_options.timeout, None);

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::entry::Entry;
+use super::entry::Found;
 use super::error::{ConfigError, ConfigErrorKind};
-use super::reader::Found;
 use super::values::Entries;
 
 #[derive(Deserialize)]

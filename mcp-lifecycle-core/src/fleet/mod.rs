@@ -15,9 +15,9 @@ pub(crate) mod tie;
 
 pub use inventory::record::{KeptBy, ServerRecord, ServerState};
 pub use inventory::table::RecordTable;
-pub use manager::builder::{Replacement, ServerManagerBuilder};
+pub use manager::builder::ServerManagerBuilder;
 pub use manager::error::{NotReadyError, RefreshError, RequiredFailure};
-pub use manager::server_manager::ServerManager;
+pub use manager::server_manager::{Replacement, ServerManager};
 pub use observe::counters::Counters;
 pub use observe::event::{ServerEvent, ServerEventKind, ServerObserver, StartReason};
 pub use observe::outcome::{EndResult, RefreshReport, ServerOutcome, StartOutcome};

@@ -5,20 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::context::LaunchContext;
 use super::error::launch::{LaunchError, ReapError};
+use super::launched::LaunchedServer;
 use super::reap::ReapReport;
 use super::remnant::Remnant;
 use super::semantics::TerminationSemantics;
 use super::spec::ServerSpec;
 use super::terminator::ProcessTerminator;
-
-/// A boxed byte sink: the server's standard input as the host sees it.
-pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
-
-/// A boxed byte source: the server's standard output or standard error.
-pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Starts stdio MCP servers somewhere: a process, a container, a remote process.
 ///
@@ -66,6 +61,24 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
     /// nothing before that, and says that it is not known yet.
     fn semantics(&self) -> TerminationSemantics;
 
+    /// Fetches what a launch of `spec` needs and does not have: an image, a package.
+    ///
+    /// Callers do this before they launch, so that a slow download does not use up the
+    /// start-up deadline. It starts no server, and a launch does without it. `Ok` at
+    /// once, the default, for a launcher with nothing to fetch.
+    ///
+    /// # Errors
+    ///
+    /// [`LaunchError`], as [`launch`](Self::launch).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: what was fetched may stay, and may be fetched to its end.
+    async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
+        let _ = (spec, context);
+        Ok(())
+    }
+
     /// Starts the server that `spec` describes.
     ///
     /// # Errors
@@ -76,7 +89,11 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
     ///
     /// Cancel safe: dropping the future leaves nothing behind (see the
     /// contract above).
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError>;
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError>;
 
     /// What launches of the server of this name, whose futures have ended without a
     /// server, may still bring about: a container whose create an engine has not
@@ -103,151 +120,46 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError>;
 }
 
-/// A started server: its three streams and the means to end it.
-///
-/// # Drop
-///
-/// Dropping it kills the server synchronously
-/// ([`ProcessTerminator::kill_now`]). Give it to a
-/// [`LifecycleClient`](crate::client::LifecycleClient) or turn it into a
-/// [`ServerHandle`](crate::terminate::ServerHandle) for an orderly end.
-pub struct LaunchedServer {
-    parts: Option<LaunchedParts>,
-}
-
-/// The pieces of a [`LaunchedServer`], for whoever takes over its ownership.
-pub struct LaunchedParts {
-    /// The server's standard input.
-    pub stdin: BoxWrite,
-    /// The server's standard output.
-    pub stdout: BoxRead,
-    /// The server's standard error, where the launcher keeps it apart.
-    pub stderr: Option<BoxRead>,
-    /// What ends the server.
-    pub terminator: Arc<dyn ProcessTerminator>,
-}
-
-impl LaunchedServer {
-    /// Bundles what a launcher has started.
-    pub fn new(
-        stdin: impl AsyncWrite + Send + Unpin + 'static,
-        stdout: impl AsyncRead + Send + Unpin + 'static,
-        stderr: Option<BoxRead>,
-        terminator: Arc<dyn ProcessTerminator>,
-    ) -> Self {
-        Self {
-            parts: Some(LaunchedParts {
-                stdin: Box::new(stdin),
-                stdout: Box::new(stdout),
-                stderr,
-                terminator,
-            }),
-        }
-    }
-
-    /// What ends this server.
-    pub fn terminator(&self) -> &Arc<dyn ProcessTerminator> {
-        match &self.parts {
-            Some(parts) => &parts.terminator,
-            None => unreachable!("parts are taken only by value"),
-        }
-    }
-
-    /// Takes it apart. From here on the caller owns the server: nothing ends
-    /// it unless the caller does.
-    pub fn into_parts(mut self) -> LaunchedParts {
-        match self.parts.take() {
-            Some(parts) => parts,
-            None => unreachable!("parts are taken only by value"),
-        }
-    }
-
-    /// Replaces the terminator, for a decorator that adds something of its own
-    /// to the end of every server.
-    #[must_use]
-    pub fn map_terminator(
-        self,
-        wrap: impl FnOnce(Arc<dyn ProcessTerminator>) -> Arc<dyn ProcessTerminator>,
-    ) -> Self {
-        let parts = self.into_parts();
-        Self {
-            parts: Some(LaunchedParts {
-                terminator: wrap(parts.terminator),
-                ..parts
-            }),
-        }
-    }
-}
-
-impl Drop for LaunchedServer {
-    fn drop(&mut self) {
-        if let Some(parts) = &self.parts {
-            parts.terminator.kill_now();
-        }
-    }
-}
-
-impl fmt::Debug for LaunchedServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LaunchedServer")
-            .field("terminator", self.terminator())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for LaunchedParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LaunchedParts")
-            .field("terminator", &self.terminator)
-            .finish_non_exhaustive()
-    }
-}
-
 /// `dyn` is a promise: this fails to compile when it is broken.
 const _: fn(&dyn ServerLauncher, &dyn ProcessTerminator) = |_, _| {};
 
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<T: ServerLauncher + ?Sized> ServerLauncher for Arc<T> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn fingerprint(&self) -> Option<String> {
-        (**self).fingerprint()
-    }
-    fn semantics(&self) -> TerminationSemantics {
-        (**self).semantics()
-    }
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
-        (**self).launch(spec).await
-    }
-    fn unfinished(&self, server: &str) -> Vec<Remnant> {
-        (**self).unfinished(server)
-    }
-    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
-        (**self).reap_orphans().await
-    }
+macro_rules! forward {
+    ($pointer:ident) => {
+        #[async_trait]
+        #[deny(clippy::missing_trait_methods)]
+        impl<T: ServerLauncher + ?Sized> ServerLauncher for $pointer<T> {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+            fn fingerprint(&self) -> Option<String> {
+                (**self).fingerprint()
+            }
+            fn semantics(&self) -> TerminationSemantics {
+                (**self).semantics()
+            }
+            async fn prepare(
+                &self,
+                spec: &ServerSpec,
+                context: &LaunchContext,
+            ) -> Result<(), LaunchError> {
+                (**self).prepare(spec, context).await
+            }
+            async fn launch(
+                &self,
+                spec: &ServerSpec,
+                context: &LaunchContext,
+            ) -> Result<LaunchedServer, LaunchError> {
+                (**self).launch(spec, context).await
+            }
+            fn unfinished(&self, server: &str) -> Vec<Remnant> {
+                (**self).unfinished(server)
+            }
+            async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
+                (**self).reap_orphans().await
+            }
+        }
+    };
 }
 
-#[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl<T: ServerLauncher + ?Sized> ServerLauncher for Box<T> {
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn fingerprint(&self) -> Option<String> {
-        (**self).fingerprint()
-    }
-    fn semantics(&self) -> TerminationSemantics {
-        (**self).semantics()
-    }
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
-        (**self).launch(spec).await
-    }
-    fn unfinished(&self, server: &str) -> Vec<Remnant> {
-        (**self).unfinished(server)
-    }
-    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
-        (**self).reap_orphans().await
-    }
-}
+forward!(Arc);
+forward!(Box);

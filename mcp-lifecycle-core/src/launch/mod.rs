@@ -4,27 +4,38 @@
 //! else of this crate. It supplies primitives; the order, the clocks and the proof are in
 //! [`terminate`](crate::terminate).
 
+pub(crate) mod containment;
+pub(crate) mod context;
+pub(crate) mod display_command;
+pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod exit;
 pub(crate) mod identity;
+pub(crate) mod launched;
 pub(crate) mod launcher;
+pub(crate) mod proof;
 pub(crate) mod reap;
 pub(crate) mod remnant;
 pub(crate) mod semantics;
+pub(crate) mod setters;
 pub(crate) mod spec;
 pub(crate) mod terminator;
 
+pub use containment::{Containment, ContainmentUnavailable, Guarantee, Reach};
+pub use context::{LaunchContext, LaunchProgress};
+pub use display_command::DisplayCommand;
+pub use environment::{EnvPolicy, InheritEnv};
 pub use error::launch::{LaunchError, LaunchErrorKind, ReapError};
+pub use error::spec::SpecError;
 pub use error::step::StepError;
 pub use error::{BoxError, ErrorChain};
 pub use exit::ExitStatus;
 pub use identity::ServerIdentity;
-pub use launcher::{BoxRead, BoxWrite, LaunchedParts, LaunchedServer, ServerLauncher};
+pub use launched::{BoxRead, BoxWrite, LaunchedParts, LaunchedServer};
+pub use launcher::ServerLauncher;
+pub use proof::{Evidence, Gone};
 pub use reap::{ReapReport, UnknownRemnant};
-pub use remnant::{Evidence, Gone, Remnant, RemnantKind};
-pub use semantics::{Containment, ContainmentUnavailable, Guarantee, Reach, TerminationSemantics};
-pub use spec::display::DisplayCommand;
-pub use spec::env::{EnvPolicy, InheritEnv};
-pub use spec::error::SpecError;
+pub use remnant::{Remnant, RemnantKind};
+pub use semantics::TerminationSemantics;
 pub use spec::{ServerSpec, ServerSpecBuilder};
 pub use terminator::ProcessTerminator;

@@ -16,7 +16,7 @@ pub struct Remnant {
 }
 
 /// What kind of thing a [`Remnant`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RemnantKind {
     /// A process on this machine.
@@ -27,54 +27,47 @@ pub enum RemnantKind {
     RemoteProcess,
     /// What a host wrote down about its servers: a ledger, a lease.
     Record,
+    /// Something else, in a word or two: `"pod"`, `"microVM"`.
+    Other(Cow<'static, str>),
 }
 
 impl Remnant {
+    /// A thing of any kind.
+    pub fn new(kind: RemnantKind, id: impl Into<String>, name: impl Into<String>) -> Self {
+        let (id, name) = (id.into(), name.into());
+        Self { kind, id, name }
+    }
+
     /// A process on this machine.
     pub fn process(pid: u32, name: impl Into<String>) -> Self {
-        Self {
-            kind: RemnantKind::Process,
-            id: pid.to_string(),
-            name: name.into(),
-        }
+        Self::new(RemnantKind::Process, pid.to_string(), name)
     }
 
     /// A container.
     pub fn container(id: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            kind: RemnantKind::Container,
-            id: id.into(),
-            name: name.into(),
-        }
+        Self::new(RemnantKind::Container, id, name)
     }
 
     /// A process on another machine, by the name its executor knows it by.
     pub fn remote_process(id: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            kind: RemnantKind::RemoteProcess,
-            id: id.into(),
-            name: name.into(),
-        }
+        Self::new(RemnantKind::RemoteProcess, id, name)
     }
 
     /// What a host wrote down about its servers, by its path; `name` says whose
     /// it is.
     pub fn record(id: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            kind: RemnantKind::Record,
-            id: id.into(),
-            name: name.into(),
-        }
+        Self::new(RemnantKind::Record, id, name)
     }
 }
 
 impl fmt::Display for Remnant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
+        let kind = match &self.kind {
             RemnantKind::Process => "process",
             RemnantKind::Container => "container",
             RemnantKind::RemoteProcess => "remote process",
             RemnantKind::Record => "record",
+            RemnantKind::Other(kind) => kind,
         };
         write!(f, "{kind} {} ({})", self.id, self.name)
     }
@@ -97,133 +90,5 @@ impl fmt::Display for RemnantList<'_> {
             Some(more) if more > 0 => write!(f, " and {more} more"),
             _ => Ok(()),
         }
-    }
-}
-
-/// What a proof rests on.
-///
-/// Each launcher documents what its evidence cannot see: a process that has
-/// left its group, say, is not in the group any more.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Evidence {
-    /// Every process was reaped by its parent, or by the process that the
-    /// kernel gives orphans of the server to.
-    Reaped,
-    /// The kernel says that the server's cgroup is empty.
-    CgroupEmpty,
-    /// The kernel says that the server's process group is empty.
-    ProcessGroupEmpty,
-    /// No process that could be looked at carries the server's identity. A
-    /// process that wiped its environment, that is another user's, or that is
-    /// not dumpable (a set-uid program, `PR_SET_DUMPABLE`) cannot be looked at.
-    NoneMarked,
-    /// The first process of the server's PID namespace has ended, before which
-    /// the kernel ends everybody inside.
-    NamespaceEnded,
-    /// The engine that ran the container says that there is none of this id.
-    ContainerAbsent,
-    /// Another machine has reported the end, in these words.
-    RemoteReported(
-        /// What it has said, and on what that rests if it says so.
-        String,
-    ),
-    /// Something else, in a few words that complete "on the evidence that".
-    Other(Cow<'static, str>),
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reaped => "every process was reaped",
-            Self::CgroupEmpty => "the cgroup is empty",
-            Self::ProcessGroupEmpty => "the process group is empty",
-            Self::NoneMarked => "no process carries its identity",
-            Self::NamespaceEnded => "its PID namespace has ended",
-            Self::ContainerAbsent => "the engine has no such container",
-            Self::RemoteReported(words) => return write!(f, "the other machine reports: {words}"),
-            Self::Other(words) => words,
-        })
-    }
-}
-
-/// The proof that [`ProcessTerminator::gone`](crate::launch::ProcessTerminator::gone) gives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Gone {
-    /// What the proof rests on; never empty. More than one where one alone
-    /// could be deceived, or where the server had parts of several kinds.
-    pub evidence: Vec<Evidence>,
-    /// What outlived the main process and had to be ended, as far as it has names.
-    pub swept: Vec<Remnant>,
-    /// How many there were; at least `swept.len()`.
-    pub swept_count: usize,
-    /// What the launcher found, belongs to the server, and by policy was left
-    /// alone: a detached container that the user wants to keep.
-    pub reported: Vec<Remnant>,
-}
-
-impl Gone {
-    /// A proof that rests on `evidence`. Nothing had to be swept.
-    pub fn proven_by(evidence: Evidence) -> Self {
-        Self {
-            evidence: vec![evidence],
-            swept: Vec::new(),
-            swept_count: 0,
-            reported: Vec::new(),
-        }
-    }
-
-    /// Adds evidence, if it is not there yet.
-    #[must_use]
-    pub fn and_by(mut self, evidence: Evidence) -> Self {
-        if !self.evidence.contains(&evidence) {
-            self.evidence.push(evidence);
-        }
-        self
-    }
-
-    /// Adds what had to be swept.
-    #[must_use]
-    pub fn with_swept(mut self, swept: impl IntoIterator<Item = Remnant>) -> Self {
-        let before = self.swept.len();
-        self.swept.extend(swept);
-        self.swept_count += self.swept.len() - before;
-        self
-    }
-}
-
-/// Evidence as one line of text.
-pub(crate) struct EvidenceList<'a>(pub(crate) &'a [Evidence]);
-
-impl fmt::Display for EvidenceList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, evidence) in self.0.iter().enumerate() {
-            if i > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{evidence}")?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_proof_counts_what_was_swept_and_names_each_evidence_once() {
-        let gone = Gone::proven_by(Evidence::Reaped)
-            .and_by(Evidence::CgroupEmpty)
-            .and_by(Evidence::Reaped)
-            .with_swept([Remnant::process(7, "sh")])
-            .with_swept([Remnant::process(8, "cat")]);
-        assert_eq!(gone.evidence, [Evidence::Reaped, Evidence::CgroupEmpty]);
-        assert_eq!((gone.swept.len(), gone.swept_count), (2, 2));
-        assert_eq!(
-            EvidenceList(&gone.evidence).to_string(),
-            "every process was reaped; the cgroup is empty"
-        );
     }
 }

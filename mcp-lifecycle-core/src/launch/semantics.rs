@@ -1,175 +1,12 @@
-//! What a launcher can do to a server, and what survives what, as data.
+//! What a launcher can do to a server, as data.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use thiserror::Error;
-
-/// How far an action reaches.
-///
-/// Ordered: a wider reach is greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Reach {
-    /// Nothing is reached.
-    Nothing,
-    /// The main process alone.
-    Process,
-    /// The main process and those that stayed in its process group.
-    Group,
-    /// Those as well, and every descendant that carries the mark that the
-    /// launcher put into the server's environment, or is below one that does:
-    /// also one that left the group or the session, but not one that wiped its
-    /// environment and whose parent has left.
-    Marked,
-    /// Every descendant, also one that left the group or the session.
-    Tree,
-    /// Whatever runs inside, enforced by the kernel or the container engine.
-    Container,
-}
-
-impl fmt::Display for Reach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "nothing",
-            Self::Process => "process",
-            Self::Group => "process group",
-            Self::Marked => "process tree, as far as it is marked",
-            Self::Tree => "process tree",
-            Self::Container => "container",
-        })
-    }
-}
-
-/// What holds a server's processes together, and how well.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Containment {
-    /// The mechanism in a word or two: `"process group"`, `"guardian"`.
-    pub mechanism: Cow<'static, str>,
-    /// What a forced end reaches.
-    pub on_terminate: Reach,
-    /// What ends when the host dies without a word (SIGKILL, power of the OOM
-    /// killer), without anybody's next start.
-    pub on_host_death: Reach,
-    /// Whether containment is complete before the server's first instruction,
-    /// so that a host killed at any instant of a launch leaks nothing.
-    pub placement_is_atomic: bool,
-    /// Why it is not more, where a stronger mechanism was tried and refused.
-    pub fallback: Option<Cow<'static, str>>,
-}
-
-impl Containment {
-    /// A mechanism that reaches this much on a forced end, and promises
-    /// nothing for the death of the host: the weakest honest answer.
-    pub fn new(mechanism: impl Into<Cow<'static, str>>, on_terminate: Reach) -> Self {
-        Self {
-            mechanism: mechanism.into(),
-            on_terminate,
-            on_host_death: Reach::Nothing,
-            placement_is_atomic: false,
-            fallback: None,
-        }
-    }
-
-    /// Sets what ends when the host dies.
-    #[must_use]
-    pub fn on_host_death(mut self, reach: Reach) -> Self {
-        self.on_host_death = reach;
-        self
-    }
-
-    /// Says that placement is complete before the server's first instruction.
-    #[must_use]
-    pub fn placed_atomically(mut self) -> Self {
-        self.placement_is_atomic = true;
-        self
-    }
-
-    /// Records why a stronger mechanism is not in use.
-    #[must_use]
-    pub fn fell_back(mut self, why: impl Into<Cow<'static, str>>) -> Self {
-        self.fallback = Some(why.into());
-        self
-    }
-
-    /// Turns a silent fallback into an error.
-    ///
-    /// # Errors
-    ///
-    /// [`ContainmentUnavailable`] when this containment does not give `wanted`.
-    pub fn require(&self, wanted: Guarantee) -> Result<(), ContainmentUnavailable> {
-        let has = match wanted {
-            Guarantee::Terminate(reach) => self.on_terminate >= reach,
-            Guarantee::HostDeath(reach) => self.on_host_death >= reach,
-            Guarantee::AtomicPlacement => self.placement_is_atomic,
-        };
-        if has {
-            return Ok(());
-        }
-        Err(ContainmentUnavailable {
-            wanted,
-            got: self.clone(),
-        })
-    }
-}
-
-impl fmt::Display for Containment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} (terminate reaches: {}; host death reaches: {}; placement {})",
-            self.mechanism,
-            self.on_terminate,
-            self.on_host_death,
-            if self.placement_is_atomic {
-                "atomic"
-            } else {
-                "not atomic"
-            }
-        )?;
-        match &self.fallback {
-            Some(why) => write!(f, "; fell back: {why}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Something a caller can insist on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Guarantee {
-    /// A forced end reaches at least this far.
-    Terminate(Reach),
-    /// The death of the host reaches at least this far.
-    HostDeath(Reach),
-    /// Containment is complete before the server's first instruction.
-    AtomicPlacement,
-}
-
-impl fmt::Display for Guarantee {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Terminate(reach) => write!(f, "a forced end that reaches the {reach}"),
-            Self::HostDeath(reach) => write!(f, "an end of the {reach} when the host dies"),
-            Self::AtomicPlacement => f.write_str("placement before the first instruction"),
-        }
-    }
-}
-
-/// A guarantee was required that the machine or the launcher cannot give.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("containment cannot give {wanted}: this launcher has {got}")]
-#[non_exhaustive]
-pub struct ContainmentUnavailable {
-    /// What was asked for.
-    pub wanted: Guarantee,
-    /// What there is, with the reason where a stronger mechanism was refused.
-    pub got: Containment,
-}
+use super::containment::Containment;
 
 /// What a launcher can do to a server. The ladder skips what it cannot do,
 /// without waiting for it.
+///
+/// A launcher claims what it can do, one thing at a time: what is added here later is
+/// claimed by no launcher that does not know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TerminationSemantics {
@@ -182,43 +19,26 @@ pub struct TerminationSemantics {
 }
 
 impl TerminationSemantics {
-    /// Everything the ladder knows, with this containment.
-    pub fn full(containment: Containment) -> Self {
+    /// Nothing but a forced end, as far as this containment reaches.
+    pub fn new(containment: Containment) -> Self {
         Self {
-            stdin_eof: true,
-            polite_signal: true,
+            stdin_eof: false,
+            polite_signal: false,
             containment,
         }
     }
 
-    /// Without end of file on standard input.
+    /// Claims that the server sees end of file when its standard input is closed.
     #[must_use]
-    pub fn without_stdin_eof(mut self) -> Self {
-        self.stdin_eof = false;
+    pub fn with_stdin_eof(mut self) -> Self {
+        self.stdin_eof = true;
         self
     }
 
-    /// Without a polite signal.
+    /// Claims that the server can be asked to end.
     #[must_use]
-    pub fn without_polite_signal(mut self) -> Self {
-        self.polite_signal = false;
+    pub fn with_polite_signal(mut self) -> Self {
+        self.polite_signal = true;
         self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn require_turns_a_fallback_into_an_error() {
-        let group = Containment::new("process group", Reach::Group).fell_back("memfd refused");
-        assert!(group.require(Guarantee::Terminate(Reach::Group)).is_ok());
-        let error = group
-            .require(Guarantee::HostDeath(Reach::Tree))
-            .unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains("when the host dies"), "{text}");
-        assert!(text.contains("memfd refused"), "{text}");
     }
 }

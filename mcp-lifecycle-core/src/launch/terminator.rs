@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use super::error::step::StepError;
 use super::exit::ExitStatus;
 use super::identity::ServerIdentity;
-use super::remnant::{Gone, Remnant};
+use super::proof::Gone;
+use super::remnant::Remnant;
 use super::semantics::TerminationSemantics;
 
 /// The means to watch and end one server, as primitives.

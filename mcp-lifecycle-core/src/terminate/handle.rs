@@ -17,7 +17,7 @@ use super::report::{EndReason, TerminationReport};
 use super::stdin::{ServerStdin, StdinCloser};
 use crate::launch::exit::ExitStatus;
 use crate::launch::identity::ServerIdentity;
-use crate::launch::launcher::BoxWrite;
+use crate::launch::launched::BoxWrite;
 use crate::launch::semantics::TerminationSemantics;
 use crate::launch::terminator::ProcessTerminator;
 

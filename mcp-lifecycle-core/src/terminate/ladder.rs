@@ -160,10 +160,11 @@ impl Ladder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::semantics::{Containment, Reach};
+    use crate::launch::containment::{Containment, Reach};
 
     fn semantics() -> TerminationSemantics {
-        TerminationSemantics::full(Containment::new("test", Reach::Tree))
+        let mute = TerminationSemantics::new(Containment::new("test", Reach::Tree));
+        mute.with_stdin_eof().with_polite_signal()
     }
 
     fn phase(step: Step) -> Phase {
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_a_launcher_cannot_do_costs_no_grace() {
-        let mute = semantics().without_stdin_eof().without_polite_signal();
+        let mute = TerminationSemantics::new(semantics().containment);
         let mut ladder = Ladder::new(&TerminationPolicy::default(), &mute);
         assert_eq!(phase(ladder.begin(false)), Phase::ForceEnd);
     }

@@ -11,6 +11,7 @@ pub(crate) mod ladder;
 pub(crate) mod policy;
 pub(crate) mod report;
 pub(crate) mod stdin;
+pub(crate) mod streams;
 pub(crate) mod timing;
 
 pub use error::TerminateError;
@@ -19,3 +20,4 @@ pub use ladder::Phase;
 pub use policy::TerminationPolicy;
 pub use report::{EndReason, PhaseRecord, TerminationReport};
 pub use stdin::ServerStdin;
+pub use streams::ServerStreams;

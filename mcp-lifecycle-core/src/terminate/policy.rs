@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::launch::setters::setters;
+
 /// The waits of the termination ladder.
 ///
 /// The order is the MCP specification's (2026-07-28, *stdio*, shutdown): close
@@ -25,8 +27,8 @@ pub struct TerminationPolicy {
     /// How long the server has to end after its standard input was closed.
     /// 2 s by default.
     pub eof_grace: Duration,
-    /// How long what the main process left behind has to end by itself once
-    /// the main process has exited, before it is asked to. 50 ms by default.
+    /// How long descendants may outlive the main process before they are sent
+    /// SIGTERM. 50 ms by default.
     pub straggler_grace: Duration,
     /// How long the server has to end after SIGTERM. 2 s by default.
     pub term_grace: Duration,
@@ -70,39 +72,21 @@ impl TerminationPolicy {
         }
     }
 
-    /// Lets calls in flight complete for this long before the end begins.
-    #[must_use]
-    pub fn drain(mut self, wait: Duration) -> Self {
-        self.drain = wait;
-        self
-    }
-
-    /// Sets the wait after standard input was closed; zero skips the step.
-    #[must_use]
-    pub fn eof_grace(mut self, wait: Duration) -> Self {
-        self.eof_grace = wait;
-        self
-    }
-
-    /// Sets the wait after SIGTERM; zero skips the step.
-    #[must_use]
-    pub fn term_grace(mut self, wait: Duration) -> Self {
-        self.term_grace = wait;
-        self
-    }
-
-    /// Sets the wait for the proof after SIGKILL.
-    #[must_use]
-    pub fn kill_confirmation(mut self, wait: Duration) -> Self {
-        self.kill_confirmation = wait;
-        self
-    }
-
-    /// Sets the wait for what only goes into the report.
-    #[must_use]
-    pub fn report_limit(mut self, wait: Duration) -> Self {
-        self.report_limit = wait;
-        self
+    setters! {
+        /// Sets how long calls in flight may still complete before the end begins.
+        with_drain(drain: Duration);
+        /// Sets how long queued messages may take to be written.
+        with_flush(flush: Duration);
+        /// Sets the wait after standard input was closed; zero skips the step.
+        with_eof_grace(eof_grace: Duration);
+        /// Sets how long descendants may outlive the main process before SIGTERM.
+        with_straggler_grace(straggler_grace: Duration);
+        /// Sets the wait after SIGTERM; zero skips the step.
+        with_term_grace(term_grace: Duration);
+        /// Sets the wait for the proof after SIGKILL.
+        with_kill_confirmation(kill_confirmation: Duration);
+        /// Sets the wait for what only goes into the report.
+        with_report_limit(report_limit: Duration);
     }
 
     /// The longest that a termination under this policy takes, whatever the server and

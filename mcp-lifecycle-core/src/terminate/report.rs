@@ -4,10 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::ladder::Phase;
+use crate::launch::containment::Containment;
 use crate::launch::exit::ExitStatus;
 use crate::launch::identity::ServerIdentity;
-use crate::launch::remnant::{EvidenceList, Gone};
-use crate::launch::semantics::Containment;
+use crate::launch::proof::{EvidenceList, Gone};
 
 /// Why a server was ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

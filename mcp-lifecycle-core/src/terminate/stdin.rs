@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::launch::launcher::BoxWrite;
+use crate::launch::launched::BoxWrite;
 
 /// Closing standard input is the first step of every orderly end, and it must
 /// not depend on whoever writes to it: a task that is stuck in a write, or a

@@ -32,7 +32,9 @@ impl ProcessTerminator for Remote {
         ServerIdentity::Other("remote".to_owned())
     }
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(Containment::new("remote", Reach::Tree))
+        TerminationSemantics::new(Containment::new("remote", Reach::Tree))
+            .with_stdin_eof()
+            .with_polite_signal()
     }
     async fn exited(&self) -> ExitStatus {
         std::future::pending().await

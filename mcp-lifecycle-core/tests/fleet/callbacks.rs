@@ -57,13 +57,14 @@ async fn a_client_outlives_an_observer_and_a_handler_that_panic() {
         .args(["--chatty", "2000", "--asks"])
         .build()
         .unwrap();
-    let client = LifecycleClient::builder(fake.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .observer(Arc::new(Panics))
-        .handler(Panics)
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+    )
+    .observer(Arc::new(Panics))
+    .handler(Panics)
+    .start()
+    .await
+    .unwrap();
     client.call_tool(call(100)).await.unwrap();
     {
         let world = fake.world.lock().unwrap();
@@ -175,7 +176,7 @@ async fn a_handler_that_cannot_be_made_is_a_start_that_failed() {
             Plain
         })
         .build();
-    let config = fake.config("s", &[]).required(true);
+    let config = fake.config("s", &[]).with_required(true);
     let error = manager.refresh([config]).await.unwrap_err();
     let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(text.contains("handler"), "{text}");
@@ -190,8 +191,8 @@ async fn a_launcher_that_panics_is_a_start_that_failed() {
     let manager = ServerManager::new("m");
     let config = fake
         .config("s", &["--panic"])
-        .required(true)
-        .restart(RestartPolicy::never());
+        .with_required(true)
+        .with_restart(RestartPolicy::never());
     let error = manager.refresh([config]).await.unwrap_err();
     let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(text.contains("a fault in the launcher"), "{text}");
@@ -205,7 +206,7 @@ async fn beside_faults(fake: &Arc<Fake>, moods: Moods) -> ServerManager {
     let manager = ServerManager::new("m");
     let config = |name: &str| {
         let spec = ServerSpec::builder(name, "fake").build().unwrap();
-        ServerConfig::new(faulty.clone(), spec).protocol(ProtocolPreference::Legacy)
+        ServerConfig::new(faulty.clone(), spec).with_protocol(ProtocolPreference::Legacy)
     };
     let mut configs: Vec<_> = (0..8).map(|n| config(&format!("faulty-{n}"))).collect();
     configs.extend((0..8).map(|n| fake.config(&format!("healthy-{n}"), &["--stubborn"])));
@@ -281,11 +282,12 @@ async fn standard_error_is_read_to_its_end_though_a_subscriber_panics() {
     let fake = Fake::new();
     let args = ["--chatty", "2000"];
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
-    let client = LifecycleClient::builder(fake.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+    )
+    .start()
+    .await
+    .unwrap();
     client.call_tool(call(100)).await.unwrap();
     let tail = client.stderr_tail();
     let last = tail.last().expect("the pump goes on");

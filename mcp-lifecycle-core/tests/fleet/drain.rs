@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mcp_lifecycle_core::client::{
-    CallError, ClientState, LifecycleClient, ProtocolPreference, StartErrorKind,
+    CallError, ClientState, LifecycleClient, ProtocolPreference, ServerConfig, StartErrorKind,
 };
 use mcp_lifecycle_core::launch::{ExitStatus, ServerSpec};
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
@@ -14,16 +14,17 @@ use crate::fake::{Fake, call, seconds};
 
 async fn draining(fake: &Arc<Fake>, reason: EndReason) -> Arc<LifecycleClient> {
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
-    let client = LifecycleClient::builder(fake.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+    )
+    .start()
+    .await
+    .unwrap();
     let client = Arc::new(client);
     let peer = client.peer().clone();
     tokio::spawn(async move { peer.call_tool(call(8_000)).await });
     tokio::time::sleep(seconds(1)).await;
-    client.begin_shutdown(reason, TerminationPolicy::new().drain(seconds(10)));
+    client.begin_shutdown(reason, TerminationPolicy::new().with_drain(seconds(10)));
     client
 }
 
@@ -92,17 +93,18 @@ async fn a_server_that_dies_in_the_drain_has_died() {
 async fn calls_in_flight_of_a_server_that_dies_in_the_drain_say_that_it_died() {
     let fake = Fake::new();
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
-    let client = LifecycleClient::builder(fake.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+    )
+    .start()
+    .await
+    .unwrap();
     let peer = client.peer().clone();
     let in_flight = tokio::spawn(async move { peer.call_tool(call(8_000)).await });
     tokio::time::sleep(seconds(1)).await;
     client.begin_shutdown(
         EndReason::Shutdown,
-        TerminationPolicy::new().drain(seconds(10)),
+        TerminationPolicy::new().with_drain(seconds(10)),
     );
     tokio::time::sleep(seconds(1)).await;
     fake.crash("s");
@@ -121,11 +123,12 @@ async fn a_server_that_closes_its_output_in_the_handshake_is_not_said_to_have_ex
         .arg("--mute")
         .build()
         .unwrap();
-    let error = LifecycleClient::builder(fake.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .start()
-        .await
-        .unwrap_err();
+    let error = LifecycleClient::builder(
+        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+    )
+    .start()
+    .await
+    .unwrap_err();
     assert!(
         matches!(error.kind, StartErrorKind::OutputClosed),
         "{:?}",

@@ -17,11 +17,11 @@ const EVER: Duration = Duration::MAX;
 
 fn policy() -> TerminationPolicy {
     let mut policy = TerminationPolicy::new()
-        .drain(EVER)
-        .eof_grace(EVER)
-        .term_grace(EVER)
-        .kill_confirmation(EVER)
-        .report_limit(EVER);
+        .with_drain(EVER)
+        .with_eof_grace(EVER)
+        .with_term_grace(EVER)
+        .with_kill_confirmation(EVER)
+        .with_report_limit(EVER);
     policy.flush = EVER;
     policy.straggler_grace = EVER;
     policy
@@ -29,30 +29,40 @@ fn policy() -> TerminationPolicy {
 
 fn endless(config: ServerConfig) -> ServerConfig {
     let restart = RestartPolicy::new()
-        .backoff(EVER, EVER)
-        .sustained_uptime(EVER)
-        .max_restarts(1)
-        .cooldown(Some(EVER));
+        .with_backoff(EVER, EVER)
+        .with_sustained_uptime(EVER)
+        .with_max_restarts(1)
+        .with_cooldown(Some(EVER));
     config
-        .restart(restart)
-        .startup_timeout(EVER)
-        .idle_ttl(Some(EVER))
-        .termination(policy())
-        .call_options(CallOptions::new().timeout(EVER).reset_on_progress(EVER))
+        .with_restart(restart)
+        .with_startup_timeout(EVER)
+        .with_idle_ttl(Some(EVER))
+        .with_termination(policy())
+        .with_call_options(
+            CallOptions::new()
+                .with_timeout(EVER)
+                .with_reset_on_progress(EVER),
+        )
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_takes_endless_times() {
     let fake = Fake::new();
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
-    let client = LifecycleClient::builder(fake.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .startup_timeout(EVER)
-        .termination(policy())
-        .call_options(CallOptions::new().timeout(EVER).reset_on_progress(EVER))
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(fake.clone(), spec)
+            .with_protocol(ProtocolPreference::Legacy)
+            .with_startup_timeout(EVER)
+            .with_termination(policy())
+            .with_call_options(
+                CallOptions::new()
+                    .with_timeout(EVER)
+                    .with_reset_on_progress(EVER),
+            ),
+    )
+    .start()
+    .await
+    .unwrap();
     client.call_tool(call(10)).await.unwrap();
     assert_eq!(policy().longest(), EVER);
     client.shutdown().await.unwrap();
@@ -68,7 +78,7 @@ async fn a_manager_and_a_pool_take_endless_times() {
     let peer = manager.ready("s", EVER).await.unwrap();
     peer.call_tool(call(10)).await.unwrap();
     let scope = pool.scope("a");
-    let options = AcquireOptions::new().patience(EVER);
+    let options = AcquireOptions::new().with_patience(EVER);
     let lease = scope.acquire_with(&config, &options).await.unwrap();
     lease.call_tool(call(10)).await.unwrap();
     drop(lease);
@@ -89,12 +99,14 @@ async fn patient(fake: &Arc<Fake>, moods: Moods) -> LifecycleClient {
     let mut patient = TerminationPolicy::new();
     patient.eof_grace = EVER;
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
-    LifecycleClient::builder(Moody::new(fake, moods), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .termination(patient)
-        .start()
-        .await
-        .unwrap()
+    LifecycleClient::builder(
+        ServerConfig::new(Moody::new(fake, moods), spec)
+            .with_protocol(ProtocolPreference::Legacy)
+            .with_termination(patient),
+    )
+    .start()
+    .await
+    .unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use mcp_lifecycle_core::client::{ProtocolPreference, ServerConfig};
 use mcp_lifecycle_core::fleet::{ServerEvent, ServerEventKind};
 use mcp_lifecycle_core::launch::{
-    BoxRead, Containment, Evidence, ExitStatus, Gone, LaunchError, LaunchErrorKind, LaunchedServer,
-    ProcessTerminator, Reach, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher,
-    ServerSpec, StepError, TerminationSemantics,
+    BoxRead, Containment, Evidence, ExitStatus, Gone, LaunchContext, LaunchError, LaunchErrorKind,
+    LaunchProgress, LaunchedServer, ProcessTerminator, Reach, ReapError, ReapReport, Remnant,
+    ServerIdentity, ServerLauncher, ServerSpec, StepError, TerminationSemantics,
 };
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ impl Fake {
             .args(args)
             .env("TOKEN", token);
         let launcher: Arc<dyn ServerLauncher> = self.clone();
-        ServerConfig::new(launcher, spec.build().unwrap()).protocol(ProtocolPreference::Legacy)
+        ServerConfig::new(launcher, spec.build().unwrap()).with_protocol(ProtocolPreference::Legacy)
     }
 
     pub(crate) fn live(&self) -> usize {
@@ -116,10 +116,25 @@ impl ServerLauncher for Fake {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(Containment::new("task", Reach::Tree))
+        TerminationSemantics::new(Containment::new("task", Reach::Tree))
+            .with_stdin_eof()
+            .with_polite_signal()
     }
 
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
+        let habits = habits(spec);
+        if habits.fetch > 0 {
+            context.report(&LaunchProgress::new("fetching"));
+        }
+        sleep(Duration::from_millis(habits.fetch)).await;
+        Ok(())
+    }
+
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        _: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         let habits = habits(spec);
         {
             let mut world = self.world.lock().unwrap();
@@ -305,7 +320,9 @@ impl ProcessTerminator for Process {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(Containment::new("task", Reach::Tree))
+        TerminationSemantics::new(Containment::new("task", Reach::Tree))
+            .with_stdin_eof()
+            .with_polite_signal()
     }
 
     async fn exited(&self) -> ExitStatus {

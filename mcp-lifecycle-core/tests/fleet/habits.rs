@@ -5,6 +5,8 @@ use mcp_lifecycle_core::launch::ServerSpec;
 /// How a fake server behaves, from its arguments.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Habits {
+    /// `--fetch MS`: how long the launcher takes to fetch what it needs, once.
+    pub(crate) fetch: u64,
     /// `--slow MS`: how long the launch takes.
     pub(crate) slow: u64,
     /// `--fail`: the launch fails.
@@ -41,6 +43,7 @@ pub(crate) fn habits(spec: &ServerSpec) -> Habits {
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|n| n.parse().ok()).unwrap_or_default();
         match arg {
+            "--fetch" => habits.fetch = number(),
             "--slow" => habits.slow = number(),
             "--die" => habits.die = Some(number()),
             "--fail" => habits.fail = true,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::client::{LifecycleClient, ProtocolPreference};
+use mcp_lifecycle_core::client::{LifecycleClient, ProtocolPreference, ServerConfig};
 use mcp_lifecycle_core::launch::ServerSpec;
 use mcp_lifecycle_core::terminate::{EndReason, Phase, TerminationPolicy};
 use proptest::prelude::*;
@@ -21,12 +21,14 @@ async fn client(
 ) -> (Arc<Moody>, LifecycleClient) {
     let launcher = Moody::new(fake, moods);
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
-    let client = LifecycleClient::builder(launcher.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .termination(policy.clone())
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(launcher.clone(), spec)
+            .with_protocol(ProtocolPreference::Legacy)
+            .with_termination(policy.clone()),
+    )
+    .start()
+    .await
+    .unwrap();
     (launcher, client)
 }
 
@@ -38,8 +40,8 @@ fn millis(ms: u64) -> Duration {
 async fn a_polite_request_that_is_acknowledged_late_is_not_a_failed_step() {
     let fake = Fake::new();
     let policy = TerminationPolicy::new()
-        .eof_grace(Duration::ZERO)
-        .term_grace(millis(10_000));
+        .with_eof_grace(Duration::ZERO)
+        .with_term_grace(millis(10_000));
     let moods = Moods {
         ask: Mood::Late(3_000),
         ..Moods::default()
@@ -56,8 +58,8 @@ async fn a_polite_request_that_is_acknowledged_late_is_not_a_failed_step() {
 async fn a_request_that_fails_is_followed_by_force_at_once() {
     let fake = Fake::new();
     let policy = TerminationPolicy::new()
-        .eof_grace(Duration::ZERO)
-        .term_grace(millis(10_000));
+        .with_eof_grace(Duration::ZERO)
+        .with_term_grace(millis(10_000));
     let moods = Moods {
         ask: Mood::Fails(100),
         ..Moods::default()
@@ -128,11 +130,11 @@ fn policy() -> impl Strategy<Value = TerminationPolicy> {
     let waits = (wait(), wait(), wait(), wait(), wait(), wait(), wait());
     waits.prop_map(|(drain, flush, eof, stragglers, term, kill, report)| {
         let mut policy = TerminationPolicy::new()
-            .drain(drain)
-            .eof_grace(eof)
-            .term_grace(term)
-            .kill_confirmation(kill)
-            .report_limit(report);
+            .with_drain(drain)
+            .with_eof_grace(eof)
+            .with_term_grace(term)
+            .with_kill_confirmation(kill)
+            .with_report_limit(report);
         policy.flush = flush;
         policy.straggler_grace = stragglers;
         policy

@@ -17,6 +17,7 @@ mod metrics;
 mod moody;
 mod pool;
 mod pool_limits;
+mod prepare;
 mod proof_later;
 mod restart;
 mod same_config;

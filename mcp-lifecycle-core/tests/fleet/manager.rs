@@ -30,10 +30,10 @@ async fn one_error_lists_every_required_server_that_failed() {
     let manager = ServerManager::new("m");
     let servers = [
         fake.config("fine", &[]),
-        fake.config("missing", &["--fail"]).required(true),
+        fake.config("missing", &["--fail"]).with_required(true),
         fake.config("hangs", &["--silent"])
-            .required(true)
-            .startup_timeout(seconds(3)),
+            .with_required(true)
+            .with_startup_timeout(seconds(3)),
         fake.config("optional", &["--fail"]),
     ];
     let error = manager.refresh(servers).await.unwrap_err();
@@ -60,7 +60,7 @@ async fn a_refresh_keeps_what_is_unchanged_and_replaces_what_is_not() {
     let first = ["same", "changed", "removed"].map(|name| fake.config(name, &[]));
     manager.refresh(first).await.unwrap();
     let second = [
-        fake.config("same", &[]).idle_ttl(None),
+        fake.config("same", &[]).with_idle_ttl(None),
         fake.config("changed", &["--new"]),
         fake.config("added", &[]),
     ];
@@ -105,7 +105,9 @@ async fn the_summary_of_a_refresh_is_told_after_the_events_of_its_servers() {
     let manager = ServerManager::builder("m").observer(screen.clone()).build();
     let servers = [fake.config("good", &[]), fake.config("bad", &["--fail"])];
     manager.refresh(servers).await.unwrap();
-    let required = [fake.config("bad", &["--fail", "--again"]).required(true)];
+    let required = [fake
+        .config("bad", &["--fail", "--again"])
+        .with_required(true)];
     manager.refresh(required).await.unwrap_err();
     manager.shutdown(seconds(5)).await.unwrap();
     let lines = screen.0.lock().unwrap().clone();

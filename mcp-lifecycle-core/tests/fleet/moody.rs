@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    BoxRead, BoxWrite, ExitStatus, Gone, LaunchError, LaunchedParts, LaunchedServer,
+    BoxRead, BoxWrite, ExitStatus, Gone, LaunchContext, LaunchError, LaunchedParts, LaunchedServer,
     ProcessTerminator, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec,
     StepError, TerminationSemantics,
 };
@@ -116,7 +116,11 @@ impl ServerLauncher for Moody {
     fn semantics(&self) -> TerminationSemantics {
         self.fake.semantics()
     }
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         let moods = *self.moods.lock().unwrap();
         if moods.drop_panics {
             let _fault = DropPanics;
@@ -128,7 +132,7 @@ impl ServerLauncher for Moody {
             stderr,
             terminator,
             ..
-        } = self.fake.launch(spec).await?.into_parts();
+        } = self.fake.launch(spec, context).await?.into_parts();
         let stdin = Stdin {
             io: stdin,
             close: moods.close,

@@ -27,7 +27,7 @@ async fn other_credentials_scopes_or_identities_never_share() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
     let agent = pool.scope("agent-1");
-    let mine = AcquireOptions::new().identity("me");
+    let mine = AcquireOptions::new().with_identity("me");
     let leases = [
         pool.acquire(&fake.config_env("s", &[], "a")).await.unwrap(),
         pool.acquire(&fake.config_env("s", &[], "b")).await.unwrap(),
@@ -48,7 +48,7 @@ async fn a_cancelled_waiter_does_not_cancel_the_others() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
     let server = fake.config("s", &["--slow", "2000"]);
-    let impatient = AcquireOptions::new().patience(seconds(1));
+    let impatient = AcquireOptions::new().with_patience(seconds(1));
     let (gave_up, waited) = tokio::join!(
         pool.acquire_with(&server, &impatient),
         pool.acquire(&server)
@@ -66,7 +66,7 @@ async fn a_cancelled_waiter_does_not_cancel_the_others() {
 async fn an_exclusive_server_is_leased_to_one_at_a_time() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
-    let server = fake.config("s", &[]).sharing(Sharing::Exclusive);
+    let server = fake.config("s", &[]).with_sharing(Sharing::Exclusive);
     let first = pool.acquire(&server).await.unwrap();
     let second = pool.acquire(&server);
     tokio::pin!(second);
@@ -115,7 +115,7 @@ async fn a_dead_server_is_not_leased() {
 async fn an_idle_server_ends_after_its_idle_time_and_a_call_holds_it() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
-    let server = fake.config("s", &[]).idle_ttl(Some(seconds(60)));
+    let server = fake.config("s", &[]).with_idle_ttl(Some(seconds(60)));
     let lease = pool.acquire(&server).await.unwrap();
     let peer = lease.peer().clone();
     let flying = tokio::spawn(async move { peer.call_tool(call(90_000)).await });
@@ -137,7 +137,7 @@ async fn an_idle_server_ends_after_its_idle_time_and_a_call_holds_it() {
 async fn without_an_idle_time_a_server_stays_for_ever() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
-    let server = fake.config("s", &[]).idle_ttl(None);
+    let server = fake.config("s", &[]).with_idle_ttl(None);
     drop(pool.acquire(&server).await.unwrap());
     tokio::time::sleep(seconds(24 * 3600)).await;
     assert_eq!(fake.live(), 1);

@@ -44,7 +44,7 @@ async fn the_idle_server_used_longest_ago_makes_room() {
 async fn a_server_has_a_limit_of_its_own() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
-    let server = |token: &str| fake.config_env("s", &[], token).max_live(1);
+    let server = |token: &str| fake.config_env("s", &[], token).with_max_live(1);
     let _one = pool.acquire(&server("a")).await.unwrap();
     let error = pool.acquire(&server("b")).await.unwrap_err();
     assert!(

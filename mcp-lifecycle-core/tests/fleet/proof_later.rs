@@ -30,9 +30,9 @@ const LOST: Moods = Moods {
 fn config(launcher: &Arc<Moody>, args: &[&str]) -> ServerConfig {
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
     ServerConfig::new(launcher.clone(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .restart(RestartPolicy::new().backoff(Duration::ZERO, Duration::ZERO))
-        .termination(TerminationPolicy::immediate())
+        .with_protocol(ProtocolPreference::Legacy)
+        .with_restart(RestartPolicy::new().with_backoff(Duration::ZERO, Duration::ZERO))
+        .with_termination(TerminationPolicy::immediate())
 }
 
 fn state(manager: &ServerManager) -> ServerState {

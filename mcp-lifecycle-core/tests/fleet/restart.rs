@@ -47,10 +47,10 @@ async fn a_sustained_uptime_renews_the_budget() {
     let fake = Fake::new();
     let manager = ServerManager::new("m");
     let policy = RestartPolicy::new()
-        .max_restarts(1)
-        .sustained_uptime(seconds(60));
+        .with_max_restarts(1)
+        .with_sustained_uptime(seconds(60));
     manager
-        .refresh([fake.config("s", &["--die", "70000"]).restart(policy)])
+        .refresh([fake.config("s", &["--die", "70000"]).with_restart(policy)])
         .await
         .unwrap();
     tokio::time::sleep(seconds(600)).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mcp_lifecycle_core::config::{ConfigReader, Format, LauncherRegistry, ServerSet};
 use mcp_lifecycle_core::fleet::{ServerManager, ServerPool, StartOutcome};
 use mcp_lifecycle_core::launch::{
-    LaunchError, LaunchedServer, ReapError, ReapReport, ServerLauncher, ServerSpec,
+    LaunchContext, LaunchError, LaunchedServer, ReapError, ReapReport, ServerLauncher, ServerSpec,
     TerminationSemantics,
 };
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ impl ClientHandler for Handler {}
 /// What a host calls at every change of its file: all of it is new.
 fn load(fake: &Fake, text: &str) -> ServerSet {
     let launchers = LauncherRegistry::new(Arc::new(fake.clone()))
-        .with_name("other", Arc::new(Elsewhere(fake.clone())));
+        .with_named_launcher("other", Arc::new(Elsewhere(fake.clone())));
     ConfigReader::new(&launchers)
         .read_str(text, Format::Json)
         .unwrap()
@@ -43,8 +43,12 @@ impl ServerLauncher for Elsewhere {
     fn semantics(&self) -> TerminationSemantics {
         self.0.semantics()
     }
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
-        self.0.launch(spec).await
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
+        self.0.launch(spec, context).await
     }
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         self.0.reap_orphans().await

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::client::{CallError, CallOptions, LifecycleClient, ProtocolPreference};
+use mcp_lifecycle_core::client::{
+    CallError, CallOptions, LifecycleClient, ProtocolPreference, ServerConfig,
+};
 use mcp_lifecycle_core::fleet::{KeptBy, ServerManager};
 use mcp_lifecycle_core::launch::{ErrorChain, ServerSpec};
 use mcp_lifecycle_core::terminate::EndReason;
@@ -11,12 +13,14 @@ use crate::fake::{Fake, call, seconds};
 
 async fn start_error(args: &[&str]) -> String {
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
-    let error = LifecycleClient::builder(Fake::new(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .startup_timeout(seconds(3))
-        .start()
-        .await
-        .unwrap_err();
+    let error = LifecycleClient::builder(
+        ServerConfig::new(Fake::new(), spec)
+            .with_protocol(ProtocolPreference::Legacy)
+            .with_startup_timeout(seconds(3)),
+    )
+    .start()
+    .await
+    .unwrap_err();
     ErrorChain(&error).to_string()
 }
 
@@ -50,13 +54,14 @@ async fn the_list_says_why_a_server_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_timeout_names_the_limit_that_was_set() {
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
-    let client = LifecycleClient::builder(Fake::new(), spec)
-        .protocol(ProtocolPreference::Legacy)
-        .start()
-        .await
-        .unwrap();
+    let client = LifecycleClient::builder(
+        ServerConfig::new(Fake::new(), spec).with_protocol(ProtocolPreference::Legacy),
+    )
+    .start()
+    .await
+    .unwrap();
     let limit = Duration::from_millis(700);
-    let options = CallOptions::new().timeout(limit);
+    let options = CallOptions::new().with_timeout(limit);
     let error = client.call_tool_with(call(60_000), &options).await;
     let error = error.unwrap_err();
     assert!(matches!(error, CallError::Timeout { timeout, .. } if timeout == limit));

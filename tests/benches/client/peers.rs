@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::client::{LifecycleClient, LifecyclePeer, ProtocolPreference};
+use mcp_lifecycle_core::client::{
+    LifecycleClient, LifecyclePeer, ProtocolPreference, ServerConfig,
+};
 use mcp_lifecycle_core::launch::ServerSpec;
 use rmcp::model::{CallToolRequestParams, ProtocolVersion};
 use rmcp::service::{ClientLifecycleMode, RoleClient, RunningService, serve_client_with_lifecycle};
@@ -52,11 +54,13 @@ impl Peer for Ours {
 
     async fn connect(&self) -> LifecycleClient {
         let spec = ServerSpec::builder("echo", SERVER).build().unwrap();
-        LifecycleClient::builder(self.launcher.clone(), spec)
-            .protocol(ProtocolPreference::Modern)
-            .start()
-            .await
-            .unwrap()
+        LifecycleClient::builder(
+            ServerConfig::new(self.launcher.clone(), spec)
+                .with_protocol(ProtocolPreference::Modern),
+        )
+        .start()
+        .await
+        .unwrap()
     }
 
     async fn call(&self, client: &LifecycleClient, bytes: usize) {

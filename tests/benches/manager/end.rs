@@ -28,7 +28,7 @@ async fn stubborn(launcher: &Arc<dyn ServerLauncher>, each: usize) {
     let server = |n: usize| {
         let spec = ServerSpec::builder(format!("s{n}"), FIXTURE).args(["ignore-eof-term"]);
         let config = ServerConfig::new(Arc::clone(launcher), spec.build().expect("valid"));
-        config.startup_timeout(Duration::from_secs(300))
+        config.with_startup_timeout(Duration::from_secs(300))
     };
     let took = end((0..KINDS * each).map(server)).await;
     let limit = policy.eof_grace + policy.term_grace + Duration::from_millis(500);

@@ -1,5 +1,6 @@
 //! Launches that nobody waits for any more.
 
+use mcp_lifecycle_core::launch::LaunchContext;
 use std::sync::Arc;
 
 use tokio::time::timeout;
@@ -37,7 +38,7 @@ async fn launch_polled(stage: &Stage, polls: u32, let_go: LetGo) -> Check<bool> 
     let spec = stage.spec()?;
     let launcher = Arc::clone(&stage.kit.launcher);
     let polled = PollTimes {
-        future: Box::pin(async move { launcher.launch(&spec).await }),
+        future: Box::pin(async move { launcher.launch(&spec, &LaunchContext::new()).await }),
         left: polls,
         let_go,
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_lifecycle_core::client::{LifecycleClient, StartError};
+use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig, StartError};
 use rmcp::model::CallToolRequestParams;
 use tokio::time::timeout;
 
@@ -16,11 +16,13 @@ pub(super) async fn in_flight(stage: &Stage) -> Check {
         Serves::No => stage.limit() / 10,
         Serves::Yes | Serves::Perhaps => stage.limit(),
     };
-    let started = LifecycleClient::builder(Arc::clone(&stage.kit.launcher), stage.spec()?)
-        .startup_timeout(startup)
-        .termination(stage.fixture.policy(stage.limit()))
-        .start()
-        .await;
+    let started = LifecycleClient::builder(
+        ServerConfig::new(Arc::clone(&stage.kit.launcher), stage.spec()?)
+            .with_startup_timeout(startup)
+            .with_termination(stage.fixture.policy(stage.limit())),
+    )
+    .start()
+    .await;
     match (started, stage.fixture.serves) {
         (Err(error), Serves::No | Serves::Perhaps) => failed_start(stage, error).await,
         (Err(error), Serves::Yes) => Err(error.into()),

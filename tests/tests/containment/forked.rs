@@ -1,7 +1,7 @@
 //! A host that forks and executes nothing.
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher};
+use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher};
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
@@ -23,7 +23,9 @@ fn copy() {
     let server = stage.launch(&["ignore-eof-term"]);
     let group = LocalLauncher::new().isolation(mcp_launcher_local::Isolation::ProcessGroup);
     let spec = stage.spec(&["ignore-eof-term"]);
-    let grouped = stage.wait("the launch", group.launch(&spec)).unwrap();
+    let grouped = stage
+        .wait("the launch", group.launch(&spec, &LaunchContext::new()))
+        .unwrap();
     stage.wait_for("server");
     stage.wait_for("server");
     // SAFETY: the copy uses nothing that another thread may have locked but the
@@ -62,7 +64,8 @@ fn copied(stage: &Stage, servers: Vec<mcp_lifecycle_core::launch::LaunchedServer
         .enable_all()
         .build();
     let Ok(runtime) = runtime else { return 2 };
-    let launched = runtime.block_on(LocalLauncher::new().launch(&stage.spec(&["plain"])));
+    let launched = runtime
+        .block_on(LocalLauncher::new().launch(&stage.spec(&["plain"]), &LaunchContext::new()));
     let Err(error) = launched else { return 3 };
     let text = ErrorChain(&error).to_string();
     // Long enough for a watcher that spins to be seen.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::launch::ServerIdentity;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerIdentity};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 
@@ -48,7 +48,10 @@ fn left_late() {
     let mut stage = Stage::new();
     stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
     let spec = role_as_server("group::leaves_late", &stage.alive.address());
-    let launched = stage.wait("the launch", stage.launcher.launch(&spec));
+    let launched = stage.wait(
+        "the launch",
+        stage.launcher.launch(&spec, &LaunchContext::new()),
+    );
     let server = launched.unwrap();
     stage.wait_for("server");
     let inside = stage.alive.accept("inside", LIMIT);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher, ServerSpec};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 use tokio::runtime::{Builder, Runtime};
@@ -39,7 +39,10 @@ const THREAD: &str = "launching";
 /// nothing else.
 fn warmed_up(stage: &Stage, isolation: Isolation) -> Census {
     let spec = stage.spec(&["ignore-eof-term"]);
-    let server = stage.wait("the launch", launcher(isolation).launch(&spec));
+    let server = stage.wait(
+        "the launch",
+        launcher(isolation).launch(&spec, &LaunchContext::new()),
+    );
     let terminator = Arc::clone(server.unwrap().terminator());
     stage.wait("the proof", terminator.gone()).unwrap();
     drop(terminator);
@@ -99,7 +102,7 @@ fn without_io() {
         let before = warmed_up(&stage, isolation);
         let spec = stage.spec(&["ignore-eof-term"]);
         let mute = Builder::new_multi_thread().enable_time().build().unwrap();
-        let launched = mute.block_on(launcher(isolation).launch(&spec));
+        let launched = mute.block_on(launcher(isolation).launch(&spec, &LaunchContext::new()));
         let text = ErrorChain(&launched.unwrap_err()).to_string();
         // Within the error already, so no time is given.
         let children = Census::take().child_count();
@@ -133,7 +136,8 @@ fn warm_shutdown() {
         for step in 0..60_u64 {
             let runtime = runtime();
             let (launcher, spec) = (launcher(isolation), spec.clone());
-            let _launch = runtime.spawn(async move { launcher.launch(&spec).await });
+            let _launch =
+                runtime.spawn(async move { launcher.launch(&spec, &LaunchContext::new()).await });
             // The instant is the experiment.
             std::thread::sleep(Duration::from_micros(step * 50));
             ENDS[(step % 2) as usize](runtime);
@@ -162,7 +166,8 @@ fn cold_shutdown() {
     let runtime = runtime();
     for _server in 0..4 {
         let (launcher, spec) = (launcher(level), spec.clone());
-        let _launch = runtime.spawn(async move { launcher.launch(&spec).await });
+        let _launch =
+            runtime.spawn(async move { launcher.launch(&spec, &LaunchContext::new()).await });
     }
     let instant = u64::from(std::process::id()) * 997 % 9000;
     std::thread::sleep(Duration::from_micros(instant));
@@ -204,7 +209,8 @@ fn no_thread() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
     setrlimit(Resource::RLIMIT_NPROC, 0, hard).unwrap();
-    let launched = runtime.block_on(launcher(Isolation::ProcessGroup).launch(&spec));
+    let launched =
+        runtime.block_on(launcher(Isolation::ProcessGroup).launch(&spec, &LaunchContext::new()));
     setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
     let text = ErrorChain(&launched.unwrap_err()).to_string();
     assert!(text.contains("could not start a thread"), "{text}");

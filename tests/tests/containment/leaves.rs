@@ -4,7 +4,7 @@ use std::fs;
 use std::pin::Pin;
 use std::task::Poll;
 
-use mcp_lifecycle_core::launch::{ServerIdentity, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerIdentity, ServerLauncher, ServerSpec};
 
 use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
 
@@ -86,7 +86,10 @@ fn failed_launches() {
     fs::set_permissions(&program, mode).unwrap();
     for _ in 0..20 {
         let spec = ServerSpec::builder("none", &program).build().unwrap();
-        let launched = stage.wait("the launch", stage.launcher.launch(&spec));
+        let launched = stage.wait(
+            "the launch",
+            stage.launcher.launch(&spec, &LaunchContext::new()),
+        );
         assert!(launched.is_err());
         assert!(
             leaves().is_empty(),
@@ -98,7 +101,8 @@ fn failed_launches() {
     // leaves is told by the last proof, and by the test's own cgroup.
     for polls in 1.. {
         let spec = stage.spec(&["plain"]);
-        let mut launch = stage.launcher.launch(&spec);
+        let context = LaunchContext::new();
+        let mut launch = stage.launcher.launch(&spec, &context);
         let mut left = polls;
         let done = stage.wait(
             "a poll",
@@ -178,7 +182,10 @@ fn descriptors() {
     let spec = ServerSpec::builder("cat", "cat").build().unwrap();
     let launch = || {
         stage
-            .wait("the launch", stage.launcher.launch(&spec))
+            .wait(
+                "the launch",
+                stage.launcher.launch(&spec, &LaunchContext::new()),
+            )
             .unwrap()
     };
     let held = || mcp_lifecycle_conformance::census::Census::take().fd_count();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::launch::{
-    Evidence, ExitStatus, Guarantee, Reach, ServerLauncher, ServerSpec,
+    Evidence, ExitStatus, Guarantee, LaunchContext, Reach, ServerLauncher, ServerSpec,
 };
 use nix::sys::signal::{Signal, kill};
 
@@ -89,7 +89,12 @@ fn exits() {
     stage.wait("the proof", parts.terminator.gone()).unwrap();
     stage.nobody_is_left();
     let missing = ServerSpec::builder("none", "/no/such/program").build();
-    let launched = stage.wait("the launch", stage.launcher.launch(&missing.unwrap()));
+    let launched = stage.wait(
+        "the launch",
+        stage
+            .launcher
+            .launch(&missing.unwrap(), &LaunchContext::new()),
+    );
     assert!(launched.is_err());
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{ReapReport, Remnant, ServerLauncher};
+use mcp_lifecycle_core::launch::{LaunchContext, ReapReport, Remnant, ServerLauncher};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -37,7 +37,7 @@ fn idle_host() {
     let spec = stage::fixture(&["plain"], &observer);
     drop(
         runtime
-            .block_on(LocalLauncher::new().launch(&spec))
+            .block_on(LocalLauncher::new().launch(&spec, &LaunchContext::new()))
             .unwrap(),
     );
     let mut helper = std::process::Command::new(stage::fixture_program())

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::launch::{ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant};
+use mcp_lifecycle_core::launch::{
+    LaunchContext, ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -42,7 +44,9 @@ fn host() {
             Some(role) => stage::role_as_server(role, &observer),
             None => stage::fixture(&[shape], &observer),
         };
-        let server = runtime.block_on(launcher.launch(&spec)).unwrap();
+        let server = runtime
+            .block_on(launcher.launch(&spec, &LaunchContext::new()))
+            .unwrap();
         if let ServerIdentity::Process { pid, .. } = server.terminator().identity() {
             println!("server {pid}");
         }
@@ -52,7 +56,11 @@ fn host() {
     // One more for each byte, until there are no more.
     while let Ok(1..) = std::io::stdin().read(&mut [0]) {
         let spec = stage::fixture(&["ignore-eof-term"], &observer);
-        servers.push(runtime.block_on(launcher.launch(&spec)).unwrap());
+        servers.push(
+            runtime
+                .block_on(launcher.launch(&spec, &LaunchContext::new()))
+                .unwrap(),
+        );
     }
     drop(servers);
 }

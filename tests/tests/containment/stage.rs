@@ -17,7 +17,7 @@ use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::copies::{self, Copies};
 use mcp_lifecycle_conformance::deadline::Watchdog;
-use mcp_lifecycle_core::launch::{LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchedServer, ServerLauncher, ServerSpec};
 use tempfile::TempDir;
 
 /// Far more than anything here takes; reached only by a failure.
@@ -270,7 +270,9 @@ impl Stage {
 
     pub(crate) fn launch(&self, args: &[&str]) -> LaunchedServer {
         let spec = self.spec(args);
-        let launched = self.runtime.block_on(self.launcher.launch(&spec));
+        let launched = self
+            .runtime
+            .block_on(self.launcher.launch(&spec, &LaunchContext::new()));
         launched.unwrap_or_else(|error| panic!("{error:?}"))
     }
 

@@ -5,7 +5,7 @@ use std::env;
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::launch::LaunchedServer;
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchedServer};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::orphans::ledgers;
@@ -30,7 +30,10 @@ fn cold_host() {
     for isolation in [Isolation::ProcessGroup, Isolation::Guardian] {
         stage.launcher = Arc::new(LocalLauncher::new().isolation(isolation));
         limit(u64::try_from(lowest).unwrap() + free);
-        let launched = stage.wait("the launch", stage.launcher.launch(&spec));
+        let launched = stage.wait(
+            "the launch",
+            stage.launcher.launch(&spec, &LaunchContext::new()),
+        );
         limit(soft);
         println!("{isolation:?}, {free} free: {}", launched.is_ok());
         if let Ok(server) = launched {
@@ -42,7 +45,10 @@ fn cold_host() {
             end(&stage, server);
         }
         // What was missing for a moment is not missing for ever.
-        let launched = stage.wait("the next launch", stage.launcher.launch(&spec));
+        let launched = stage.wait(
+            "the next launch",
+            stage.launcher.launch(&spec, &LaunchContext::new()),
+        );
         assert_eq!(
             ledgers(),
             1,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::{ExitStatus, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 
@@ -23,7 +23,7 @@ async fn host(rig: &Rig, job: &str) {
         .unwrap();
     let spec = ServerSpec::builder(server, "/mcp-fixture").arg(fixture);
     let spec = rig.options().apply(spec).build().unwrap();
-    let _server = launcher.launch(&spec).await.unwrap();
+    let _server = launcher.launch(&spec, &LaunchContext::new()).await.unwrap();
     println!("launched");
     std::future::pending::<()>().await;
 }
@@ -105,7 +105,10 @@ async fn corpses_are_removed_and_strangers_are_not_touched() {
         return;
     };
     let launcher = rig.launcher();
-    let server = launcher.launch(&rig.spec(&["plain"])).await.unwrap();
+    let server = launcher
+        .launch(&rig.spec(&["plain"]), &LaunchContext::new())
+        .await
+        .unwrap();
     let id = rig.containers().remove(0);
     let format = "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}";
     let labels = rig.engine.docker(&["inspect", "--format", format, &id]);
@@ -164,9 +167,9 @@ async fn corpses_are_removed_and_strangers_are_not_touched() {
 
 fn policy() -> TerminationPolicy {
     TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(200))
-        .term_grace(Duration::from_millis(200))
-        .kill_confirmation(Duration::from_millis(500))
+        .with_eof_grace(Duration::from_millis(200))
+        .with_term_grace(Duration::from_millis(200))
+        .with_kill_confirmation(Duration::from_millis(500))
 }
 
 /// The daemon ends by this signal, with or without live-restore.
@@ -249,7 +252,7 @@ async fn another_engines_404_is_no_proof() {
         .build()
         .unwrap();
     let server = own(launcher
-        .launch(&rig.spec(&["ignore-eof-term"]))
+        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
         .await
         .unwrap());
     lead_to(&other);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use mcp_lifecycle_core::launch::{ExitStatus, ServerLauncher};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::{EndReason, Phase, TerminationPolicy};
 
 use crate::support::{Host, LIMIT, Rig, in_time, is_host, own};
@@ -13,8 +13,8 @@ const GRACES: Duration = Duration::from_secs(1);
 
 fn policy() -> TerminationPolicy {
     TerminationPolicy::default()
-        .eof_grace(GRACES / 2)
-        .term_grace(GRACES / 2)
+        .with_eof_grace(GRACES / 2)
+        .with_term_grace(GRACES / 2)
         // Only an engine that never confirms is too late.
         .kill_confirmation(Duration::from_secs(20))
 }
@@ -148,7 +148,11 @@ async fn a_host_that_drops_and_exits_leaves_nothing() {
         let spec = rig.options().apply(
             mcp_lifecycle_core::ServerSpec::builder(name, "/mcp-fixture").arg("ignore-eof-term"),
         );
-        let server = rig.launcher().launch(&spec.build().unwrap()).await.unwrap();
+        let server = rig
+            .launcher()
+            .launch(&spec.build().unwrap(), &LaunchContext::new())
+            .await
+            .unwrap();
         drop(server);
         std::process::exit(0);
     }
@@ -169,7 +173,7 @@ async fn twenty_stubborn_servers_end_in_the_time_of_one() {
     };
     let launcher = rig.launcher();
     let spec = rig.spec(&["ignore-eof-term"]);
-    let launches = join_all((0..20).map(|_| launcher.launch(&spec))).await;
+    let launches = join_all((0..20).map(|_| launcher.launch(&spec, &LaunchContext::new()))).await;
     let servers: Vec<_> = launches.into_iter().map(|s| own(s.unwrap())).collect();
     let policy = policy();
     let begun = Instant::now();

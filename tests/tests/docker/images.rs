@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint, PullPolicy};
-use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher};
+use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher};
 
 use crate::support::{Engine, Host, Rig, image, in_time, is_host};
 
@@ -241,7 +241,11 @@ async fn an_image_that_is_not_pinned_is_refused_where_that_is_asked_for() {
         .unwrap();
     let refused = async |options: ContainerOptions| {
         let spec = rig.spec_with(&options, &["plain"]);
-        let launch = in_time("it is refused", launcher.launch(&spec)).await;
+        let launch = in_time(
+            "it is refused",
+            launcher.launch(&spec, &LaunchContext::new()),
+        )
+        .await;
         ErrorChain(&launch.unwrap_err()).to_string()
     };
     let text = refused(rig.options()).await;
@@ -255,7 +259,7 @@ async fn an_image_that_is_not_pinned_is_refused_where_that_is_asked_for() {
     assert!(text.contains(&other), "{text}");
 
     let spec = rig.spec_with(&rig.options().image_id(&id), &["plain"]);
-    let server = launcher.launch(&spec).await.unwrap();
+    let server = launcher.launch(&spec, &LaunchContext::new()).await.unwrap();
     let container = &rig.containers()[0];
     assert_eq!(
         rig.engine
@@ -279,7 +283,7 @@ async fn an_image_that_has_changed_behind_its_name_is_not_run() {
             .unwrap();
         let options = ContainerOptions::new(parts[1]).image_id(parts[2]);
         let spec = options.server("changed").build().unwrap();
-        match launcher.launch(&spec).await {
+        match launcher.launch(&spec, &LaunchContext::new()).await {
             Ok(_) => println!("launched"),
             Err(error) => println!("not launched: {}", ErrorChain(&error)),
         }

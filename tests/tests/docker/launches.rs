@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::client::LifecycleClient;
-use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
+use mcp_lifecycle_core::launch::{
+    ErrorChain, ExitStatus, LaunchContext, ServerLauncher, ServerSpec,
+};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -75,12 +77,12 @@ async fn a_cancelled_launch_leaves_no_container() {
     let launcher = rig.launcher();
     let spec = rig.spec(&["ignore-eof-term"]);
     let begun = std::time::Instant::now();
-    drop(launcher.launch(&spec).await.unwrap());
+    drop(launcher.launch(&spec, &LaunchContext::new()).await.unwrap());
     let whole = begun.elapsed();
     // Densely where the create and the attach are.
     let instants = (0..30).map(Duration::from_millis);
     for instant in instants.chain((1..30).map(|n| whole * n / 24)) {
-        let launch = launcher.launch(&spec);
+        let launch = launcher.launch(&spec, &LaunchContext::new());
         drop(tokio::time::timeout(instant, launch).await);
     }
     rig.assert_clean().await;
@@ -97,7 +99,15 @@ async fn a_failed_launch_says_why_and_leaves_nothing() {
     };
     let launch = |options: mcp_launcher_docker::ContainerOptions| {
         let (launcher, spec) = (rig.launcher(), rig.spec_with(&options, &["plain"]));
-        async move { ErrorChain(&launcher.launch(&spec).await.unwrap_err()).to_string() }
+        async move {
+            ErrorChain(
+                &launcher
+                    .launch(&spec, &LaunchContext::new())
+                    .await
+                    .unwrap_err(),
+            )
+            .to_string()
+        }
     };
     let mut options = rig.options();
     options.image = Some("no-such-image:1".into());
@@ -115,7 +125,10 @@ async fn a_failed_launch_says_why_and_leaves_nothing() {
     options.init = Some(mcp_launcher_docker::Init::None);
     let spec = mcp_lifecycle_core::launch::ServerSpec::builder(&rig.server, "/no-such-program");
     let spec = options.apply(spec);
-    let error = rig.launcher().launch(&spec.build().unwrap()).await;
+    let error = rig
+        .launcher()
+        .launch(&spec.build().unwrap(), &LaunchContext::new())
+        .await;
     let text = ErrorChain(&error.unwrap_err()).to_string();
     assert!(text.contains("/no-such-program"), "{text}");
     rig.assert_clean().await;
@@ -152,7 +165,10 @@ async fn no_engine_is_an_error_that_names_the_endpoint() {
         .build()
         .unwrap();
     let spec = mcp_lifecycle_core::launch::ServerSpec::builder("s", "p").build();
-    let error = launcher.launch(&spec.unwrap()).await.unwrap_err();
+    let error = launcher
+        .launch(&spec.unwrap(), &LaunchContext::new())
+        .await
+        .unwrap_err();
     let text = ErrorChain(&error).to_string();
     assert!(text.contains("unix:///no/such.sock"), "{text}");
 }
@@ -191,13 +207,14 @@ async fn a_create_that_outlives_its_start_is_named_and_undone() {
         let spec = rig.options().apply(spec).build().unwrap();
         let launcher = Arc::new(rig.launcher());
         // It has been greeted, and its last will runs.
-        drop(launcher.launch(&spec).await.unwrap());
+        drop(launcher.launch(&spec, &LaunchContext::new()).await.unwrap());
         eventually("it is gone", || engine_has(&rig, server) == 0).await;
         let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
-        let start = LifecycleClient::builder(launcher, spec)
-            .startup_timeout(Duration::from_secs(1))
-            .start();
+        let start = LifecycleClient::builder(
+            ServerConfig::new(launcher, spec).with_startup_timeout(Duration::from_secs(1)),
+        )
+        .start();
         let error = start.await.unwrap_err();
         let text = error.to_string();
         let named = error.unfinished.iter().all(|one| text.contains(&one.name));

@@ -1,7 +1,7 @@
 //! Where hosts find each other's leases: by their user, not by their environment.
 
 use mcp_launcher_docker::{DockerLauncher, Endpoint, Init};
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 
 use crate::support::{Host, Rig, is_host};
 
@@ -32,7 +32,7 @@ async fn host(rig: &Rig, job: &str) {
     let options = rig.options().read_only(true).init(Init::Supervised);
     let options = options.init_grace(std::time::Duration::from_secs(600));
     let _server = launcher
-        .launch(&options.apply(spec).build().unwrap())
+        .launch(&options.apply(spec).build().unwrap(), &LaunchContext::new())
         .await
         .unwrap();
     println!("launched");

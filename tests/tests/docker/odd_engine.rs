@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_launcher_docker::{DockerLauncher, Endpoint};
-use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 
 use crate::support::{Host, PrivateEngine, Rig, eventually, image, is_host, own};
@@ -41,13 +41,16 @@ async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
                 .unwrap()
         };
         // It knows the engine before that stops.
-        let first = own(launcher.launch(&spec("plain")).await.unwrap());
+        let first = own(launcher
+            .launch(&spec("plain"), &LaunchContext::new())
+            .await
+            .unwrap());
         first.end(&TerminationPolicy::default()).await.unwrap();
         println!("ready");
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap();
         let late = spec("ignore-eof-term");
-        let launch = launcher.launch(&late);
+        let launch = launcher.launch(&late, &LaunchContext::new());
         let limited = tokio::time::timeout(Duration::from_secs(2), launch).await;
         assert!(limited.is_err());
         return;
@@ -96,16 +99,16 @@ async fn the_404_of_another_engine_is_no_proof() {
     let leases = rig.leases.path().to_str().unwrap();
     let launcher = launcher(&format!("unix://{}", link.display()), leases);
     let server = launcher
-        .launch(&rig.spec(&["ignore-eof-term"]))
+        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
         .await
         .unwrap();
     let parts = server.into_parts();
     let (handle, _stdin) = ServerHandle::new("server", parts.stdin, parts.terminator);
     lead_to(&two);
     let policy = TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(100))
-        .term_grace(Duration::from_millis(100))
-        .kill_confirmation(Duration::from_secs(5));
+        .with_eof_grace(Duration::from_millis(100))
+        .with_term_grace(Duration::from_millis(100))
+        .with_kill_confirmation(Duration::from_secs(5));
     match handle.terminate(&policy, EndReason::Shutdown).await {
         // By the connections that were open before.
         Ok(report) => assert!(rig.containers().is_empty(), "no proof: {report}"),
@@ -161,7 +164,7 @@ async fn an_exit_is_learned_though_the_connections_to_a_remote_engine_died() {
     let leases = rig.leases.path().to_str().unwrap();
     let launcher = launcher(&format!("tcp://{}", router.address), leases);
     let server = launcher
-        .launch(&rig.spec(&["ignore-eof-term"]))
+        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
         .await
         .unwrap();
     let terminator = std::sync::Arc::clone(server.terminator());

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mcp_launcher_docker::Gpus;
-use mcp_lifecycle_core::client::{CallError, LifecycleClient};
-use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, ServerLauncher};
+use mcp_lifecycle_core::client::{CallError, LifecycleClient, ServerConfig};
+use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::EndReason;
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ async fn the_engine_confirms_every_option_of_the_chain() {
         .create_body(json!({"Hostname": "mcp", "HostConfig": {"ExtraHosts": ["x:127.0.0.1"]}}));
     let server = rig
         .launcher()
-        .launch(&rig.spec_with(&options, &["plain"]))
+        .launch(&rig.spec_with(&options, &["plain"]), &LaunchContext::new())
         .await
         .unwrap();
     let inspected = rig.engine.docker(&["inspect", &rig.containers()[0]]);
@@ -90,7 +90,12 @@ async fn gpus_are_asked_for() {
         return;
     };
     let spec = rig.spec_with(&rig.options().gpus(Gpus::All), &["plain"]);
-    if let Err(error) = in_time("it answers", rig.launcher().launch(&spec)).await {
+    if let Err(error) = in_time(
+        "it answers",
+        rig.launcher().launch(&spec, &LaunchContext::new()),
+    )
+    .await
+    {
         let text = ErrorChain(&error).to_string();
         assert!(text.contains("gpu"), "{text}");
     }
@@ -123,7 +128,9 @@ async fn exit_of_too_much_memory(rig: &Rig) -> ExitStatus {
     options.memory = Some("24m".parse().unwrap());
     let spec = rig.spec_with(&options, &["plain"]);
     let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
-    let started = LifecycleClient::builder(launcher, spec).start().await;
+    let started = LifecycleClient::builder(ServerConfig::new(launcher, spec))
+        .start()
+        .await;
     let client = started.unwrap();
     let arguments = json!({"bytes": 200 << 20});
     let call =
@@ -139,7 +146,7 @@ async fn a_line_of_a_mebibyte_and_stderr_beside_it_arrive_whole() {
         return;
     };
     let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
-    let client = LifecycleClient::builder(launcher, rig.spec(&["plain"]))
+    let client = LifecycleClient::builder(ServerConfig::new(launcher, rig.spec(&["plain"])))
         .start()
         .await
         .unwrap();
@@ -176,7 +183,9 @@ async fn a_server_that_exits_by_itself_is_reported_with_its_code() {
     ] {
         let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
         let spec = rig.spec_with(&options, &["plain"]);
-        let started = LifecycleClient::builder(launcher, spec).start().await;
+        let started = LifecycleClient::builder(ServerConfig::new(launcher, spec))
+            .start()
+            .await;
         let client = started.unwrap();
         let arguments = json!({"code": code}).as_object().unwrap().clone();
         let call = CallToolRequestParams::new("exit").with_arguments(arguments);

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, Init};
-use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{Engine, Host, LIMIT, Rig, eventually, is_host, own};
@@ -86,9 +86,9 @@ async fn servers_end_with_proof_on_podman() {
     };
     let rig = Rig::on(service.engine.clone(), "podman-engine");
     let policy = TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(500))
-        .term_grace(Duration::from_millis(500))
-        .kill_confirmation(Duration::from_secs(25));
+        .with_eof_grace(Duration::from_millis(500))
+        .with_term_grace(Duration::from_millis(500))
+        .with_kill_confirmation(Duration::from_secs(25));
     for (fixture, init) in [
         ("plain", Init::None),
         ("ignore-eof-term", Init::None),
@@ -96,7 +96,7 @@ async fn servers_end_with_proof_on_podman() {
     ] {
         let options = options(&rig).init(init);
         let (launcher, spec) = (rig.launcher(), rig.spec_with(&options, &[fixture]));
-        let server = own(launcher.launch(&spec).await.unwrap());
+        let server = own(launcher.launch(&spec, &LaunchContext::new()).await.unwrap());
         rig.alive.accept("server", LIMIT).await.unwrap();
         let report = server.end(&policy).await.unwrap();
         let alive = rig.alive.alive_at_this_moment(LIMIT).await.unwrap();
@@ -124,7 +124,10 @@ async fn orphans_are_ended_on_podman() {
             .unwrap();
         let spec = mcp_lifecycle_core::launch::ServerSpec::builder(server, "/mcp-fixture");
         let spec = options(&rig).apply(spec.arg("ignore-eof-term"));
-        let _server = launcher.launch(&spec.build().unwrap()).await.unwrap();
+        let _server = launcher
+            .launch(&spec.build().unwrap(), &LaunchContext::new())
+            .await
+            .unwrap();
         println!("launched");
         return std::future::pending().await;
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Init};
-use mcp_lifecycle_core::launch::{ExitStatus, Reach, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, Reach, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{Host, LIMIT, Rig, is_host, own};
@@ -30,7 +30,7 @@ async fn host(rig: &Rig, job: &str) {
     let builder = ServerSpec::builder(&spec[1], "/mcp-fixture").args(&spec[2..]);
     let options: ContainerOptions = options;
     let spec = options.apply(builder).build().unwrap();
-    let _server = launcher.launch(&spec).await.unwrap();
+    let _server = launcher.launch(&spec, &LaunchContext::new()).await.unwrap();
     println!("launched");
     std::future::pending::<()>().await;
 }
@@ -81,15 +81,19 @@ async fn an_end_in_order_is_what_it_is_without_it() {
     let mut options = supervised(rig.options(), false);
     options.init_grace_ms = 60_000;
     let policy = TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(500))
-        .term_grace(Duration::from_millis(500));
+        .with_eof_grace(Duration::from_millis(500))
+        .with_term_grace(Duration::from_millis(500));
     for (fixture, exit) in [
         (&["plain"][..], ExitStatus::Code(0)),
         (&["ignore-eof"], ExitStatus::Signal(15)),
         (&["ignore-eof-term"], ExitStatus::Signal(9)),
     ] {
         let spec = rig.spec_with(&options, fixture);
-        let server = rig.launcher().launch(&spec).await.unwrap();
+        let server = rig
+            .launcher()
+            .launch(&spec, &LaunchContext::new())
+            .await
+            .unwrap();
         let declared = server.terminator().semantics().containment;
         assert_eq!(declared.on_host_death, Reach::Container);
         let server = own(server);
@@ -112,7 +116,11 @@ async fn a_program_that_does_not_exist_is_named() {
     let options = supervised(rig.options(), false);
     let spec = ServerSpec::builder(&rig.server, "no-such-program");
     let spec = options.apply(spec).build().unwrap();
-    let mut server = own(rig.launcher().launch(&spec).await.unwrap());
+    let mut server = own(rig
+        .launcher()
+        .launch(&spec, &LaunchContext::new())
+        .await
+        .unwrap());
     let mut text = String::new();
     let stderr = server.stderr.as_mut().unwrap();
     stderr.read_to_string(&mut text).await.unwrap();

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::launch::{ErrorChain, LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{
+    ErrorChain, LaunchContext, LaunchedServer, ServerLauncher, ServerSpec,
+};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use tokio::runtime::{Builder, Runtime};
 
@@ -121,7 +123,9 @@ fn launch(
     spec: &ServerSpec,
 ) -> Result<LaunchedServer, String> {
     // A host's own task that panics is caught by its runtime.
-    let launched = catch_unwind(AssertUnwindSafe(|| runtime.block_on(launcher.launch(spec))));
+    let launched = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(launcher.launch(spec, &LaunchContext::new()))
+    }));
     match launched {
         Ok(Ok(launched)) => Ok(launched),
         Ok(Err(error)) => Err(ErrorChain(&error).to_string()),
@@ -132,9 +136,9 @@ fn launch(
 /// The whole ladder: the server heeds neither end of file nor SIGTERM.
 fn end(runtime: &Runtime, launched: LaunchedServer) -> String {
     let policy = TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(5))
-        .term_grace(Duration::from_millis(5))
-        .kill_confirmation(LIMIT);
+        .with_eof_grace(Duration::from_millis(5))
+        .with_term_grace(Duration::from_millis(5))
+        .with_kill_confirmation(LIMIT);
     let parts = launched.into_parts();
     let (handle, stdin) = ServerHandle::new("stubborn", parts.stdin, parts.terminator);
     let handle = Arc::new(handle);

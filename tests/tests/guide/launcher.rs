@@ -17,7 +17,9 @@ use tokio::sync::watch;
 pub(crate) struct BareLauncher;
 
 fn semantics() -> TerminationSemantics {
-    TerminationSemantics::full(Containment::new("bare process", Reach::Process))
+    TerminationSemantics::new(Containment::new("bare process", Reach::Process))
+        .with_stdin_eof()
+        .with_polite_signal()
 }
 
 #[async_trait]
@@ -30,7 +32,11 @@ impl ServerLauncher for BareLauncher {
         semantics()
     }
 
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        _: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         let launched = spec.program().map_or_else(
             || Err(io::Error::other("this launcher knows no default command")),
             |program| start(program, spec),

@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::client::{LifecycleClient, StartError, StartErrorKind, StartPhase};
+use mcp_lifecycle_core::client::{
+    LifecycleClient, ServerConfig, StartError, StartErrorKind, StartPhase,
+};
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchErrorKind, ServerSpec};
 
 use crate::support::{self, Rig, chain, launcher, test};
 
 async fn refuse(spec: ServerSpec) -> StartError {
-    LifecycleClient::start(launcher(), spec).await.unwrap_err()
+    LifecycleClient::start(ServerConfig::new(launcher(), spec))
+        .await
+        .unwrap_err()
 }
 
 async fn refuse_fixture(rig: &Rig, args: &[&str]) -> StartError {
-    let builder = rig
-        .builder(args)
-        .startup_timeout(Duration::from_millis(700));
-    let error = builder.start().await.unwrap_err();
+    let config = rig
+        .config(args)
+        .with_startup_timeout(Duration::from_millis(700));
+    let error = LifecycleClient::start(config).await.unwrap_err();
     assert_eq!(error.phase, StartPhase::Handshake);
     // The proof that nothing is left comes with the error.
     assert!(matches!(error.cleanup, Some(Ok(_))), "{error:?}");
@@ -154,8 +158,8 @@ fn malformed_answers_to_the_handshake() {
         for shape in ["invalid-utf8", "invalid-json", "oversized-line"] {
             let bytes = (20 << 20).to_string();
             let args = [shape, "--at", "handshake", "--bytes", &bytes];
-            let builder = rig.builder(&args).startup_timeout(support::LIMIT);
-            let error = builder.start().await.unwrap_err();
+            let config = rig.config(&args).with_startup_timeout(support::LIMIT);
+            let error = LifecycleClient::start(config).await.unwrap_err();
             assert!(
                 matches!(error.kind, StartErrorKind::Malformed(_)),
                 "{shape}: {error:?}"

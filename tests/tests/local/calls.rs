@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::client::{CallError, CallOptions, ProtocolPreference, TransportLimits};
+use mcp_lifecycle_core::client::{
+    CallError, CallOptions, LifecycleClient, ProtocolPreference, TransportLimits,
+};
 use serde_json::json;
 
 use crate::support::{self, test, text, tool};
 
 fn within(millis: u64) -> CallOptions {
-    CallOptions::default().timeout(Duration::from_millis(millis))
+    CallOptions::default().with_timeout(Duration::from_millis(millis))
 }
 
 #[test]
@@ -24,8 +26,10 @@ fn both_eras_of_the_protocol() {
             (ProtocolPreference::Legacy, "legacy"),
             (ProtocolPreference::Modern, "modern"),
         ] {
-            let builder = rig.builder(&["plain", "--era", era]).protocol(preference);
-            let client = builder.start().await.unwrap();
+            let config = rig
+                .config(&["plain", "--era", era])
+                .with_protocol(preference);
+            let client = LifecycleClient::start(config).await.unwrap();
             assert!(!client.list_all_tools().await.unwrap().is_empty());
             client.shutdown().await.unwrap();
         }
@@ -75,7 +79,7 @@ fn progress_resets_the_timeout_up_to_the_total() {
     test("progress", async |rig| {
         let client = rig.start(&["plain"]).await;
         let server = rig.accept("server").await;
-        let options = within(400).reset_on_progress(Duration::from_secs(8));
+        let options = within(400).with_reset_on_progress(Duration::from_secs(8));
         let peer = client.peer().clone();
         let call = tokio::spawn(async move {
             let params = tool("progress", json!({"steps": 3}));
@@ -95,11 +99,11 @@ fn progress_resets_the_timeout_up_to_the_total() {
 #[test]
 fn a_server_that_does_not_read_fills_a_bounded_queue_and_times_out() {
     test("not reading", async |rig| {
-        let limits = TransportLimits::default().max_queue(256 * 1024);
-        let builder = rig
-            .builder(&["never-reads-stdin", "--at", "call"])
-            .limits(limits);
-        let client = builder.start().await.unwrap();
+        let limits = TransportLimits::default().with_max_queue(256 * 1024);
+        let config = rig
+            .config(&["never-reads-stdin", "--at", "call"])
+            .with_limits(limits);
+        let client = LifecycleClient::start(config).await.unwrap();
         let server = rig.accept("server").await;
         rig.event(&server, "deaf").await;
         let big = json!({"text": "x".repeat(400 * 1024)});
@@ -141,13 +145,9 @@ fn junk_on_standard_output_is_skipped_and_counted() {
 #[test]
 fn an_answer_over_the_limit_fails_its_call_alone() {
     test("oversized", async |rig| {
-        let limits = TransportLimits::default().max_message(1 << 20);
-        let client = rig
-            .builder(&["plain"])
-            .limits(limits)
-            .start()
-            .await
-            .unwrap();
+        let limits = TransportLimits::default().with_max_message(1 << 20);
+        let config = rig.config(&["plain"]).with_limits(limits);
+        let client = LifecycleClient::start(config).await.unwrap();
         let big = client
             .call_tool(tool("blob", json!({"bytes": 2 << 20})))
             .await;
@@ -240,7 +240,7 @@ fn draining_lets_calls_in_flight_complete() {
         while client.in_flight() == 0 {
             tokio::task::yield_now().await;
         }
-        let policy = support::short().drain(Duration::from_secs(8));
+        let policy = support::short().with_drain(Duration::from_secs(8));
         let end = client.shutdown_with(
             mcp_lifecycle_core::terminate::EndReason::ConfigChanged,
             policy,

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use mcp_lifecycle_core::client::LifecycleClient;
+use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::ServerSpec;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, getsid};
@@ -43,7 +43,9 @@ fn role() {
             .args(args)
             .arg(std::env::var(ALIVE).unwrap());
         let spec = spec.build().unwrap();
-        LifecycleClient::start(launcher(), spec).await.unwrap()
+        LifecycleClient::start(ServerConfig::new(launcher(), spec))
+            .await
+            .unwrap()
     });
     let _ = std::io::stdin().read(&mut [0]);
     match ending.as_str() {

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::client::{CallError, LifecycleClient};
-use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::{EndReason, TerminationReport};
 use serde_json::json;
 
@@ -65,7 +65,7 @@ fn a_panic_on_a_current_thread_runtime_leaves_nothing() {
         .enable_all()
         .build()
         .unwrap();
-    let start = rig.builder(&["ignore-eof-term"]).start();
+    let start = LifecycleClient::start(rig.config(&["ignore-eof-term"]));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         runtime.block_on(async {
             let _client = start.await.unwrap();
@@ -83,7 +83,7 @@ fn who_is_left_is_looked_for_beside_the_callers_task() {
         for isolation in [Isolation::Guardian, Isolation::ProcessGroup] {
             let launcher = LocalLauncher::new().isolation(isolation);
             let spec = rig.fixture(&["ignore-eof-term"]);
-            let server = launcher.launch(&spec).await.unwrap();
+            let server = launcher.launch(&spec, &LaunchContext::new()).await.unwrap();
             let process = rig.accept("server").await;
             let mut waited = false;
             // The other thread may be done before it is asked.
@@ -125,7 +125,7 @@ fn a_start_dropped_at_any_await_leaves_nothing() {
         // meanwhile, so that several passes see more of its awaits.
         for _pass in 0..5 {
             for polls in 1.. {
-                let start = rig.builder(&["helper", "--ignore-term"]).start();
+                let start = LifecycleClient::start(rig.config(&["helper", "--ignore-term"]));
                 if let Some(started) = poll_at_most(start, polls).await {
                     started.unwrap().shutdown().await.unwrap();
                     assert!(polls > 1, "there is an await in a start");

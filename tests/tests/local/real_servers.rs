@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use mcp_lifecycle_core::client::LifecycleClient;
+use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::ServerSpec;
 use serde_json::json;
 
@@ -35,8 +35,10 @@ fn installed(path: &str) -> PathBuf {
 }
 
 async fn start(spec: ServerSpec) -> LifecycleClient {
-    let builder = LifecycleClient::builder(launcher(), spec).termination(support::short());
-    let started = builder.startup_timeout(support::LIMIT * 4).start().await;
+    let config = ServerConfig::new(launcher(), spec)
+        .with_termination(support::short())
+        .with_startup_timeout(support::LIMIT * 4);
+    let started = LifecycleClient::start(config).await;
     started.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }
 

@@ -7,8 +7,8 @@ use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::{AliveConn, AliveListener};
 use mcp_lifecycle_conformance::census::Census;
 use mcp_lifecycle_conformance::deadline::Watchdog;
-use mcp_lifecycle_core::client::{CallError, LifecycleClient, LifecycleClientBuilder, StartError};
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::client::{CallError, LifecycleClient, ServerConfig, StartError};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use serde_json::{Value, json};
@@ -84,12 +84,12 @@ impl Rig {
             .unwrap()
     }
 
-    pub(crate) fn builder(&self, args: &[&str]) -> LifecycleClientBuilder {
-        LifecycleClient::builder(launcher(), self.fixture(args)).termination(short())
+    pub(crate) fn config(&self, args: &[&str]) -> ServerConfig {
+        ServerConfig::new(launcher(), self.fixture(args)).with_termination(short())
     }
 
     pub(crate) async fn start(&self, args: &[&str]) -> LifecycleClient {
-        let started = self.builder(args).start().await;
+        let started = LifecycleClient::start(self.config(args)).await;
         started.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
@@ -120,9 +120,9 @@ impl Rig {
 /// servers' tests short.
 pub(crate) fn short() -> TerminationPolicy {
     TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(400))
-        .term_grace(Duration::from_millis(400))
-        .kill_confirmation(Duration::from_secs(5))
+        .with_eof_grace(Duration::from_millis(400))
+        .with_term_grace(Duration::from_millis(400))
+        .with_kill_confirmation(Duration::from_secs(5))
 }
 
 pub(crate) fn tool(name: &'static str, arguments: Value) -> CallToolRequestParams {
@@ -149,7 +149,12 @@ fn warm_up() {
     let runtime = runtime();
     runtime.block_on(async {
         let spec = ServerSpec::builder("warm-up", "true").build().unwrap();
-        drop(launcher().launch(&spec).await.unwrap());
+        drop(
+            launcher()
+                .launch(&spec, &LaunchContext::new())
+                .await
+                .unwrap(),
+        );
     });
     drop(runtime);
     let of_a_server = |census: &Census| {

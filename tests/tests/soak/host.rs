@@ -12,9 +12,9 @@ use std::{env, thread};
 use futures_util::future::join_all;
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::client::{
-    LifecycleClient, LifecycleEvent, LifecycleObserver, StartError, StartErrorKind,
+    LifecycleClient, LifecycleEvent, LifecycleObserver, ServerConfig, StartError, StartErrorKind,
 };
-use mcp_lifecycle_core::launch::{ErrorChain, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::wait::waitpid;
@@ -28,9 +28,9 @@ use crate::servers::Server;
 /// Short, because many are ignored; the last one is for a loaded machine.
 pub(crate) fn policy() -> TerminationPolicy {
     TerminationPolicy::new()
-        .eof_grace(Duration::from_millis(100))
-        .term_grace(Duration::from_millis(100))
-        .kill_confirmation(Duration::from_secs(4))
+        .with_eof_grace(Duration::from_millis(100))
+        .with_term_grace(Duration::from_millis(100))
+        .with_kill_confirmation(Duration::from_secs(4))
 }
 
 /// How long a start may take. Long: a machine under load is no failure.
@@ -97,7 +97,10 @@ impl<'a> Host<'a> {
         let spec = ServerSpec::builder("warm-up", "true")
             .build()
             .expect("a spec");
-        if let Ok(server) = self.runtime.block_on(self.launcher.launch(&spec)) {
+        if let Ok(server) = self
+            .runtime
+            .block_on(self.launcher.launch(&spec, &LaunchContext::new()))
+        {
             let terminator = Arc::clone(server.terminator());
             drop(server);
             let gone = async { tokio::time::timeout(STARTUP, terminator.gone()).await };
@@ -118,14 +121,16 @@ impl<'a> Host<'a> {
             .args(["--alive", &self.observers[index]])
             .build()
             .expect("a spec");
-        let builder = LifecycleClient::builder(Arc::clone(&self.launcher), spec)
-            .startup_timeout(match server.must_start() {
-                true => STARTUP,
-                false => STARTUP_OF_DOUBTFUL,
-            })
-            .probe_timeout(Duration::from_millis(300))
-            .termination(policy())
-            .observer(Arc::new(observer));
+        let builder = LifecycleClient::builder(
+            ServerConfig::new(Arc::clone(&self.launcher), spec)
+                .with_startup_timeout(match server.must_start() {
+                    true => STARTUP,
+                    false => STARTUP_OF_DOUBTFUL,
+                })
+                .with_probe_timeout(Duration::from_millis(300))
+                .with_termination(policy()),
+        )
+        .observer(Arc::new(observer));
         async move { (index, builder.start().await) }
     }
 

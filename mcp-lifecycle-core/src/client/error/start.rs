@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::launch::error::launch::LaunchError;
+use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
 use crate::launch::exit::ExitStatus;
 use crate::launch::remnant::{Remnant, RemnantList};
 use crate::terminate::error::TerminateError;
@@ -43,6 +43,16 @@ pub struct StartError {
     pub unfinished: Vec<Remnant>,
 }
 
+impl StartError {
+    /// The launcher's own classification, when the launch failed.
+    pub fn launch_error(&self) -> Option<&LaunchErrorKind> {
+        match &self.kind {
+            StartErrorKind::Launch(error) => Some(error.kind()),
+            _ => None,
+        }
+    }
+}
+
 /// Lines on a server's standard output that were not JSON-RPC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,6 +67,8 @@ pub struct SkippedLines {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StartPhase {
+    /// The launcher was fetching what the server needs.
+    Prepare,
     /// The launcher was starting the server.
     Launch,
     /// The server was started and had not completed the handshake.
@@ -66,6 +78,7 @@ pub enum StartPhase {
 impl fmt::Display for StartPhase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Prepare => "preparation",
             Self::Launch => "launch",
             Self::Handshake => "handshake",
         })
@@ -82,6 +95,12 @@ pub enum StartErrorKind {
     /// It was not ready in time.
     #[error("not ready within {0:?}; raise the start-up timeout if it is known to be slow")]
     Timeout(
+        /// The time that ran out.
+        Duration,
+    ),
+    /// What it needs was not there in time.
+    #[error("not prepared within {0:?}; raise the prepare timeout if there is much to fetch")]
+    PrepareTimeout(
         /// The time that ran out.
         Duration,
     ),

@@ -9,7 +9,7 @@ use memchr::memchr;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use crate::launch::launcher::BoxRead;
+use crate::launch::launched::BoxRead;
 
 /// What one read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,6 +30,8 @@ pub(crate) mod stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::launch::setters::setters;
+
 /// Limits of the byte streams between the host and one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,25 +67,15 @@ impl TransportLimits {
         Self::default()
     }
 
-    /// Sets the longest message accepted from the server, in bytes.
-    #[must_use]
-    pub fn max_message(mut self, bytes: usize) -> Self {
-        self.max_message = bytes;
-        self
-    }
-
-    /// Sets how much may be queued to a server that does not read, in bytes.
-    #[must_use]
-    pub fn max_queue(mut self, bytes: usize) -> Self {
-        self.max_queue = bytes;
-        self
-    }
-
-    /// Sets how many of the last lines of standard error are kept.
-    #[must_use]
-    pub fn stderr_lines(mut self, lines: usize) -> Self {
-        self.stderr_lines = lines;
-        self
+    setters! {
+        /// Sets the longest message accepted from the server, in bytes.
+        with_max_message(max_message: usize);
+        /// Sets how much may be queued to a server that does not read, in bytes.
+        with_max_queue(max_queue: usize);
+        /// Sets how many of the last lines of standard error are kept.
+        with_stderr_lines(stderr_lines: usize);
+        /// Sets the longest line of standard error that is kept or observed, in bytes.
+        with_stderr_line(stderr_line: usize);
     }
 }
 

@@ -24,7 +24,7 @@ use super::outbox::{Outbox, SendError};
 use super::pending::{Asked, Pending};
 use super::{TransportLimits, WireCounters};
 use crate::client::error::start::SkippedLines;
-use crate::launch::launcher::BoxRead;
+use crate::launch::launched::BoxRead;
 use crate::terminate::stdin::ServerStdin;
 
 /// What the owner of a connection shares with its transport.

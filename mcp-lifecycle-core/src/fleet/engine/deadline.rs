@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_policy_is_shortened_only_as_far_as_needed() {
-        let policy = TerminationPolicy::new().drain(Duration::from_secs(10));
+        let policy = TerminationPolicy::new().with_drain(Duration::from_secs(10));
         assert_eq!(fit(policy.clone(), Duration::from_secs(60)), policy);
         let limit = Duration::from_secs(3);
         let fitted = fit(policy, limit);
@@ -56,7 +56,7 @@ mod tests {
         );
         assert_eq!(fitted.kill_confirmation, Duration::from_secs(1));
         assert!(fitted.drain > fitted.eof_grace);
-        let mut endless = TerminationPolicy::new().drain(Duration::MAX);
+        let mut endless = TerminationPolicy::new().with_drain(Duration::MAX);
         endless.eof_grace = Duration::MAX;
         let fitted = fit(endless, limit);
         assert!(fitted.longest() <= limit + Duration::from_micros(1));

@@ -56,7 +56,7 @@ fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> Server
         server: Arc::clone(&card.server),
         owner: Arc::clone(&card.owner),
         launcher: config.launcher_name.to_string(),
-        command: config.spec.display_command().to_string(),
+        command: config.spec().display_command().to_string(),
         state: slot.state(),
         kept_by: kept_by(
             slot,

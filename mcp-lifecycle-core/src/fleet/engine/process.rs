@@ -71,7 +71,7 @@ pub(super) fn prepare<K: Key>(
     let (engine, server) = (Arc::clone(engine), Arc::clone(card));
     let (launch, launching) = revocable(Arc::clone(&card.server), async move {
         // The start-up clock begins when the task first runs.
-        let mut client = server.config().client();
+        let mut client = LifecycleClient::builder((*server.config()).clone());
         if let Some(handlers) = &engine.handlers {
             let make = || handlers(&server);
             match guarded("the maker of handlers", &server.server, make) {
@@ -84,7 +84,7 @@ pub(super) fn prepare<K: Key>(
         }
         // A launch that hangs must not keep the engine of an owner that has gone.
         drop(engine);
-        let attempt = StartAttempt::new(client);
+        let mut attempt = StartAttempt::new(client);
         let client = attempt.launch().await?;
         Ok((attempt, client))
     });

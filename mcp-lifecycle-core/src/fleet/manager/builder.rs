@@ -7,25 +7,11 @@ use std::time::Duration;
 use rmcp::service::{RoleClient, Service};
 
 use super::declared::Declared;
-use super::server_manager::ServerManager;
+use super::server_manager::{Replacement, ServerManager};
 use crate::fleet::engine::{Engine, Handlers};
 use crate::fleet::observe::event::ServerObserver;
 use crate::fleet::observe::journal::Journal;
 use crate::fleet::slots::settings::Limits;
-
-/// How a server whose configuration changed is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Replacement {
-    /// The new process starts once the old one is proven gone. Two processes of
-    /// one server never fight over a port, a lock or a file.
-    #[default]
-    AfterEnd,
-    /// The new process starts beside the old one, which ends when the new one is
-    /// ready, and stays when the new one fails. No downtime, and two processes
-    /// for a while: for servers that can bear it.
-    Beside,
-}
 
 /// Describes a [`ServerManager`].
 #[must_use = "nothing is made until `build`"]
@@ -38,8 +24,21 @@ pub struct ServerManagerBuilder {
     handlers: Option<Handlers>,
 }
 
+impl ServerManager {
+    /// A manager with the default settings, and no servers yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::builder(name).build()
+    }
+
+    /// Starts to describe a manager. The name says in lists, events and logs
+    /// whose its servers are.
+    pub fn builder(name: impl Into<String>) -> ServerManagerBuilder {
+        ServerManagerBuilder::new(name.into())
+    }
+}
+
 impl ServerManagerBuilder {
-    pub(super) fn new(name: String) -> Self {
+    fn new(name: String) -> Self {
         Self {
             name,
             concurrent_starts: 16,

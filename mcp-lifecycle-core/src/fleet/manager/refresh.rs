@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::builder::Replacement;
 use super::declared::{Declared, Server};
 use super::error::{RefreshError, RequiredFailure};
-use super::server_manager::ServerManager;
+use super::server_manager::{Replacement, ServerManager};
 use super::settings;
 use crate::client::config::ServerConfig;
 use crate::fleet::engine::record::{Card, Failure};
@@ -32,7 +31,33 @@ struct Change {
     required: bool,
 }
 
-pub(super) async fn refresh(
+impl ServerManager {
+    /// Declares the set of servers and waits until all of it is settled: what
+    /// is to start is ready or has failed once, what is to end has ended.
+    ///
+    /// The set is declared when the future is first polled; of concurrent
+    /// refreshes the last declaration stands. Calls in flight on servers that
+    /// are replaced or removed may complete within the manager's drain time.
+    ///
+    /// # Errors
+    ///
+    /// [`RefreshError`]: a name occurs twice, the manager is shut down, or
+    /// required servers failed, all of which it lists. In the last case the
+    /// declaration stands and the other servers run.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes nothing back: the servers stay declared, and
+    /// owned by the manager.
+    pub async fn refresh(
+        &self,
+        servers: impl IntoIterator<Item = ServerConfig>,
+    ) -> Result<RefreshReport, RefreshError> {
+        refresh(self, servers.into_iter().collect()).await
+    }
+}
+
+async fn refresh(
     manager: &ServerManager,
     servers: Vec<ServerConfig>,
 ) -> Result<RefreshReport, RefreshError> {

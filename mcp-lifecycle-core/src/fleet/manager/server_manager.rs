@@ -7,19 +7,29 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::builder::{Replacement, ServerManagerBuilder};
 use super::declared::Declared;
-use super::error::{NotReadyError, RefreshError};
-use super::refresh::refresh;
-use crate::client::config::ServerConfig;
+use super::error::NotReadyError;
 use crate::client::peer::LifecyclePeer;
 use crate::fleet::engine::Engine;
 use crate::fleet::inventory::record::ServerRecord;
 use crate::fleet::observe::counters::Counters;
-use crate::fleet::observe::outcome::RefreshReport;
 use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
 use crate::fleet::tie::tie;
 use crate::terminate::timing::after;
+
+/// How a server whose configuration changed is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Replacement {
+    /// The new process starts once the old one is proven gone. Two processes of
+    /// one server never fight over a port, a lock or a file.
+    #[default]
+    AfterEnd,
+    /// The new process starts beside the old one, which ends when the new one is
+    /// ready, and stays when the new one fails. No downtime, and two processes
+    /// for a while: for servers that can bear it.
+    Beside,
+}
 
 /// Owns a declared set of servers.
 ///
@@ -37,41 +47,6 @@ pub struct ServerManager {
 }
 
 impl ServerManager {
-    /// A manager with the default settings, and no servers yet.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self::builder(name).build()
-    }
-
-    /// Starts to describe a manager. The name says in lists, events and logs
-    /// whose its servers are.
-    pub fn builder(name: impl Into<String>) -> ServerManagerBuilder {
-        ServerManagerBuilder::new(name.into())
-    }
-
-    /// Declares the set of servers and waits until all of it is settled: what
-    /// is to start is ready or has failed once, what is to end has ended.
-    ///
-    /// The set is declared when the future is first polled; of concurrent
-    /// refreshes the last declaration stands. Calls in flight on servers that
-    /// are replaced or removed may complete within the manager's drain time.
-    ///
-    /// # Errors
-    ///
-    /// [`RefreshError`]: a name occurs twice, the manager is shut down, or
-    /// required servers failed, all of which it lists. In the last case the
-    /// declaration stands and the other servers run.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future takes nothing back: the servers stay declared, and
-    /// owned by the manager.
-    pub async fn refresh(
-        &self,
-        servers: impl IntoIterator<Item = ServerConfig>,
-    ) -> Result<RefreshReport, RefreshError> {
-        refresh(self, servers.into_iter().collect()).await
-    }
-
     /// The calls of a server that is ready now.
     pub fn server(&self, name: &str) -> Option<LifecyclePeer> {
         let (slot, config) = self.lock().current(name)?;
@@ -79,7 +54,7 @@ impl ServerManager {
         let peer = client
             .peer()
             .clone()
-            .with_options(config.call_options.clone());
+            .with_call_options(config.call_options.clone());
         peer.is_ready().then_some(peer)
     }
 
@@ -111,7 +86,7 @@ impl ServerManager {
             let peer = client
                 .peer()
                 .clone()
-                .with_options(config.call_options.clone());
+                .with_call_options(config.call_options.clone());
             peer.is_ready().then_some(Ok(peer))
         });
         match timeout_at(until, ready).await {

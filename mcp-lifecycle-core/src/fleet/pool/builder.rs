@@ -28,8 +28,21 @@ pub struct ServerPoolBuilder {
 /// From the names of scope and server.
 type MakeHandler = Box<dyn Fn(&str, &str) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;
 
+impl ServerPool {
+    /// A pool with the default settings.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self::builder(name).build()
+    }
+
+    /// Starts to describe a pool. The name says in lists, events and logs whose
+    /// its servers are.
+    pub fn builder(name: impl Into<String>) -> ServerPoolBuilder {
+        ServerPoolBuilder::new(name.into())
+    }
+}
+
 impl ServerPoolBuilder {
-    pub(super) fn new(name: String) -> Self {
+    fn new(name: String) -> Self {
         Self {
             name,
             limits: Limits {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::launch::setters::setters;
+
 /// How a lease is asked for. `Debug` does not show the identity.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -31,16 +33,14 @@ impl AcquireOptions {
         Self::default()
     }
 
-    /// Sets how long to wait.
-    #[must_use]
-    pub fn patience(mut self, wait: Duration) -> Self {
-        self.patience = wait;
-        self
+    setters! {
+        /// Sets how long to wait.
+        with_patience(patience: Duration);
     }
 
     /// Sets on whose behalf the server is used.
     #[must_use]
-    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+    pub fn with_identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(Arc::from(identity.into()));
         self
     }

@@ -105,7 +105,10 @@ impl Scope {
         let patience = after(Instant::now(), options.patience);
         match inner.engine.acquire(&key, make, patience).await {
             Ok(mut grant) => {
-                grant.peer = grant.peer.clone().with_options(server.call_options.clone());
+                grant.peer = grant
+                    .peer
+                    .clone()
+                    .with_call_options(server.call_options.clone());
                 Ok(Lease::new(grant))
             }
             Err(refused) => Err(explain(refused, server, &inner.owner, options.patience)),

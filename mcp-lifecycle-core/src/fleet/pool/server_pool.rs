@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::builder::ServerPoolBuilder;
 use super::error::AcquireError;
 use super::key::PoolKey;
 use super::lease::Lease;
@@ -36,17 +35,6 @@ pub struct ServerPool {
 }
 
 impl ServerPool {
-    /// A pool with the default settings.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self::builder(name).build()
-    }
-
-    /// Starts to describe a pool. The name says in lists, events and logs whose
-    /// its servers are.
-    pub fn builder(name: impl Into<String>) -> ServerPoolBuilder {
-        ServerPoolBuilder::new(name.into())
-    }
-
     /// Leases a server outside any scope, starting it if need be.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ fn settings(demand: Demand) -> SlotSettings {
         demand,
         exclusive: false,
         idle_ttl: Some(at(60)),
-        restart: RestartPolicy::new().jitter_percent(0),
+        restart: RestartPolicy::new().with_jitter_percent(0),
         beside: false,
         server: Arc::from("s"),
         max_of_server: None,

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::BoxError;
-use crate::launch::semantics::ContainmentUnavailable;
+use crate::launch::containment::ContainmentUnavailable;
+use crate::launch::error::spec::SpecError;
 use crate::launch::spec::ServerSpec;
-use crate::launch::spec::error::SpecError;
 
 /// A server could not be launched. Nothing of it is left.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! whole chain on one line.
 
 pub(crate) mod launch;
+pub(crate) mod spec;
 pub(crate) mod step;
 
 use std::fmt;

@@ -13,7 +13,7 @@ use super::{Run, Shared, TerminationOutcome};
 use crate::launch::error::ErrorChain;
 use crate::launch::error::step::StepError;
 use crate::launch::exit::ExitStatus;
-use crate::launch::remnant::{EvidenceList, Gone};
+use crate::launch::proof::{EvidenceList, Gone};
 use crate::launch::terminator::ProcessTerminator;
 use crate::terminate::error::TerminateError;
 use crate::terminate::ladder::{Event, Ladder, Phase, Step};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint};
 use mcp_lifecycle_conformance::alive::AliveListener;
-use mcp_lifecycle_core::launch::{LaunchedServer, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchedServer, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::{
     EndReason, ServerHandle, TerminationOutcome, TerminationPolicy,
 };
@@ -104,7 +104,10 @@ impl Rig {
     }
 
     pub(crate) async fn launch(&self, args: &[&str]) -> LaunchedServer {
-        self.launcher().launch(&self.spec(args)).await.unwrap()
+        self.launcher()
+            .launch(&self.spec(args), &LaunchContext::new())
+            .await
+            .unwrap()
     }
 
     /// The containers of this test's servers, in any state.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 
 use super::drain;
 use crate::support::{Host, LIMIT, Rig, eventually, is_host, own, pause};
@@ -37,7 +37,10 @@ async fn host(rig: &Rig, job: &str) {
         .env("RUN", run)
         .env("PAYLOAD", "mcp-fixture:test /mcp-fixture ignore-eof-term");
     let tracker = rig.tracker().lease_directory(leases);
-    let _server = tracker.launch(&spec.build().unwrap()).await.unwrap();
+    let _server = tracker
+        .launch(&spec.build().unwrap(), &LaunchContext::new())
+        .await
+        .unwrap();
     println!("launched");
     std::future::pending().await
 }
@@ -94,7 +97,7 @@ async fn it_is_said_whether_containers_end_with_the_host() {
     };
     let script = "docker run -d --rm $RUN $PAYLOAD; exec sleep 1000";
     let fallback = async |tracker: &dyn ServerLauncher, spec: &ServerSpec| {
-        let server = tracker.launch(spec).await.unwrap();
+        let server = tracker.launch(spec, &LaunchContext::new()).await.unwrap();
         let fallback = server.terminator().semantics().containment.fallback;
         let mut server = own(server);
         drain(&mut server);
@@ -102,7 +105,9 @@ async fn it_is_said_whether_containers_end_with_the_host() {
         fallback.map(String::from).unwrap_or_default()
     };
     let tracker = rig.tracker();
-    let server = tracker.launch(&rig.wrapped("sh", &["-c", script])).await;
+    let server = tracker
+        .launch(&rig.wrapped("sh", &["-c", script]), &LaunchContext::new())
+        .await;
     let server = server.unwrap();
     let terminator = std::sync::Arc::clone(server.terminator());
     let mut server = own(server);

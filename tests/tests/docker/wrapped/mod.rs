@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::ContainerTracker;
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{LIMIT, Owned, Rig, eventually, own};
 
 fn policy() -> TerminationPolicy {
     TerminationPolicy::default()
-        .eof_grace(Duration::from_millis(200))
-        .term_grace(Duration::from_millis(300))
-        .kill_confirmation(Duration::from_secs(8))
+        .with_eof_grace(Duration::from_millis(200))
+        .with_term_grace(Duration::from_millis(300))
+        .with_kill_confirmation(Duration::from_secs(8))
 }
 
 impl Rig {
@@ -64,7 +64,7 @@ impl Rig {
 /// expects to find nothing.
 async fn ends_clean(rig: &Rig, tracker: &impl ServerLauncher, spec: &ServerSpec, shape: Shape) {
     assert_tools(spec);
-    let mut server = own(tracker.launch(spec).await.unwrap());
+    let mut server = own(tracker.launch(spec, &LaunchContext::new()).await.unwrap());
     drain(&mut server);
     match shape {
         Shape::Speaks => drop(rig.alive.accept("server", LIMIT).await.unwrap()),

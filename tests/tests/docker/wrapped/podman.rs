@@ -4,7 +4,7 @@
 
 use std::process::{Child, Command};
 
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 
 use mcp_launcher_docker::ReapPolicy;
 
@@ -92,7 +92,10 @@ async fn end(
     let (program, args) = wrap(args);
     let spec = ServerSpec::builder(&rig.server, program).args(args);
     let tracker = rig.tracker();
-    let server = tracker.launch(&spec.build().unwrap()).await.unwrap();
+    let server = tracker
+        .launch(&spec.build().unwrap(), &LaunchContext::new())
+        .await
+        .unwrap();
     let mut server = own(server);
     drain(&mut server);
     rig.alive.accept("server", LIMIT).await.unwrap();
@@ -141,7 +144,7 @@ exec sleep 1000"#;
     let spec = ServerSpec::builder(&rig.server, "sh").args(["-c", script]);
     let spec = spec.env("DOCKER_HOST", &socket).build().unwrap();
     let tracker = rig.tracker().reap(ReapPolicy::All);
-    let mut server = own(tracker.launch(&spec).await.unwrap());
+    let mut server = own(tracker.launch(&spec, &LaunchContext::new()).await.unwrap());
     drain(&mut server);
     let label = format!("label=dev.mcp-lifecycle.server={}", rig.server);
     let ours = ["ps", "--all", "--quiet", "--filter", &label];

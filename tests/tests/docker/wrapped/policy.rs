@@ -1,7 +1,7 @@
 //! Which containers end, which stay, and what is left on the disk.
 
 use mcp_launcher_docker::ContainerTracker;
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationReport;
 
 use super::proxy::Tracked;
@@ -59,7 +59,7 @@ async fn what_is_detached_stays_and_is_reported_and_strangers_are_not_touched() 
     let script = "docker run -d $RUN $PAYLOAD; docker run -d --rm $RUN $PAYLOAD; exec sleep 1000";
     let mut server = own(rig
         .tracker()
-        .launch(&rig.wrapped("sh", &["-c", script]))
+        .launch(&rig.wrapped("sh", &["-c", script]), &LaunchContext::new())
         .await
         .unwrap());
     drain(&mut server);
@@ -131,7 +131,7 @@ async fn a_server_that_never_uses_docker_leaves_no_socket() {
     };
     // A launch that fails does not leave one either.
     tracker
-        .launch(&rig.wrapped("/no/such/program", &[]))
+        .launch(&rig.wrapped("/no/such/program", &[]), &LaunchContext::new())
         .await
         .unwrap_err();
     eventually("the socket is removed", || sockets() == 0).await;
@@ -148,7 +148,10 @@ async fn a_launcher_of_anything_but_processes_here_is_refused() {
         .arg("plain")
         .env("DOCKER_HOST", &rig.engine.host);
     let spec = rig.options().apply(spec).build().unwrap();
-    let error = tracker.launch(&spec).await.unwrap_err();
+    let error = tracker
+        .launch(&spec, &LaunchContext::new())
+        .await
+        .unwrap_err();
     let error = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(error.contains("processes on this machine"), "{error}");
     rig.assert_clean().await;
@@ -163,7 +166,11 @@ async fn a_detached_container_is_asked_before_it_is_forced() {
     let script = r#"docker run -d --rm $RUN --entrypoint /bin/sh mcp-fixture:test -c \
         "trap ': > $DIRECTORY/asked; exit 0' TERM; $COMMAND & wait"; exec sleep 1000"#;
     let spec = rig.wrapped("sh", &["-c", script]);
-    let mut server = own(rig.tracker().launch(&spec).await.unwrap());
+    let mut server = own(rig
+        .tracker()
+        .launch(&spec, &LaunchContext::new())
+        .await
+        .unwrap());
     drain(&mut server);
     rig.alive.accept("server", LIMIT).await.unwrap();
     let address = rig.alive.address();

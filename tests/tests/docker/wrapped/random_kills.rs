@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 
 use crate::support::{Host, LIMIT, Rig, is_host, pause};
 
@@ -33,7 +33,7 @@ async fn sixty_hosts_killed_at_random_instants_leave_nothing() {
                 .build()
                 .unwrap()
         };
-        let _server = tracker.launch(&spec).await.unwrap();
+        let _server = tracker.launch(&spec, &LaunchContext::new()).await.unwrap();
         println!("launched");
         return std::future::pending().await;
     }

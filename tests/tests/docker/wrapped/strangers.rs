@@ -1,6 +1,6 @@
 //! Containers of others that carry our labels, or our server's environment.
 
-use mcp_lifecycle_core::launch::{ReapReport, ServerLauncher};
+use mcp_lifecycle_core::launch::{LaunchContext, ReapReport, ServerLauncher};
 
 use super::{drain, policy};
 use crate::support::{LIMIT, Rig, eventually, own};
@@ -51,7 +51,11 @@ async fn an_image_of_a_nested_container_makes_nobody_ours() {
     let script = "docker run -d --rm --name srv-$TEST $RUN $PAYLOAD && \
         docker commit --pause=false srv-$TEST committed-$TEST:within; exec sleep 1000";
     let spec = rig.wrapped("sh", &["-c", script]);
-    let mut server = own(rig.tracker().launch(&spec).await.unwrap());
+    let mut server = own(rig
+        .tracker()
+        .launch(&spec, &LaunchContext::new())
+        .await
+        .unwrap());
     drain(&mut server);
     rig.alive.accept("server", LIMIT).await.unwrap();
     let within = format!("committed-{}:within", rig.server);
@@ -94,7 +98,7 @@ async fn an_image_of_a_server_makes_nobody_ours() {
     };
     let launcher = rig.launcher();
     let server = own(launcher
-        .launch(&rig.spec(&["ignore-eof-term"]))
+        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
         .await
         .unwrap());
     let image = commit(&rig, &rig.containers()[0], "server");
@@ -117,7 +121,11 @@ async fn a_kept_container_with_the_servers_environment_lives_on() {
     let script = "env | grep -v -e ^PATH= > env.$TEST; docker run -d --env-file env.$TEST $RUN $PAYLOAD; \
         rm env.$TEST; exec sleep 1000";
     let spec = rig.wrapped("sh", &["-c", script]);
-    let mut server = own(rig.tracker().launch(&spec).await.unwrap());
+    let mut server = own(rig
+        .tracker()
+        .launch(&spec, &LaunchContext::new())
+        .await
+        .unwrap());
     drain(&mut server);
     rig.alive.accept("server", LIMIT).await.unwrap();
     let kept = rig.started().remove(0);

@@ -76,7 +76,7 @@ fn settings(demand: Demand, exclusive: bool, beside: bool, key: u8) -> SlotSetti
         demand,
         exclusive,
         idle_ttl: key.is_multiple_of(2).then_some(Duration::from_secs(20)),
-        restart: RestartPolicy::new().max_restarts(2),
+        restart: RestartPolicy::new().with_max_restarts(2),
         beside,
         server: Arc::from(format!("server-{}", key / 2)),
         max_of_server: (key == 1).then_some(1),

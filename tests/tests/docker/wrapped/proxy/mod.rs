@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::support::{Owned, Rig, in_time, own};
@@ -23,7 +23,7 @@ impl Tracked {
     pub(super) async fn launch(rig: &Rig, tracker: &impl ServerLauncher) -> Self {
         let script = r#"echo "$DOCKER_HOST"; exec sleep infinity"#;
         let spec = rig.wrapped("sh", &["-c", script]);
-        let mut server = own(tracker.launch(&spec).await.unwrap());
+        let mut server = own(tracker.launch(&spec, &LaunchContext::new()).await.unwrap());
         let mut line = String::new();
         let stdout = std::mem::replace(&mut server.stdout, Box::new(tokio::io::empty()));
         let mut stdout = BufReader::new(stdout);

@@ -37,7 +37,7 @@ pub enum SpecError {
 }
 
 /// No system call passes a NUL byte on.
-pub(super) fn reject_nul(what: &'static str, value: &OsStr) -> Result<(), SpecError> {
+pub(in crate::launch) fn reject_nul(what: &'static str, value: &OsStr) -> Result<(), SpecError> {
     if value.as_encoded_bytes().contains(&0) {
         return Err(SpecError::NulByte { what });
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 
-use super::error::{SpecError, reject_nul};
+use super::error::spec::{SpecError, reject_nul};
 
 /// What a server inherits from the host's environment besides what is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

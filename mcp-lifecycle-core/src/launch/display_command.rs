@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 
-use super::ServerSpec;
+use super::spec::ServerSpec;
 
 /// Prints a server's command, quoted for a shell, with what looks like a secret
 /// blanked out.

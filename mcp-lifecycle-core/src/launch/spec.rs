@@ -1,15 +1,11 @@
 //! What to start: [`ServerSpec`] and its environment policy.
 
-pub(crate) mod display;
-pub(crate) mod env;
-pub(crate) mod error;
-
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use self::env::{EnvPolicy, InheritEnv};
-use self::error::{SpecError, reject_nul};
+use super::environment::{EnvPolicy, InheritEnv};
+use super::error::spec::{SpecError, reject_nul};
 
 /// What to start: a command, its environment and where it runs.
 ///

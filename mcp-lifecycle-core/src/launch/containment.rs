@@ -1,0 +1,186 @@
+//! What holds a server together, and how far an end reaches, as data.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use thiserror::Error;
+
+/// How far an action reaches.
+///
+/// Ordered: a wider reach is greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Reach {
+    /// Nothing is reached.
+    Nothing,
+    /// The main process alone.
+    Process,
+    /// The main process and those that stayed in its process group.
+    Group,
+    /// Those as well, and every descendant that carries the mark that the
+    /// launcher put into the server's environment, or is below one that does:
+    /// also one that left the group or the session, but not one that wiped its
+    /// environment and whose parent has left.
+    Marked,
+    /// Every descendant, also one that left the group or the session.
+    Tree,
+    /// Whatever runs inside, enforced by the kernel or the container engine.
+    Container,
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::Process => "process",
+            Self::Group => "process group",
+            Self::Marked => "process tree, as far as it is marked",
+            Self::Tree => "process tree",
+            Self::Container => "container",
+        })
+    }
+}
+
+/// What holds a server's processes together, and how well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Containment {
+    /// The mechanism in a word or two: `"process group"`, `"guardian"`.
+    pub mechanism: Cow<'static, str>,
+    /// What a forced end reaches.
+    pub on_terminate: Reach,
+    /// What is terminated when the host dies abruptly (SIGKILL, OOM kill), without
+    /// waiting for a later `reap_orphans`.
+    pub on_host_death: Reach,
+    /// Whether containment is complete before the server's first instruction,
+    /// so that a host killed at any instant of a launch leaks nothing.
+    pub placement_is_atomic: bool,
+    /// Why it is not more, where a stronger mechanism was tried and refused.
+    pub fallback: Option<Cow<'static, str>>,
+}
+
+impl Containment {
+    /// A mechanism that reaches this much on a forced end, and promises
+    /// nothing for the death of the host: the weakest honest answer.
+    pub fn new(mechanism: impl Into<Cow<'static, str>>, on_terminate: Reach) -> Self {
+        Self {
+            mechanism: mechanism.into(),
+            on_terminate,
+            on_host_death: Reach::Nothing,
+            placement_is_atomic: false,
+            fallback: None,
+        }
+    }
+
+    /// Sets what ends when the host dies.
+    #[must_use]
+    pub fn with_host_death(mut self, reach: Reach) -> Self {
+        self.on_host_death = reach;
+        self
+    }
+
+    /// Claims that placement is complete before the server's first instruction.
+    #[must_use]
+    pub fn with_atomic_placement(mut self) -> Self {
+        self.placement_is_atomic = true;
+        self
+    }
+
+    /// Records why a stronger mechanism is not in use.
+    #[must_use]
+    pub fn with_fallback(mut self, why: impl Into<Cow<'static, str>>) -> Self {
+        self.fallback = Some(why.into());
+        self
+    }
+
+    /// Turns a silent fallback into an error.
+    ///
+    /// # Errors
+    ///
+    /// [`ContainmentUnavailable`] when this containment does not give `wanted`.
+    pub fn require(&self, wanted: Guarantee) -> Result<(), ContainmentUnavailable> {
+        let has = match wanted {
+            Guarantee::Terminate(reach) => self.on_terminate >= reach,
+            Guarantee::HostDeath(reach) => self.on_host_death >= reach,
+            Guarantee::AtomicPlacement => self.placement_is_atomic,
+        };
+        if has {
+            return Ok(());
+        }
+        Err(ContainmentUnavailable {
+            wanted,
+            got: self.clone(),
+        })
+    }
+}
+
+impl fmt::Display for Containment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} (terminate reaches: {}; host death reaches: {}; placement {})",
+            self.mechanism,
+            self.on_terminate,
+            self.on_host_death,
+            if self.placement_is_atomic {
+                "atomic"
+            } else {
+                "not atomic"
+            }
+        )?;
+        match &self.fallback {
+            Some(why) => write!(f, "; fell back: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Something a caller can insist on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Guarantee {
+    /// A forced end reaches at least this far.
+    Terminate(Reach),
+    /// The death of the host reaches at least this far.
+    HostDeath(Reach),
+    /// Containment is complete before the server's first instruction.
+    AtomicPlacement,
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Terminate(reach) => write!(f, "a forced end that reaches the {reach}"),
+            Self::HostDeath(reach) => write!(f, "an end of the {reach} when the host dies"),
+            Self::AtomicPlacement => f.write_str("placement before the first instruction"),
+        }
+    }
+}
+
+/// A guarantee was required that the machine or the launcher cannot give.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("containment cannot give {wanted}: this launcher has {got}")]
+#[non_exhaustive]
+pub struct ContainmentUnavailable {
+    /// What was asked for.
+    pub wanted: Guarantee,
+    /// What there is, with the reason where a stronger mechanism was refused.
+    pub got: Containment,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn require_turns_a_fallback_into_an_error() {
+        let group = Containment::new("process group", Reach::Group).with_fallback("memfd refused");
+        assert!(group.require(Guarantee::Terminate(Reach::Group)).is_ok());
+        let error = group
+            .require(Guarantee::HostDeath(Reach::Tree))
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("when the host dies"), "{text}");
+        assert!(text.contains("memfd refused"), "{text}");
+    }
+}

@@ -1,0 +1,41 @@
+//! What a launcher fetches first does not use up the start-up deadline.
+
+use mcp_lifecycle_core::client::{StartErrorKind, StartPhase};
+use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
+
+use crate::fake::{Fake, seconds};
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_manager() {
+    let fake = Fake::new();
+    let config = fake.config("s", &["--fetch", "120000"]);
+    let manager = ServerManager::new("m");
+    let report = manager.refresh([config.with_startup_timeout(seconds(1))]);
+    assert_eq!(report.await.unwrap().ready(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_pool() {
+    let fake = Fake::new();
+    let config = fake.config("s", &["--fetch", "120000"]);
+    let config = config.with_startup_timeout(seconds(1));
+    let pool = ServerPool::new("p");
+    let impatient = AcquireOptions::new().with_patience(seconds(5));
+    assert!(pool.acquire_with(&config, &impatient).await.is_err());
+    // The start goes on for the next one.
+    let patient = AcquireOptions::new().with_patience(seconds(200));
+    drop(pool.acquire_with(&config, &patient).await.unwrap());
+    assert_eq!(fake.starts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_has_a_limit_of_its_own() {
+    let fake = Fake::new();
+    let config = fake.config("s", &["--fetch", "120000"]);
+    let config = config.with_prepare_timeout(seconds(60));
+    let error = mcp_lifecycle_core::LifecycleClient::start(config).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.phase, StartPhase::Prepare);
+    assert!(matches!(error.kind, StartErrorKind::PrepareTimeout(limit) if limit == seconds(60)));
+    assert_eq!(fake.starts(), 0);
+}
