@@ -8,12 +8,15 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchErrorKind, ServerLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use raw::{Raw, start};
+use serde_json::{Value, json};
 use support::{Server, launch, launcher, listen, sh, within};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -116,6 +119,22 @@ fn written_by(pid: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
+/// Bytes that a process has written when it writes no more: twice the same.
+async fn stuck(pid: &str) -> u64 {
+    let mut last = 0;
+    within(async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let written = written_by(pid);
+            if written == last {
+                return written;
+            }
+            last = written;
+        }
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn output_that_nobody_reads_holds_its_server_back() {
     let peer = listen(DAEMON, LISTEN).await;
@@ -124,19 +143,7 @@ async fn output_that_nobody_reads_holds_its_server_back() {
     let launcher = launcher(config).await;
     let mut server = launch(&launcher, sh("echo $$; exec cat /dev/zero")).await;
     let pid = server.line().await;
-    // Until it is stuck: twice the same.
-    let mut last = 0;
-    let stuck = within(async {
-        loop {
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            let written = written_by(&pid);
-            if written == last {
-                return written;
-            }
-            last = written;
-        }
-    })
-    .await;
+    let stuck = stuck(&pid).await;
     // The window, what the reader's buffer took, and what the pipe holds: Linux
     // gives a pipe a mebibyte at most.
     assert!(stuck < 1536 << 10, "{stuck} bytes");
@@ -217,6 +224,51 @@ async fn a_repeated_start_is_the_first_one_however_little_is_left() {
             let text = error["message"].as_str().unwrap();
             assert!(text.contains("already exists"), "{error}");
         }
+        daemon.shutdown().await;
+    });
+}
+
+/// The bytes of an output notification.
+fn bytes(output: &Value) -> Vec<u8> {
+    BASE64.decode(output["chunk"].as_str().unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_plain_client_might_read_again_is_given_up_for_what_it_needs() {
+    let mut limits = Limits::default();
+    limits.max_memory = 1 << 20;
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let url = listener.url().unwrap();
+    tokio::join!(listener.serve(&daemon), async {
+        let (mut plain, _) = Raw::open(&url).await;
+        let script = "head -c 500000 /dev/zero; read line; echo \"got $line\"; exec sleep 1000";
+        let params = start("p", &["/bin/sh", "-c", script]);
+        plain.request("process/start", params).await.unwrap();
+        let mut received = 0;
+        while received < 500_000 {
+            received += bytes(&plain.notification("process/output").await).len();
+        }
+        // Another one fills what is left.
+        let hello = json!({"clientName": "raw",
+            "extensions": {"mcpLifecycle": {"version": 1, "window": 1 << 20}}});
+        let (mut greedy, _) = Raw::open_with(&url, hello).await;
+        let params = start("q", &["/bin/sh", "-c", "echo $$; exec cat /dev/zero"]);
+        greedy.request("process/start", params).await.unwrap();
+        let first = bytes(&greedy.notification("process/output").await);
+        let pid = String::from_utf8_lossy(&first);
+        stuck(pid.lines().next().unwrap()).await;
+
+        let params = json!({"processId": "p", "chunk": BASE64.encode("it\n"), "writeId": "w"});
+        let written = plain.request("process/write", params).await.unwrap();
+        assert_eq!(written["status"], "accepted");
+        let answer = bytes(&plain.notification("process/output").await);
+        assert_eq!(answer, b"got it\n");
+        let params = start("other", &["/bin/echo", "here"]);
+        plain.request("process/start", params).await.unwrap();
+        let answer = bytes(&plain.notification("process/output").await);
+        assert_eq!(answer, b"here\n");
         daemon.shutdown().await;
     });
 }

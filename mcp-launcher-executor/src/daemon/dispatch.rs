@@ -42,6 +42,8 @@ pub(super) fn request(
     params: Params<'_>,
 ) {
     let answer_to = id.clone();
+    // Its text, what it is parsed into, and a place to wait: as much as any takes.
+    session.make_room(params.text().len() * 2 + WAITING_EACH);
     if let Err(error) = carry_out(shared, session, generation, id, method, params) {
         session.answer(encode_error(Some(&answer_to), &error));
     }

@@ -234,16 +234,24 @@ impl Log {
         result
     }
 
+    /// Forgets all that was sent and is kept for reads. Whether there was any.
+    pub(super) fn forget_sent(&mut self) -> bool {
+        let before = self.held;
+        if let Keep::Bytes(_) = self.keep {
+            self.forget_sent_while(|_| true);
+        }
+        self.held < before
+    }
+
     fn evict(&mut self) {
-        let Keep::Bytes(kept) = self.keep else {
-            return;
-        };
-        while (self.held > kept || self.grant.is_short())
-            && self
-                .entries
-                .front()
-                .is_some_and(|(seq, _)| *seq <= self.sent)
-        {
+        if let Keep::Bytes(kept) = self.keep {
+            self.forget_sent_while(|log| log.held > kept || log.grant.is_short());
+        }
+    }
+
+    fn forget_sent_while(&mut self, due: impl Fn(&Self) -> bool) {
+        let was_sent = |log: &Self| log.entries.front().is_some_and(|(seq, _)| *seq <= log.sent);
+        while was_sent(self) && due(self) {
             self.forget_first();
             self.grant.set(self.held);
         }

@@ -137,6 +137,20 @@ impl Process {
         self.retire();
     }
 
+    /// Forgets what was sent and is kept for a plain client to read again.
+    pub(super) fn forget_sent(&self) {
+        if self.log().forget_sent() {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Makes room for so many bytes of its session, as far as that can be done.
+    pub(super) fn make_room(&self, bytes: usize) {
+        if let Some(session) = self.session.upgrade() {
+            session.make_room(bytes);
+        }
+    }
+
     /// Its client has gone for good: its output goes nowhere.
     pub(super) fn abandon(&self) {
         self.log().discard();

@@ -65,6 +65,7 @@ async fn room(process: &Process, stream: Stream) -> usize {
         room.as_mut().enable();
         freed.as_mut().enable();
         if is_short {
+            process.make_room(READ);
             process.portion.want();
         }
         let (window, held) = {

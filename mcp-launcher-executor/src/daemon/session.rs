@@ -1,6 +1,7 @@
 //! One client's session: its processes, its lease, what waits to be sent.
 
 mod outbox;
+mod room;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -270,16 +271,9 @@ impl Session {
 
     /// The client is ready: everything that it does not have is sent (again).
     pub(super) fn begin_sending(&self, generation: u64) {
-        let processes: Vec<_> = self
-            .processes()
-            .values()
-            .filter_map(|slot| match slot {
-                Slot::Running(process) => Some(Arc::clone(process)),
-                Slot::Starting { .. } => None,
-            })
-            .collect();
+        let running = self.running();
         self.outbox().attached = true;
-        for process in processes {
+        for process in running {
             process.log().reattached(generation);
             self.wake(&process);
         }

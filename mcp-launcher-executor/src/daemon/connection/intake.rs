@@ -55,6 +55,7 @@ impl Intake {
                         .grant
                         .try_set((unfinished + PIECE).saturating_sub(FREE)) =>
                 {
+                    session.make_room(PIECE);
                     session.portion.wake_when_freed(cx.waker());
                     // There may have been some meanwhile.
                     if !self
