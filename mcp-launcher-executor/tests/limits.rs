@@ -272,3 +272,31 @@ async fn what_a_plain_client_might_read_again_is_given_up_for_what_it_needs() {
         daemon.shutdown().await;
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn input_arrives_whole_however_little_memory_there_is() {
+    let mut limits = Limits::default();
+    limits.max_memory = 0;
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let config = ExecServerConfig::websocket(listener.url().unwrap());
+    tokio::join!(listener.serve(&daemon), async {
+        let launcher = launcher(config).await;
+        // It takes its time to read.
+        let mut server = launch(&launcher, sh("sleep 1; exec cksum")).await;
+        let data: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+        within(server.stdin.write_all(&data)).await.unwrap();
+        within(server.stdin.shutdown()).await.unwrap();
+        let mut expected = std::process::Command::new("cksum")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut expected.stdin.take().unwrap(), &data).unwrap();
+        let expected = expected.wait_with_output().unwrap().stdout;
+        assert_eq!(server.line().await.as_bytes(), expected.trim_ascii());
+        server.end(&TerminationPolicy::default()).await.unwrap();
+        daemon.shutdown().await;
+    });
+}

@@ -294,7 +294,8 @@ impl Driver {
             Command::Write(params) => session.write(now, &params),
             Command::CloseStdin(id) => {
                 if session.is_extended() {
-                    session.call(now, method::CLOSE_STDIN, &named(id), Purpose::Fire);
+                    let purpose = Purpose::Close(id.clone());
+                    session.call(now, method::CLOSE_STDIN, &named(id), purpose);
                 }
             }
             Command::Consumed(id, stdout, stderr) => session.consumed(&id, stdout, stderr),

@@ -90,6 +90,10 @@ fn carry_out(
         method::CLOSE_STDIN if extended => {
             let it: ProcessParams = params.parse()?;
             let status = match session.process(&it.process_id) {
+                Some(process) if process.is_input_behind() => {
+                    let text = "a write before it was refused and is to be repeated first";
+                    return Err(RpcError::new(code::LIMIT, text));
+                }
                 Some(process) => {
                     process.close_stdin();
                     WriteStatus::Accepted

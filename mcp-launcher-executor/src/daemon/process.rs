@@ -67,6 +67,10 @@ impl Process {
         let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
         let limits = &session.limits;
         let grant = || Grant::of(&session.portion);
+        let mut input = StdinQueue::new(grant());
+        if session.is_extended() {
+            input = input.in_order();
+        }
         let process = Arc::new(Self {
             id,
             program,
@@ -78,7 +82,7 @@ impl Process {
             session: Arc::downgrade(session),
             portion: Arc::clone(&session.portion),
             log: Mutex::new(Log::new(keep, window, grant())),
-            stdin: Mutex::new(StdinQueue::new(grant())),
+            stdin: Mutex::new(input),
             stdin_limit: limits.stdin_queue,
             held_limit: limits.max_frame,
             input: Notify::new(),
@@ -124,6 +128,11 @@ impl Process {
             .write(id, params, self.stdin_limit, self.held_limit);
         self.input.notify_one();
         verdict
+    }
+
+    /// Whether input was refused that its client will repeat.
+    pub(super) fn is_input_behind(&self) -> bool {
+        self.stdin().is_behind()
     }
 
     pub(super) fn close_stdin(&self) {

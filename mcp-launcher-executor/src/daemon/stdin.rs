@@ -14,6 +14,14 @@ use crate::protocol::process::{WriteParams, WriteStatus};
 const REMEMBERED: usize = 4096;
 const REMEMBERED_ALWAYS: usize = 64;
 
+/// Writes of one client that were refused and that others wait behind, at most: ours
+/// has a few under way.
+const MOST_REFUSED: usize = 64;
+
+/// A write that a process takes whatever its client's other ones hold, when none
+/// of its own waits.
+const LEAST: usize = 4 * 1024;
+
 /// What a remembered id takes.
 const REMEMBERED_EACH: usize = 40;
 
@@ -47,6 +55,9 @@ pub(super) struct StdinQueue {
     seen: HashSet<u64>,
     order: VecDeque<u64>,
     secret: RandomState,
+    /// Hashes of ids of writes that were refused: each is to be repeated before
+    /// what comes behind it is accepted. `None` for a client that does not repeat.
+    refused: Option<VecDeque<u64>>,
     /// What all of this takes of its client's portion.
     grant: Grant,
     /// End of file follows what is queued.
@@ -63,6 +74,18 @@ impl StdinQueue {
         }
     }
 
+    /// For a client that has several writes under way, and repeats what is refused
+    /// as a limit.
+    pub(super) fn in_order(mut self) -> Self {
+        self.refused = Some(VecDeque::new());
+        self
+    }
+
+    /// Whether something was refused and not repeated yet.
+    pub(super) fn is_behind(&self) -> bool {
+        self.refused.as_ref().is_some_and(|all| !all.is_empty())
+    }
+
     fn takes(&self) -> usize {
         self.bytes + self.leaving + self.held_bytes + self.order.len() * REMEMBERED_EACH
     }
@@ -74,9 +97,10 @@ impl StdinQueue {
         limit: usize,
         held_limit: usize,
     ) -> Verdict {
-        let write_id = params.write_id.as_deref().unwrap_or("");
-        if !write_id.is_empty() {
-            if self.seen.contains(&self.secret.hash_one(write_id)) {
+        let write_id = params.write_id.as_deref().filter(|id| !id.is_empty());
+        let name = write_id.map(|id| self.secret.hash_one(id));
+        if let Some(name) = &name {
+            if self.seen.contains(name) {
                 return Verdict::Answer(WriteStatus::Accepted);
             }
             let same = |held: &&mut (RequestId, WriteParams)| held.1.write_id == params.write_id;
@@ -91,11 +115,13 @@ impl StdinQueue {
         }
         let more = cost(&params.chunk.0);
         let at_once = self.held.is_empty() && self.bytes < limit;
-        if !at_once && self.held_bytes + more > held_limit {
+        let fits = at_once || self.held_bytes + more <= held_limit;
+        if !self.is_next(name) || !fits || !self.has_room(more) {
+            self.refuse(name);
             return Verdict::Full;
         }
-        if !self.grant.try_set(self.takes() + more) {
-            return Verdict::Full;
+        if let Some(refused) = &mut self.refused {
+            refused.pop_front();
         }
         if at_once {
             self.accept(params);
@@ -104,6 +130,43 @@ impl StdinQueue {
         self.held_bytes += more;
         self.held.push_back((id, params));
         Verdict::Later
+    }
+
+    /// Whether nothing that was refused has to come before this write.
+    fn is_next(&self, name: Option<u64>) -> bool {
+        let first = self.refused.as_ref().and_then(VecDeque::front);
+        first.is_none() || first == name.as_ref()
+    }
+
+    fn refuse(&mut self, name: Option<u64>) {
+        if let (Some(refused), Some(name)) = (&mut self.refused, name)
+            && refused.len() < MOST_REFUSED
+            && !refused.contains(&name)
+        {
+            refused.push_back(name);
+        }
+    }
+
+    /// Takes so many bytes more of its client's portion, if need be of what old
+    /// names have of it.
+    fn has_room(&mut self, more: usize) -> bool {
+        if self.grant.try_set(self.takes() + more) {
+            return true;
+        }
+        self.forget_names(REMEMBERED_ALWAYS);
+        if self.bytes + self.leaving + self.held_bytes == 0 && more <= LEAST {
+            self.grant.set(self.takes() + more);
+            return true;
+        }
+        self.grant.try_set(self.takes() + more)
+    }
+
+    fn forget_names(&mut self, most: usize) {
+        while self.order.len() > most
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.seen.remove(&oldest);
+        }
     }
 
     /// The next piece for the pipe; the one before is in there.
@@ -145,6 +208,7 @@ impl StdinQueue {
         self.bytes = 0;
         self.leaving = 0;
         self.held_bytes = 0;
+        self.refused = None;
         self.grant.set(self.takes());
         self.held.drain(..).map(|(id, _)| id).collect()
     }
@@ -155,11 +219,7 @@ impl StdinQueue {
                 true => REMEMBERED_ALWAYS,
                 false => REMEMBERED,
             };
-            while self.order.len() >= most
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.seen.remove(&oldest);
-            }
+            self.forget_names(most - 1);
             let id = self.secret.hash_one(write_id);
             self.seen.insert(id);
             self.order.push_back(id);
@@ -232,6 +292,77 @@ mod tests {
         assert!(share.room() < own, "it is not in the pipe yet");
         queue.pop();
         assert_eq!(share.room(), own);
+    }
+
+    #[test]
+    fn names_make_way_for_input() {
+        let budget = super::super::budget::Budget::new(0);
+        let share = super::super::budget::Portion::of(&budget);
+        let mut queue = StdinQueue::new(Grant::of(&share));
+        let own = share.room();
+        for number in 0..10_000 {
+            write(&mut queue, number, &number.to_string(), 0);
+            queue.pop();
+        }
+        queue.pop();
+        let params = WriteParams {
+            process_id: "p".to_owned(),
+            chunk: Chunk(vec![0; own * 9 / 10].into()),
+            write_id: Some("large".to_owned()),
+        };
+        let verdict = queue.write(RequestId::Number(1), params, own * 9, own * 9);
+        assert_eq!(verdict, Verdict::Answer(WriteStatus::Accepted));
+        assert!(queue.order.len() >= REMEMBERED_ALWAYS);
+    }
+
+    #[test]
+    fn a_process_takes_a_little_whatever_the_others_of_its_client_have() {
+        let budget = super::super::budget::Budget::new(0);
+        let share = super::super::budget::Portion::of(&budget);
+        let mut others = Grant::of(&share);
+        others.set(share.room());
+        let mut queue = StdinQueue::new(Grant::of(&share));
+        let accepted = Verdict::Answer(WriteStatus::Accepted);
+        assert_eq!(write(&mut queue, 1, "a", 100), accepted);
+        assert_eq!(write(&mut queue, 2, "b", 1), Verdict::Full);
+        queue.pop();
+        assert_eq!(
+            write(&mut queue, 3, "b", 1),
+            Verdict::Full,
+            "not in the pipe"
+        );
+        queue.pop();
+        assert_eq!(write(&mut queue, 4, "b", 1), accepted);
+    }
+
+    #[test]
+    fn what_comes_behind_a_refused_write_waits_for_its_repetition() {
+        let accepted = Verdict::Answer(WriteStatus::Accepted);
+        let mut queue = StdinQueue::default().in_order();
+        write(&mut queue, 1, "a", 12);
+        assert_eq!(write(&mut queue, 2, "b", 12), Verdict::Later);
+        // There is no room for the third, and there would be for those behind it.
+        assert_eq!(write(&mut queue, 3, "c", 12), Verdict::Full);
+        queue.pop();
+        queue.admit(202);
+        queue.pop();
+        for id in ["d", "e", "d"] {
+            assert_eq!(write(&mut queue, 4, id, 1), Verdict::Full, "{id}");
+        }
+        assert!(queue.is_behind());
+        assert_eq!(write(&mut queue, 5, "c", 1), accepted);
+        queue.pop();
+        assert_eq!(write(&mut queue, 6, "e", 1), Verdict::Full, "before d");
+        assert_eq!(write(&mut queue, 7, "d", 1), accepted);
+        queue.pop();
+        assert_eq!(write(&mut queue, 8, "e", 1), accepted);
+        assert!(!queue.is_behind());
+        // Who does not repeat is not waited for.
+        let mut queue = StdinQueue::default();
+        write(&mut queue, 1, "a", 12);
+        write(&mut queue, 2, "b", 12);
+        assert_eq!(write(&mut queue, 3, "c", 12), Verdict::Full);
+        assert!(!queue.is_behind());
     }
 
     #[test]

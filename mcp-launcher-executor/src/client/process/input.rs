@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use tokio::io::AsyncWrite;
 
 use super::{Command, Remote};
@@ -13,6 +14,10 @@ use crate::protocol::process::WriteParams;
 
 /// Bytes that may wait for the writes under way.
 const QUEUE: usize = 256 * 1024;
+
+/// The largest write: with its frame it fits into what a daemon of ours leaves to
+/// everybody.
+const MOST: usize = 64 * 1024;
 
 /// Writes under way at a daemon of ours, which carries them out in order. It
 /// holds back at least as much as these come to.
@@ -59,7 +64,7 @@ impl AsyncWrite for Input {
         let taken = bytes.len().min(room);
         writing.queued.extend_from_slice(&bytes[..taken]);
         drop(streams);
-        self.remote.begin_write();
+        self.remote.begin_writes();
         Poll::Ready(Ok(taken))
     }
 
@@ -81,18 +86,24 @@ impl Drop for Input {
 
 impl Remote {
     /// Sends what is queued, unless enough is under way.
-    fn begin_write(&self) {
+    fn begin_writes(&self) {
+        while self.begin_write() {}
+    }
+
+    /// Whether a write was begun, so that there may be another.
+    fn begin_write(&self) -> bool {
         let mut streams = self.streams();
         let writing = &mut streams.writing;
         let full = writing.under_way >= self.depth;
         if full || writing.broken.is_some() || writing.queued.is_empty() {
-            return;
+            return false;
         }
         writing.under_way += 1;
         writing.count += 1;
+        let most = writing.queued.len().min(MOST);
         let params = WriteParams {
             process_id: self.id.clone(),
-            chunk: Chunk(std::mem::take(&mut writing.queued).into()),
+            chunk: Chunk(writing.queued.split_to(most).freeze()),
             write_id: Some(format!("w{}", writing.count)),
         };
         self.send(Command::Write(params));
@@ -101,6 +112,7 @@ impl Remote {
         if let Some(waker) = waker {
             waker.wake();
         }
+        true
     }
 
     /// The first write under way was accepted.
@@ -111,7 +123,7 @@ impl Remote {
         let empty_already = writing.queued.is_empty();
         drop(streams);
         if !empty_already {
-            self.begin_write();
+            self.begin_writes();
             self.close_when_empty();
         }
     }
@@ -136,7 +148,7 @@ impl Remote {
     pub(super) fn break_input(&self, kind: io::ErrorKind) {
         let mut streams = self.streams();
         streams.writing.broken.get_or_insert(kind);
-        streams.writing.queued = Vec::new();
+        streams.writing.queued = BytesMut::new();
         let waker = streams.writing.waker.take();
         drop(streams);
         if let Some(waker) = waker {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
+use bytes::BytesMut;
 use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch;
 
@@ -66,7 +67,7 @@ struct Streams {
 /// meanwhile goes together into the next.
 #[derive(Default)]
 struct Writing {
-    queued: Vec<u8>,
+    queued: BytesMut,
     under_way: u32,
     count: u64,
     /// No more will come; the peer is told when the queue is empty.

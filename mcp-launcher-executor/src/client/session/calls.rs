@@ -23,6 +23,8 @@ pub(crate) enum Purpose {
     Start(String, Token),
     /// The pump of this process's standard input.
     Write(String),
+    /// Nobody; this process's standard input ends behind its writes.
+    Close(String),
     /// The session: missing output of this process.
     Recover(String),
     /// The session: this process may have been started and must not live.
@@ -59,7 +61,7 @@ impl Session {
         };
         // A daemon of ours answers a write when there is room for more, which
         // is the server's business; the keep-alive watches over the daemon.
-        let unbounded = method == method::WRITE && self.is_extended();
+        let unbounded = self.is_held_back(&purpose);
         let call = Call {
             method,
             params,
@@ -96,6 +98,12 @@ impl Session {
     pub(crate) fn write(&mut self, now: Instant, params: &WriteParams) {
         let purpose = Purpose::Write(params.process_id.clone());
         self.call(now, method::WRITE, params, purpose);
+    }
+
+    /// Whether this is input that a daemon of ours takes when it can: what it
+    /// refuses for want of room is sent again, and it keeps the order.
+    pub(super) fn is_held_back(&self, purpose: &Purpose) -> bool {
+        self.is_extended() && matches!(purpose, Purpose::Write(_) | Purpose::Close(_))
     }
 
     /// A start whose caller has gone: whatever it comes to must not live.
@@ -166,10 +174,11 @@ impl Session {
         }
     }
 
-    /// Whether a request waits for its answer, other than a write: that is
-    /// answered when the peer has something else to say.
+    /// Whether a request waits for its answer, other than input: that is
+    /// answered when the peer has room, or something else to say.
     pub(crate) fn has_calls(&self) -> bool {
-        self.calls.values().any(|call| call.method != method::WRITE)
+        let is_input = |call: &Call| matches!(call.method, method::WRITE | method::CLOSE_STDIN);
+        self.calls.values().any(|call| !is_input(call))
     }
 
     /// Says good-bye: the peer need not wait for the lease.
@@ -285,6 +294,14 @@ impl Session {
                         self.transmit(now, *id);
                     }
                 }
+                // Of ours, to be sent again.
+                purpose if self.is_held_back(purpose) => {
+                    call.deadline = None;
+                    self.calls.insert(*id, call);
+                    if self.link == LinkState::Up {
+                        self.transmit(now, *id);
+                    }
+                }
                 Purpose::Start(process_id, _) => {
                     let process_id = process_id.clone();
                     self.time_out(call);
@@ -329,7 +346,7 @@ impl Session {
                     self.fail_process(&process_id, error);
                 }
             }
-            Purpose::Undo(_) | Purpose::Fire => {}
+            Purpose::Undo(_) | Purpose::Close(_) | Purpose::Fire => {}
         }
     }
 

@@ -160,7 +160,7 @@ impl Session {
             return;
         }
         // An answer that comes too late, or twice.
-        let Some(call) = self.calls.remove(&id) else {
+        let Some(mut call) = self.calls.remove(&id) else {
             return;
         };
         let outcome: Result<String, ExecutorError> = match answer {
@@ -176,6 +176,13 @@ impl Session {
             // Sent again when it is overdue: nobody else would.
             Err(error) if matches!(call.purpose, Purpose::Undo(_)) && error.code == code::LIMIT => {
                 self.calls.insert(id, call);
+                return;
+            }
+            Err(error) if error.code == code::LIMIT && self.is_held_back(&call.purpose) => {
+                let again = now + self.timing.retry;
+                call.deadline = Some(again);
+                self.calls.insert(id, call);
+                self.due(again);
                 return;
             }
             Err(error) => Err(refused(call.method, error)),

@@ -189,3 +189,48 @@ fn a_start_for_which_the_link_was_closed_is_undone() {
     let methods: Vec<_> = resumed.iter().map(|m| m["method"].clone()).collect();
     assert_eq!(methods, ["initialized", "process/terminate"]);
 }
+
+#[test]
+fn input_that_a_daemon_has_no_room_for_is_sent_again_until_it_has() {
+    let mut world = World::with(extended());
+    let start = world.start();
+    world.answer(&start, json!({"processId": "p"}));
+    let write = world.write();
+    let named = json!({"processId": "p"});
+    let close = Purpose::Close("p".to_owned());
+    let method = crate::protocol::method::CLOSE_STDIN;
+    world.session.call(world.now, method, &named, close);
+    let close = world.sent().remove(0);
+    let full = json!({"code": crate::protocol::code::LIMIT, "message": "too much waits"});
+    for _ in 0..3 {
+        for request in [&write, &close] {
+            world.receive(&json!({"id": request["id"], "error": full}));
+        }
+        assert!(world.effects().is_empty(), "nobody is told");
+        world.pass(Duration::from_millis(100));
+        assert_eq!(world.sent(), [write.clone(), close.clone()]);
+    }
+    world.pass(Duration::from_secs(9));
+    assert!(world.sent().iter().all(|m| m["method"] != write["method"]));
+    world.answer(&write, json!({"status": "accepted"}));
+    world.answer(&close, json!({"status": "accepted"}));
+    let effects = world.effects();
+    assert!(
+        matches!(&effects[..], [Effect::Written(id, Ok(_))] if id == "p"),
+        "{effects:?}"
+    );
+}
+
+#[test]
+fn a_plain_peer_that_refuses_input_has_refused_it() {
+    let mut world = World::plain();
+    let start = world.start();
+    world.answer(&start, json!({"processId": "p"}));
+    let write = world.write();
+    let full = json!({"code": crate::protocol::code::LIMIT, "message": "too much waits"});
+    world.receive(&json!({"id": write["id"], "error": full}));
+    assert!(matches!(
+        world.effects()[..],
+        [Effect::Written(_, Err(ExecutorError::Refused { .. }))]
+    ));
+}
