@@ -27,7 +27,7 @@ const UNDO_LIMIT: Duration = Duration::from_secs(10);
 /// How long a create whose answer was lost may still come true: an engine may be
 /// stopped, or wait for a disk. 43 of 100 creates whose client had gone were visible
 /// only after an immediate look.
-const LATE_CREATE: Duration = Duration::from_secs(120);
+pub(crate) const LATE_CREATE: Duration = Duration::from_secs(120);
 
 /// The first pause between two looks for it, and the longest.
 const LATE_PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3)];

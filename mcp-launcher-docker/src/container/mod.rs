@@ -24,7 +24,7 @@ use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch as channel;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use launch::{Job, launch, prepare};
+pub(crate) use launch::{Job, LATE_CREATE, launch, prepare};
 pub(crate) use remove::remove_until_absent;
 pub(crate) use terminator::{DockerTerminator, semantics};
 pub(crate) use unfinished::Unfinished;

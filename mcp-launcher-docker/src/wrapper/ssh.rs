@@ -34,7 +34,10 @@ fn arguments(url: &str) -> Vec<String> {
         _ => (host, None),
     };
     let host = host.trim_matches(['[', ']']);
-    let mut all = vec!["-T".to_owned(), "-o".to_owned(), "BatchMode=yes".to_owned()];
+    // A connection that died without a word ends after three of these.
+    let options = ["BatchMode=yes", "ServerAliveInterval=15"];
+    let mut all = vec!["-T".to_owned()];
+    all.extend(options.map(|option| format!("-o{option}")));
     for (flag, value) in [("-l", user), ("-p", port)] {
         all.extend(
             value

@@ -45,6 +45,18 @@ fn run<T>(what: &str, future: impl Future<Output = T>) -> T {
     runtime.block_on(bounded).expect(what)
 }
 
+/// The engine's list, with a container of the server's.
+fn one_container() -> String {
+    let labels = [
+        (labels::ON_END, "end"),
+        (labels::LAUNCH, "L"),
+        (labels::SERVER, "s"),
+    ];
+    let labels: std::collections::HashMap<_, _> = labels.into();
+    let all = serde_json::json!([{"Id": "x", "ImageID": "i", "Names": ["/x"], "Labels": labels}]);
+    all.to_string()
+}
+
 #[test]
 fn a_create_that_the_engine_has_not_answered_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
@@ -122,16 +134,7 @@ fn a_create_that_hangs_does_not_save_what_is_known() {
             (false, false) => json("[]"),
             (true, true) => json("{}"),
             (true, false) if request.contains("/images/") => json("{}"),
-            (true, false) => {
-                let labels = [
-                    (labels::ON_END, "end"),
-                    (labels::LAUNCH, "L"),
-                    (labels::SERVER, "s"),
-                ];
-                let labels: std::collections::HashMap<_, _> = labels.into();
-                let all = serde_json::json!([{"Id": "x", "ImageID": "i", "Names": ["/x"], "Labels": labels}]);
-                json(&all.to_string())
-            }
+            (true, false) => json(&one_container()),
         }
     });
     let means = by_proxy(directory.path(), &engine, false);
@@ -226,4 +229,54 @@ fn an_engine_that_does_not_answer_is_named() {
     let error = run("it tells", nested.survivors()).unwrap_err();
     assert!(error.contains(&engine.endpoint().to_string()), "{error}");
     assert!(begun.elapsed() < LOOK * 3, "{:?}", begun.elapsed());
+}
+
+/// The engine cancels no create whose client has gone, and it is busy.
+#[test]
+fn a_create_whose_connection_died_may_still_come_true() {
+    let directory = tempfile::tempdir().unwrap();
+    let looks = std::sync::atomic::AtomicU32::new(0);
+    let gone = AtomicBool::new(false);
+    let (removed, removal) = mpsc::channel();
+    let engine = FakeEngine::start(move |request| {
+        let json = |text: &str| Some((200, text.to_owned()));
+        if request.contains("/containers/create") {
+            return None;
+        }
+        if request.starts_with("DELETE") {
+            gone.store(true, Ordering::SeqCst);
+            removed.send(()).unwrap();
+            return Some((204, String::new()));
+        }
+        match (gone.load(Ordering::SeqCst), request) {
+            (true, request) if request.contains("/x/json") => {
+                Some((404, r#"{"message":"none"}"#.to_owned()))
+            }
+            (_, request) if request.contains("/x/json") || request.contains("/images/") => {
+                json("{}")
+            }
+            (gone, _) => {
+                let is_there = !gone && looks.fetch_add(1, Ordering::SeqCst) > 0;
+                match is_there {
+                    true => json(&one_container()),
+                    false => json("[]"),
+                }
+            }
+        }
+    });
+    let means = by_proxy(directory.path(), &engine, false);
+    let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
+    let request =
+        "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    client.write_all(request.as_bytes()).unwrap();
+    // Its client is not kept waiting.
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+
+    let nested = abandoned(directory.path(), means);
+    let removal = removal.recv_timeout(LIMIT);
+    removal.expect("it is looked for again, and removed");
+    let swept = run("it ends", nested.done());
+    assert_eq!(swept.ended.len(), 1, "{swept:?}");
 }

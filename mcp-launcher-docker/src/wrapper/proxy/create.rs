@@ -17,6 +17,7 @@ use super::client::Tunnel;
 use super::forward::{self, Failure};
 use super::rewrite::rewrite;
 use super::route::Kind;
+use crate::container::LATE_CREATE;
 
 /// The longest body of a create.
 const LONGEST_BODY: usize = 16 * 1024 * 1024;
@@ -26,6 +27,14 @@ const BODY: Duration = Duration::from_secs(60);
 
 /// The longest answer to a create.
 const LONGEST_ANSWER: usize = 1024 * 1024;
+
+/// How long a create that was sent and not answered is taken to be under way, in which
+/// time it is looked for: the engine cancels none whose client has gone. Tests do not
+/// wait for so long.
+const LATE: Duration = match cfg!(test) {
+    true => Duration::from_secs(3),
+    false => LATE_CREATE,
+};
 
 pub(super) async fn create(
     shared: &Arc<Shared>,
@@ -77,10 +86,12 @@ pub(super) async fn create(
         let shared = Arc::clone(shared);
         async move {
             let answer = exchange(&shared, request).await;
-            if let Ok(answer) = &answer {
-                note(&shared, kind, answer);
+            match &answer {
+                Ok(answer) => note(&shared, kind, answer),
+                // Not sent.
+                Err(Failure::Connect(..)) => {}
+                Err(Failure::Answer(_)) => shared.fence.leave_unheard(pass, LATE),
             }
-            drop(pass);
             answer
         }
     });

@@ -1,7 +1,10 @@
 //! The fence around creates: once it is closed nothing new begins, and one can
 //! wait until what has begun is over.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 /// Whether creates may begin, how many are under way, and whether there was
 /// ever one.
@@ -10,6 +13,8 @@ struct State {
     closed: bool,
     within: usize,
     used: bool,
+    /// Until then one whose end nobody heard of may be under way.
+    unheard: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +44,14 @@ impl Fence {
         Pass(self.state.clone())
     }
 
+    /// Ends a create whose end nobody heard of: it counts for so long yet.
+    pub(super) fn leave_unheard(&self, pass: Option<Pass>, time: Duration) {
+        let until = Instant::now() + time;
+        if pass.is_some() {
+            self.state.send_modify(|state| state.unheard = Some(until));
+        }
+    }
+
     /// Whether a create ever began.
     pub(crate) fn is_used(&self) -> bool {
         self.state.borrow().used
@@ -58,14 +71,22 @@ impl Fence {
     /// Whether it is closed, and something that was let in is not over yet.
     pub(crate) fn has_late(&self) -> bool {
         let state = self.state.borrow();
-        state.closed && state.within > 0
+        let unheard = state.unheard.is_some_and(|until| Instant::now() < until);
+        state.closed && (state.within > 0 || unheard)
     }
 
     /// Completes when no create is under way.
     pub(crate) async fn empty(&self) {
         let mut state = self.state.subscribe();
-        // The sender lives in `self`.
-        let _ = state.wait_for(|state| state.within == 0).await;
+        loop {
+            // The sender lives in `self`.
+            let empty = state.wait_for(|state| state.within == 0).await;
+            let unheard = empty.ok().and_then(|state| state.unheard);
+            match unheard.filter(|until| Instant::now() < *until) {
+                Some(until) => sleep_until(until).await,
+                None => return,
+            }
+        }
     }
 }
 
@@ -97,5 +118,22 @@ mod tests {
         drop(pass);
         assert!(!fence.has_late());
         assert_eq!(fence.empty().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn one_whose_end_nobody_heard_of_counts_for_a_time() {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().build().unwrap();
+        let fence = Fence::default();
+        let time = Duration::from_millis(50);
+        runtime.block_on(async {
+            let begun = Instant::now();
+            fence.leave_unheard(fence.enter(), time);
+            fence.close();
+            assert!(fence.has_late());
+            fence.empty().await;
+            assert!(begun.elapsed() >= time);
+            assert!(!fence.has_late());
+        });
     }
 }
