@@ -18,6 +18,21 @@ impl FakeEngine {
     /// Listens. `answer` is given the first line of each request, but for the
     /// questions who it is, and may block.
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
+        Self::start_as(|| Some((200, r#"{"ID":"fake"}"#.to_owned())), answer)
+    }
+
+    /// The same; `who` is what it answers to `/info`.
+    pub(crate) fn start_as(
+        who: impl Fn() -> Answer + Send + Sync + 'static,
+        answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let answer = move |request: &str| match request {
+            request if request.contains("/version") => {
+                Some((200, r#"{"ApiVersion":"1.41"}"#.to_owned()))
+            }
+            request if request.contains("/info") => who(),
+            request => answer(request),
+        };
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("s")).unwrap();
         let answer = Arc::new(answer);
@@ -62,14 +77,7 @@ fn serve(client: UnixStream, answer: &impl Fn(&str) -> Answer) {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     let first = first.trim();
-    let answer = if first.contains("/version") {
-        Some((200, r#"{"ApiVersion":"1.41"}"#.to_owned()))
-    } else if first.contains("/info") {
-        Some((200, r#"{"ID":"fake"}"#.to_owned()))
-    } else {
-        answer(first)
-    };
-    if let Some((status, body)) = answer {
+    if let Some((status, body)) = answer(first) {
         let length = body.len();
         let _ = write!(
             writer,

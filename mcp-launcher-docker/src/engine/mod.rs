@@ -39,8 +39,7 @@ const SLOW_ANSWER_LIMIT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(crate) struct Engine {
     endpoint: Endpoint,
-    docker: OnceCell<Docker>,
-    who: who::Who,
+    greeted: OnceCell<who::Greeted>,
     pub(crate) pulls: Pulls,
 }
 
@@ -58,8 +57,7 @@ impl Engine {
     pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
-            docker: OnceCell::new(),
-            who: who::Who::default(),
+            greeted: OnceCell::new(),
             pulls: Pulls::default(),
         }
     }
@@ -71,22 +69,26 @@ impl Engine {
     /// The client, with the version of the API negotiated: without that,
     /// bollard speaks whatever version it was generated from.
     async fn docker(&self, limit: Duration) -> Result<Docker, EngineError> {
-        if self.docker.get().is_none() {
-            self.docker.get_or_try_init(|| self.connect()).await?;
-            self.remember().await;
-        }
-        let docker = self.docker.get_or_try_init(|| self.connect()).await?;
-        Ok(docker.clone().with_timeout(limit))
+        let greeted = self.greeted().await?;
+        Ok(greeted.docker.clone().with_timeout(limit))
     }
 
-    async fn connect(&self) -> Result<Docker, EngineError> {
+    /// The daemon, as it said with the first connection.
+    async fn greeted(&self) -> Result<&who::Greeted, EngineError> {
+        self.greeted.get_or_try_init(|| self.connect()).await
+    }
+
+    async fn connect(&self) -> Result<who::Greeted, EngineError> {
         let docker = connect::open(&self.endpoint)?;
-        match timeout(HELLO_LIMIT, docker.negotiate_version()).await {
-            Ok(answer) => answer.map_err(|error| self.error(error)),
-            Err(_) => Err(EngineError::Silent {
-                endpoint: self.endpoint.clone(),
-            }),
-        }
+        let docker = match timeout(HELLO_LIMIT, docker.negotiate_version()).await {
+            Ok(answer) => answer.map_err(|error| self.error(error))?,
+            Err(_) => {
+                return Err(EngineError::Silent {
+                    endpoint: self.endpoint.clone(),
+                });
+            }
+        };
+        self.greet(docker).await
     }
 
     fn error(&self, error: Error) -> EngineError {
@@ -111,7 +113,8 @@ mod tests {
             for mut client in listener.incoming().flatten() {
                 let mut request = [0; 4096];
                 let length = client.read(&mut request).unwrap();
-                let whole = request[..length].starts_with(b"GET /version");
+                let request = String::from_utf8_lossy(&request[..length]);
+                let whole = request.contains("/version ") || request.contains("/info ");
                 let body = if whole {
                     r#"{"ApiVersion":"1.41"}"#
                 } else {

@@ -4,29 +4,28 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use bollard::Docker;
+use bollard::errors::Error;
 use tokio::time::timeout;
 
 use super::{Engine, EngineError, HELLO_LIMIT};
 
-/// What is known of the daemon that was greeted.
-#[derive(Debug, Default)]
-pub(super) struct Who(Mutex<Known>);
-
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Known {
+/// The client of a daemon that has said who it is.
+#[derive(Debug)]
+pub(super) struct Greeted {
+    pub(super) docker: Docker,
+    /// `None` for one that refuses to say: it cannot be told apart.
     id: Option<String>,
     /// The file that its address led to.
-    socket: Option<(u64, u64)>,
+    socket: Mutex<Option<(u64, u64)>>,
 }
 
 impl Engine {
-    /// Notes who answers. A daemon that does not say cannot be told apart.
-    pub(super) async fn remember(&self) {
-        let known = Known {
-            socket: self.socket_file(),
-            id: self.ask_who().await.ok().flatten(),
-        };
-        *self.who.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    /// Asks who answers. Who has not said is unknown, and is not spoken to.
+    pub(super) async fn greet(&self, docker: Docker) -> Result<Greeted, EngineError> {
+        let socket = Mutex::new(self.socket_file());
+        let id = self.ask_who(&docker).await?;
+        Ok(Greeted { docker, id, socket })
     }
 
     /// Makes sure that the daemon that has just answered is the one that was
@@ -36,29 +35,28 @@ impl Engine {
     ///
     /// [`EngineError::OtherEngine`].
     pub(super) async fn is_same(&self) -> Result<(), EngineError> {
-        let known = self.who.0.lock();
-        let known = known.unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(id) = &known.id else {
+        let greeted = self.greeted().await?;
+        let Some(id) = &greeted.id else {
             return Ok(());
         };
+        let known = || greeted.socket.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = self.socket_file();
-        if socket.is_some() && socket == known.socket {
+        if socket.is_some() && socket == *known() {
             return Ok(());
         }
-        let (now, again) = (self.ask_who().await?, self.ask_who().await?);
+        let ask = || self.ask_who(&greeted.docker);
+        let (now, again) = (ask().await?, ask().await?);
         // Podman makes up another one for each answer.
         if now.as_ref() != Some(id) && now == again {
             return Err(EngineError::OtherEngine {
                 endpoint: self.endpoint.clone(),
             });
         }
-        let mut known = self.who.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.socket = socket;
+        *known() = socket;
         Ok(())
     }
 
-    async fn ask_who(&self) -> Result<Option<String>, EngineError> {
-        let docker = self.docker.get().cloned().ok_or(EngineError::Cancelled)?;
+    async fn ask_who(&self, docker: &Docker) -> Result<Option<String>, EngineError> {
         match timeout(HELLO_LIMIT, docker.info()).await {
             Ok(Ok(info)) => {
                 // Older daemons of one machine share an id, and never a directory.
@@ -66,6 +64,15 @@ impl Engine {
                 let id = info.id.filter(|id| !id.is_empty());
                 Ok(id.map(|id| format!("{id} {root}")))
             }
+            // It will not say: a proxy that lets some questions pass, an engine that
+            // has another form for it.
+            Ok(Err(
+                Error::DockerResponseServerError {
+                    status_code: 400..500,
+                    ..
+                }
+                | Error::JsonDataError { .. },
+            )) => Ok(None),
             Ok(Err(error)) => Err(self.error(error)),
             Err(_) => Err(EngineError::Silent {
                 endpoint: self.endpoint.clone(),
@@ -88,4 +95,81 @@ fn file(path: &Path) -> Option<(u64, u64)> {
 #[cfg(not(unix))]
 fn file(_: &Path) -> Option<(u64, u64)> {
     None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::endpoint::Endpoint;
+    use crate::engine::State;
+    use crate::fake::FakeEngine;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(future)
+    }
+
+    /// An engine at a link, which leads to another one later.
+    struct Switched {
+        link: tempfile::TempDir,
+        engine: Engine,
+    }
+
+    impl Switched {
+        fn to(fake: &FakeEngine) -> Self {
+            let link = tempfile::tempdir().unwrap();
+            let engine = Engine::new(Endpoint::Unix(link.path().join("s")));
+            let switched = Self { link, engine };
+            switched.lead_to(fake);
+            switched
+        }
+
+        fn lead_to(&self, fake: &FakeEngine) {
+            let at = self.link.path().join("s");
+            let _ = std::fs::remove_file(&at);
+            std::os::unix::fs::symlink(fake.socket(), at).unwrap();
+        }
+    }
+
+    fn other() -> FakeEngine {
+        let who = || Some((200, r#"{"ID":"other"}"#.to_owned()));
+        FakeEngine::start_as(who, |_| Some((404, r#"{"message":"none"}"#.to_owned())))
+    }
+
+    /// Busy, or its connection died, when it was greeted.
+    #[test]
+    fn an_engine_that_has_not_said_who_it_is_is_asked_until_it_has() {
+        let asked = AtomicU32::new(0);
+        let who = move || {
+            let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+            (!first).then(|| (200, r#"{"ID":"one"}"#.to_owned()))
+        };
+        let one = FakeEngine::start_as(who, |_| Some((200, "{}".to_owned())));
+        let at = Switched::to(&one);
+        run(async {
+            let unknown = at.engine.state("x").await;
+            assert!(unknown.is_err(), "it is not known who answers: {unknown:?}");
+            assert_eq!(at.engine.state("x").await.unwrap(), State::Running);
+            at.lead_to(&other());
+            let state = at.engine.state("x").await;
+            assert!(
+                matches!(state, Err(EngineError::OtherEngine { .. })),
+                "{state:?}"
+            );
+        });
+    }
+
+    /// As a proxy that lets some questions pass.
+    #[test]
+    fn an_engine_that_refuses_to_say_who_it_is_is_used() {
+        let who = || Some((403, r#"{"message":"forbidden"}"#.to_owned()));
+        let closed = FakeEngine::start_as(who, |_| Some((404, r#"{"message":"none"}"#.to_owned())));
+        let at = Switched::to(&closed);
+        assert_eq!(run(at.engine.state("x")).unwrap(), State::Absent);
+    }
 }
