@@ -22,7 +22,7 @@ use crate::labels;
 use crate::lease::{self, Home, Homes, Other, Place};
 use crate::machine;
 use crate::origin::{self, Origin};
-use verdict::{Leases, Me, Verdict, judge};
+use verdict::{Leases, Me, Verdict, Why, judge};
 
 /// How many removals the daemon gets at a time.
 pub(crate) const PARALLEL: usize = 8;
@@ -133,10 +133,15 @@ impl Search<'_> {
             .extend(users.map(|other| other.instance.clone()));
     }
 
-    /// Nobody can tell whose it is: it stays, and so does its host's lease.
-    fn unknown(&mut self, found: &Found, why: &str) {
+    /// It is not ended here: nor is its host's lease forgotten.
+    fn stays(&mut self, found: &Found) {
         self.unclean
             .extend(found.labels.get(labels::INSTANCE).cloned());
+    }
+
+    /// Nobody can tell whose it is: it stays.
+    fn unknown(&mut self, found: &Found, why: &str) {
+        self.stays(found);
         let unknown = UnknownRemnant::new(remnant(found), why);
         self.report.unknown.push(unknown);
     }
@@ -162,7 +167,12 @@ impl Search<'_> {
                     Ok(Some(Origin::Unknown)) => self.unknown(&found, "its image is gone, so that nobody can tell whether it has its labels from it"),
                     Err(error) => self.unknown(&found, &ErrorChain(&error).to_string()),
                 },
-                Verdict::Spared(_) => self.report.spared.push(remnant(&found)),
+                Verdict::Spared(why) => {
+                    if why != Why::Kept {
+                        self.stays(&found);
+                    }
+                    self.report.spared.push(remnant(&found));
+                }
             }
         }
         let mut ended = futures_util::stream::iter(orphans)
@@ -178,8 +188,7 @@ impl Search<'_> {
                 info!(container = found.id, name = found.name, "orphan ended");
                 self.report.ended.push(remnant);
             } else {
-                self.unclean
-                    .extend(found.labels.get(labels::INSTANCE).cloned());
+                self.stays(&found);
                 self.report.failed.push(remnant);
             }
         }

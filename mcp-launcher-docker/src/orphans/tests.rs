@@ -142,3 +142,35 @@ fn a_lease_stays_whose_engine_cannot_be_reached_from_here() {
         assert_eq!(leases(directory.path()), 1, "{endpoint}");
     }
 }
+
+/// Its labels say that it was another machine's: nobody can tell here.
+#[test]
+fn the_lease_of_a_container_that_is_spared_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine_with(|| {
+        let mut labels = labels_of("0123", "d", "b");
+        labels.insert(labels::MACHINE.to_owned(), "another".to_owned());
+        labels
+    });
+    dead(directory.path(), &engine.endpoint().to_string());
+    let own = Engine::new(engine.endpoint());
+    let report = run(First::Own(&own), directory.path()).unwrap();
+    assert_eq!(report.spared.len(), 1, "{report:?}");
+    assert_eq!(leases(directory.path()), 1);
+}
+
+/// One that was to outlive its host is nobody's to end.
+#[test]
+fn the_lease_of_a_container_that_is_kept_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine_with(|| {
+        let mut labels = labels_of("0123", "d", "b");
+        labels.insert(labels::ON_END.to_owned(), labels::KEEP.to_owned());
+        labels
+    });
+    dead(directory.path(), &engine.endpoint().to_string());
+    let own = Engine::new(engine.endpoint());
+    let report = run(First::Own(&own), directory.path()).unwrap();
+    assert_eq!(report.spared.len(), 1, "{report:?}");
+    assert_eq!(leases(directory.path()), 0);
+}

@@ -90,7 +90,8 @@ pub(super) enum Why {
 
 /// Judges a container by its labels.
 ///
-/// A missing lease is a dead host only within a domain that we see. A host of
+/// A lease that nobody holds is a dead host, a missing one only within a domain that
+/// we see. A host of
 /// an earlier boot is dead in any domain, if the container `rests`: it does not
 /// run, and the engine is behind a socket of this machine. Machine ids may be
 /// cloned or empty, and a socket may lead to another machine; but what runs is
@@ -123,13 +124,14 @@ pub(super) fn judge(
     }
     let are_known = !machine.is_empty() && !boot.is_empty() && !me.boot.is_empty();
     let earlier_boot = rests && are_known && boot != me.boot;
-    let ours = me.domains.contains(domain) && !domain.is_empty();
+    // A lease that is in our hands is where we look, whatever its directory was called.
+    let is_dead = leases.dead.contains(instance);
+    let ours = is_dead || me.domains.contains(domain) && !domain.is_empty();
     if !ours && !earlier_boot {
         return Verdict::Spared(Why::OtherDomain);
     }
     let same_boot = !earlier_boot && boot == me.boot;
-    if same_boot && !leases.dead.contains(instance) && label(labels::HOST_PID).is_some_and(is_alive)
-    {
+    if same_boot && !is_dead && label(labels::HOST_PID).is_some_and(is_alive) {
         return Verdict::Spared(Why::MayLive);
     }
     if on_end != labels::END {
@@ -176,12 +178,20 @@ mod tests {
         let spared = [
             (of("alive", "d", "m", "b"), Why::Living),
             (of("dead", "d", "other", "b"), Why::OtherMachine),
-            (of("dead", "other", "m", "b"), Why::OtherDomain),
+            (of("unseen", "other", "m", "b"), Why::OtherDomain),
             (HashMap::new(), Why::Unreadable),
         ];
         for (labels, why) in spared {
             assert_eq!(verdict(&labels), Verdict::Spared(why));
         }
+    }
+
+    /// The name of the directory was lost, and another host made up a new one.
+    #[test]
+    fn a_lease_that_is_there_and_not_held_is_the_proof_whatever_its_directory_is_called() {
+        assert_eq!(verdict(&of("dead", "other", "m", "b")), Verdict::Dead);
+        let alive = verdict(&of("alive", "other", "m", "b"));
+        assert_eq!(alive, Verdict::Spared(Why::Living));
     }
 
     #[test]
@@ -206,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_earlier_boot_is_dead_where_the_engine_is_local() {
-        let earlier = of("dead", "other", "m", "earlier");
+        let earlier = of("unseen", "other", "m", "earlier");
         assert_eq!(verdict(&earlier), Verdict::Dead);
         let remote = judge(&earlier, &leases(), false, |_| false);
         assert_eq!(remote, Verdict::Spared(Why::OtherDomain));
@@ -246,10 +256,15 @@ mod tests {
     fn a_machine_without_an_id_is_not_told_from_another() {
         let mut none = leases();
         none.me.machine.clear();
-        let judged = |domain| judge(&of("dead", domain, "", "earlier"), &none, true, |_| false);
-        assert_eq!(judged("other"), Verdict::Spared(Why::OtherDomain));
-        // A lease in this directory is a proof all the same.
-        assert_eq!(judged("d"), Verdict::Dead);
+        let judged = |instance, domain| {
+            let labels = of(instance, domain, "", "earlier");
+            judge(&labels, &none, true, |_| false)
+        };
+        let other = Verdict::Spared(Why::OtherDomain);
+        assert_eq!(judged("unseen", "other"), other);
+        // A lease in this directory is a proof all the same, and so is its absence.
+        assert_eq!(judged("dead", "other"), Verdict::Dead);
+        assert_eq!(judged("unseen", "d"), Verdict::Dead);
     }
 
     #[test]
