@@ -8,10 +8,29 @@ use crate::sys;
 /// The length of an id.
 pub(crate) const ID: usize = 64;
 
-/// Tells of each image in the answer to a request.
-pub(crate) fn images(socket: &[u8], path: &[u8], tell: &mut dyn FnMut(&[u8; ID])) -> Option<()> {
+/// Whether the answer to a removal says that the container is gone; `None` when there
+/// is none by then.
+pub(crate) fn is_gone(daemon: i32, until: u64) -> Option<bool> {
+    let mut status = [0; 12];
+    let mut seen = sys::read_by(daemon, &mut status, until)?;
+    // What has begun to come is not left to another look.
+    while let Some(rest @ [_, ..]) = status.get_mut(seen..)
+        && let Some(read @ 1..) = sys::read_by(daemon, rest, until)
+    {
+        seen += read;
+    }
+    Some(status.ends_with(b" 204") || status.ends_with(b" 200") || status.ends_with(b" 404"))
+}
+
+/// Tells of each image in the answer to a request, if that is all there by then.
+pub(crate) fn images(
+    socket: &[u8],
+    path: &[u8],
+    until: u64,
+    tell: &mut dyn FnMut(&[u8; ID]),
+) -> Option<()> {
     let mut image = Value::after(br#""Id":"sha256:"#);
-    each_byte(socket, path, &mut |byte| {
+    each_byte(socket, path, until, &mut |byte| {
         if let Some(image) = image.next(byte) {
             tell(&image);
         }
@@ -22,12 +41,13 @@ pub(crate) fn images(socket: &[u8], path: &[u8], tell: &mut dyn FnMut(&[u8; ID])
 pub(crate) fn containers(
     socket: &[u8],
     path: &[u8],
+    until: u64,
     tell: &mut dyn FnMut(&[u8; ID], &[u8; ID]),
 ) -> Option<()> {
     let mut id = Value::after(br#""Id":""#);
     let mut image = Value::after(br#""ImageID":"sha256:"#);
     let mut container = None;
-    each_byte(socket, path, &mut |byte| {
+    each_byte(socket, path, until, &mut |byte| {
         container = id.next(byte).or(container);
         if let Some(image) = image.next(byte)
             && let Some(container) = container.take()
@@ -37,13 +57,24 @@ pub(crate) fn containers(
     })
 }
 
-/// `None` when there is no answer, or it is another one than 200.
-fn each_byte(socket: &[u8], path: &[u8], take: &mut dyn FnMut(u8)) -> Option<()> {
+/// `None` when there is no whole answer, or it is another one than 200.
+fn each_byte(
+    socket: &[u8],
+    path: &[u8],
+    until: u64,
+    take: &mut dyn FnMut(u8),
+) -> Option<()> {
     // Of this version is an answer that comes as it is, not in chunks.
-    let daemon = sys::ask(socket, &[b"GET ", path, b" HTTP/1.0\r\nHost: docker\r\n\r\n"])?;
+    let request: [&[u8]; 3] = [b"GET ", path, b" HTTP/1.0\r\nHost: docker\r\n\r\n"];
+    let daemon = sys::ask(socket, &request, until)?;
     let (mut status, mut seen) = ([0; 12], 0_usize);
     let mut buffer = [0; 4096];
-    while let Ok(read @ 1..) = sys::read(daemon, &mut buffer) {
+    let is_whole = loop {
+        let read = match sys::read_by(daemon, &mut buffer, until) {
+            Some(0) => break true,
+            Some(read) => read,
+            None => break false,
+        };
         for &byte in buffer.iter().take(read) {
             if let Some(place) = status.get_mut(seen) {
                 *place = byte;
@@ -51,9 +82,9 @@ fn each_byte(socket: &[u8], path: &[u8], take: &mut dyn FnMut(u8)) -> Option<()>
             seen = seen.saturating_add(1);
             take(byte);
         }
-    }
+    };
     sys::close(daemon);
-    status.ends_with(b" 200").then_some(())
+    (is_whole && status.ends_with(b" 200")).then_some(())
 }
 
 /// Finds a key, and then the id that is its value.

@@ -8,7 +8,7 @@
 //! gets SIGTERM, and after another grace process 1 exits, which is SIGKILL for
 //! all others.
 //!
-//! `mcp-init --last-will SOCKET GRACE-MS [CONTAINERS IMAGES]` runs outside of containers, see [`will`].
+//! `mcp-init --last-will SOCKET GRACE-MS LIMIT-MS [CONTAINERS IMAGES]` runs outside of containers, see [`will`].
 //!
 //! A static program without libc, built by this crate's build script in the
 //! same way as the guardian of `mcp-launcher-local`; `docs/docker.md` says why
@@ -45,11 +45,12 @@ const PROGRAM: usize = 2;
 
 /// The first argument of what is not an init.
 const LAST_WILL: &[u8] = b"--last-will";
-/// Where its socket, its grace and its requests are.
+/// Where its socket, its times and its requests are.
 const SOCKET: usize = 2;
 const PATIENCE: usize = 3;
-const CONTAINERS: usize = 4;
-const IMAGES: usize = 5;
+const LIMIT: usize = 4;
+const CONTAINERS: usize = 5;
+const IMAGES: usize = 6;
 
 fn main(args: Args) -> ! {
     if args.get(GRACE) == Some(LAST_WILL) {
@@ -57,8 +58,9 @@ fn main(args: Args) -> ! {
             (Some(containers), Some(images)) => Some(will::Queries { containers, images }),
             _ => None,
         };
-        match (args.get(SOCKET), args.get(PATIENCE).and_then(number)) {
-            (Some(socket), Some(grace)) => will::run(socket, grace, queries),
+        let time = |at| args.get(at).and_then(number);
+        match (args.get(SOCKET), time(PATIENCE), time(LIMIT)) {
+            (Some(socket), Some(grace), Some(limit)) => will::run(socket, grace, limit, queries),
             _ => sys::exit(EXIT_USAGE),
         }
     }

@@ -1,6 +1,6 @@
 //! The last will of a host: its containers are removed when it has gone.
 //!
-//! `mcp-init --last-will SOCKET GRACE-MS [CONTAINERS IMAGES]` is a child of the host
+//! `mcp-init --last-will SOCKET GRACE-MS LIMIT-MS [CONTAINERS IMAGES]` is a child of the host
 //! and reads lines from it: `+NAME` for a container that is to be removed, by id or
 //! name, `-NAME` for one that is gone. The end of input is the end of the host,
 //! however it came. What leaves at the end of its own input has the grace for it;
@@ -10,21 +10,22 @@
 //! it yet, `IMAGES` one for the images whose containers are not its own, though they
 //! look like it. A create that was under way comes true late: so it is looked for,
 //! and told, until nothing has come for some time. A daemon that does not answer,
-//! for it is being restarted, is asked again.
+//! for it is being restarted, is asked again, until the limit.
 
 use crate::answers::{self, ID};
 use crate::sys;
 
 /// So many containers at a time; the host counts them as well.
 const MOST: usize = 1024;
-/// So many removals at a time.
+/// So many removals at a time, unless they take long: the next ones wait no longer.
 const AT_ONCE: usize = 16;
+const LONG: u64 = 250_000_000;
+/// How long the answers to one round are waited for.
+const ROUND: u64 = 15_000_000_000;
 /// Between two rounds.
 const PAUSE: u64 = 250_000_000;
 /// How long it is looked for what comes late.
 const LATE: u64 = 4_000_000_000;
-/// How long a daemon is asked that does not answer.
-const LIMIT: u64 = 60_000_000_000;
 
 /// The requests for what is found by its labels.
 pub(crate) struct Queries<'a> {
@@ -39,7 +40,7 @@ struct Names {
 }
 
 /// Waits for the end of the host and carries out its will.
-pub(crate) fn run(socket: &[u8], grace: u64, queries: Option<Queries<'_>>) -> ! {
+pub(crate) fn run(socket: &[u8], grace: u64, limit: u64, queries: Option<Queries<'_>>) -> ! {
     // Whoever ends the host politely must not end this before it.
     sys::block_all_signals();
     // Whoever waits for the end of what the host had open does not wait for this.
@@ -49,17 +50,18 @@ pub(crate) fn run(socket: &[u8], grace: u64, queries: Option<Queries<'_>>) -> ! 
     if names.count == 0 && queries.is_none() {
         sys::exit(0)
     }
-    let begun = sys::now();
+    let end = sys::now().saturating_add(limit);
     sys::sleep(grace);
     let (mut heard, mut quiet_since) = (false, None);
-    while sys::now().saturating_sub(begun) < LIMIT {
-        heard = names.remove(socket);
+    while sys::now() < end {
+        let until = || end.min(sys::now().saturating_add(ROUND));
+        heard = names.remove(socket, until());
         let found = match &queries {
-            Some(queries) => find(socket, queries),
+            Some(queries) => find(socket, queries, until()),
             None => Some(Names::new()),
         };
         let is_quiet = match found {
-            Some(found) => found.remove(socket) && found.count == 0,
+            Some(found) => found.remove(socket, until()) && found.count == 0,
             None => false,
         };
         let now = sys::now();
@@ -77,11 +79,11 @@ pub(crate) fn run(socket: &[u8], grace: u64, queries: Option<Queries<'_>>) -> ! 
 }
 
 /// What the labels say is the host's; `None` when the daemon does not tell.
-fn find(socket: &[u8], queries: &Queries<'_>) -> Option<Names> {
+fn find(socket: &[u8], queries: &Queries<'_>, until: u64) -> Option<Names> {
     let mut images = Names::new();
-    answers::images(socket, queries.images, &mut |image| images.add(image))?;
+    answers::images(socket, queries.images, until, &mut |image| images.add(image))?;
     let mut found = Names::new();
-    answers::containers(socket, queries.containers, &mut |container, image| {
+    answers::containers(socket, queries.containers, until, &mut |container, image| {
         // Somebody else's, run from what was made of one of the host's.
         if !images.has(image) {
             found.add(container);
@@ -152,22 +154,39 @@ impl Names {
         }
     }
 
-    /// Whether the daemon has heard of every one of them.
-    fn remove(&self, socket: &[u8]) -> bool {
-        self.known().chunks(AT_ONCE).all(|names| {
-            let mut answers = [None; AT_ONCE];
-            for (name, answer) in names.iter().zip(&mut answers) {
-                *answer = order(socket, name);
+    /// Orders them all away, and then waits for the answers. Whether the daemon says of
+    /// every one that it is gone.
+    fn remove(&self, socket: &[u8], until: u64) -> bool {
+        let mut answers = [None; MOST];
+        let mut gone = 0;
+        for (names, answers) in self.known().chunks(AT_ONCE).zip(answers.chunks_mut(AT_ONCE)) {
+            let long = until.min(sys::now().saturating_add(LONG));
+            for (name, answer) in names.iter().zip(answers.iter_mut()) {
+                *answer = order(socket, name, long);
             }
-            let heard = answers.iter().flatten().count() == names.len();
-            for answer in answers.into_iter().flatten() {
-                // It is told when the container is gone.
-                while let Ok(1..) = sys::read(answer, &mut [0; 512]) {}
-                sys::close(answer);
-            }
-            heard
-        })
+            gone += taken(answers, long);
+        }
+        gone += taken(&mut answers, until);
+        for answer in answers.into_iter().flatten() {
+            sys::close(answer);
+        }
+        gone == self.count
     }
+}
+
+/// Takes the answers that come by then; how many say that a container is gone.
+fn taken(answers: &mut [Option<i32>], until: u64) -> usize {
+    let mut gone = 0;
+    for answer in answers {
+        if let Some(daemon) = *answer
+            && let Some(is_gone) = answers::is_gone(daemon, until)
+        {
+            sys::close(daemon);
+            *answer = None;
+            gone += usize::from(is_gone);
+        }
+    }
+    gone
 }
 
 /// Whether it may be part of a name, or of what fills it up.
@@ -175,10 +194,11 @@ fn is_fit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | 0)
 }
 
-/// Orders a removal; the descriptor that the answer comes from.
-fn order(socket: &[u8], name: &[u8; ID]) -> Option<i32> {
+/// Orders a removal; the descriptor that the answer comes from. The engine need not go
+/// on with it once that is closed.
+fn order(socket: &[u8], name: &[u8; ID], until: u64) -> Option<i32> {
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(ID);
     let name = name.get(..length).unwrap_or_default();
     let rest: &[u8] = b"?force=1&v=1 HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n";
-    sys::ask(socket, &[b"DELETE /containers/", name, rest])
+    sys::ask(socket, &[b"DELETE /containers/", name, rest], until)
 }

@@ -21,6 +21,7 @@ pub(crate) const SIGCHLD: i32 = 17;
 pub(crate) const SIGCONT: i32 = 18;
 const O_CLOEXEC: usize = 0o2_000_000;
 const O_NONBLOCK: usize = 0o4_000;
+const EAGAIN: i32 = 11;
 
 /// On which side of a fork one is.
 pub(crate) enum Fork {
@@ -190,6 +191,18 @@ pub(crate) fn read(fd: i32, buffer: &mut [u8]) -> Result<usize, i32> {
     check(unsafe { arch::syscall(nr::READ, [word(fd), start, len, 0, 0, 0]) })
 }
 
+/// How many bytes came, none at the end; `None` when nothing came by then.
+pub(crate) fn read_by(fd: i32, buffer: &mut [u8], until: u64) -> Option<usize> {
+    loop {
+        match read(fd, buffer) {
+            Err(EAGAIN) => {}
+            other => return Some(other.unwrap_or(0)),
+        }
+        let left = until.checked_sub(now())?;
+        wait_for(-1, fd, Some(left));
+    }
+}
+
 pub(crate) fn write(fd: i32, text: &[u8]) -> Result<usize, i32> {
     let (start, len) = (text.as_ptr() as usize, text.len());
     // SAFETY: the kernel reads `len` bytes.
@@ -202,8 +215,11 @@ struct SocketAddress {
     path: [u8; 108],
 }
 
-/// A connection to whoever listens at a path.
-fn connect(path: &[u8]) -> Result<i32, i32> {
+/// A connection to whoever listens at a path. One who has no place for another is
+/// waited for until then.
+fn connect(path: &[u8], until: u64) -> Result<i32, i32> {
+    /// Between two looks for a place.
+    const PAUSE: u64 = 5_000_000;
     const AF_UNIX: u16 = 1;
     const SOCK_STREAM: usize = 1;
     const ENAMETOOLONG: i32 = 36;
@@ -215,23 +231,27 @@ fn connect(path: &[u8]) -> Result<i32, i32> {
     for (to, &byte) in address.path.iter_mut().zip(path) {
         *to = byte;
     }
-    let socket = scalar(nr::SOCKET, AF_UNIX.into(), SOCK_STREAM | O_CLOEXEC, 0)? as i32;
+    let kind = SOCK_STREAM | O_CLOEXEC | O_NONBLOCK;
+    let socket = scalar(nr::SOCKET, AF_UNIX.into(), kind, 0)? as i32;
     let (start, len) = (&raw const address as usize, size_of::<SocketAddress>());
-    // SAFETY: the kernel reads `len` bytes, which are those of the address.
-    let connected = unsafe { arch::syscall(nr::CONNECT, [word(socket), start, len, 0, 0, 0]) };
-    match check(connected) {
-        Ok(_) => Ok(socket),
-        Err(error) => {
-            close(socket);
-            Err(error)
+    loop {
+        // SAFETY: the kernel reads `len` bytes, which are those of the address.
+        let connected = unsafe { arch::syscall(nr::CONNECT, [word(socket), start, len, 0, 0, 0]) };
+        match check(connected) {
+            Ok(_) => return Ok(socket),
+            Err(EAGAIN) if now() < until => sleep(PAUSE),
+            Err(error) => {
+                close(socket);
+                return Err(error);
+            }
         }
     }
 }
 
-/// Puts a request into the socket at a path; the descriptor that the answer comes
-/// from.
-pub(crate) fn ask(path: &[u8], parts: &[&[u8]]) -> Option<i32> {
-    let daemon = connect(path).ok()?;
+/// Puts a request into the socket at a path, by then; the descriptor that the answer
+/// comes from.
+pub(crate) fn ask(path: &[u8], parts: &[&[u8]], until: u64) -> Option<i32> {
+    let daemon = connect(path, until).ok()?;
     for part in parts {
         if write(daemon, part) != Ok(part.len()) {
             close(daemon);

@@ -155,7 +155,8 @@ mod tests {
             let unknown = at.engine.state("x").await;
             assert!(unknown.is_err(), "it is not known who answers: {unknown:?}");
             assert_eq!(at.engine.state("x").await.unwrap(), State::Running);
-            at.lead_to(&other());
+            let other = other();
+            at.lead_to(&other);
             let state = at.engine.state("x").await;
             assert!(
                 matches!(state, Err(EngineError::OtherEngine { .. })),

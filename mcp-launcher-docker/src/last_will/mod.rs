@@ -42,6 +42,9 @@ use process::{Order, closed, spawn};
 /// How long servers have to leave after the end of their input.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
+/// How long a daemon is asked that does not answer.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// As many as the program has room for.
 const MOST: usize = 1024;
 
@@ -103,6 +106,7 @@ impl LastWill {
         Self::with(Order {
             socket: socket.to_owned(),
             grace: GRACE,
+            limit: LIMIT,
             instance: None,
         })
     }
@@ -181,6 +185,7 @@ impl Wills {
         let will = LastWill::with(Order {
             socket: socket.to_owned(),
             grace: GRACE,
+            limit: LIMIT,
             instance: Some(self.instance.clone()),
         });
         let will =

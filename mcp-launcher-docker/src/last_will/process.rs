@@ -16,6 +16,8 @@ pub(super) struct Order {
     /// The daemon's.
     pub(super) socket: PathBuf,
     pub(super) grace: Duration,
+    /// How long a daemon is asked that does not answer.
+    pub(super) limit: Duration,
     /// The host whose label a container carries.
     pub(super) instance: Option<String>,
 }
@@ -47,6 +49,7 @@ pub(super) fn spawn(order: &Order) -> io::Result<(Child, ChildStdin, ChildStdout
             .arg("--last-will")
             .arg(&order.socket)
             .arg(order.grace.as_millis().to_string())
+            .arg(order.limit.as_millis().to_string())
             .args(order.instance.iter().flat_map(|instance| queries(instance)))
             .env_clear()
             .current_dir("/")

@@ -11,6 +11,7 @@ fn order(socket: &Path, instance: Option<&str>) -> Order {
     Order {
         socket: socket.to_owned(),
         grace: Duration::from_millis(10),
+        limit: LIMIT,
         instance: instance.map(str::to_owned),
     }
 }
@@ -157,4 +158,78 @@ fn one_that_died_is_noticed_and_replaced_by_one_that_knows_as_much() {
 fn pid(will: &LastWill) -> u32 {
     let state = will.0.state();
     state.process.as_ref().map_or(0, |(child, _)| child.id())
+}
+
+/// By which removal it is stuck, nobody knows before.
+#[test]
+fn a_container_that_the_daemon_is_stuck_with_saves_no_other() {
+    const ALL: u8 = 200;
+    let (heard, requests) = mpsc::channel();
+    let daemon = FakeEngine::start(move |request| {
+        heard.send(request.to_owned()).unwrap();
+        if request.contains(&id(0)) {
+            std::thread::park();
+        }
+        Some((204, String::new()))
+    });
+    let (mut child, mut stdin, _stdout) = spawn(&order(&daemon.socket(), None)).unwrap();
+    for n in 0..ALL {
+        writeln!(stdin, "+{}", id(n)).unwrap();
+    }
+    drop(stdin);
+    let mut removed = BTreeSet::new();
+    while removed.len() < usize::from(ALL) {
+        let request = requests.recv_timeout(LIMIT);
+        removed.insert(request.unwrap_or_else(|_| panic!("only {}", removed.len())));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Stopped, whether or not there is a place left among those who wait for it.
+#[test]
+fn a_daemon_that_does_nothing_is_not_waited_for_longer_than_the_limit() {
+    use nix::sys::socket::{Backlog, listen};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    let directory = tempfile::tempdir().unwrap();
+    for is_full in [false, true] {
+        let socket = directory.path().join(is_full.to_string());
+        let listener = UnixListener::bind(&socket).unwrap();
+        listen(&listener, Backlog::new(1).unwrap()).unwrap();
+        let count = if is_full { 2 } else { 0 };
+        let waiting: Vec<_> = (0..count).map(|_| UnixStream::connect(&socket)).collect();
+        let order = Order {
+            limit: Duration::from_millis(500),
+            ..order(&socket, Some("me"))
+        };
+        let (mut child, mut stdin, stdout) = spawn(&order).unwrap();
+        writeln!(stdin, "+{}", id(1)).unwrap();
+        drop(stdin);
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || ended.send(std::io::read_to_string(stdout)));
+        let in_time = end.recv_timeout(LIMIT);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        in_time.unwrap_or_else(|_| panic!("full: {is_full}")).unwrap();
+        drop(waiting);
+    }
+}
+
+/// It refuses, for a disk is busy.
+#[test]
+fn a_removal_that_failed_is_ordered_again() {
+    let (heard, requests) = mpsc::channel();
+    let daemon = FakeEngine::start(move |request| {
+        heard.send(request.to_owned()).unwrap();
+        Some((500, r#"{"message":"device is busy"}"#.to_owned()))
+    });
+    let order = Order {
+        limit: Duration::from_secs(2),
+        ..order(&daemon.socket(), None)
+    };
+    let (mut child, mut stdin, _stdout) = spawn(&order).unwrap();
+    writeln!(stdin, "+{}", id(1)).unwrap();
+    drop(stdin);
+    assert!(!child.wait().unwrap().success(), "it is not done");
+    assert!(requests.try_iter().count() > 2);
 }
