@@ -1,6 +1,8 @@
 //! [`DockerLauncher`].
 
 mod builder;
+#[cfg(all(test, unix))]
+mod tests;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -46,7 +48,7 @@ struct Shared {
     /// Taken with the first launch: a launcher that is never used leaves
     /// nothing on the disk.
     lease: Mutex<Option<Arc<Lease>>>,
-    /// As well.
+    /// As well; `None` where there never will be one.
     will: OnceLock<Option<Arc<LastWill>>>,
     /// Launches that have not come to a server.
     unfinished: Unfinished,
@@ -139,22 +141,23 @@ impl Shared {
     /// Begins with the first launch. Where there is none, containers say so in
     /// their semantics.
     fn will(&self) -> Option<Arc<LastWill>> {
-        let begin = || {
-            let socket = self.engine.endpoint().local_socket();
-            let socket = socket.filter(|_| self.settings.last_will)?;
-            match LastWill::begin(socket) {
-                Ok(will) => Some(Arc::new(will)),
-                Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                    tracing::debug!(%error, "nobody removes containers when this host dies");
-                    None
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "nobody removes containers when this host dies");
-                    None
-                }
+        if let Some(will) = self.will.get() {
+            return will.clone();
+        }
+        let socket = self.engine.endpoint().local_socket();
+        let socket = socket.filter(|_| self.settings.last_will);
+        let begun = match socket.map(LastWill::begin).transpose() {
+            Ok(will) => will.map(Arc::new),
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                tracing::debug!(%error, "nobody removes containers when this host dies");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nobody removes this container when this host dies");
+                return None;
             }
         };
-        self.will.get_or_init(begin).clone()
+        self.will.get_or_init(|| begun).clone()
     }
 
     fn lease(&self) -> std::io::Result<Arc<Lease>> {

@@ -66,6 +66,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(test, unix))]
+mod alone;
 mod container;
 mod control;
 mod endpoint;

@@ -91,7 +91,7 @@ pub(crate) struct Included {
 #[derive(Debug)]
 pub(crate) struct Wills {
     instance: String,
-    /// `None` where it could not be started.
+    /// `None` where it could not be started, which the next create tries again.
     by_socket: Mutex<BTreeMap<PathBuf, Option<LastWill>>>,
 }
 
@@ -179,7 +179,7 @@ impl Wills {
     /// host, where that can be.
     pub(crate) fn cover(&self, socket: &Path) {
         let mut wills = self.lock();
-        if wills.contains_key(socket) {
+        if !is_possible() || matches!(wills.get(socket), Some(Some(_))) {
             return;
         }
         let will = LastWill::with(Order {
@@ -248,9 +248,12 @@ impl State {
 }
 
 /// Starts another process whenever one has died, for as long as it is needed.
-async fn replace(shared: Arc<Shared>, mut stdout: ChildStdout) {
+async fn replace(shared: Arc<Shared>, stdout: ChildStdout) {
+    let mut stdout = Some(stdout);
     for replacement in 0..=REPLACEMENTS {
-        closed(stdout).await;
+        if let Some(stdout) = stdout.take() {
+            closed(stdout).await;
+        }
         tokio::time::sleep(PAUSE * 2_u32.pow(replacement)).await;
         let mut state = shared.state();
         if state.over {
@@ -258,11 +261,10 @@ async fn replace(shared: Arc<Shared>, mut stdout: ChildStdout) {
         }
         state.end();
         warn!("the process that would outlive this host has ended, and is replaced");
-        match shared.start(&mut state) {
-            Ok(new) => stdout = new,
-            Err(error) => {
-                return warn!(%error, "nobody removes containers when this host dies");
-            }
-        }
+        // What failed may succeed later.
+        let started = shared.start(&mut state);
+        stdout = started
+            .map_err(|error| warn!(%error, "nobody removes containers when this host dies"))
+            .ok();
     }
 }

@@ -233,3 +233,42 @@ fn a_removal_that_failed_is_ordered_again() {
     assert!(!child.wait().unwrap().success(), "it is not done");
     assert!(requests.try_iter().count() > 2);
 }
+#[test]
+fn where_it_could_not_be_begun_it_is_tried_again() {
+    const ME: &str = "last_will::tests::where_it_could_not_be_begun_it_is_tried_again";
+    if !crate::alone::is_alone(ME, "ulimit -n 64") {
+        return;
+    }
+    // The thread has its descriptors.
+    drop(control::spawn(async {}).unwrap());
+    let (wills, socket) = (Wills::new("me"), Path::new("/no/such/socket"));
+    let taken = crate::alone::fill_descriptors();
+    wills.cover(socket);
+    assert_eq!(wills.is_alive(socket), Some(false));
+    drop(taken);
+    wills.cover(socket);
+    assert_eq!(wills.is_alive(socket), Some(true));
+}
+
+#[test]
+fn one_that_died_is_replaced_later_where_it_cannot_be_at_once() {
+    const ME: &str =
+        "last_will::tests::one_that_died_is_replaced_later_where_it_cannot_be_at_once";
+    if !crate::alone::is_alone(ME, "ulimit -n 64") {
+        return;
+    }
+    let deadline = std::time::Instant::now() + LIMIT;
+    let eventually = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(std::time::Instant::now() < deadline, "it is not replaced");
+            std::thread::yield_now();
+        }
+    };
+    let will = LastWill::begin(Path::new("/no/such/socket")).unwrap();
+    let state = || will.0.state();
+    let taken = crate::alone::fill_descriptors();
+    state().process.as_mut().unwrap().0.kill().unwrap();
+    eventually(&|| state().process.is_none());
+    drop(taken);
+    eventually(&|| will.is_alive());
+}
