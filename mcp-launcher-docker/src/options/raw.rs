@@ -73,10 +73,14 @@ pub(super) fn over(whole: &mut Map<String, Value>, fields: Map<String, Value>) {
     }
 }
 
+/// What is set at this place. `null` sets all that would be below it.
 fn pointed<'a>(fields: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
     let mut names = pointer.split('/').skip(1);
     let first = fields.get(names.next()?)?;
-    names.try_fold(first, |value, name| value.get(name))
+    names.try_fold(first, |value, name| match value {
+        Value::Null => Some(value),
+        value => value.get(name),
+    })
 }
 
 /// The first field of `asked` that is not in `kept`.
@@ -156,6 +160,7 @@ mod tests {
             json!({"HostConfig": {"AutoRemove": false}}),
             json!({"HostConfig": {"RestartPolicy": {"Name": "always"}}}),
             json!({"Image": null}),
+            json!({"HostConfig": null}),
         ] {
             let error = merged(fields).unwrap_err();
             assert!(error.contains("cannot be set here"), "{error}");
