@@ -11,7 +11,7 @@ pub(super) use mcp_lifecycle_host::state::Refused;
 use mcp_lifecycle_host::{private, state};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, linkat, unlinkat};
 
 /// A directory in which this user's leases are, or may be.
@@ -107,12 +107,14 @@ impl Home {
         }
     }
 
-    /// A file that was not there, to be written and read by nobody else.
+    /// A file that was not there, with this mode whatever the umask is.
     pub(crate) fn create_new(&self, name: &str, mode: u16) -> io::Result<File> {
         let flags =
             OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(mode.into());
-        Ok(openat(&self.directory, name, flags, mode)?.into())
+        let file = openat(&self.directory, name, flags, mode)?;
+        fchmod(&file, mode)?;
+        Ok(file.into())
     }
 
     /// Opens a regular file of this user's. Follows no link, and waits for nobody.
@@ -131,6 +133,12 @@ impl Home {
             return Err(foreign("it is not a regular file of this user's alone"));
         }
         Ok(file.into())
+    }
+
+    /// Whether this file has this mode.
+    pub(super) fn has_mode(file: &File, mode: u16) -> io::Result<bool> {
+        let found = Mode::from_bits_truncate(fstat(file)?.st_mode);
+        Ok(found == Mode::from_bits_truncate(mode.into()))
     }
 
     /// Whether this file has this name.

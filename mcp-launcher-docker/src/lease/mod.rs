@@ -190,21 +190,23 @@ impl Lease {
         writeln!(file, "{endpoint}")
     }
 
-    /// A file of these bytes in its directory, which stays. Named by what is in it,
-    /// so that another version is another file.
+    /// A program of these bytes in its directory, which stays, and which everybody may
+    /// execute. Named by what is in it, so that another version is another file.
     pub(crate) fn keep_file(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+        const MODE: u16 = 0o555;
         let home = self.home();
         let path = home.path().join(name);
         let mut found = Vec::new();
-        let read = home.open_file(name).and_then(|file| {
+        let is_fit = home.open_file(name).and_then(|file| {
             let most = bytes.len() as u64 + 1;
-            file.take(most).read_to_end(&mut found)
+            (&file).take(most).read_to_end(&mut found)?;
+            Home::has_mode(&file, MODE)
         });
-        if read.is_ok() && found == bytes {
+        if is_fit.unwrap_or(false) && found == bytes {
             return Ok(path);
         }
         let nascent = format!("{}.new", random::id()?);
-        home.create_new(&nascent, 0o555)?.write_all(bytes)?;
+        home.create_new(&nascent, MODE)?.write_all(bytes)?;
         home.rename(&nascent, name)?;
         Ok(path)
     }

@@ -141,3 +141,25 @@ fn what_a_killed_host_had_not_named_yet_is_tidied_away() {
     expected.sort();
     assert_eq!(left, expected);
 }
+
+/// Anybody runs it in a container, whatever the host's umask is.
+#[cfg(unix)]
+#[test]
+fn a_file_for_containers_can_be_executed_by_everybody() {
+    use std::os::unix::fs::PermissionsExt;
+    const ME: &str = "lease::tests::a_file_for_containers_can_be_executed_by_everybody";
+    if !crate::alone::is_alone(ME, "umask 077") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let lease = Lease::take(&place(&dir)).unwrap();
+    let mode = || {
+        let file = lease.keep_file("program", b"x").unwrap();
+        fs::metadata(file).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode(), 0o555);
+    // As an earlier version left it.
+    let file = dir.path().join("program");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o500)).unwrap();
+    assert_eq!(mode(), 0o555);
+}
