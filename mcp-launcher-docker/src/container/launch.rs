@@ -58,7 +58,7 @@ pub(crate) struct Cancel {
 }
 
 /// What removes a container when this host ends, kept until it is proven gone.
-type Kept = Arc<Option<Included>>;
+type Kept = Option<Arc<Included>>;
 
 /// Both of what is kept until a container that was not started is proven gone.
 type Undoing = (Kept, Arc<Entry>);
@@ -86,22 +86,17 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
         () = cancelled.cancelled() => return cancellation(),
         prepared = prepare_with_init(&mut job) => prepared?,
     };
-    // Before the create: a host that ends before it knows the answer leaves
-    // somebody who removes what came of it.
-    let included = job.will.as_ref().and_then(|will| will.include(&job.name));
-    let included = Arc::new(included);
-    let entry = Arc::new(job.unfinished.begin(&job.name, &job.server));
-    let undoing = (Arc::clone(&included), entry);
-    // From here to the answer nothing may interrupt: the daemon creates the
-    // container in any case, and only its answer has the id.
+    let mut undoing = begin(&job, cancelled)?;
     let id = match create(&job, &undoing).await {
         // Asked for only now: mostly it is there, and a question less.
         Err(error) if matches!(*error, EngineError::Absent(_)) => {
+            drop(undoing);
             tokio::select! {
                 biased;
                 () = cancelled.cancelled() => return cancellation(),
                 fetched = fetch(&job) => fetched?,
             }
+            undoing = begin(&job, cancelled)?;
             create(&job, &undoing).await?
         }
         created => created?,
@@ -109,11 +104,10 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => cancellation(),
-        started = start(&job, &id, route, &included) => started.map_err(Arc::new),
+        started = start(&job, &id, route, &undoing.0) => started.map_err(Arc::new),
     };
     if let Err(error) = &result {
         debug!(container = id, %error, "launch undone");
-        drop(included);
         undo(&job.engine, &id, undoing).await;
     }
     result
@@ -175,6 +169,20 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     }))
 }
 
+/// Says what is about to be created: a host that ends before it knows the answer leaves
+/// somebody who removes what came of it, and a caller who has gone can ask for it.
+fn begin(job: &Job, cancelled: &CancellationToken) -> Result<Undoing, Arc<EngineError>> {
+    let entry = job.unfinished.begin(&job.name, &job.server, cancelled);
+    // Or who has gone has asked before.
+    if cancelled.is_cancelled() {
+        return Err(Arc::new(EngineError::Cancelled));
+    }
+    let included = job.will.as_ref().and_then(|will| will.include(&job.name));
+    Ok((included.map(Arc::new), Arc::new(entry)))
+}
+
+/// From here to the answer nothing may interrupt: the daemon creates the container in
+/// any case, and only its answer has the id.
 async fn create(job: &Job, undoing: &Undoing) -> Result<String, Arc<EngineError>> {
     let platform = job.plan.platform.as_deref();
     let created = job
@@ -240,7 +248,7 @@ async fn start(
         never = waits.register() => match never {},
     };
     // A supervised one has graces of its own.
-    let included = Some(Arc::clone(included)).filter(|_| route.is_none());
+    let included = included.clone().filter(|_| route.is_none());
     let container = Arc::new(Container {
         id: id.to_owned(),
         name: job.name.clone(),

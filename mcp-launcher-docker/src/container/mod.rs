@@ -61,7 +61,7 @@ pub(crate) struct Container {
     /// The attachment is closed, whoever still reads.
     detach: CancellationToken,
     /// It is removed when this host dies, while this is there.
-    included: Mutex<Option<Arc<Option<Included>>>>,
+    included: Mutex<Option<Arc<Included>>>,
     /// Kept until the container is gone.
     _lease: Arc<Lease>,
 }
@@ -85,8 +85,7 @@ impl Container {
     fn is_willed(&self) -> bool {
         let included = self.included.lock();
         let included = included.unwrap_or_else(PoisonError::into_inner);
-        let included = included.as_deref().and_then(Option::as_ref);
-        included.is_some_and(Included::is_certain)
+        included.as_deref().is_some_and(Included::is_certain)
     }
 
     /// The engine has said that there is no such container.

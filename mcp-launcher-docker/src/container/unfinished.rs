@@ -4,14 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_lifecycle_core::launch::Remnant;
+use tokio_util::sync::CancellationToken;
 
-/// The names of the containers that launches are about to create or to remove,
-/// each with its server's.
+/// The containers that launches are about to create or to remove, by name.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Unfinished(Arc<Mutex<BTreeMap<String, String>>>);
+pub(crate) struct Unfinished(Arc<Mutex<BTreeMap<String, Launch>>>);
 
-/// A launch that is under way. Dropping it says that it came to a server, or that
-/// nothing is left of it.
+#[derive(Debug)]
+struct Launch {
+    server: String,
+    /// Cancelled once its caller has gone: until then it has no server yet.
+    cancelled: CancellationToken,
+}
+
+/// A container that is being created, or undone. Dropping it says that it came to a
+/// server, or that nothing is left of it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     all: Unfinished,
@@ -19,23 +26,34 @@ pub(crate) struct Entry {
 }
 
 impl Unfinished {
-    pub(crate) fn begin(&self, container: &str, server: &str) -> Entry {
-        self.change(|all| all.insert(container.to_owned(), server.to_owned()));
+    pub(crate) fn begin(
+        &self,
+        container: &str,
+        server: &str,
+        cancelled: &CancellationToken,
+    ) -> Entry {
+        let launch = Launch {
+            server: server.to_owned(),
+            cancelled: cancelled.clone(),
+        };
+        self.change(|all| all.insert(container.to_owned(), launch));
         Entry {
             all: self.clone(),
             container: container.to_owned(),
         }
     }
 
+    /// Those of launches of this server that nobody waits for any more.
     pub(crate) fn of(&self, server: &str) -> Vec<Remnant> {
         let by_name = |name: &String| Remnant::container(name.clone(), name.clone());
         self.change(|all| {
-            let ours = all.iter().filter(|(_, found)| *found == server);
+            let ours = |launch: &Launch| launch.server == server && launch.cancelled.is_cancelled();
+            let ours = all.iter().filter(|(_, launch)| ours(launch));
             ours.map(|(name, _)| by_name(name)).collect()
         })
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, String>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Launch>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -23,8 +23,8 @@ fn spec() -> ServerSpec {
 
 /// Runs a launch until this is said, and then drops it.
 fn launch_until(launcher: &DockerLauncher, said: &mpsc::Receiver<()>, now: impl FnOnce()) {
-    let spec = spec();
-    let mut launch = launcher.launch(&spec);
+    let (spec, context) = (spec(), LaunchContext::new());
+    let mut launch = launcher.launch(&spec, &context);
     assert!(launch.as_mut().now_or_never().is_none());
     said.recv_timeout(LIMIT).unwrap();
     now();
