@@ -39,7 +39,12 @@ impl Engine {
         let Some(id) = &greeted.id else {
             return Ok(());
         };
-        let known = || greeted.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || {
+            greeted
+                .socket
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
         let socket = self.socket_file();
         if socket.is_some() && socket == *known() {
             return Ok(());

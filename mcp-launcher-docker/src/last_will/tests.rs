@@ -210,7 +210,9 @@ fn a_daemon_that_does_nothing_is_not_waited_for_longer_than_the_limit() {
         let in_time = end.recv_timeout(LIMIT);
         child.kill().unwrap();
         child.wait().unwrap();
-        in_time.unwrap_or_else(|_| panic!("full: {is_full}")).unwrap();
+        in_time
+            .unwrap_or_else(|_| panic!("full: {is_full}"))
+            .unwrap();
         drop(waiting);
     }
 }
@@ -252,8 +254,7 @@ fn where_it_could_not_be_begun_it_is_tried_again() {
 
 #[test]
 fn one_that_died_is_replaced_later_where_it_cannot_be_at_once() {
-    const ME: &str =
-        "last_will::tests::one_that_died_is_replaced_later_where_it_cannot_be_at_once";
+    const ME: &str = "last_will::tests::one_that_died_is_replaced_later_where_it_cannot_be_at_once";
     if !crate::alone::is_alone(ME, "ulimit -n 64") {
         return;
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::home::Home;
 use crate::random;
 
-const NAME: &str = "domain";
+pub(super) const NAME: &str = "domain";
 const LENGTH: usize = 32;
 
 /// Reads the name, or makes one up.

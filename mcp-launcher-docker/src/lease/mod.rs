@@ -24,8 +24,8 @@ use std::time::{Duration, SystemTime};
 use tracing::warn;
 
 pub(crate) use home::Home;
-pub(crate) use others::{Other, instances, others};
-pub(crate) use place::{Homes, Place};
+pub(crate) use others::{Other, Records, instances};
+pub(crate) use place::Place;
 pub(crate) use sockets::short_directories;
 
 use crate::{control, machine, random};
@@ -53,12 +53,6 @@ impl Owner {
             boot: machine::boot(),
         }
     }
-}
-
-/// The names of these directories, as far as they have one.
-pub(crate) fn domains(homes: &[Arc<Home>]) -> io::Result<Vec<String>> {
-    let domains = homes.iter().map(|home| domain::read(home));
-    domains.filter_map(Result::transpose).collect()
 }
 
 /// A lease that this process holds.

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tracing::warn;
 
 use super::home::Home;
-use super::sockets;
+use super::place::{Homes, Place};
+use super::{domain, sockets};
 
 pub(super) const SUFFIX: &str = "lease";
 
@@ -36,18 +38,58 @@ impl Other {
     }
 }
 
-/// The leases in `homes`, dead and alive. The dead ones stay locked by us until
-/// they are dropped.
-pub(crate) fn others(homes: &[Arc<Home>]) -> io::Result<Vec<Other>> {
-    let mut leases = Vec::new();
-    for home in homes {
-        for name in home.names()? {
-            if let Some(instance) = instance_of(&name) {
-                leases.extend(look(home, &name, instance)?);
+/// What is on record in the directories of a place.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    /// The directories that are there and can be looked into.
+    pub(crate) homes: Vec<Arc<Home>>,
+    /// Their names, as far as they have one.
+    pub(crate) domains: Vec<String>,
+    /// The leases, dead and alive. The dead ones stay locked by us until they are
+    /// dropped.
+    pub(crate) others: Vec<Other>,
+    /// The directories and files that cannot be read, and why. They keep nobody from
+    /// reading the others; whose lease it is may live.
+    pub(crate) unreadable: Vec<(PathBuf, io::Error)>,
+}
+
+impl Place {
+    /// Reads what is on record.
+    pub(crate) fn records(&self) -> Records {
+        let Homes { open, unusable } = self.all();
+        let mut records = Records {
+            unreadable: unusable,
+            ..Records::default()
+        };
+        for home in open {
+            match home.names() {
+                Ok(names) => records.read(home, &names),
+                Err(error) => records.unreadable.push((home.path().to_owned(), error)),
             }
         }
+        records
     }
-    Ok(leases)
+}
+
+impl Records {
+    fn read(&mut self, home: Arc<Home>, names: &[String]) {
+        match domain::read(&home) {
+            Ok(domain) => self.domains.extend(domain),
+            Err(error) => self
+                .unreadable
+                .push((home.path().join(domain::NAME), error)),
+        }
+        let instances = names
+            .iter()
+            .filter_map(|name| Some((name, instance_of(name)?)));
+        for (name, instance) in instances {
+            match look(&home, name, instance) {
+                Ok(other) => self.others.extend(other),
+                Err(error) => self.unreadable.push((home.path().join(name), error)),
+            }
+        }
+        self.homes.push(home);
+    }
 }
 
 fn look(home: &Arc<Home>, name: &str, instance: &str) -> io::Result<Option<Other>> {
@@ -85,7 +127,7 @@ fn look(home: &Arc<Home>, name: &str, instance: &str) -> io::Result<Option<Other
 
 /// The instances whose leases are in `homes` at this moment, held or not.
 ///
-/// Nothing is locked, so that it can be asked while [`others`] holds its own.
+/// Nothing is locked, so that it can be asked while [`Records`] hold theirs.
 pub(crate) fn instances(homes: &[Arc<Home>]) -> io::Result<BTreeSet<String>> {
     let mut instances = BTreeSet::new();
     for home in homes {

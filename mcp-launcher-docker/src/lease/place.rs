@@ -21,10 +21,10 @@ pub(crate) enum Place {
 
 /// What is found at a [`Place`].
 #[derive(Debug, Default)]
-pub(crate) struct Homes {
-    pub(crate) open: Vec<Arc<Home>>,
+pub(super) struct Homes {
+    pub(super) open: Vec<Arc<Home>>,
     /// Those that cannot be looked into, and why.
-    pub(crate) unusable: Vec<(PathBuf, io::Error)>,
+    pub(super) unusable: Vec<(PathBuf, io::Error)>,
 }
 
 impl Place {
@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// The directories that are there.
-    pub(crate) fn all(&self) -> Homes {
+    pub(super) fn all(&self) -> Homes {
         let mut homes = Homes::default();
         let named = |path: &PathBuf| {
             Home::open_at(path).map_err(|error| match error.kind() {

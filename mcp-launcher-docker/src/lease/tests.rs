@@ -7,7 +7,7 @@ fn place(dir: &tempfile::TempDir) -> Place {
 }
 
 fn seen(dir: &tempfile::TempDir) -> Vec<Other> {
-    others(&place(dir).all().open).unwrap()
+    place(dir).records().others
 }
 
 /// As a death does: the lock goes, the file stays.
@@ -62,15 +62,14 @@ fn a_lease_that_was_removed_is_made_again_with_its_domain() {
                 }
             }
         }
-        assert!(others(&place.all().open).unwrap().is_empty());
+        assert!(place.records().others.is_empty());
         lease.refresh();
-        let homes = place.all().open;
-        let found = others(&homes).unwrap();
-        assert!(found[0].alive);
-        assert_eq!(found[0].instance, lease.instance());
-        assert_eq!(domains(&homes).unwrap(), [lease.owner().domain.clone()]);
+        let found = place.records();
+        assert!(found.others[0].alive);
+        assert_eq!(found.others[0].instance, lease.instance());
+        assert_eq!(found.domains, [lease.owner().domain.clone()]);
         die(&lease);
-        let found = others(&place.all().open).unwrap();
+        let found = place.records().others;
         assert_eq!(found[0].endpoints, ["unix:///a"]);
     }
 }

@@ -19,7 +19,7 @@ use crate::container::remove_until_absent;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, Found, State};
 use crate::labels;
-use crate::lease::{self, Home, Homes, Other, Place};
+use crate::lease::{self, Home, Other, Place, Records};
 use crate::machine;
 use crate::origin::{self, Origin};
 use verdict::{Leases, Me, Verdict, Why, judge};
@@ -58,23 +58,27 @@ pub(crate) enum First<'a> {
 /// Ends what dead hosts left at this engine, and at every engine that their
 /// leases name.
 ///
-/// One engine that does not answer does not keep the others from being
+/// What is on record and cannot be read is reported, and keeps nothing else from being
+/// ended. One engine that does not answer does not keep the others from being
 /// cleaned; its leases stay, so that a later call comes back to it. Only when
 /// it is the caller's [own](First::Own) is it an error.
 pub(crate) async fn reap(first: First<'_>, place: &Place) -> Result<ReapReport, OrphansError> {
-    let Homes { open, unusable } = place.all();
+    // None at all where nobody launched anything, or none since the directories
+    // were cleared, as those of the runtime are by a boot.
+    let Records {
+        homes,
+        domains,
+        others,
+        unreadable,
+    } = place.records();
     let mut report = ReapReport::new();
-    for (path, error) in unusable {
-        let record = Remnant::record(path.to_string_lossy(), "whatever leases are in it");
+    for (path, error) in unreadable {
+        let record = Remnant::record(path.to_string_lossy(), "what hosts have on record there");
         let unknown = UnknownRemnant::new(record, error.to_string());
         report.unknown.push(unknown);
     }
-    // None at all where nobody launched anything, or none since the directories
-    // were cleared, as those of the runtime are by a boot.
-    let domains = lease::domains(&open).map_err(OrphansError::Leases)?;
-    let others = lease::others(&open).map_err(OrphansError::Leases)?;
     let mut search = Search {
-        homes: &open,
+        homes: &homes,
         leases: Leases::new(Me::new(domains), &others),
         report,
         unclean: BTreeSet::new(),

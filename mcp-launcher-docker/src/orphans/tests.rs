@@ -62,7 +62,7 @@ fn dead(directory: &Path, endpoint: &str) {
 }
 
 fn leases(directory: &Path) -> usize {
-    lease::instances(&Place::At(directory.to_owned()).all().open)
+    lease::instances(&Place::At(directory.to_owned()).records().homes)
         .unwrap()
         .len()
 }
@@ -173,4 +173,38 @@ fn the_lease_of_a_container_that_is_kept_goes() {
     let report = run(First::Own(&own), directory.path()).unwrap();
     assert_eq!(report.spared.len(), 1, "{report:?}");
     assert_eq!(leases(directory.path()), 0);
+}
+/// A disk that loses bytes, or a file that somebody put there.
+#[test]
+fn one_file_that_cannot_be_read_does_not_stop_the_search() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = engine_with(|| labels_of("0123", "d", "b"));
+    dead(directory.path(), &engine.endpoint().to_string());
+    for damaged in ["4567.lease", "domain"] {
+        fs::write(directory.path().join(damaged), b"\xff\xfe").unwrap();
+    }
+    let own = Engine::new(engine.endpoint());
+    let report = run(First::Own(&own), directory.path()).unwrap();
+    assert_eq!(report.ended.len(), 1, "{report:?}");
+    let unknown = format!("{:?}", report.unknown);
+    assert_eq!(report.unknown.len(), 2, "{unknown}");
+    for damaged in ["4567.lease", "domain"] {
+        assert!(unknown.contains(damaged), "{unknown}");
+    }
+    // The one that is proven gone is forgotten, the other is not.
+    assert_eq!(leases(directory.path()), 1);
+}
+
+/// Whose lease cannot be read may live.
+#[test]
+fn the_containers_of_a_lease_that_cannot_be_read_are_spared() {
+    let directory = tempfile::tempdir().unwrap();
+    let lease = Lease::take(&Place::At(directory.path().to_owned())).unwrap();
+    let domain = lease.owner().domain.clone();
+    let engine = engine_with(move || labels_of("4567", &domain, &machine::boot()));
+    fs::write(directory.path().join("4567.lease"), b"\xff").unwrap();
+    let own = Engine::new(engine.endpoint());
+    let report = run(First::Own(&own), directory.path()).unwrap();
+    assert_eq!(report.spared.len(), 1, "{report:?}");
+    assert_eq!(leases(directory.path()), 2, "this host's, and that");
 }
