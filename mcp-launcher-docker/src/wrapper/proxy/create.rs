@@ -13,14 +13,12 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::answer::{self, Body};
+use super::body::{self, Unread, Whole};
 use super::client::Tunnel;
 use super::forward::{self, Failure};
 use super::rewrite::rewrite;
 use super::route::Kind;
 use crate::container::LATE_CREATE;
-
-/// The longest body of a create.
-const LONGEST_BODY: usize = 16 * 1024 * 1024;
 
 /// How long a body may take to come.
 const BODY: Duration = Duration::from_secs(60);
@@ -49,21 +47,23 @@ pub(super) async fn create(
         biased;
         // Who waits for the fence must not have to wait for this client.
         () = shared.fence.closed() => return answer::ending(),
-        body = timeout(BODY, Limited::new(body, LONGEST_BODY).collect()) => body,
+        body = timeout(BODY, body::read(shared, body)) => body,
     };
     let body = match body {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+        Ok(Ok(body)) => body,
+        Ok(Err(Unread::TooLong)) => {
             let problem = "the body of a create is longer than 16 MiB";
             return answer::error(StatusCode::PAYLOAD_TOO_LARGE, problem);
         }
-        Ok(Err(_)) => return answer::refused("the body of a create does not come to an end"),
+        Ok(Err(Unread::Cut)) => {
+            return answer::refused("the body of a create does not come to an end");
+        }
         Err(_) => {
             let problem = "the body of a create did not come in time";
             return answer::error(StatusCode::REQUEST_TIMEOUT, problem);
         }
     };
-    let body = match rewrite(&body, kind, &shared.marks) {
+    let body = match rewritten(shared, body, kind).await {
         Ok(body) => body,
         Err(problem) => {
             let problem = format!("a create that cannot be tied to the MCP server: {problem}");
@@ -77,7 +77,7 @@ pub(super) async fn create(
     head.headers.remove(TRANSFER_ENCODING);
     head.headers
         .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-    let request = Request::from_parts(head, Full::new(Bytes::from(body)));
+    let request = Request::from_parts(head, Full::new(body));
     // Nobody is going to look for what is not ended.
     let pass = (kind != Kind::Lasting).then_some(pass);
     // To its end, even when the client has gone: the daemon creates it anyway,
@@ -100,6 +100,21 @@ pub(super) async fn create(
         Ok(Err(failure)) => failure.answer(),
         Err(error) => answer::error(StatusCode::BAD_GATEWAY, &error.to_string()),
     }
+}
+
+/// The body with what is ours in it. A long one keeps nobody else waiting on the thread
+/// that all servers share.
+async fn rewritten(shared: &Arc<Shared>, body: Whole, kind: Kind) -> Result<Bytes, String> {
+    if !body.is_long() {
+        let new = rewrite(&body.bytes, kind, &shared.marks)?;
+        return Ok(body.replaced_by(new));
+    }
+    let shared = Arc::clone(shared);
+    let task = tokio::task::spawn_blocking(move || {
+        let new = rewrite(&body.bytes, kind, &shared.marks)?;
+        Ok(body.replaced_by(new))
+    });
+    task.await.map_err(|error| error.to_string())?
 }
 
 async fn exchange(

@@ -6,6 +6,7 @@
 //! would create a container and cannot be labelled is refused.
 
 mod answer;
+mod body;
 mod client;
 mod create;
 mod fence;
@@ -25,6 +26,7 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use fence::Fence;
@@ -56,6 +58,8 @@ struct Shared {
     /// Who ends what is created when this host dies.
     wills: Option<Arc<Wills>>,
     fence: Fence,
+    /// One place for a long body.
+    long: Arc<Semaphore>,
     created: Created,
 }
 
@@ -83,6 +87,7 @@ impl Proxy {
             marks,
             wills,
             fence: Fence::default(),
+            long: Arc::new(Semaphore::new(1)),
             created: Created::default(),
         });
         let proxy = Self {

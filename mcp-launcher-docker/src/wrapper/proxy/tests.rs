@@ -140,3 +140,53 @@ fn an_engine_that_refuses_before_it_has_read_all_is_heard() {
     client.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 404");
 }
+
+/// One server costs its host no gigabytes, nor do many.
+#[test]
+fn long_bodies_of_all_servers_share_one_budget() {
+    const SERVERS: usize = 6;
+    let (arrived, create) = std::sync::mpsc::channel();
+    let engine = FakeEngine::start(move |request| {
+        arrived.send(request.to_owned()).unwrap();
+        None
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = |n: usize| directory.path().join(n.to_string());
+    let proxies: Vec<_> = (0..SERVERS).map(|n| proxy_to(&engine, &path(n))).collect();
+    let connect = |n: usize, length: usize| {
+        let mut client = UnixStream::connect(path(n)).unwrap();
+        client.set_write_timeout(Some(LIMIT / 20)).unwrap();
+        let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        client
+    };
+    const LENGTH: usize = 16 << 20;
+    let mut taken = 0;
+    let mut clients = Vec::new();
+    for n in 0..SERVERS * 2 {
+        let mut client = connect(n % SERVERS, LENGTH);
+        // All but the end.
+        let mut left = LENGTH - 1;
+        while left > 0
+            && let Ok(some) = client.write(&vec![b' '; left.min(1 << 16)])
+        {
+            left -= some;
+        }
+        taken += LENGTH - 1 - left;
+        clients.push(client);
+    }
+    // The budget, and what is underway to each of them.
+    assert!(taken < (64 + 24) << 20, "{} MiB", taken >> 20);
+    assert!(taken > 48 << 20, "{} MiB", taken >> 20);
+    // Who is short, and who comes after them, waits for none of them.
+    drop(clients);
+    for (n, length) in [(0, 2), (1, 1 << 20)] {
+        let mut client = connect(n, length);
+        client.set_write_timeout(None).unwrap();
+        client.write_all(b"{").unwrap();
+        client.write_all(&vec![b' '; length - 2]).unwrap();
+        client.write_all(b"}").unwrap();
+        create.recv_timeout(LIMIT).unwrap();
+    }
+    drop(proxies);
+}
