@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use mcp_lifecycle_core::launch::BoxWrite;
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -41,6 +41,8 @@ pub(super) struct Streams {
 pub(super) struct Signals {
     pub(super) discard: CancellationToken,
     pub(super) detach: CancellationToken,
+    /// Nothing comes any more but what is on its way.
+    pub(super) over: CancellationToken,
 }
 
 /// The streams, and the task that has to be run for them. `exited` completes
@@ -56,7 +58,7 @@ pub(super) fn split(
     let detach = signals.detach.clone();
     let task = async move {
         let until_exit = async {
-            drain(output, &out, err, &signals.discard).await;
+            drain(output, &out, err, &signals).await;
             let _ = timeout(LATE_EXIT, exited).await;
         };
         tokio::select! {
@@ -76,9 +78,20 @@ async fn drain(
     mut output: impl futures_util::Stream<Item = Result<LogOutput, bollard::errors::Error>> + Unpin,
     stdout: &mpsc::Sender<Bytes>,
     stderr: mpsc::Sender<Bytes>,
-    discard: &CancellationToken,
+    signals: &Signals,
 ) {
-    while let Some(frame) = output.next().await {
+    let discard = &signals.discard;
+    // A connection that died has no end.
+    let silent = || async {
+        signals.over.cancelled().await;
+        sleep(LATE_EXIT).await;
+    };
+    loop {
+        let frame = tokio::select! {
+            frame = output.next() => frame,
+            () = silent() => return,
+        };
+        let Some(frame) = frame else { return };
         match frame {
             Ok(LogOutput::StdOut { message }) => deliver(stdout, message, discard).await,
             Ok(LogOutput::StdErr { message }) => deliver(&stderr, message, discard).await,
@@ -187,16 +200,24 @@ mod tests {
         (0..n).map(|i| Ok(frame(i))).collect()
     }
 
+    fn signals() -> Signals {
+        Signals {
+            discard: CancellationToken::new(),
+            detach: CancellationToken::new(),
+            over: CancellationToken::new(),
+        }
+    }
+
     #[test]
     fn a_reader_that_stopped_holds_back_until_the_end_begins() {
         let runtime = Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (out, stdout) = mpsc::channel(FRAMES);
             let (err, _stderr) = mpsc::channel(FRAMES);
-            let discard = CancellationToken::new();
-            let signal = discard.clone();
+            let signals = signals();
+            let discard = signals.discard.clone();
             let output = futures_util::stream::iter(frames(FRAMES * 4));
-            let task = tokio::spawn(async move { drain(output, &out, err, &signal).await });
+            let task = tokio::spawn(async move { drain(output, &out, err, &signals).await });
             tokio::task::yield_now().await;
             assert!(!task.is_finished());
             discard.cancel();
@@ -217,12 +238,8 @@ mod tests {
                 input: Box::new(io::sink()),
                 output: Box::pin(futures_util::stream::iter(frames(1))),
             };
-            let signals = Signals {
-                discard: CancellationToken::new(),
-                detach: CancellationToken::new(),
-            };
             let exit = CancellationToken::new();
-            let (mut streams, task) = split(attached, signals, exit.clone().cancelled_owned());
+            let (mut streams, task) = split(attached, signals(), exit.clone().cancelled_owned());
             let task = tokio::spawn(task);
             let mut text = String::new();
             streams.stderr.read_to_string(&mut text).await.unwrap();

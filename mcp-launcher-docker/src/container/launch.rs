@@ -258,12 +258,14 @@ async fn start(
         force: CancellationToken::new(),
         discard: CancellationToken::new(),
         detach: CancellationToken::new(),
+        over: CancellationToken::new(),
         included: Mutex::new(included),
         _lease: Arc::clone(&job.lease),
     });
     let signals = Signals {
         discard: container.discard.clone(),
         detach: container.detach.clone(),
+        over: container.over.clone(),
     };
     let mut known = container.known();
     let exited = async move {

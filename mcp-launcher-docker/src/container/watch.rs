@@ -118,6 +118,9 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
         exit = late.ok().map(|(status, _)| status);
     }
     container.is_gone(exit.unwrap_or(ExitStatus::Unknown));
+    if is_remote(&container) {
+        container.over.cancel();
+    }
 }
 
 async fn remove(container: &Container) {
@@ -208,10 +211,14 @@ async fn wait_again(container: &Container) -> Option<i64> {
     }
 }
 
-/// Completes when a remote engine does not say any more that the server runs. A
-/// connection to an engine on this machine cannot die unnoticed.
+/// Whether a connection to its engine can die unnoticed.
+fn is_remote(container: &Container) -> bool {
+    container.engine.endpoint().local_socket().is_none()
+}
+
+/// Completes when a remote engine does not say any more that the server runs.
 async fn unheard(container: &Container) {
-    if container.engine.endpoint().local_socket().is_some() {
+    if !is_remote(container) {
         return std::future::pending().await;
     }
     loop {

@@ -6,7 +6,7 @@ use mcp_launcher_docker::{DockerLauncher, Endpoint};
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 
-use crate::support::{Host, PrivateEngine, Rig, eventually, image, is_host, own};
+use crate::support::{Host, PrivateEngine, Rig, eventually, image, in_time, is_host, own};
 
 fn is_skipped() -> bool {
     let is = std::env::var("MCP_DOCKER_TESTS").is_ok_and(|value| value == "skip");
@@ -167,11 +167,14 @@ async fn an_exit_is_learned_though_the_connections_to_a_remote_engine_died() {
         .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
         .await
         .unwrap();
-    let terminator = std::sync::Arc::clone(server.terminator());
+    let mut parts = server.into_parts();
     router.forget.send_modify(|generation| *generation += 1);
     rig.engine.docker(&["rm", "-f", &rig.containers()[0]]);
-    let exited = tokio::time::timeout(Duration::from_secs(90), terminator.exited());
+    let exited = tokio::time::timeout(Duration::from_secs(90), parts.terminator.exited());
     exited.await.expect("the exit is learned");
-    drop(server);
+    parts.terminator.gone().await.unwrap();
+    // Its connection has no end: nothing is kept for it.
+    let end = tokio::io::copy(&mut parts.stdout, &mut tokio::io::sink());
+    in_time("the output ends", end).await.unwrap();
     rig.assert_clean().await;
 }
