@@ -6,6 +6,7 @@
 //! - [`params`]: what the host passed in argv and as descriptors
 //! - [`launch`]: the server's side of the fork, up to exec
 //! - [`namespace`]: the init of a PID namespace, where one is asked for
+//! - [`orphan`]: finds out to whom the kernel gives the host's orphans
 //! - [`supervise`]: the event loop
 //! - [`course`]: what follows from what has happened. Pure
 //! - [`sweep`]: asking and forcing the tree to end
@@ -27,6 +28,7 @@ mod control;
 mod course;
 mod launch;
 mod namespace;
+mod orphan;
 mod params;
 mod parse;
 mod procfs;
@@ -57,6 +59,9 @@ fn main(args: sys::Args) -> ! {
     };
     close_inherited();
     sys::setsid();
+    if params.orphan {
+        orphan::leave(control)
+    }
     match launch::launch(&args, params) {
         Ok(server) => sys::exit(supervise::Supervisor::new(server, control, args).run()),
         Err(launch::Failure::HostGone) => sys::exit(EXIT_NOT_STARTED),

@@ -3,7 +3,8 @@
 use core::ffi::CStr;
 
 use crate::protocol::{
-    CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, FLAG_PID_NAMESPACE, PARAM_COUNT,
+    CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, FLAG_ORPHAN, FLAG_PID_NAMESPACE,
+    PARAM_COUNT,
 };
 use crate::sys::{self, Args, Fd};
 
@@ -14,6 +15,8 @@ pub(crate) struct Params<'a> {
     pub(crate) program: &'a CStr,
     /// Whether the server gets a PID namespace.
     pub(crate) pid_namespace: bool,
+    /// Whether there is no server, and an orphan is to say who adopts it.
+    pub(crate) orphan: bool,
     pub(crate) cgroup_procs: Option<Fd>,
     pub(crate) cgroup_kill: Option<Fd>,
 }
@@ -33,6 +36,7 @@ impl<'a> Params<'a> {
             cwd: (!cwd.is_empty()).then_some(cwd),
             program,
             pid_namespace: flags & FLAG_PID_NAMESPACE != 0,
+            orphan: flags & FLAG_ORPHAN != 0,
             cgroup_procs: taken(FLAG_CGROUP_PROCS, CGROUP_PROCS_FD),
             cgroup_kill: taken(FLAG_CGROUP_KILL, CGROUP_KILL_FD),
         })

@@ -26,13 +26,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::identity::Cookie;
+use crate::identity::{Cookie, HostId};
 use crate::sys;
 
 /// What the cgroup of a server is called. Nobody else's is called that: the
 /// name is the server's identity.
 pub(crate) fn name(server: &Cookie) -> String {
     format!("mcp-{}", server.token())
+}
+
+/// The name of the cgroup of a server of this host that this path leads into.
+pub(crate) fn name_in<'a>(path: &'a str, host: &HostId) -> Option<&'a str> {
+    let any = name(&Cookie::new(host.clone(), 0));
+    let ours = any.strip_suffix("0000000000000000")?;
+    let mut parts = path.split('/');
+    parts.find(|part| part.len() == any.len() && part.starts_with(ours))
 }
 
 /// The directory of this process's own cgroup, as of the first time of asking.

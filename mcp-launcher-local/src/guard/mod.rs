@@ -7,8 +7,10 @@
 //! GuardianImage ── the program, once per host process, in a sealed memfd
 //! spawn ────────── starts one guardian, which starts one server
 //! GuardianHandle ─ asks it things, hears what became of the server, reaps it
+//! adopter ──────── to whom the kernel gives what a killed one guarded
 //! ```
 
+mod adopter;
 mod handle;
 mod image;
 pub mod protocol;
@@ -16,6 +18,7 @@ mod spawn;
 mod sys;
 mod unreaped;
 
+pub(crate) use adopter::adopter;
 pub use handle::{GuardianHandle, Received};
 pub use image::GuardianImage;
 pub use spawn::{SpawnGuardianError, SpawnRequest, spawn, spawn_from};

@@ -20,6 +20,9 @@ pub const FLAG_CGROUP_KILL: u32 = 2;
 /// The server gets a PID namespace of its own.
 pub const FLAG_PID_NAMESPACE: u32 = 4;
 
+/// There is no server: the guardian leaves an orphan, which reports its new parent.
+pub const FLAG_ORPHAN: u32 = 8;
+
 /// Arguments of the guardian before those of the server: its own name, pid of the host, flags, working directory (empty to keep the
 /// host's), path of the program.
 pub const PARAM_COUNT: usize = 5;
@@ -38,6 +41,7 @@ const STARTED: u8 = 1;
 const EXEC_FAILED: u8 = 2;
 const MAIN_EXITED: u8 = 3;
 const GONE: u8 = 4;
+const ADOPTED: u8 = 5;
 
 /// What the host asks of the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +158,11 @@ pub enum Report<'a> {
         /// Other processes that were reaped after the guardian had begun to signal.
         swept: Listing<'a>,
     },
+    /// The only message of an orphan that was asked for ([`FLAG_ORPHAN`]).
+    Adopted {
+        /// Process id of its new parent.
+        by: u32,
+    },
 }
 
 impl<'a> Report<'a> {
@@ -172,6 +181,7 @@ impl<'a> Report<'a> {
                 .word(status.cast_unsigned())
                 .word(swept.total)
                 .bytes(swept.entries),
+            Self::Adopted { by } => out.byte(ADOPTED).word(by),
         };
         out.len
     }
@@ -197,6 +207,7 @@ impl<'a> Report<'a> {
             MAIN_EXITED if rest.is_empty() => Some(Self::MainExited {
                 status: first.cast_signed(),
             }),
+            ADOPTED if rest.is_empty() => Some(Self::Adopted { by: first }),
             GONE => {
                 let (total, entries) = rest.split_first_chunk::<4>()?;
                 Some(Self::Gone {

@@ -17,7 +17,7 @@ use super::handle::GuardianHandle;
 use super::image::{self, GuardianImage, is_refusal};
 use super::protocol::{
     CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_KILL,
-    FLAG_CGROUP_PROCS, FLAG_PID_NAMESPACE, PARAM_COUNT,
+    FLAG_CGROUP_PROCS, FLAG_ORPHAN, FLAG_PID_NAMESPACE, PARAM_COUNT,
 };
 use super::sys;
 use super::unreaped::{self, Unreaped};
@@ -45,6 +45,9 @@ pub struct SpawnRequest<'a> {
     pub cgroup_kill: Option<BorrowedFd<'a>>,
     /// Whether it gets a PID namespace of its own.
     pub pid_namespace: bool,
+    /// Whether there is no server to start: the guardian leaves an orphan behind instead, which [reports](super::protocol::Report::Adopted) to
+    /// whom the kernel has given it. The guardian waits for any request before it ends.
+    pub orphan: bool,
 }
 
 /// No guardian was started, and nothing is left of the attempt.
@@ -151,11 +154,8 @@ fn start(
         number(process::id()),
         number(
             descriptors.flags
-                | if request.pid_namespace {
-                    FLAG_PID_NAMESPACE
-                } else {
-                    0
-                },
+                | (u32::from(request.pid_namespace) * FLAG_PID_NAMESPACE)
+                | (u32::from(request.orphan) * FLAG_ORPHAN),
         ),
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),

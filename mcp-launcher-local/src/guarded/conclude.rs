@@ -9,7 +9,7 @@ use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::decide::{self, Cgroup};
 use super::server::Server;
-use super::strays;
+use super::strays::{self, Found};
 use crate::cgroup::Leaf;
 use crate::ending::Proof;
 use crate::guard::protocol::{Listing, Stage};
@@ -100,24 +100,28 @@ impl Server {
             return self.publish(exit, gone);
         };
         let server = Arc::clone(self);
-        let since = self.start_time().unwrap_or(0);
-        strays::end(Where::Abroad, identity, since, move |ended| match ended {
-            Ok(ended) => {
-                let gone =
-                    Inside::these(ended).swept_from(gone.with_evidence(Evidence::NoneMarked));
-                server.publish(exit, gone);
-            }
-            // It stays written down, and is tried again.
-            Err(error) => {
-                let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
-                sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
-                let _ = server.reaped.set((exit, gone));
-                server.ending.update(|known| {
-                    known.exit = known.exit.or(exit);
-                    known.proof = Some(Proof::Lost(why));
-                });
-            }
-        });
+        strays::end(
+            Where::Abroad,
+            identity,
+            self.since,
+            move |found| match found {
+                Ok(Found { ended, .. }) => {
+                    let gone =
+                        Inside::these(ended).swept_from(gone.with_evidence(Evidence::NoneMarked));
+                    server.publish(exit, gone);
+                }
+                // It stays written down, and is tried again.
+                Err(error) => {
+                    let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
+                    sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
+                    let _ = server.reaped.set((exit, gone));
+                    server.ending.update(|known| {
+                        known.exit = known.exit.or(exit);
+                        known.proof = Some(Proof::Lost(why));
+                    });
+                }
+            },
+        );
     }
 
     fn publish(&self, exit: Option<ExitStatus>, gone: Gone) {

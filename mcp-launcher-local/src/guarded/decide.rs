@@ -50,15 +50,24 @@ pub(super) enum Marked {
     Unknown(String),
 }
 
+/// Who was given to another parent, after that, and may be the server's
+/// ([`adopted`](super::adopted)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Adopted {
+    Nobody,
+    /// These, by pid and name.
+    Somebody(String),
+    /// Nobody could look.
+    Unknown(String),
+}
+
 /// What was found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Findings {
     pub(super) main: Main,
     pub(super) cgroup: Cgroup,
     pub(super) marked: Marked,
-    /// At this or an earlier look somebody was found outside of the cgroup. One
-    /// who has left can have started others there, who carry no mark.
-    pub(super) somebody_left: bool,
+    pub(super) adopted: Adopted,
 }
 
 /// What proves that nothing is left of a server whose guardian has reaped
@@ -76,14 +85,6 @@ pub(super) fn concluded(cgroup: &Cgroup) -> Result<Vec<Evidence>, Cow<'static, s
 }
 
 impl Findings {
-    /// Whether somebody is known to have left.
-    pub(super) fn show_a_leaver(&self) -> bool {
-        self.somebody_left
-            || self.main == Main::Outside
-            // As long as the cgroup is not empty, they may be inside.
-            || (!matches!(self.cgroup, Cgroup::Failed(_)) && matches!(self.marked, Marked::Somebody(_)))
-    }
-
     /// What proves that nothing is left, or why nothing does.
     pub(super) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
         if let Cgroup::Failed(error) = &self.cgroup {
@@ -97,15 +98,16 @@ impl Findings {
             }
             _ => {}
         }
-        match (&self.cgroup, &self.marked) {
-            (Cgroup::None | Cgroup::Failed(_), _) => Err(Cow::Borrowed(NO_CGROUP)),
-            (Cgroup::Empty, _) if self.show_a_leaver() => Err(Cow::Borrowed(LEFT)),
-            (Cgroup::Empty, _) if self.main == Main::Unknown => Err(Cow::Borrowed(UNSEEN)),
-            (Cgroup::Empty, Marked::Unknown(error)) => {
-                Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}")))
-            }
-            (Cgroup::Empty, Marked::Nobody | Marked::Somebody(_)) => {
-                Ok(vec![Evidence::CgroupEmpty, Evidence::NoneMarked])
+        // Whoever left the cgroup, had none, or wiped its environment, or was started
+        // by one of them, has another parent since the guardian has gone.
+        match (&self.marked, &self.adopted) {
+            (Marked::Unknown(error), _) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
+            (_, Adopted::Unknown(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
+            (_, Adopted::Somebody(names)) => Err(Cow::Owned(format!("{ADOPTED}: {names}"))),
+            (Marked::Nobody | Marked::Somebody(_), Adopted::Nobody) => {
+                let cgroup = (self.cgroup == Cgroup::Empty).then_some(Evidence::CgroupEmpty);
+                let evidence = [Evidence::NoneMarked, Evidence::NoneAdopted];
+                Ok(cgroup.into_iter().chain(evidence).collect())
             }
         }
     }
@@ -114,9 +116,8 @@ impl Findings {
     pub(super) fn main_has_ended(&self) -> bool {
         match self.main {
             Main::Ended | Main::InitEnded => true,
-            Main::Inside | Main::NotSeen => self.cgroup == Cgroup::Empty,
-            Main::InitNotSeen => self.verdict().is_ok(),
-            Main::Outside | Main::Unknown => false,
+            Main::Inside | Main::NotSeen if self.cgroup == Cgroup::Empty => true,
+            _ => self.verdict().is_ok(),
         }
     }
 }
@@ -129,15 +130,12 @@ pub(super) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
 
 const REAPED_BUT: &str = "the guardian has reaped everybody, but whether the server's cgroup is \
                           empty cannot be told";
-const NO_CGROUP: &str = "the guardian was killed; what was known of the server was sent SIGKILL, \
-                         but what had left its process group may live";
 const NOT_EMPTIED: &str = "the guardian was killed, and the server's cgroup could not be emptied";
-const LEFT: &str = "the guardian was killed, and the server had left its cgroup; what was known \
-                    of it was sent SIGKILL, but what it started there may live";
-const UNSEEN: &str = "the guardian was killed, and whether the server's main process has ended \
-                      cannot be told (is /proc mounted?)";
-const NOT_SEARCHED: &str = "the guardian was killed, and whoever had left the server's cgroup \
-                            could not be searched for";
+const NOT_SEARCHED: &str = "the guardian was killed, and what is left of the server could not be \
+                            searched for";
+const ADOPTED: &str = "the guardian was killed; what was known of the server was sent SIGKILL, but \
+                       these processes have lost their parents since it was started and may be \
+                       its (once they have gone, another attempt proves it)";
 
 #[cfg(test)]
 mod tests {
@@ -148,59 +146,64 @@ mod tests {
             main,
             cgroup: Cgroup::Empty,
             marked: Marked::Nobody,
-            somebody_left: false,
+            adopted: Adopted::Nobody,
         }
-    }
-
-    #[test]
-    fn who_is_found_while_the_cgroup_is_not_empty_has_not_left_it() {
-        let findings = Findings {
-            cgroup: Cgroup::Failed("EMFILE".to_owned()),
-            marked: Marked::Somebody(1),
-            ..found(Main::Inside)
-        };
-        assert!(findings.verdict().is_err() && !findings.show_a_leaver());
-        let empty = Findings {
-            cgroup: Cgroup::Empty,
-            ..findings
-        };
-        assert!(empty.verdict().is_err() && empty.show_a_leaver());
     }
 
     #[test]
     fn an_empty_cgroup_proves_nothing_about_who_has_left_it() {
-        for main in [Main::Inside, Main::Ended, Main::NotSeen] {
-            assert!(found(main).verdict().is_ok(), "{main:?}");
+        let all = [
+            Main::Inside,
+            Main::Ended,
+            Main::NotSeen,
+            Main::Outside,
+            Main::Unknown,
+        ];
+        for main in all {
+            for cgroup in [Cgroup::Empty, Cgroup::None] {
+                let findings = Findings {
+                    cgroup,
+                    ..found(main)
+                };
+                assert!(
+                    findings.verdict().is_ok() && findings.main_has_ended(),
+                    "{main:?}"
+                );
+                let left = Findings {
+                    adopted: Adopted::Somebody("7 (daemon)".to_owned()),
+                    ..findings.clone()
+                };
+                assert!(left.verdict().unwrap_err().contains("7 (daemon)"));
+                let unseen = Findings {
+                    adopted: Adopted::Unknown("EMFILE".to_owned()),
+                    ..findings.clone()
+                };
+                assert!(unseen.verdict().unwrap_err().contains("EMFILE"));
+                let unsearched = Findings {
+                    marked: Marked::Unknown("EMFILE".to_owned()),
+                    ..findings
+                };
+                assert!(unsearched.verdict().unwrap_err().contains("EMFILE"));
+            }
         }
-        assert!(found(Main::Outside).verdict().is_err());
-        assert!(found(Main::Unknown).verdict().is_err());
-        let marked = |marked| Findings {
-            marked,
-            ..found(Main::Ended)
-        };
-        assert!(marked(Marked::Somebody(1)).verdict().is_err());
-        assert!(
-            marked(Marked::Unknown("EMFILE".to_owned()))
-                .verdict()
-                .is_err()
-        );
-        let later = Findings {
-            somebody_left: true,
-            ..found(Main::Ended)
-        };
-        assert!(later.verdict().is_err(), "what had left once has left");
     }
 
     #[test]
-    fn without_an_empty_cgroup_there_is_no_proof() {
-        for cgroup in [Cgroup::None, Cgroup::Failed("EMFILE".to_owned())] {
-            let findings = Findings {
-                cgroup,
-                ..found(Main::Ended)
-            };
-            assert!(findings.verdict().is_err());
-            assert!(findings.main_has_ended());
-        }
+    fn who_was_found_by_its_mark_has_been_ended() {
+        let findings = Findings {
+            marked: Marked::Somebody(1),
+            ..found(Main::Outside)
+        };
+        assert!(findings.verdict().is_ok());
+    }
+
+    #[test]
+    fn a_cgroup_that_could_not_be_emptied_is_no_proof() {
+        let findings = Findings {
+            cgroup: Cgroup::Failed("EMFILE".to_owned()),
+            ..found(Main::Ended)
+        };
+        assert!(findings.verdict().is_err() && findings.main_has_ended());
     }
 
     #[test]

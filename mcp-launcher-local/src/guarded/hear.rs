@@ -99,6 +99,8 @@ impl Server {
                 heard.gone = Some(Gone::proven_by(Evidence::Reaped));
             }
             Report::MainExited { status } => heard.exit = Some(exit_status(status)),
+            // Of a guardian without a server.
+            Report::Adopted { .. } => {}
             Report::Gone { status, swept } => {
                 heard.exit = Some(exit_status(status));
                 heard.gone = Some(account(&swept));

@@ -187,6 +187,7 @@ mod tests {
         Seen {
             pid,
             parent,
+            session: 1,
             start_time,
             name: String::new(),
             state: ProcessState::Live,

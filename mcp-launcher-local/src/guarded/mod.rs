@@ -31,8 +31,12 @@
 //! decide ─── what is a proof there, and what is none. Pure
 //! look ───── who lives, by what the host can read itself
 //! strays ─── who is not where it was put, and its end
+//! adopted ── who was given to another parent, and may be a server's. Pure
+//! adoptions  looks at them
 //! ```
 
+mod adopted;
+mod adoptions;
 mod conclude;
 mod decide;
 mod hear;

@@ -285,6 +285,7 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
+        orphan: false,
     };
     // A thread of this process that reaps every child may reap this one before it
     // can be held. That says nothing about the machine.

@@ -39,6 +39,8 @@ pub(super) type Started = Result<u32, (Stage, i32)>;
 pub(super) struct Server {
     pub(super) guardian: GuardianHandle,
     start_time: OnceLock<Option<u64>>,
+    /// Nobody of it was started before, in clock ticks since boot.
+    pub(super) since: u64,
     pub(super) started: watch::Sender<Option<Started>>,
     pub(super) ending: Ending,
     /// What holds the server together besides the guardian, or why nothing does.
@@ -54,8 +56,6 @@ pub(super) struct Server {
     pub(super) concluding: AtomicBool,
     /// The guardian has ended: its pid is about to mean somebody else.
     pub(super) guardian_over: AtomicBool,
-    /// Somebody was found outside of the cgroup.
-    pub(super) somebody_left: AtomicBool,
     pub(super) settling: Mutex<Settling>,
     /// The guardian's last word, if nobody could look for those whom it does not
     /// see.
@@ -63,9 +63,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Takes a guardian over.
+    /// Takes a guardian over that was started at `since` or a little later.
     pub(super) fn new(
         guardian: GuardianHandle,
+        since: u64,
         leaf: Result<Leaf, String>,
         entry: Option<Entry>,
         identity: Option<Cookie>,
@@ -77,6 +78,7 @@ impl Server {
         Arc::new(Self {
             guardian,
             start_time: OnceLock::new(),
+            since,
             started: watch::Sender::new(None),
             ending: Ending::new(),
             leaf,
@@ -86,7 +88,6 @@ impl Server {
             containment,
             concluding: AtomicBool::new(false),
             guardian_over: AtomicBool::new(false),
-            somebody_left: AtomicBool::new(false),
             settling: Mutex::default(),
             reaped: OnceLock::new(),
         })

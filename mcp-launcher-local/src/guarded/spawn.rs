@@ -52,6 +52,7 @@ pub(crate) fn spawn(
     let (ours, theirs) = pipes::open()?;
     let record = Record::make(&plan, command.identity.as_ref())
         .map_err(|error| short_of(error, orphans::UNRECORDED))?;
+    let since = sys::ticks_since_boot();
     let guardian = start(&command, &theirs, record.leaf.as_ref().ok(), pid_namespace)?;
     drop(theirs);
     let containment = match &record.leaf {
@@ -64,7 +65,15 @@ pub(crate) fn spawn(
     };
     let (leaf, entry) = record.into_parts();
     let identity = command.identity.clone();
-    let server = Server::new(guardian, leaf, entry, identity, pid_namespace, containment);
+    let server = Server::new(
+        guardian,
+        since,
+        leaf,
+        entry,
+        identity,
+        pid_namespace,
+        containment,
+    );
     let mut owned = EndUnlessOwned(Some(Arc::clone(&server)));
     if let Err(error) = server.watch() {
         // Ended here, and not once more by its drop.
@@ -227,6 +236,7 @@ fn start(
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
+        orphan: false,
     };
     guard::spawn(request).map_err(|error| match error {
         SpawnGuardianError::Failed { action, source } => limit(source).unwrap_or_else(|source| {

@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::adoptions::{self, Wanted};
+use super::decide::Adopted;
 use super::look;
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
@@ -29,13 +31,21 @@ pub(super) type Ended = BTreeMap<u32, String>;
 /// kernel has locked keeps waiting whoever reads its environment.
 static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
 
+/// What a search has found.
+pub(super) struct Found {
+    pub(super) ended: Ended,
+    /// Looked for everywhere only.
+    pub(super) adopted: Adopted,
+}
+
 /// Starts the thread that searches, if it does not run yet.
 pub(super) fn start() -> io::Result<()> {
     SEARCHES.start()
 }
 
 /// Looks for those that carry `identity`, ends them, and calls `done` with their
-/// names when none is left. With an error if nobody could look.
+/// names when none is left, and with those who may be theirs all the same. With an
+/// error if nobody could look.
 ///
 /// Nobody who started before `since`, in clock ticks since boot, can be one of
 /// them. `done` is called on the search's thread.
@@ -43,7 +53,7 @@ pub(super) fn end(
     place: Where,
     identity: Cookie,
     since: u64,
-    done: impl FnOnce(io::Result<Ended>) + Send + 'static,
+    done: impl FnOnce(io::Result<Found>) + Send + 'static,
 ) {
     SEARCHES.add(Search {
         place,
@@ -65,7 +75,7 @@ struct Search {
     /// more: whoever shows up later is another server's, and is not waited for,
     /// or one server would keep back the proofs of all others.
     suspects: Option<BTreeSet<(u32, u64)>>,
-    done: Box<dyn FnOnce(io::Result<Ended>) + Send>,
+    done: Box<dyn FnOnce(io::Result<Found>) + Send>,
 }
 
 /// Who is left of a server.
@@ -86,18 +96,36 @@ fn serve(searches: Vec<Search>) {
             continue;
         }
         let found = sys::reserve::with(|| orphans::census(place));
+        let mut over = Vec::new();
         for search in searches {
             // Wakers are others' code: one that panics is not the next one's.
             sys::shielded(|| match &found {
-                Ok(found) => search.conclude(found),
+                Ok(found) => over.extend(search.conclude(found)),
                 Err(error) => search.fail(error.to_string()),
             });
+        }
+        let adopted = match place {
+            Where::Abroad => over.iter().map(|_| Adopted::Nobody).collect(),
+            Where::Everywhere => {
+                adoptions::look(&over.iter().map(Search::wanted).collect::<Vec<_>>())
+            }
+        };
+        for (Search { ended, done, .. }, adopted) in over.into_iter().zip(adopted) {
+            sys::shielded(|| done(Ok(Found { ended, adopted })));
         }
     }
 }
 
 impl Search {
-    fn conclude(mut self, found: &[Carrier]) {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            identity: &self.identity,
+            since: self.since,
+        }
+    }
+
+    /// Ends those who were found; the search itself, when none is left.
+    fn conclude(mut self, found: &[Carrier]) -> Option<Self> {
         for Carrier { seen, identity } in found {
             if identity.as_ref() == Some(&self.identity) {
                 // Our own program is no process of the server's: the init of
@@ -109,12 +137,13 @@ impl Search {
             }
         }
         match self.judge(found) {
+            Left::Nobody => return Some(self),
             Left::Somebody(seen) => self.again_after(seen),
-            Left::Nobody => (self.done)(Ok(self.ended)),
             Left::Unknown(pid) => {
                 self.fail(format!("process {pid} does not say yet whose it is"));
             }
         }
+        None
     }
 
     /// Who is left of them by this look. Pure.
@@ -186,6 +215,7 @@ mod tests {
         let seen = Seen {
             pid,
             parent: 1,
+            session: 1,
             start_time: 100,
             name: String::new(),
             state,

@@ -3,14 +3,13 @@
 //! On the watcher's thread, the search's, or that of a caller who tries again.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone};
 
 use super::conclude::Inside;
-use super::decide::{Cgroup, Findings, Main, Marked};
+use super::decide::{Adopted, Cgroup, Findings, Main, Marked};
 use super::server::Server;
-use super::strays;
+use super::strays::{self, Found};
 use crate::ending::Proof;
 use crate::orphans::Where;
 use crate::sys::{self, Pid, ProcessState, Seen};
@@ -61,12 +60,13 @@ impl Server {
         let ended = move || server.empty_cgroup(Main::InitEnded, inside);
         if let Err(error) = sys::watch_process(init, still, ended) {
             let why = format!("the init of its PID namespace cannot be watched: {error}");
-            self.judge(
-                Main::Unknown,
-                Cgroup::Failed(why),
-                Inside::default(),
-                Marked::Nobody,
-            );
+            let findings = Findings {
+                main: Main::Unknown,
+                cgroup: Cgroup::Failed(why),
+                marked: Marked::Nobody,
+                adopted: unlooked(),
+            };
+            self.judge(findings, Inside::default());
         }
     }
 
@@ -84,33 +84,44 @@ impl Server {
         });
     }
 
-    /// Searches for whoever carries the server's identity, and judges.
+    /// Searches for whoever carries the server's identity, looks for whoever may be
+    /// its and was given to another parent, and judges.
     fn search(self: &Arc<Self>, main: Main, cgroup: Cgroup, inside: Inside) {
         let identity = self.identity.clone();
         let Some(identity) = identity.filter(|_| main != Main::InitEnded) else {
-            return self.judge(main, cgroup, inside, Marked::Nobody);
+            let findings = Findings {
+                main,
+                cgroup,
+                marked: Marked::Nobody,
+                adopted: unlooked(),
+            };
+            return self.judge(findings, inside);
         };
         let server = Arc::clone(self);
-        let since = self.start_time().unwrap_or(0);
-        strays::end(Where::Everywhere, identity, since, move |ended| {
-            let marked = match ended {
-                Ok(ended) if ended.is_empty() => Marked::Nobody,
-                Ok(ended) => Marked::Somebody(ended.len()),
-                Err(error) => Marked::Unknown(error.to_string()),
+        strays::end(Where::Everywhere, identity, self.since, move |found| {
+            let (marked, adopted) = match found {
+                Ok(Found { ended, adopted }) => (
+                    match ended.len() {
+                        0 => Marked::Nobody,
+                        some => Marked::Somebody(some),
+                    },
+                    adopted,
+                ),
+                Err(error) => (Marked::Unknown(error.to_string()), unlooked()),
             };
-            server.judge(main, cgroup, inside, marked);
+            server.judge(
+                Findings {
+                    main,
+                    cgroup,
+                    marked,
+                    adopted,
+                },
+                inside,
+            );
         });
     }
 
-    fn judge(&self, main: Main, cgroup: Cgroup, inside: Inside, marked: Marked) {
-        let findings = Findings {
-            main,
-            cgroup,
-            marked,
-            somebody_left: self.somebody_left.load(Ordering::Relaxed),
-        };
-        let left = findings.show_a_leaver() && self.leaf.is_ok();
-        self.somebody_left.fetch_or(left, Ordering::Relaxed);
+    fn judge(&self, findings: Findings, inside: Inside) {
         let proof = match findings.verdict() {
             Ok(evidence) => {
                 self.strike_out();
@@ -154,4 +165,8 @@ impl Server {
             }
         }
     }
+}
+
+fn unlooked() -> Adopted {
+    Adopted::Unknown("nobody was looked at".to_owned())
 }

@@ -80,6 +80,26 @@ pub(crate) fn home() -> io::Result<u64> {
     }
 }
 
+/// Whether `/proc` shows every process that there is in the PID namespace of this
+/// process, and below.
+///
+/// # Errors
+///
+/// It does not, or could not be read.
+pub(crate) fn shows_all() -> io::Result<()> {
+    home()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    match hides(&mounts) && !nix::unistd::geteuid().is_root() {
+        true => Err(io::Error::other("the /proc here hides processes (hidepid)")),
+        false => Ok(()),
+    }
+}
+
+/// Whether it is the first process of a PID namespace below that of this one.
+pub(crate) fn is_first_of_another_namespace(pid: u32) -> bool {
+    pid != 1 && inner(pid).1 == 1
+}
+
 /// The PID namespace of a process.
 pub(crate) fn namespace_of(pid: u32) -> io::Result<u64> {
     namespace_at(&format!("/proc/{pid}"))

@@ -14,6 +14,8 @@ pub(crate) struct Stat {
     pub(crate) state: char,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    /// 0 where its leader is not in a PID namespace that is visible.
+    pub(crate) session: u32,
     pub(crate) start_time: u64,
     text: text::Stat,
     environment_end: u64,
@@ -83,11 +85,13 @@ impl Stat {
         let mut fields = after
             .split(u8::is_ascii_whitespace)
             .filter(|field| !field.is_empty());
+        let session = fields.clone().nth(6 - 3).and_then(text::number);
         Some(Self {
             name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
             state: char::from(text.state),
             parent: text.parent,
             group: text.group,
+            session: session.and_then(|it| it.try_into().ok()).unwrap_or(0),
             start_time: text.started,
             // The first one after the name is field 3.
             environment_end: fields.nth(51 - 3).and_then(text::number).unwrap_or(0),

@@ -52,6 +52,7 @@ impl From<Received<'_>> for Said {
                     names: swept.processes().map(|(_, name)| lossy(name)).collect(),
                 },
             },
+            Received::Report(Report::Adopted { .. }) => unreachable!("there is a server"),
             Received::Nothing => unreachable!("waited for"),
             Received::Closed => Self::Closed,
         }
@@ -136,6 +137,7 @@ impl Guarded {
             cgroup_procs: options.cgroup_procs,
             cgroup_kill: options.cgroup_kill,
             pid_namespace: false,
+            orphan: false,
         });
         let file = |fd: OwnedFd| File::from(fd);
         Self {

@@ -23,6 +23,9 @@ pub enum Evidence {
     /// process that wiped its environment, that is another user's, or that is
     /// not dumpable (a set-uid program, `PR_SET_DUMPABLE`) cannot be looked at.
     NoneMarked,
+    /// No process that lost its parent, and was given to another one since the
+    /// server was started, can be the server's.
+    NoneAdopted,
     /// The first process of the server's PID namespace has ended, before which
     /// the kernel ends everybody inside.
     NamespaceEnded,
@@ -44,6 +47,7 @@ impl fmt::Display for Evidence {
             Self::CgroupEmpty => "the cgroup is empty",
             Self::ProcessGroupEmpty => "the process group is empty",
             Self::NoneMarked => "no process carries its identity",
+            Self::NoneAdopted => "no process of it was given to another parent",
             Self::NamespaceEnded => "its PID namespace has ended",
             Self::ContainerAbsent => "the engine has no such container",
             Self::RemoteReported(words) => return write!(f, "the other machine reports: {words}"),

@@ -6,6 +6,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod adopted;
 mod forked;
 mod gate;
 mod group;

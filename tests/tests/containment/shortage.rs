@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::guardian_killed::guardian_of;
+use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::orphans::shelf;
 use crate::stage::{Stage, has_cgroups, perform, plays};
 use crate::unseen::{alive, ends_all, ledger, orphans_of};
@@ -92,6 +92,7 @@ fn few_descriptors_and_no_guardian() {
     if !plays() || !has_cgroups() {
         return println!("without cgroups there is no proof");
     }
+    adopts_its_orphans();
     let stage = Stage::new();
     limit_descriptors(128);
     for free in 0..8 {

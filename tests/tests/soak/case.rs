@@ -38,8 +38,8 @@ pub(crate) struct Case<'a> {
     pub(crate) stage: Stage,
 }
 
-pub(crate) fn run(plan: &Plan, machine: Machine, slot: u32) -> Check<Excused> {
-    let stage = Stage::new(plan, machine, slot).map_err(|error| format!("the stage: {error}"))?;
+pub(crate) fn run(plan: &Plan, machine: Machine) -> Check<Excused> {
+    let stage = Stage::new(plan, machine).map_err(|error| format!("the stage: {error}"))?;
     let mut servers = plan.servers.clone();
     servers.push(Server::of(&["plain"]));
     let observers: Result<Vec<_>, _> = servers.iter().map(|_| observer()).collect();

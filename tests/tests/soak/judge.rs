@@ -76,16 +76,26 @@ pub(crate) fn must_be_dead(level: Level, held: Held, facts: Facts) -> bool {
 }
 
 /// Whether the end of a server whose host lives may be without proof.
-pub(crate) fn may_be_unproven(plan: &Plan, server: &Server, level: Level, facts: Facts) -> bool {
+pub(crate) fn may_be_unproven(plan: &Plan, level: Level, facts: Facts) -> bool {
+    let somebody_hides = || plan.servers.iter().any(|server| hides(plan, server, level));
     let without_guardian = match level {
-        Level::Group => return plan.trouble == Trouble::NoDescriptors,
-        Level::Namespace => false,
-        Level::Guardian => true,
-        Level::GuardianAndCgroup => server.leaves_its_cgroup(),
+        Level::Group | Level::Namespace => false,
+        // Nobody can tell whose they are who say nothing: also of the next server.
+        Level::Guardian | Level::GuardianAndCgroup => facts.guardian_killed && somebody_hides(),
     };
-    facts.guardian_stopped
-        || plan.trouble == Trouble::NoDescriptors
-        || (facts.guardian_killed && without_guardian)
+    let stopped = level != Level::Group && facts.guardian_stopped;
+    stopped || without_guardian || plan.trouble == Trouble::NoDescriptors
+}
+
+/// Whether somebody of this server says nothing of whose it is, and is nowhere where
+/// it is ended all the same once the guardian has gone.
+fn hides(plan: &Plan, server: &Server, level: Level) -> bool {
+    let roles = ["wiped-env", "undumpable", "other-user"];
+    let mut held = roles.into_iter().filter(|role| server.starts(role));
+    held.any(|role| {
+        let held = server.held(role, !plan.unprivileged);
+        !held.marked && !(level == Level::GuardianAndCgroup && held.in_cgroup)
+    })
 }
 
 /// Whether a start may fail.

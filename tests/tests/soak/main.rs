@@ -5,11 +5,14 @@
 //! because it is also the hosts and reapers that it starts:
 //!
 //! ```text
-//! supervisor ──starts──▶ host ──launches──▶ servers, each with what it starts
-//!     ▲                    │                   │
-//!     ├── what it claims ──┘                   │
-//!     └── end of file: the truth ──────────────┘
+//! supervisor ──▶ case ──starts──▶ host ──launches──▶ servers, each with what it starts
+//!                 ▲                 │                   │
+//!                 ├─ what it claims ┘                   │
+//!                 └── end of file: the truth ───────────┘
 //! ```
+//!
+//! A case is a process of its own, to which its orphans are given: those of others
+//! are none of its.
 
 #![cfg(target_os = "linux")]
 
@@ -46,19 +49,54 @@ fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
     let role = args.first().map_or("", String::as_str);
     match role {
+        "case" => one_case(&args),
         "host" | "beside" | "reap" => role::settle(),
         _ => supervise(role),
     }
     match role {
         "reap" => role::reap(),
         "beside" => host::play(&Plan::beside(Isolation::Guardian)),
-        _ => {
-            let seed = args.get(1).and_then(|seed| seed.parse().ok());
-            host::play(&Plan::draw(
-                seed.unwrap_or_default(),
-                Machine::from_flags(&args),
-            ));
-        }
+        _ => host::play(&Plan::from_args(&args)),
+    }
+}
+
+impl Plan {
+    fn from_args(args: &[String]) -> Self {
+        let seed = args.get(1).and_then(|seed| seed.parse().ok());
+        Self::draw(seed.unwrap_or_default(), Machine::from_flags(args))
+    }
+}
+
+/// Runs one case, and says how it went.
+fn one_case(args: &[String]) -> ! {
+    if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
+        println!("no subreaper: {error}");
+        os::exit(1)
+    }
+    let run = case::run(&Plan::from_args(args), Machine::from_flags(args));
+    let failed = run.is_err();
+    println!(
+        "{}",
+        run.map_or_else(|failure| failure, told::Excused::encode)
+    );
+    os::exit(i32::from(failed))
+}
+
+/// Has a process run one case.
+fn run_case(plan: &Plan, machine: Machine) -> Check<told::Excused> {
+    let [user, cgroups] = machine.flags();
+    let mut command = os::Command::new("/proc/self/exe");
+    command.args(["case", &plan.seed.to_string(), user, cgroups]);
+    command.stderr(os::Stdio::inherit());
+    let output = command
+        .output()
+        .map_err(|error| format!("a case: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned();
+    match output.status.success() {
+        true => told::Excused::decode(&said).ok_or(said),
+        false => Err(format!("{said} ({})", output.status)),
     }
 }
 
@@ -106,9 +144,8 @@ fn supervise(minutes: &str) -> ! {
     let jobs = number("MCP_SOAK_JOBS").unwrap_or(2);
     println!("soak: {minutes} minutes, {jobs} at a time, {soak}");
     thread::scope(|scope| {
-        for slot in 0..jobs as u32 {
-            let soak = &soak;
-            scope.spawn(move || soak.run(slot));
+        for _ in 0..jobs {
+            scope.spawn(|| soak.run());
         }
     });
     let (passed, failed) = (soak.passed.into_inner(), soak.failed.into_inner());
@@ -138,7 +175,7 @@ struct Soak {
 
 impl Soak {
     /// One iteration after the other.
-    fn run(&self, slot: u32) {
+    fn run(&self) {
         while Instant::now() < self.end {
             let round = self.next.fetch_add(1, Ordering::Relaxed);
             let stopped = self.stops && self.failed.load(Ordering::Relaxed) > 0;
@@ -149,7 +186,7 @@ impl Soak {
             if env::var_os("MCP_SOAK_PROGRESS").is_some() {
                 eprintln!("iteration {round}: {plan}");
             }
-            match case::run(&plan, self.machine, slot) {
+            match run_case(&plan, self.machine) {
                 Ok(more) => {
                     self.passed.fetch_add(1, Ordering::Relaxed);
                     let mut excused = self.excused.lock().unwrap_or_else(PoisonError::into_inner);

@@ -171,8 +171,10 @@ impl Server {
         }
     }
 
-    pub(crate) fn leaves_its_cgroup(&self) -> bool {
-        self.does("leave-cgroup")
+    /// Whether it starts a process of this role, of those that carry no mark that
+    /// everybody can read.
+    pub(crate) fn starts(&self, role: &str) -> bool {
+        self.does(role) || (role == "wiped-env" && self.does("wiped"))
     }
 }
 

@@ -20,8 +20,8 @@ use crate::{Check, LIMIT};
 
 /// A user without privileges, one for each iteration that runs at the same
 /// time, also of another soak: neither limits nor searches concern each other.
-fn unprivileged_user(slot: u32) -> u32 {
-    1_000_000 + (std::process::id() << 6) + slot
+fn unprivileged_user() -> u32 {
+    1_000_000 + std::process::id()
 }
 
 /// An iteration's surroundings.
@@ -36,8 +36,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    pub(crate) fn new(plan: &Plan, machine: Machine, slot: u32) -> io::Result<Self> {
-        let user = (machine.root && plan.unprivileged).then(|| unprivileged_user(slot));
+    pub(crate) fn new(plan: &Plan, machine: Machine) -> io::Result<Self> {
+        let user = (machine.root && plan.unprivileged).then(unprivileged_user);
         let directory = tempfile::Builder::new()
             .prefix("mcp-soak-")
             .permissions(Permissions::from_mode(0o755))

@@ -23,13 +23,35 @@ pub(crate) struct Excused {
 }
 
 impl Excused {
-    pub(crate) fn add(&mut self, more: Self) {
-        self.launches += more.launches;
-        self.proofs += more.proofs;
-        self.unproven += more.unproven;
-        self.refused += more.refused;
-        self.orphans += more.orphans;
-        self.out_of_reach += more.out_of_reach;
+    fn numbers(&mut self) -> [&mut u64; 6] {
+        [
+            &mut self.launches,
+            &mut self.proofs,
+            &mut self.unproven,
+            &mut self.refused,
+            &mut self.orphans,
+            &mut self.out_of_reach,
+        ]
+    }
+
+    /// For the process that adds them up.
+    pub(crate) fn encode(mut self) -> String {
+        self.numbers().map(|number| number.to_string()).join(" ")
+    }
+
+    pub(crate) fn decode(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut excused = Self::default();
+        for number in excused.numbers() {
+            *number = words.next()?.parse().ok()?;
+        }
+        words.next().is_none().then_some(excused)
+    }
+
+    pub(crate) fn add(&mut self, mut more: Self) {
+        for (sum, more) in self.numbers().into_iter().zip(more.numbers()) {
+            *sum += *more;
+        }
     }
 }
 

@@ -102,7 +102,7 @@ impl Case<'_> {
                     guardian_stopped: stopped || server.stops_its_guardian(),
                     ..self.facts_of(server, self.facts)
                 };
-                if !judge::may_be_unproven(self.plan, server, level, facts) {
+                if !judge::may_be_unproven(self.plan, level, facts) {
                     let alive = self.alive_now();
                     return Err(format!("{name}: no proof: {why}\n  {alive}"));
                 }

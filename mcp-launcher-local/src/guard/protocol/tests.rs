@@ -32,6 +32,7 @@ fn reports_round_trip() {
             errno: 2,
         },
         Report::MainExited { status: 0x0700 },
+        Report::Adopted { by: 1 },
         Report::Gone {
             status: -1,
             swept: names.finish(),

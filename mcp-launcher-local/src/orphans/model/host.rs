@@ -1,7 +1,9 @@
 //! What a living host does about one server, as `guarded` does it.
 
-use super::decide::{Cgroup, Findings, Main, Marked};
-use super::world::{Hindered, Owner, Proc, Said, World};
+use super::adopted::{Process, Scene, Whose};
+use super::decide::{Adopted, Cgroup, Findings, Main, Marked};
+use super::world::{FOREIGN_INIT, Hindered, INIT, Owner, Proc, Said, World};
+use crate::cgroup::name;
 
 impl World {
     /// The host's watcher looks at the guardian of a server.
@@ -122,10 +124,8 @@ impl World {
             main: seen,
             cgroup,
             marked,
-            somebody_left: self.servers[index].somebody_left,
+            adopted: self.adopted(index),
         };
-        self.servers[index].somebody_left |=
-            findings.show_a_leaver() && self.servers[index].has_cgroup;
         self.note(|| format!("the host takes server {index} over: {findings:?}"));
         match (self.decisions.verdict)(&findings) {
             Ok(_) => self.claim(index),
@@ -136,22 +136,60 @@ impl World {
         }
     }
 
+    /// Who was given to another parent, and may be the server's.
+    fn adopted(&self, index: usize) -> Adopted {
+        let server = &self.servers[index];
+        if self.hosts[server.host].blind.marks {
+            return Adopted::Unknown("no descriptor".to_owned());
+        }
+        let processes = self.processes.iter().map(|(pid, process)| {
+            let process = Process {
+                pid: *pid,
+                parent: process.parent,
+                session: process.session,
+                start_time: process.start,
+                is_dead: process.zombie,
+            };
+            (*pid, process)
+        });
+        let scene = Scene {
+            processes: processes.collect(),
+            adopters: [INIT, FOREIGN_INIT].into(),
+        };
+        let mut adopted = scene.adopted_since(server.since);
+        let whose = |pid: u32| {
+            let process = &self.processes[&pid];
+            let cookie = |of: usize| self.servers[of].cookie.clone();
+            match (process.inside, process.owner, process.said) {
+                (Some(of), ..) if self.servers[of].host == server.host => {
+                    Whose::InCgroup(name(&cookie(of)))
+                }
+                (_, Owner::Server(of) | Owner::Guardian(of), Said::Truth) => {
+                    Whose::Says(cookie(of))
+                }
+                _ => Whose::Anybody,
+            }
+        };
+        let may_be = self.decisions.may_be;
+        match adopted.find(|it| may_be(&whose(it.pid), &server.cookie, server.since)) {
+            Some(process) => Adopted::Somebody(process.pid.to_string()),
+            None => Adopted::Nobody,
+        }
+    }
+
     /// The host says that nothing of the server is left.
     fn claim(&mut self, index: usize) -> Result<(), String> {
         self.note(|| format!("server {index} is proven gone"));
         self.servers[index].proven = Some(true);
         self.servers[index].recorded = false;
         let guarded = self.servers[index].gone;
-        let leaver = self.servers[index].somebody_left;
         for (pid, process) in self.alive_of(index) {
-            // The evidence is named: nobody inside, and nobody with a mark that
-            // could be read. Or: everybody was reaped, and that abroad.
-            let unseen = process.inside != Some(index)
-                && match guarded {
-                    true => process.foreign && process.said != Said::Truth,
-                    // Who has left was seen: what it started there is no secret.
-                    false => process.said != Said::Truth && !leaver,
-                };
+            // The evidence is named: everybody was reaped, and abroad nobody carries
+            // the mark.
+            let unseen = guarded
+                && process.inside != Some(index)
+                && process.foreign
+                && process.said != Said::Truth;
             if !unseen {
                 return Err(format!("WRONG PROOF: {pid} of server {index} lives"));
             }

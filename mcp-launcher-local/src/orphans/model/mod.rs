@@ -13,6 +13,9 @@
 //!
 //! A decision can be replaced by a wrong one, which has to be noticed.
 
+#[path = "../../guarded/adopted.rs"]
+#[expect(clippy::duplicate_mod, reason = "it is private where it is used")]
+mod adopted;
 #[path = "../../../guardian/course.rs"]
 #[expect(
     dead_code,
@@ -37,12 +40,13 @@ use std::borrow::Cow;
 
 use mcp_lifecycle_core::launch::Evidence as Proof;
 
-use self::decide::{Cgroup, Findings};
+use self::adopted::Whose;
+use self::decide::{Adopted, Cgroup, Findings};
 use self::random::Random;
 use self::world::World;
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::verdict::{Emptying, Hosts, Process, Scene, Verdict};
-use crate::identity::HostId;
+use crate::identity::{Cookie, HostId};
 
 /// What is decided, so that a wrong decision can be put in its place.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +57,8 @@ struct Decisions {
     concluded: fn(&Cgroup) -> Result<Vec<Proof>, Cow<'static, str>>,
     /// By the host, of a server whose guardian has gone without a word.
     verdict: fn(&Findings) -> Result<Vec<Proof>, Cow<'static, str>>,
+    /// By the host, of one who was adopted since the server was started.
+    may_be: fn(&Whose, &Cookie, u64) -> bool,
     /// By the host: whether a guardian that is held may be ended.
     may_replace: fn(bool, bool) -> bool,
     /// By the next host.
@@ -65,6 +71,7 @@ const REAL: Decisions = Decisions {
     nobody_is_left: |children| children == 0,
     concluded: decide::concluded,
     verdict: Findings::verdict,
+    may_be: Whose::may_be,
     may_replace: decide::may_replace,
     judge: |hosts, process, scene| hosts.judge(process, scene),
     empty: |hosts, owner, members, scene| hosts.empty(owner, members, scene),
@@ -110,7 +117,7 @@ fn no_wrong_proof_no_stranger_and_nobody_forgotten() {
 
 #[test]
 fn every_wrong_decision_is_noticed() {
-    let wrong: [(&str, Decisions); 8] = [
+    let wrong: [(&str, Decisions); 10] = [
         (
             "the guardian claims while one child lives",
             Decisions {
@@ -136,18 +143,45 @@ fn every_wrong_decision_is_noticed() {
             },
         ),
         (
-            "who cannot look for marks takes it that there are none",
+            "a host that cannot look takes it that nobody is there",
             Decisions {
                 verdict: |findings| {
                     let marked = match findings.marked {
                         decide::Marked::Unknown(_) => decide::Marked::Nobody,
                         _ => findings.marked.clone(),
                     };
+                    let adopted = match findings.adopted {
+                        Adopted::Unknown(_) => Adopted::Nobody,
+                        _ => findings.adopted.clone(),
+                    };
                     let findings = Findings {
                         marked,
+                        adopted,
                         ..findings.clone()
                     };
                     findings.verdict()
+                },
+                ..REAL
+            },
+        ),
+        (
+            "nobody asks who was given to another parent",
+            Decisions {
+                verdict: |findings| {
+                    let findings = Findings {
+                        adopted: Adopted::Nobody,
+                        ..findings.clone()
+                    };
+                    findings.verdict()
+                },
+                ..REAL
+            },
+        ),
+        (
+            "who does not say whose it is, is nobody's",
+            Decisions {
+                may_be: |whose, server, since| {
+                    *whose != Whose::Anybody && whose.may_be(server, since)
                 },
                 ..REAL
             },
@@ -203,6 +237,6 @@ fn every_wrong_decision_is_noticed() {
         ),
     ];
     for (what, decisions) in wrong {
-        assert!(explore(20_000, decisions).is_err(), "unnoticed: {what}");
+        assert!(explore(100_000, decisions).is_err(), "unnoticed: {what}");
     }
 }

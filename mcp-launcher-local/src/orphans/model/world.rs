@@ -12,9 +12,9 @@ pub(super) const BOOT: &str = "01234567-89ab-cdef-0123-456789abcdef";
 /// The first process of the machine; it reaps at once.
 pub(super) const INIT: u32 = 1;
 /// The first process of a PID namespace that belongs to no server.
-const FOREIGN_INIT: u32 = 2;
+pub(super) const FOREIGN_INIT: u32 = 2;
 /// Numbers are given out again: there are not many.
-const PIDS: std::ops::Range<u32> = 10..60;
+const PIDS: std::ops::Range<u32> = 10..120;
 /// More live of one server only in a storm.
 const CROWD: usize = 12;
 
@@ -42,6 +42,7 @@ pub(super) struct Proc {
     pub(super) owner: Owner,
     pub(super) start: u64,
     pub(super) parent: u32,
+    pub(super) session: u32,
     pub(super) said: Said,
     /// Whose cgroup it is in.
     pub(super) inside: Option<usize>,
@@ -82,7 +83,8 @@ pub(super) struct Server {
     pub(super) recorded: bool,
     /// What the host has concluded: a proof, or that there is none.
     pub(super) proven: Option<bool>,
-    pub(super) somebody_left: bool,
+    /// Nobody of it was started before.
+    pub(super) since: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -142,7 +144,11 @@ impl World {
                 world.launch(number, random);
             }
         }
-        world.spawn(Proc::of(Owner::Nobody, INIT));
+        let stranger = world.spawn(Proc::of(Owner::Nobody, INIT));
+        if random.percent(30) {
+            // Nothing tells it from who was adopted.
+            world.make_session(stranger);
+        }
         world
     }
 
@@ -155,8 +161,11 @@ impl World {
     fn launch(&mut self, host: usize, random: &mut Random) {
         let server = self.servers.len();
         let has_cgroup = random.percent(60);
+        let since = self.now;
         let guardian = self.spawn(Proc::of(Owner::Guardian(server), self.hosts[host].pid));
+        self.make_session(guardian);
         let main = self.spawn(Proc {
+            session: guardian,
             inside: has_cgroup.then_some(server),
             ..Proc::of(Owner::Server(server), guardian)
         });
@@ -176,13 +185,13 @@ impl World {
             guarded: true,
             recorded: true,
             proven: None,
-            somebody_left: false,
+            since,
         });
     }
 
     /// A new process, with the next number that is free.
     fn spawn(&mut self, process: Proc) -> u32 {
-        while self.processes.contains_key(&self.next_pid) {
+        while self.is_taken(self.next_pid) {
             self.advance_pid();
         }
         let pid = self.next_pid;
@@ -191,6 +200,18 @@ impl World {
         let start = self.now;
         self.processes.insert(pid, Proc { start, ..process });
         pid
+    }
+
+    /// As a process or as the session of one.
+    fn is_taken(&self, number: u32) -> bool {
+        let mut processes = self.processes.iter();
+        processes.any(|(pid, process)| *pid == number || process.session == number)
+    }
+
+    fn make_session(&mut self, pid: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.session = pid;
+        }
     }
 
     fn advance_pid(&mut self) {
@@ -247,7 +268,7 @@ impl World {
         }
         let (pid, server) = *random.pick(&alive);
         let crowd = alive.iter().filter(|(_, of)| *of == server).count();
-        let act = random.below(10);
+        let act = random.below(11);
         self.note(|| format!("{pid} of server {server} does {act}"));
         let Some(process) = self.processes.get_mut(&pid) else {
             return;
@@ -260,6 +281,7 @@ impl World {
             1 if is_at_home => process.said = Said::Hidden,
             2 => process.inside = None,
             3 | 4 => self.die(pid),
+            10 => process.session = pid,
             foreign_if_5 if crowd < CROWD => {
                 let child = Proc {
                     parent: pid,
@@ -354,6 +376,7 @@ impl Proc {
             owner,
             start: 0,
             parent,
+            session: 0,
             said: Said::Truth,
             inside: None,
             foreign: false,

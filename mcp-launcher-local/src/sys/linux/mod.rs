@@ -38,6 +38,18 @@ pub(crate) fn set_pipe_size(pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<()
     Ok(())
 }
 
+/// The time, in the clock ticks since boot by which `/proc` says when a process was
+/// started.
+pub(crate) fn ticks_since_boot() -> u64 {
+    /// `USER_HZ`, which is the same on every architecture that Rust has.
+    const TICKS: u64 = 100;
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+    // A kernel without this clock is older than pidfds; then nobody is too old.
+    let Ok(now) = now else { return 0 };
+    let (seconds, nanos) = (now.tv_sec().unsigned_abs(), now.tv_nsec().unsigned_abs());
+    seconds * TICKS + nanos / (1_000_000_000 / TICKS)
+}
+
 /// Which boot of the machine this is.
 pub(crate) fn boot_id() -> io::Result<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;

@@ -46,6 +46,8 @@ pub(crate) fn numbers_in_proc() -> io::Result<Vec<u32>> {
 pub(crate) struct Seen {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
+    /// 0 where its leader is not visible.
+    pub(crate) session: u32,
     pub(crate) start_time: u64,
     pub(crate) name: String,
     pub(crate) state: ProcessState,
@@ -75,6 +77,7 @@ pub(crate) fn look_at(pid: u32) -> io::Result<Option<Seen>> {
     Ok(Stat::read(pid)?.map(|stat| Seen {
         pid,
         parent: stat.parent,
+        session: stat.session,
         start_time: stat.start_time,
         state: match stat.state {
             _ if stat.is_dead() => ProcessState::Dead,

@@ -1,0 +1,205 @@
+//! Looks at who was adopted: the edge of [`adopted`](super::adopted).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use super::adopted::{Process, Scene, Whose};
+use super::decide::Adopted;
+use crate::identity::{Cookie, HostId};
+use crate::orphans::{self, Mark};
+use crate::sys::{self, ProcessState};
+use crate::{cgroup, guard};
+
+/// A server whose guardian was killed, and since when it may have had processes.
+pub(super) struct Wanted<'a> {
+    pub(super) identity: &'a Cookie,
+    pub(super) since: u64,
+}
+
+/// So many looks in a row have to agree: numbers are given out again, so one alone
+/// can have been between a parent and a child with a lower number.
+const EQUAL_LOOKS: u32 = 2;
+
+/// How often it is looked at processes that come and go, or are being executed.
+const LOOKS_MAX: u32 = 20;
+
+/// The longest pause between two looks.
+const PAUSE_MAX: Duration = Duration::from_millis(32);
+
+/// Names that are given; more are counted.
+const NAMES_MAX: usize = 16;
+
+/// For each of the servers, who may be left of it. Blocks for milliseconds, and on
+/// a machine that is busy for half a second.
+pub(super) fn look(wanted: &[Wanted<'_>]) -> Vec<Adopted> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    sys::reserve::with(|| look_until_it_rests(wanted)).unwrap_or_else(|error| {
+        let unknown = || Adopted::Unknown(error.to_string());
+        wanted.iter().map(|_| unknown()).collect()
+    })
+}
+
+fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
+    orphans::shows_all()?;
+    let adopters = adopters()?;
+    let (mut last, mut equal) = (None, 0);
+    let mut pause = Duration::from_millis(1);
+    for _ in 0..LOOKS_MAX {
+        let scene = see_all(&adopters, wanted)?;
+        let mut answers = BTreeMap::new();
+        let mut names = Vec::new();
+        let mut rests = true;
+        for server in wanted {
+            let mut left = Vec::new();
+            for process in scene.adopted_since(server.since) {
+                let answer = match answers.get(&process.pid) {
+                    Some(answer) => answer,
+                    None => {
+                        let asked = ask(process, server.identity.host())?;
+                        answers.entry(process.pid).or_insert(asked)
+                    }
+                };
+                match answer {
+                    Answer::Later => rests = false,
+                    Answer::Whose(whose) if !whose.may_be(server.identity, server.since) => {
+                        continue;
+                    }
+                    Answer::Whose(_) => {}
+                }
+                left.push(process.pid);
+            }
+            names.push(left);
+        }
+        equal = match rests {
+            true if last.as_ref() == Some(&names) => equal + 1,
+            true => 1,
+            false => 0,
+        };
+        let found = names.iter().map(|left| describe(left)).collect();
+        last = Some(names);
+        if equal == EQUAL_LOOKS {
+            return Ok(found);
+        }
+        if !rests {
+            thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+    Err(io::Error::other(
+        "processes come and go faster than they can be looked at",
+    ))
+}
+
+fn describe(left: &[u32]) -> Adopted {
+    if left.is_empty() {
+        return Adopted::Nobody;
+    }
+    let name = |pid: &u32| format!("{pid} ({})", sys::name_of(*pid).unwrap_or_default());
+    let named: Vec<String> = left.iter().take(NAMES_MAX).map(name).collect();
+    let named = named.join(", ");
+    Adopted::Somebody(match left.len().saturating_sub(NAMES_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    })
+}
+
+/// What an adopted process says about whose it is.
+enum Answer {
+    Whose(Whose),
+    /// Nothing yet: it is being executed, or ends.
+    Later,
+}
+
+fn ask(process: &Process, host: &HostId) -> io::Result<Answer> {
+    let pid = process.pid;
+    let is_same = |seen: &sys::Seen| seen.start_time == process.start_time;
+    let Some(seen) = sys::look_at(pid)?.filter(is_same) else {
+        return Ok(Answer::Later);
+    };
+    let path = sys::cgroup_of(pid)?.unwrap_or_default();
+    if let Some(name) = cgroup::name_in(&path, host) {
+        return Ok(Answer::Whose(Whose::InCgroup(name.to_owned())));
+    }
+    if matches!(seen.state, ProcessState::Exiting | ProcessState::Dead) {
+        return Ok(Answer::Later);
+    }
+    Ok(Answer::Whose(match orphans::mark_of(pid) {
+        Ok(Some(Mark::Cookie(cookie))) => Whose::Says(cookie),
+        Ok(Some(Mark::Passing)) | Ok(None) => return Ok(Answer::Later),
+        Ok(Some(Mark::None | Mark::Unreadable | Mark::Unseen(_))) => Whose::Anybody,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Whose::Anybody,
+        Err(error) => return Err(error),
+    }))
+}
+
+/// Who adopts what a guardian of this host has guarded. Where that cannot be found
+/// out, whoever is above may.
+fn adopters() -> io::Result<BTreeSet<u32>> {
+    match guard::adopter() {
+        Ok(adopter) if adopter > 0 => return Ok(BTreeSet::from([adopter])),
+        Ok(_) => {}
+        Err(error) => {
+            sys::shielded(|| tracing::debug!(%error, "who adopts orphans cannot be found out"));
+        }
+    }
+    let mut above = BTreeSet::from([1]);
+    let mut next = std::process::id();
+    while next > 0 && above.insert(next) {
+        next = sys::look_at(next)?.map_or(0, |seen| seen.parent);
+    }
+    Ok(above)
+}
+
+/// Everybody, each with a parent who is here as well.
+fn see_all(adopters: &BTreeSet<u32>, wanted: &[Wanted<'_>]) -> io::Result<Scene> {
+    let mut scene = Scene {
+        adopters: adopters.clone(),
+        ..Scene::default()
+    };
+    for round in 0..LOOKS_MAX {
+        // One of the server's that was just adopted had a parent before.
+        let strays: Vec<u32> = scene.strays().collect();
+        for pid in strays {
+            scene.processes.remove(&pid);
+        }
+        let mut is_whole = round > 0;
+        for pid in sys::numbers_in_proc()? {
+            if scene.processes.contains_key(&pid) {
+                continue;
+            }
+            match sys::look_at(pid)? {
+                Some(seen) => drop(scene.processes.insert(pid, Process::from(seen))),
+                // It may have left a child that was not listed.
+                None => is_whole = false,
+            }
+        }
+        if is_whole && scene.strays().next().is_none() {
+            let since = wanted.iter().map(|server| server.since).min();
+            let young = scene.processes.values();
+            let young = young.filter(|process| Some(process.start_time) >= since);
+            let parents: BTreeSet<u32> = young.map(|process| process.parent).collect();
+            let first = |pid: &u32| orphans::is_first_of_another_namespace(*pid);
+            scene.adopters.extend(parents.into_iter().filter(first));
+            return Ok(scene);
+        }
+    }
+    Err(io::Error::other(
+        "processes come and go faster than they can be looked at",
+    ))
+}
+
+impl From<sys::Seen> for Process {
+    fn from(seen: sys::Seen) -> Self {
+        Self {
+            pid: seen.pid,
+            parent: seen.parent,
+            session: seen.session,
+            start_time: seen.start_time,
+            is_dead: seen.state == ProcessState::Dead,
+        }
+    }
+}
