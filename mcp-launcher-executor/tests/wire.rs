@@ -73,6 +73,36 @@ async fn a_restriction_that_is_not_enforced_is_refused_and_nothing_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_request_is_told_so_as_codex_does() {
+    let peer = daemon().await;
+    let (mut client, _) = Raw::open(&peer.url).await;
+    for text in [
+        r#"{"id":null,"method":"environment/status","params":{}}"#,
+        r#"{"id":1}"#,
+        r#"{"method":null,"params":{}}"#,
+        r#"{"id":1.5,"method":"environment/status"}"#,
+    ] {
+        client.text(text.to_owned()).await;
+        let error = client.answer(-1).await.expect_err(text);
+        assert_eq!(error["code"], -32600, "{text}: {error}");
+    }
+    for (method, params) in [
+        ("process/terminate", json!(["p"])),
+        ("process/read", json!(["p", 0, 0, 0])),
+        ("process/start", json!(["p", ["/bin/true"], "/"])),
+    ] {
+        let error = client.request(method, params).await.expect_err(method);
+        assert_eq!(error["code"], -32602, "{method}: {error}");
+        assert!(error.to_string().contains("a list"), "{error}");
+    }
+    // It goes on.
+    client
+        .request("environment/status", json!({}))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_environment_has_every_field_that_codex_s_client_reads() {
     let peer = daemon().await;
     let (mut client, hello) = Raw::open(&peer.url).await;

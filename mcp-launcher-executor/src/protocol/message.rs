@@ -111,6 +111,10 @@ impl<'a> Params<'a> {
             Some(raw) if raw.get() != "null" => raw.get(),
             _ => "{}",
         };
+        // A struct would be filled in the order of its fields.
+        if text.starts_with('[') {
+            return Err(MalformedMessage("a list instead of an object".to_owned()));
+        }
         serde_json::from_str(text).map_err(|error| MalformedMessage::from_json(&error))
     }
 
@@ -146,16 +150,24 @@ impl MalformedMessage {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(default)]
-    id: Option<RequestId>,
+    /// `Some(None)` is `null`.
+    #[serde(default, deserialize_with = "present")]
+    id: Option<Option<RequestId>>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(default)]
     error: Option<RpcError>,
+}
+
+/// A field that is there: serde takes `null` for none.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 impl<'a> Message<'a> {
@@ -173,26 +185,29 @@ impl<'a> Message<'a> {
                 id,
                 params,
                 ..
-            } => Ok(match id {
-                Some(id) => Self::Request {
+            } => match id {
+                Some(Some(id)) => Ok(Self::Request {
                     id,
                     method,
                     params: Params(params),
-                },
-                None => Self::Notification {
+                }),
+                Some(None) => Err(MalformedMessage("a request without an id".to_owned())),
+                None => Ok(Self::Notification {
                     method,
                     params: Params(params),
-                },
-            }),
+                }),
+            },
             Envelope {
                 error: Some(error),
                 id,
                 ..
-            } => Ok(Self::Error { id, error }),
-            // A result of `null` and no result at all look the same.
+            } => Ok(Self::Error {
+                id: id.flatten(),
+                error,
+            }),
             Envelope {
-                id: Some(id),
-                result,
+                id: Some(Some(id)),
+                result: result @ Some(_),
                 ..
             } => Ok(Self::Response {
                 id,
