@@ -14,8 +14,11 @@ use mcp_launcher_executor::protocol::{
     InitializeParams, InitializeResult, Message, RawOutput, encode_output, encode_raw_output,
     path_from_wire,
 };
+use mcp_lifecycle_fuzz::bounded;
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(|bytes: &[u8]| bounded(bytes, codec));
+
+fn codec(bytes: &[u8]) {
     if let Some(Ok(it)) = RawOutput::parse(&Bytes::copy_from_slice(bytes)) {
         let frame = encode_raw_output(it.process_id, it.seq, it.stream, &it.bytes);
         assert_eq!(frame.as_deref(), Some(bytes));
@@ -45,4 +48,4 @@ fuzz_target!(|bytes: &[u8]| {
         }
         _ => {}
     }
-});
+}

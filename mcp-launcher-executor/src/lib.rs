@@ -34,6 +34,8 @@ mod command;
 pub mod daemon;
 mod error;
 mod executor;
+#[cfg(all(fuzzing, feature = "daemon"))]
+pub mod fuzzing;
 mod launcher;
 mod link;
 #[cfg(feature = "wss")]

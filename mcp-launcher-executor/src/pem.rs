@@ -10,8 +10,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// The certificates of a file, of which there is at least one.
 pub(crate) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, BoxError> {
-    let certificates = CertificateDer::pem_file_iter(file).map_err(|error| named(file, error))?;
-    let chain = certificates
+    chain_in(file, &read(file)?)
+}
+
+/// The certificates in what was read of a file.
+pub(crate) fn chain_in(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, BoxError> {
+    let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| named(file, error))?;
     match chain.is_empty() {
@@ -22,8 +26,7 @@ pub(crate) fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, BoxErro
 
 /// The private key in a file.
 pub(crate) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, BoxError> {
-    let pem = std::fs::read(file).map_err(|error| named(file, error))?;
-    key_in(file, &pem)
+    key_in(file, &read(file)?)
 }
 
 /// The private key in what was read of a file.
@@ -36,11 +39,20 @@ pub(crate) fn key_in(file: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, 
 
 /// The certificates of a file as those that others are signed by.
 pub(crate) fn roots(file: &Path) -> Result<RootCertStore, BoxError> {
+    roots_in(file, &read(file)?)
+}
+
+/// As [`roots`], in what was read of a file.
+pub(crate) fn roots_in(file: &Path, pem: &[u8]) -> Result<RootCertStore, BoxError> {
     let mut roots = RootCertStore::empty();
-    for certificate in chain(file)? {
+    for certificate in chain_in(file, pem)? {
         roots.add(certificate).map_err(|error| named(file, error))?;
     }
     Ok(roots)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, BoxError> {
+    std::fs::read(file).map_err(|error| named(file, error))
 }
 
 /// What is wrong with a file.

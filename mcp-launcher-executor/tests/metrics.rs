@@ -81,7 +81,9 @@ async fn the_numbers_are_what_happened() {
         .await
         .unwrap_err();
     let launcher = launcher(config.token("a-token-that-is-right")).await;
-    let server = launch(&launcher, sh("exec cat")).await;
+    // Its output waits in the daemon, for nobody reads it.
+    let mut server = launch(&launcher, sh("head -c 200000 /dev/zero; exec cat")).await;
+    server.stdout.fill_buf().await.unwrap();
     let missing = ServerSpec::builder("x", "/no/such").cwd("/").build();
     launcher
         .launch(&missing.unwrap(), &LaunchContext::new())
@@ -91,10 +93,22 @@ async fn the_numbers_are_what_happened() {
     assert_eq!(names.map(|name| during[name]), [1, 1, 1], "{during:?}");
     assert_eq!(during["connections_refused_total"], 1);
     assert_eq!(during["processes_refused_total"], 1);
+    let filled = during["memory_bytes"];
+    assert!(
+        filled > 10_000 && filled < during["memory_limit_bytes"],
+        "{during:?}"
+    );
     assert!(during["received_bytes_total"] > 100 && during["sent_bytes_total"] > 100);
     server.end(&TerminationPolicy::default()).await.unwrap();
     let after = numbers(&address).await;
     assert_eq!(after["processes"], 0);
+    // It is told a moment later that its client has everything.
+    within(async {
+        while numbers(&address).await["memory_bytes"] > 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     let totals =
         ["started", "gone", "unproven"].map(|what| after[&format!("processes_{what}_total")]);
     assert_eq!(totals, [1, 1, 0]);

@@ -215,3 +215,10 @@ impl fmt::Debug for ExecServer {
             .finish_non_exhaustive()
     }
 }
+
+/// For `crate::fuzzing`.
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing {
+    pub(crate) use super::helper::fuzzing::answer as helper_answer;
+    pub(crate) use super::session::{Effect, ProcessEvent, Purpose, Sequencer, Session, Timing};
+}

@@ -35,8 +35,13 @@ impl Budget {
         })
     }
 
+    /// Bytes that are taken now.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     fn free(&self) -> usize {
-        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+        self.limit.saturating_sub(self.used())
     }
 }
 

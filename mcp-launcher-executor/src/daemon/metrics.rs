@@ -30,6 +30,10 @@ pub struct Metrics {
     pub processes_gone_total: u64,
     /// Processes that may have survived their end.
     pub processes_unproven_total: u64,
+    /// Bytes of memory that clients have filled: frames, input, output, requests.
+    pub memory_bytes: u64,
+    /// How many they may fill together, beside a little of each.
+    pub memory_limit_bytes: u64,
     /// Bytes from clients that came in, without those of TLS.
     pub received_bytes_total: u64,
     /// Bytes of frames to clients.
@@ -52,6 +56,8 @@ impl std::fmt::Display for Metrics {
             ("processes_refused_total", self.processes_refused_total),
             ("processes_gone_total", self.processes_gone_total),
             ("processes_unproven_total", self.processes_unproven_total),
+            ("memory_bytes", self.memory_bytes),
+            ("memory_limit_bytes", self.memory_limit_bytes),
             ("received_bytes_total", self.received_bytes_total),
             ("sent_bytes_total", self.sent_bytes_total),
         ];
