@@ -25,11 +25,15 @@ pub enum ExecutorError {
         /// How.
         reason: String,
     },
-    /// The session is over, and with it every process: its executor says so.
-    #[error("{reason}")]
+    /// The session is over, and with it every process but those that are not proven
+    /// gone: its executor says so.
+    #[error("{reason}{}", Doubt(*unproven))]
     SessionOver {
         /// How that is known.
         reason: String,
+        /// How many processes are not proven gone. Which ones the executor has told, if
+        /// that could be delivered.
+        unproven: u64,
     },
     /// No answer in time.
     #[error("no answer to `{method}` within {after:?}")]
@@ -80,6 +84,19 @@ pub enum ExecutorError {
         /// What is known.
         what: String,
     },
+}
+
+/// What is said of processes that are not proven gone.
+struct Doubt(u64);
+
+impl std::fmt::Display for Doubt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            1 => f.write_str("; one of its processes is not proven gone"),
+            many => write!(f, "; {many} of its processes are not proven gone"),
+        }
+    }
 }
 
 /// An error that several callers share.

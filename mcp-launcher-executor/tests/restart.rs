@@ -3,13 +3,13 @@
 
 mod support;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher, ExecutorSet, Member};
 use mcp_lifecycle_core::client::ServerConfig;
-use mcp_lifecycle_core::fleet::ServerManager;
+use mcp_lifecycle_core::fleet::{Replacement, ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::{Evidence, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use nix::sys::signal::Signal;
@@ -20,6 +20,12 @@ const ANYWHERE: &str = "ws://127.0.0.1:0";
 
 async fn daemon(url: &str, lease: &str) -> Peer {
     listen(DAEMON, &["--listen", url, "--lease", lease]).await
+}
+
+/// With records of its own: what other tests leave makes no search incomplete.
+async fn daemon_with_records(records: &Path, url: &str) -> Peer {
+    let state = format!("MCP_LIFECYCLE_STATE_DIR={}/state", records.display());
+    listen("/usr/bin/env", &[&state, DAEMON, "--listen", url]).await
 }
 
 /// The lean MCP server, which cargo puts beside the daemon.
@@ -91,7 +97,8 @@ async fn a_second_signal_skips_the_graces() {
 
 /// A manager's servers come back after this happened to their executor.
 async fn come_back(end: Signal) {
-    let mut peer = daemon(ANYWHERE, "30").await;
+    let records = tempfile::tempdir().unwrap();
+    let mut peer = daemon_with_records(records.path(), ANYWHERE).await;
     let url = peer.url.clone();
     let launcher: Arc<dyn ServerLauncher> =
         Arc::new(launcher(ExecServerConfig::websocket(&url)).await);
@@ -106,7 +113,7 @@ async fn come_back(end: Signal) {
     }
     signal(end, peer.child.id().unwrap());
     within(peer.child.wait()).await.unwrap();
-    let again = daemon(&url, "30").await;
+    let again = daemon_with_records(records.path(), &url).await;
     let begun = Instant::now();
     for name in names {
         works(&manager, name, Duration::from_secs(30)).await;
@@ -163,5 +170,125 @@ async fn a_machine_that_never_comes_back_keeps_nothing_closed_beyond_the_lease()
         matches!(&report.gone.evidence[..], [Evidence::Other(_)]),
         "{report}"
     );
+    manager.shutdown(Duration::from_secs(20)).await.unwrap();
+}
+
+/// Leases a server until its tools can be listed; for a pool that has lost it.
+async fn is_leased(pool: &ServerPool, config: &ServerConfig, limit: Duration) {
+    let begun = Instant::now();
+    loop {
+        let tools = match pool.acquire(config).await {
+            Ok(lease) => {
+                let tools = lease.list_all_tools().await;
+                tools.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(mcp_lifecycle_core::ErrorChain(&error).to_string()),
+        };
+        match tools {
+            Ok(tools) => return assert_eq!(tools.len(), 2),
+            Err(error) => assert!(begun.elapsed() < limit, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A pool's servers are had again, leased ones and idle ones, after this happened to
+/// their executor, which is then started again at the same place.
+async fn are_leased_again(end: Signal) {
+    let records = tempfile::tempdir().unwrap();
+    let mut peer = daemon_with_records(records.path(), ANYWHERE).await;
+    let url = peer.url.clone();
+    let launcher: Arc<dyn ServerLauncher> =
+        Arc::new(launcher(ExecServerConfig::websocket(&url)).await);
+    let pool = ServerPool::new("p");
+    let lease = pool.acquire(&server("leased", &launcher)).await.unwrap();
+    assert_eq!(lease.list_all_tools().await.unwrap().len(), 2);
+    drop(pool.acquire(&server("idle", &launcher)).await.unwrap());
+    signal(end, peer.child.id().unwrap());
+    within(peer.child.wait()).await.unwrap();
+    let _again = daemon_with_records(records.path(), &url).await;
+    // Nothing else has to be done, and long before the lease.
+    for name in ["leased", "idle"] {
+        is_leased(&pool, &server(name, &launcher), Duration::from_secs(20)).await;
+    }
+    // This one is of a process that has gone.
+    assert!(lease.list_all_tools().await.is_err());
+    drop(lease);
+    pool.shutdown(Duration::from_secs(20)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_goes_on_after_a_restart_in_order() {
+    are_leased_again(Signal::SIGTERM).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_goes_on_after_a_restart_that_was_none() {
+    are_leased_again(Signal::SIGKILL).await;
+}
+
+/// Manager and pool go on elsewhere when this happens to the executor that they
+/// are on, and it does not come back.
+async fn go_on_elsewhere(end: Signal) {
+    let mut peer = daemon(ANYWHERE, "1").await;
+    let other = daemon(ANYWHERE, "1").await;
+    let member = |name: &str, url: &str| {
+        let mut config = ExecServerConfig::websocket(url);
+        config.resume_window = Duration::from_millis(500);
+        Member::new(name, ExecServer::new(config))
+    };
+    // The first of equals is where they start.
+    let set = ExecutorSet::new([member("one", &peer.url), member("two", &other.url)]);
+    let running = || set.states().iter().map(|s| s.running).collect::<Vec<_>>();
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(ExecutorLauncher::new(set.clone()));
+    let (manager, pool) = (ServerManager::new("m"), ServerPool::new("p"));
+    manager
+        .refresh([server("managed", &launcher)])
+        .await
+        .unwrap();
+    set.drain("two").unwrap();
+    let lease = pool.acquire(&server("pooled", &launcher)).await.unwrap();
+    works(&manager, "managed", Duration::from_secs(10)).await;
+    assert_eq!(running(), [2, 0]);
+    set.undrain("two").unwrap();
+    signal(end, peer.child.id().unwrap());
+    within(peer.child.wait()).await.unwrap();
+    let limit = Duration::from_secs(20);
+    works(&manager, "managed", limit).await;
+    is_leased(&pool, &server("pooled", &launcher), limit).await;
+    assert_eq!(running(), [0, 2]);
+    drop(lease);
+    let (managed, pooled) = tokio::join!(manager.shutdown(limit), pool.shutdown(limit));
+    managed.unwrap();
+    pooled.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manager_and_pool_go_on_elsewhere_when_a_daemon_leaves_in_order() {
+    go_on_elsewhere(Signal::SIGTERM).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manager_and_pool_go_on_elsewhere_when_a_daemon_is_killed() {
+    go_on_elsewhere(Signal::SIGKILL).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_beside_onto_another_executor_returns_with_the_new_server() {
+    let (one, other) = (daemon(ANYWHERE, "30").await, daemon(ANYWHERE, "30").await);
+    let mut launchers: Vec<Arc<dyn ServerLauncher>> = Vec::new();
+    for peer in [&one, &other] {
+        let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+        launchers.push(Arc::new(launcher));
+    }
+    let manager = ServerManager::builder("m")
+        .replacement(Replacement::Beside)
+        .build();
+    for round in 0..10 {
+        let launcher = &launchers[round % 2];
+        manager.refresh([server("s", launcher)]).await.unwrap();
+        let peer = manager.server("s").expect("it has taken over");
+        assert_eq!(peer.list_all_tools().await.unwrap().len(), 2);
+    }
     manager.shutdown(Duration::from_secs(20)).await.unwrap();
 }

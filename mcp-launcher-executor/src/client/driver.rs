@@ -1,11 +1,12 @@
 //! The task that owns the link and carries out what the session decides.
 
+mod effects;
 mod farewell;
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
@@ -14,9 +15,9 @@ use tokio::sync::oneshot;
 
 use super::commands::{Command, Inbox, Reply, Seat};
 use super::config::ExecServerConfig;
-use super::connect::{Connected, connect};
+use super::connect::Connected;
 use super::process::Remote;
-use super::session::{Effect, Purpose, Session, Token};
+use super::session::{Purpose, Session, Token};
 use crate::ExecutorError;
 use crate::link::{HIGH_WATER, Incoming, LinkError};
 use crate::protocol::process::ProcessParams;
@@ -314,69 +315,6 @@ impl Driver {
                 session.call(now, method::TERMINATE, &named(id), purpose);
             }
         }
-    }
-
-    fn carry_out(&mut self) {
-        while let Some(effect) = self.session.next_effect() {
-            match effect {
-                Effect::Connect => {
-                    self.connecting = Some(Box::pin(connect(self.config.clone())));
-                }
-                Effect::Disconnect => self.close_link(),
-                Effect::Send(frame) => {
-                    self.dirty = true;
-                    // A link that fails here fails in the next poll as well.
-                    if let Some(connected) = &mut self.link {
-                        let _ = connected.link.send(frame);
-                    }
-                }
-                Effect::Ping => {
-                    self.dirty = true;
-                    let pinged = self.link.as_mut().is_some_and(|c| c.link.ping());
-                    if !pinged {
-                        self.session.no_ping(Instant::now());
-                    }
-                }
-                Effect::Ready(result) => {
-                    if let Some(connected) = &self.link {
-                        connected.peer_is_ours(self.session.is_extended());
-                    }
-                    if let Some(ready) = self.ready.take() {
-                        let _ = ready.send(Ok(*result));
-                    }
-                }
-                Effect::Answered(token, outcome) => {
-                    if let Some(reply) = self.replies.remove(&token) {
-                        let _ = reply.send(outcome);
-                    }
-                }
-                Effect::Written(id, outcome) => {
-                    if let Some(remote) = self.process(&id) {
-                        remote.on_written(outcome);
-                    }
-                }
-                Effect::Event(id, event) => {
-                    if let Some(remote) = self.process(&id) {
-                        remote.on_event(event);
-                    }
-                }
-                Effect::Failed(id, error) => {
-                    if let Some(remote) = self.process(&id) {
-                        remote.on_failure(error);
-                    }
-                }
-                Effect::Dead(error) => {
-                    self.dead.store(true, Ordering::Release);
-                    if let Some(ready) = self.ready.take() {
-                        let _ = ready.send(Err(error));
-                    }
-                }
-            }
-        }
-    }
-
-    fn process(&self, id: &str) -> Option<Arc<Remote>> {
-        self.processes.get(id).and_then(Weak::upgrade)
     }
 
     fn lost(&mut self, now: Instant, reason: String) {

@@ -80,9 +80,14 @@ impl Supervised {
         let over = self.connection.is_dead();
         let bound = self.connection.longest_after_loss().filter(|_| over);
         match (error, bound) {
-            (ExecutorError::SessionOver { reason }, _) => {
-                Ok(Gone::proven_by(Evidence::RemoteReported(reason)))
-            }
+            (
+                ExecutorError::SessionOver {
+                    reason,
+                    unproven: 0,
+                },
+                _,
+            ) => Ok(Gone::proven_by(Evidence::RemoteReported(reason))),
+            (error @ ExecutorError::SessionOver { .. }, _) => Err(error),
             (_, Some(bound)) if since.elapsed() >= bound => Ok(Gone::proven_by(Evidence::Other(
                 "its executor has not heard of us for longer than its lease".into(),
             ))),
@@ -106,7 +111,8 @@ impl RemoteProcess for Supervised {
 
     async fn wait(&self) -> ExitStatus {
         let mut status = self.remote.status();
-        let over = |error: &ExecutorError| matches!(error, ExecutorError::SessionOver { .. });
+        let over =
+            |error: &ExecutorError| matches!(error, ExecutorError::SessionOver { unproven: 0, .. });
         let told = |s: &Status| s.failed.as_ref().is_some_and(|(_, error)| over(error));
         tokio::select! {
             biased;

@@ -40,35 +40,32 @@ pub(super) fn attached(session: &Session, resumed: bool) {
     tracing::info!(target: TARGET, session, peer, client, resumed, "client attached");
 }
 
+/// An event about a process and its client.
+macro_rules! of_process {
+    ($session:expr, $process:expr, $program:expr, $($rest:tt)*) => {{
+        let (peer, client) = who($session);
+        tracing::info!(
+            target: TARGET,
+            session = short(&$session.id),
+            peer,
+            client,
+            process = $process,
+            program = excerpt($program),
+            $($rest)*
+        );
+    }};
+}
+
 pub(super) fn started(session: &Session, process: &str, program: &str, identity: &ServerIdentity) {
     count(&session.counters.started, 1);
-    let (peer, client) = who(session);
-    tracing::info!(
-        target: TARGET,
-        session = short(&session.id),
-        peer,
-        client,
-        process,
-        program = excerpt(program),
-        %identity,
-        "process started"
-    );
+    of_process!(session, process, program, %identity, "process started");
 }
 
 pub(super) fn not_started(session: &Session, process: &str, program: &str, error: &RpcError) {
     count(&session.counters.not_started, 1);
-    let (peer, client) = who(session);
-    tracing::info!(
-        target: TARGET,
-        session = short(&session.id),
-        peer,
-        client,
-        process,
-        program = excerpt(program),
-        // Its words have the arguments in them.
-        why = error.kind().unwrap_or("invalid"),
-        "process not started"
-    );
+    // Its words have the arguments in them.
+    let why = error.kind().unwrap_or("invalid");
+    of_process!(session, process, program, why, "process not started");
 }
 
 /// A process has ended, with all that belonged to it if it is `proven`.

@@ -6,11 +6,11 @@ mod intake;
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::terminate::EndReason;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::intake::Intake;
 use super::Shared;
@@ -20,6 +20,7 @@ use super::metrics::{Present, count};
 use super::origin::Origin;
 use super::session::{Haste, Next, Session};
 use crate::link::{CloseCode, Link, LinkError};
+use crate::protocol::extension::EndedNotification;
 use crate::protocol::{
     RpcError, code, encode_error, encode_notification, encode_raw_output, method,
 };
@@ -90,6 +91,7 @@ pub(super) async fn serve(
         patient: 0,
         company: None,
         ticket,
+        finished: None,
         timer: Box::pin(tokio::time::sleep(shared.limits.handshake)),
         stopping: shared.stopping.clone(),
         kind,
@@ -136,6 +138,8 @@ struct Connection {
     patient: u32,
     company: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     ticket: Option<Ticket>,
+    /// Set while its session is being ended.
+    finished: Option<std::pin::Pin<Box<WaitForCancellationFutureOwned>>>,
     timer: std::pin::Pin<Box<tokio::time::Sleep>>,
     stopping: CancellationToken,
     kind: Kind,
@@ -189,8 +193,7 @@ impl Connection {
                     return Poll::Ready(End::new(CloseCode::Policy, text));
                 }
                 if session.has_ended() {
-                    self.say_goodbye();
-                    return Poll::Ready(End::new(CloseCode::Normal, "the session is over"));
+                    return self.leave(cx, &session);
                 }
             }
             self.send_what_is_due(cx);
@@ -226,6 +229,17 @@ impl Connection {
             Some(failed) => Poll::Ready(failed),
             None => self.poll_timer(cx),
         }
+    }
+
+    /// The session is being ended: nothing is served any more, and nothing said before
+    /// the processes have been.
+    fn leave(&mut self, cx: &mut Context<'_>, session: &Session) -> Poll<End> {
+        let finished = self
+            .finished
+            .get_or_insert_with(|| Box::pin(session.finished().cancelled_owned()));
+        ready!(finished.as_mut().poll(cx));
+        self.say_goodbye();
+        Poll::Ready(End::new(CloseCode::Normal, "the session is over"))
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Option<End> {
@@ -298,7 +312,11 @@ impl Connection {
         if let State::Open(session, _) = &self.state
             && session.is_extended()
         {
-            self.send(encode_notification(method::ENDED, &serde_json::Map::new()));
+            let unproven = session.doubts.of(&session.id) as u64;
+            self.send(encode_notification(
+                method::ENDED,
+                &EndedNotification { unproven },
+            ));
         }
     }
 

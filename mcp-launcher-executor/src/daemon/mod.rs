@@ -21,8 +21,11 @@ mod audit;
 mod budget;
 mod connection;
 mod dispatch;
+mod doubts;
 mod environment;
 mod event;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod host;
 mod http;
 mod interrupt;
@@ -47,8 +50,9 @@ mod unix;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use mcp_lifecycle_core::launch::ServerLauncher;
+use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -61,6 +65,7 @@ pub use tls::{TlsError, TlsIdentity};
 pub use token::{Token, TokenError};
 
 use self::budget::Budget;
+use self::doubts::Doubts;
 use self::metrics::{Counters, now};
 use self::origin::Origin;
 use self::registry::Registry;
@@ -81,6 +86,10 @@ struct Shared {
     limits: Limits,
     registry: Registry,
     counters: Arc<Counters>,
+    /// Processes that are not proven gone.
+    doubts: Arc<Doubts>,
+    /// Nothing is left of an earlier daemon.
+    swept: AtomicBool,
     /// What all clients together may fill.
     budget: Arc<Budget>,
     /// Places for processes.
@@ -106,12 +115,32 @@ impl Daemon {
                 limits,
                 registry: Registry::default(),
                 counters: Arc::default(),
+                doubts: Arc::default(),
+                swept: AtomicBool::new(false),
                 resolving: tokio::sync::Mutex::new(()),
                 closing: CancellationToken::new(),
                 stopping: CancellationToken::new(),
                 hurry: CancellationToken::new(),
             }),
         }
+    }
+
+    /// Ends what an earlier daemon left behind. To be done before it serves: a client
+    /// of that one that comes back is told that nothing of its session is left, if
+    /// this search was complete.
+    ///
+    /// # Errors
+    ///
+    /// As [`ServerLauncher::reap_orphans`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ServerLauncher::reap_orphans`].
+    pub async fn sweep(&self) -> Result<ReapReport, ReapError> {
+        let report = self.shared.launcher.reap_orphans().await?;
+        let complete = report.is_complete();
+        self.shared.swept.store(complete, Ordering::Release);
+        Ok(report)
     }
 
     /// Serves one client on a pair of streams until they end, then ends its
@@ -150,6 +179,8 @@ impl Daemon {
             processes_refused_total: now(&counters.not_started),
             processes_gone_total: gone,
             processes_unproven_total: now(&counters.unproven),
+            memory_bytes: self.shared.budget.used() as u64,
+            memory_limit_bytes: limits.max_memory as u64,
             received_bytes_total: now(&counters.received),
             sent_bytes_total: now(&counters.sent),
         }
@@ -159,8 +190,8 @@ impl Daemon {
     /// connections. A client that is there gets every exit and proof before
     /// the good-bye; it has two seconds to take them.
     ///
-    /// Returns how many processes are not proven gone; their clients and the
-    /// log have the reasons.
+    /// Returns how many processes of this daemon are not proven gone; their clients
+    /// and the log have the reasons.
     ///
     /// # Cancel safety
     ///
@@ -168,10 +199,10 @@ impl Daemon {
     pub async fn shutdown(&self) -> usize {
         let shared = &self.shared;
         shared.closing.cancel();
-        let unproven = shared.registry.wind_down(shared).await;
+        shared.registry.wind_down(shared).await;
         shared.stopping.cancel();
         shared.registry.end_all().await;
-        unproven
+        shared.doubts.count()
     }
 
     /// Makes a [`shutdown`](Self::shutdown) that is under way skip its graces.

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::audit;
 use super::budget::{Grant, Portion};
+use super::doubts::Doubts;
 use super::event::Event;
 use super::log::Log;
 use super::metrics::{Counters, count};
@@ -33,6 +34,9 @@ pub(super) struct Process {
     handle: ServerHandle,
     session_id: String,
     counters: Arc<Counters>,
+    doubts: Arc<Doubts>,
+    /// Nothing of it is left.
+    proven: Arc<AtomicBool>,
     session: Weak<Session>,
     pub(super) portion: Arc<Portion>,
     log: Mutex<Log>,
@@ -79,6 +83,8 @@ impl Process {
             handle,
             session_id: session.id.clone(),
             counters: Arc::clone(&session.counters),
+            doubts: Arc::clone(&session.doubts),
+            proven: Arc::default(),
             session: Arc::downgrade(session),
             portion: Arc::clone(&session.portion),
             log: Mutex::new(Log::new(keep, window, grant())),
@@ -166,13 +172,12 @@ impl Process {
         self.room.notify_waiters();
     }
 
-    /// Ends it in order, whoever asked first. Whether it is proven gone.
-    pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) -> bool {
-        let outcome = self.handle.terminate(policy, reason).await;
-        if let Err(error) = &outcome {
+    /// Ends it in order, whoever asked first.
+    pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
+        if let Err(error) = self.handle.terminate(policy, reason).await {
             tracing::warn!(%error, "a process of a client is not proven gone");
+            self.doubts.add(&self.session_id, &self.proven);
         }
-        outcome.is_ok()
     }
 
     /// Whether its client has been told of its end, as far as it tells.
@@ -273,9 +278,12 @@ impl Process {
             () = end => self.terminator.gone().await,
         };
         let (ran, proven) = (self.started.elapsed(), proof.is_ok());
-        match proven {
-            true => count(&self.counters.gone, 1),
-            false => count(&self.counters.unproven, 1),
+        self.proven.store(proven, Ordering::Release);
+        if proven {
+            count(&self.counters.gone, 1);
+        } else {
+            count(&self.counters.unproven, 1);
+            self.doubts.add(&self.session_id, &self.proven);
         }
         audit::ended(&self.session_id, &self.id, &self.program, exit, proven, ran);
         let event = match proof {

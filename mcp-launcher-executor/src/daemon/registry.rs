@@ -55,6 +55,7 @@ impl Registry {
             takes,
             of,
             Arc::clone(&shared.counters),
+            Arc::clone(&shared.doubts),
         );
         {
             let mut sessions = shared.registry.sessions();
@@ -88,12 +89,11 @@ impl Registry {
         session.over.notify_one();
     }
 
-    /// Ends every process of every session, and delivers what there is to
-    /// tell. How many are not proven gone.
-    pub(super) async fn wind_down(&self, shared: &Shared) -> usize {
+    /// Ends every process of every session, and delivers what there is to tell.
+    pub(super) async fn wind_down(&self, shared: &Shared) {
         let all: Vec<_> = self.sessions().values().cloned().collect();
         let ends = all.iter().map(|session| session.wind_down(&shared.hurry));
-        futures_util::future::join_all(ends).await.into_iter().sum()
+        futures_util::future::join_all(ends).await;
     }
 
     pub(super) async fn end_all(&self) {

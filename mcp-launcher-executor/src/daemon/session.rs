@@ -1,5 +1,6 @@
 //! One client's session: its processes, its lease, what waits to be sent.
 
+mod ending;
 mod outbox;
 mod room;
 
@@ -8,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::outbox::Outbox;
 pub(super) use self::outbox::{Haste, Next};
-use super::audit::{self, Client};
+use super::audit::Client;
 use super::budget::{Budget, Portion};
+use super::doubts::Doubts;
 use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
 use super::log::Keep;
 use super::metrics::Counters;
@@ -26,10 +27,6 @@ use crate::protocol::extension::Lifecycle;
 
 /// How long a session without a process outlives its connection.
 const ABANDONED: Duration = Duration::from_secs(3);
-
-/// How long a client may take to receive the last events when the daemon
-/// leaves.
-const DELIVERY: Duration = Duration::from_secs(2);
 
 /// A place in the table of processes.
 pub(super) enum Slot {
@@ -46,6 +43,7 @@ pub(super) struct Session {
     pub(super) id: String,
     client: Mutex<Option<Arc<Client>>>,
     pub(super) counters: Arc<Counters>,
+    pub(super) doubts: Arc<Doubts>,
     pub(super) limits: Limits,
     pub(super) lease: Duration,
     /// Whose it was when it was opened.
@@ -107,6 +105,7 @@ impl Session {
         takes: Option<u64>,
         of: Share,
         counters: Arc<Counters>,
+        doubts: Arc<Doubts>,
     ) -> Arc<Self> {
         let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
         let lease = asked.map_or(limits.lease, Duration::from_millis);
@@ -114,6 +113,7 @@ impl Session {
             id,
             client: Mutex::default(),
             counters,
+            doubts,
             limits,
             lease,
             of,
@@ -197,6 +197,7 @@ impl Session {
         self.taken();
     }
 
+    /// Whether it is being ended, or has been.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -293,95 +294,6 @@ impl Session {
             self.disconnected.notify_one();
             self.answer_room.notify_waiters();
             self.taken();
-        }
-    }
-
-    /// Ends every process in order, in parallel, and gives the client the time
-    /// to take what there is to tell. How many are not proven gone.
-    pub(super) async fn wind_down(&self, hurry: &CancellationToken) -> usize {
-        self.closing.store(true, Ordering::Release);
-        let running = self.stop_launches();
-        let ends = running.iter().map(async |process| {
-            let policy = &self.limits.orphans;
-            tokio::select! {
-                proven = process.end(policy, EndReason::Shutdown) => proven,
-                () = hurry.cancelled() => {
-                    let policy = TerminationPolicy::immediate();
-                    let _ = process.terminator.force_end().await;
-                    process.end(&policy, EndReason::Shutdown).await
-                }
-            }
-        });
-        let proven = futures_util::future::join_all(ends).await;
-        self.launching.close();
-        self.launching.wait().await;
-        let deliver = async {
-            loop {
-                let mut taken = std::pin::pin!(self.delivered.notified());
-                taken.as_mut().enable();
-                if !self.outbox().attached || running.iter().all(|p| p.is_told()) {
-                    return;
-                }
-                taken.await;
-            }
-        };
-        tokio::select! {
-            _ = tokio::time::timeout(DELIVERY, deliver) => {}
-            () = hurry.cancelled() => {}
-        }
-        proven.iter().filter(|proven| !**proven).count()
-    }
-
-    /// Cancels what is being launched; what runs.
-    fn stop_launches(&self) -> Vec<Arc<Process>> {
-        let mut running = Vec::new();
-        self.processes().retain(|_, slot| match slot {
-            Slot::Starting { cancel, .. } => {
-                cancel.cancel();
-                false
-            }
-            Slot::Running(process) => {
-                running.push(Arc::clone(process));
-                true
-            }
-        });
-        running
-    }
-
-    /// Ends everything, in parallel, and waits for it, whoever asked first.
-    ///
-    /// Cancel safe: the end goes on.
-    pub(super) async fn end(self: &Arc<Self>, reason: EndReason) {
-        if !self.ended.swap(true, Ordering::AcqRel) {
-            audit::over(self, &reason);
-            let session = Arc::clone(self);
-            // Also by a panic: whoever waits must not wait for ever.
-            let finished = self.finished.clone().drop_guard();
-            tokio::spawn(async move {
-                session.end_processes(reason).await;
-                drop(finished);
-            });
-        }
-        self.finished.cancelled().await;
-    }
-
-    async fn end_processes(&self, reason: EndReason) {
-        let running = self.stop_launches();
-        self.processes().clear();
-        self.launching.close();
-        running.iter().for_each(|process| process.abandon());
-        let ends = running
-            .iter()
-            .map(|process| process.end(&self.limits.orphans, reason.clone()));
-        futures_util::future::join_all(ends).await;
-        self.launching.wait().await;
-        let (waker, ready) = {
-            let mut outbox = self.outbox();
-            (outbox.waker.take(), std::mem::take(&mut outbox.ready))
-        };
-        drop(ready);
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 }

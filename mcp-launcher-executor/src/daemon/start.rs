@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use mcp_lifecycle_core::launch::{
@@ -167,7 +168,7 @@ async fn launch(
             };
             session.answer(encode_result(&answer_to, &result));
         }
-        Err(unwanted) => undo(&process_id, *unwanted).await,
+        Err(unwanted) => undo(&session, &process_id, *unwanted).await,
     }
 }
 
@@ -189,11 +190,21 @@ fn settle(
     Ok(answer_to)
 }
 
-async fn undo(name: &str, launched: LaunchedServer) {
+async fn undo(session: &Session, name: &str, launched: LaunchedServer) {
     let parts = launched.into_parts();
+    let terminator = Arc::clone(&parts.terminator);
     let (handle, _stdin) = ServerHandle::new(name, parts.stdin, parts.terminator);
     let policy = TerminationPolicy::immediate();
-    let _ = handle.terminate(&policy, EndReason::StartFailed).await;
+    let Err(error) = handle.terminate(&policy, EndReason::StartFailed).await else {
+        return;
+    };
+    tracing::warn!(%error, "a start that was given up is not proven gone");
+    let proven = Arc::default();
+    session.doubts.add(&session.id, &proven);
+    tokio::spawn(async move {
+        let gone = terminator.gone().await.is_ok();
+        proven.store(gone, Ordering::Release);
+    });
 }
 
 /// Refuses what cannot be started, before it takes a place.

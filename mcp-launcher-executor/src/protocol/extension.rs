@@ -121,6 +121,15 @@ pub struct GoneNotification {
     pub failure: Option<String>,
 }
 
+/// `session/ended`: the session is over, and its processes have been ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EndedNotification {
+    /// How many of them are not proven gone.
+    #[serde(default)]
+    pub unproven: u64,
+}
+
 /// `process/ack`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

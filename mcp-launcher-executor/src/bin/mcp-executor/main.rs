@@ -60,8 +60,8 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
     let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher);
     let listener = listen::bind(&cli).await?;
     let metrics = listen::bind_metrics(&cli).await?;
-    sweep(&*launcher).await;
     let daemon = Daemon::new(launcher, limits);
+    sweep(&daemon).await;
     if let Some(metrics) = metrics {
         let daemon = daemon.clone();
         tokio::spawn(async move { metrics.serve(&daemon).await });
@@ -114,12 +114,13 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
 const UNPROVEN: i32 = 3;
 
 /// What an earlier run left behind, if it was killed together with its guards.
-async fn sweep(launcher: &dyn ServerLauncher) {
-    match launcher.reap_orphans().await {
-        Ok(report) if report.ended.is_empty() && report.failed.is_empty() => {}
+async fn sweep(daemon: &Daemon) {
+    match daemon.sweep().await {
+        Ok(report) if report.is_complete() && report.ended.is_empty() => {}
         Ok(report) => tracing::warn!(
             ended = report.ended.len(),
             failed = report.failed.len(),
+            unknown = report.unknown.len(),
             "swept what an earlier run left behind"
         ),
         Err(error) => tracing::warn!(error = %ErrorChain(&error), "cannot sweep"),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::link::refused;
 use super::{Effect, GoneProof, LinkState, ProcessEvent, Purpose, Recovery, Session};
 use crate::ExecutorError;
-use crate::protocol::extension::GoneNotification;
+use crate::protocol::extension::{EndedNotification, GoneNotification};
 use crate::protocol::process::{
     ClosedNotification, ExitedNotification, OutputNotification, ProcessParams, ReadResult,
 };
@@ -103,9 +103,11 @@ impl Session {
                 self.event(now, &it.process_id, Some(it.seq), ProcessEvent::Gone(proof));
             }
             method::ENDED if self.is_extended() => {
+                let it: EndedNotification = params.parse()?;
                 self.effects.push_back(Effect::Disconnect);
                 self.die(ExecutorError::SessionOver {
                     reason: "the executor has ended the session and its processes".to_owned(),
+                    unproven: it.unproven,
                 });
             }
             _ => {}

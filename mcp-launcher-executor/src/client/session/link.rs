@@ -237,6 +237,7 @@ impl Session {
             }
             Err(error) if resuming && self.is_over_there(&error) => ExecutorError::SessionOver {
                 reason: "the executor was started again, or has ended the session".to_owned(),
+                unproven: unproven(&error),
             },
             Err(error) if resuming => ExecutorError::Lost {
                 reason: format!("the executor does not know the session any more ({error})"),
@@ -248,11 +249,12 @@ impl Session {
     }
 
     /// Whether a daemon on the very machine of the session says that it has no
-    /// such session: then nothing of it is left there.
+    /// such session: then nothing of it is left there, but what it says.
     fn is_over_there(&self, error: &RpcError) -> bool {
         let said = |name: &str| error.data.as_ref()?.get(name)?.as_str();
         let ours = self.lifecycle.as_ref().and_then(|l| l.machine.as_deref());
-        said("kind") == Some("unknownSession") && ours.is_some() && said("machine") == ours
+        let there = ours.is_some() && said("machine") == ours;
+        said("kind") == Some("unknownSession") && (there || unproven(error) > 0)
     }
 
     fn opened(&mut self, now: Instant, result: InitializeResult, resuming: bool) {
@@ -332,6 +334,12 @@ impl Session {
         }
         self.effects.push_back(Effect::Dead(reason));
     }
+}
+
+/// How many processes of a session that is over are not proven gone.
+fn unproven(error: &RpcError) -> u64 {
+    let said = error.data.as_ref().and_then(|data| data.get("unproven"));
+    said.map_or(0, |said| said.as_u64().unwrap_or(1))
 }
 
 /// An error answer as an error.

@@ -1,5 +1,7 @@
 //! What client and daemon agree on before anything else.
 
+use std::sync::atomic::Ordering;
+
 use super::super::audit::{self, Client};
 use super::super::host::{environment_info, machine};
 use super::super::limits::MOST_NAME;
@@ -68,11 +70,17 @@ impl Connection {
             let text = "the session is being ended";
             return Err(RpcError::new(code::SESSION_ATTACHED, text));
         }
-        // A client that knows this machine knows by that that nothing of the
-        // session is left: an end waits for the processes, and so does a start
-        // of the daemon for what an earlier one left.
         let error = RpcError::new(code::INVALID_REQUEST, "unknown session id");
-        Err(error.with_data(json!({"kind": "unknownSession", "machine": machine()})))
+        let mut data = json!({"kind": "unknownSession"});
+        // A client that knows this machine knows by that that nothing of the
+        // session is left: neither of those that ended here, nor of an earlier
+        // daemon's.
+        match self.shared.doubts.of(id) {
+            0 if self.shared.swept.load(Ordering::Acquire) => data["machine"] = json!(machine()),
+            0 => {}
+            unproven => data["unproven"] = json!(unproven),
+        }
+        Err(error.with_data(data))
     }
 
     /// What holds, given what the client wishes.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use mcp_lifecycle_core::error::{LaunchError, ReapError, StepError};
-use mcp_lifecycle_core::{
-    Containment, Evidence, ExitStatus, Gone, LaunchedServer, ProcessTerminator, Reach, ReapReport,
-    Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
+use mcp_lifecycle_core::launch::{
+    Containment, Evidence, ExitStatus, Gone, LaunchError, LaunchedServer, ProcessTerminator, Reach,
+    ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, StepError,
+    TerminationSemantics,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_util::sync::CancellationToken;

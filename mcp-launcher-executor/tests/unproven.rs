@@ -1,0 +1,145 @@
+//! An end that cannot be proven: the daemon says so to everybody, and nobody takes
+//! its good-bye, or its not knowing the session any more, for a proof.
+
+#[path = "support/raw.rs"]
+mod raw;
+mod support;
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mcp_launcher_executor::ExecServerConfig;
+use mcp_lifecycle_core::terminate::TerminationPolicy;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use raw::{Raw, start};
+use serde_json::{Value, json};
+use support::{alive, launch, launcher, listen, marker, sh, signal, within};
+
+const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+/// A debugger, as far as its process is concerned: one that dies stays a zombie
+/// that nobody else can reap, until this is dropped.
+struct Tracer {
+    thread: Option<JoinHandle<()>>,
+    release: Option<mpsc::Sender<()>>,
+}
+
+impl Tracer {
+    fn of(pid: i32) -> Self {
+        let (release, released) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let seized = ptrace::seize(Pid::from_raw(pid), ptrace::Options::empty());
+            tell.send(seized).unwrap();
+            // The kernel lets go with the end of the thread.
+            let _ = released.recv();
+        });
+        told.recv().unwrap().expect("a process below this one");
+        Self {
+            thread: Some(thread),
+            release: Some(release),
+        }
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        self.release.take();
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// The main process says its number.
+const SERVER: &str = "echo $$; exec sleep 1000";
+
+/// As a client of ours has it.
+fn extended() -> Value {
+    json!({"clientName": "raw", "extensions": {"mcpLifecycle": {"version": 1}}})
+}
+
+async fn first_line(client: &mut Raw) -> String {
+    use base64::Engine as _;
+    let chunk = client.notification("process/output").await["chunk"].clone();
+    let bytes = base64::engine::general_purpose::STANDARD.decode(chunk.as_str().unwrap());
+    String::from_utf8(bytes.unwrap()).unwrap().trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_cannot_prove_an_end_tells_its_client_and_leaves_with_three() {
+    let mut peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
+    let mut held = launch(&launcher, sh(SERVER)).await;
+    let other = launch(&launcher, sh("exec cat")).await;
+    let tracer = Tracer::of(held.line().await.parse().unwrap());
+    signal(Signal::SIGTERM, peer.child.id().unwrap());
+    assert_eq!(within(peer.child.wait()).await.unwrap().code(), Some(3));
+    let policy = TerminationPolicy::immediate();
+    let outcome = held.end(&policy).await;
+    let error = outcome.expect_err("it is a zombie that nobody has reaped");
+    let text = mcp_lifecycle_core::ErrorChain(&error).to_string();
+    assert!(text.contains("not proven gone"), "{text}");
+    // What was proven is not in doubt.
+    other.end(&policy).await.unwrap();
+    drop(tracer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_end_is_not_proven_is_not_over_for_who_comes_back() {
+    let args = ["--listen", "ws://127.0.0.1:0", "--lease", "0.5"];
+    let peer = listen(DAEMON, &args).await;
+    let (mut client, hello) = Raw::open_with(&peer.url, extended()).await;
+    let started = start("held", &["/bin/sh", "-c", SERVER]);
+    client.request("process/start", started).await.unwrap();
+    let tracer = Tracer::of(first_line(&mut client).await.parse().unwrap());
+    drop(client);
+    let mut again = extended();
+    again["resumeSessionId"] = hello["sessionId"].clone();
+    let error = within(async {
+        loop {
+            let mut client = Raw::connect(&peer.url).await;
+            match client.request("initialize", again.clone()).await {
+                // It has its lease, or is being ended.
+                Ok(_) => tokio::time::sleep(Duration::from_secs(2)).await,
+                Err(error) if error["code"] == -32010 => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => break error,
+            }
+        }
+    })
+    .await;
+    // By this word a client would know that nothing is left.
+    assert_eq!(error["data"]["machine"], Value::Null, "{error}");
+    assert_eq!(error["data"]["unproven"], 1, "{error}");
+    drop(tracer);
+}
+
+/// Its client was silent for a lease, and wakes up while its processes are ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_good_bye_waits_for_the_end_of_the_processes() {
+    let args = ["--listen", "ws://127.0.0.1:0", "--lease", "1"];
+    let peer = listen(DAEMON, &args).await;
+    let (mut client, _) = Raw::open_with(&peer.url, extended()).await;
+    let directory = tempfile::tempdir().unwrap();
+    let asked = directory.path().join("asked");
+    let mark = marker("good-bye");
+    let script = format!(
+        "trap ': > {}' TERM; echo up; while :; do sleep 0.01; done; : {mark}",
+        asked.display()
+    );
+    let started = start("slow", &["/bin/sh", "-c", &script]);
+    client.request("process/start", started).await.unwrap();
+    assert_eq!(first_line(&mut client).await, "up");
+    within(async {
+        while !asked.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    client.notify("session/nothing", json!({})).await;
+    client.notification("session/ended").await;
+    assert_eq!(alive(&mark), Vec::<String>::new());
+}
