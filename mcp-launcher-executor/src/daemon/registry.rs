@@ -47,16 +47,7 @@ impl Registry {
     ) -> Result<Arc<Session>, RpcError> {
         let limits = &shared.limits;
         let id = random_id()?;
-        let session = Session::new(
-            id.clone(),
-            limits.clone(),
-            &shared.budget,
-            lifecycle,
-            takes,
-            of,
-            Arc::clone(&shared.counters),
-            Arc::clone(&shared.doubts),
-        );
+        let session = Session::new(id.clone(), shared, lifecycle, takes, of);
         {
             let mut sessions = shared.registry.sessions();
             // Under the lock that the end takes the sessions with.

@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::outbox::Outbox;
 pub(super) use self::outbox::{Haste, Next};
+use super::Shared;
 use super::audit::Client;
-use super::budget::{Budget, Portion};
+use super::budget::Portion;
 use super::doubts::Doubts;
 use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
 use super::log::Keep;
@@ -99,25 +100,23 @@ impl Drop for Reading<'_> {
 impl Session {
     pub(super) fn new(
         id: String,
-        limits: Limits,
-        budget: &Arc<Budget>,
+        shared: &Shared,
         lifecycle: Option<Lifecycle>,
         takes: Option<u64>,
         of: Share,
-        counters: Arc<Counters>,
-        doubts: Arc<Doubts>,
     ) -> Arc<Self> {
+        let limits = shared.limits.clone();
         let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
         let lease = asked.map_or(limits.lease, Duration::from_millis);
         Arc::new(Self {
             id,
             client: Mutex::default(),
-            counters,
-            doubts,
+            counters: Arc::clone(&shared.counters),
+            doubts: Arc::clone(&shared.doubts),
             limits,
             lease,
             of,
-            portion: Portion::of(budget),
+            portion: Portion::of(&shared.budget),
             largest_answer: takes.map_or(usize::MAX, |takes| takes as usize),
             lifecycle,
             processes: Mutex::default(),
