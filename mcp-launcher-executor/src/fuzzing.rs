@@ -32,6 +32,11 @@ impl<'a> Choices<'a> {
         *first
     }
 
+    /// Whether to do what is rarer than its opposite.
+    pub(crate) fn one_in(&mut self, many: u8) -> bool {
+        self.byte().is_multiple_of(many)
+    }
+
     pub(crate) fn number(&mut self) -> u64 {
         // Small ones mostly, and the ends of the range.
         match self.byte() {

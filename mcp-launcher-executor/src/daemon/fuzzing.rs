@@ -56,7 +56,7 @@ pub(crate) fn environment(bytes: &[u8]) {
     let inherit = [Inherit::All, Inherit::Core, Inherit::None];
     let mut policy = EnvPolicy {
         inherit: inherit[usize::from(choices.byte() % 3)],
-        ignore_default_excludes: choices.byte() % 2 == 0,
+        ignore_default_excludes: choices.one_in(2),
         ..EnvPolicy::default()
     };
     while choices.more() {

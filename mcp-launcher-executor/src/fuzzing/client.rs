@@ -56,7 +56,7 @@ impl World {
         };
         let wish = Lifecycle {
             version: VERSION,
-            raw_output: kind % 2 == 0,
+            raw_output: kind.is_multiple_of(2),
             ..Lifecycle::default()
         };
         let now = Instant::now();
@@ -121,12 +121,10 @@ impl World {
             8 => self
                 .session
                 .consumed(&process, choices.number(), choices.number()),
-            9 => self
-                .session
-                .lag(self.now, &process, choices.byte() % 2 == 0),
+            9 => self.session.lag(self.now, &process, choices.one_in(2)),
             10 => self.session.forget(&process),
             11 if self.linked => {
-                self.session.frame_refused();
+                self.session.frame_refused(self.now);
                 self.cut();
             }
             12 if self.linked => self.session.alive(self.now),
@@ -185,7 +183,7 @@ impl World {
                 let chunk = json!({"seq": seq, "stream": "stdout",
                     "chunk": Chunk(seq.to_be_bytes().to_vec().into())});
                 json!({"chunks": [chunk], "nextSeq": choices.number(),
-                    "exited": choices.byte() % 2 == 0, "exitCode": 0, "closed": choices.byte() % 2 == 0})
+                    "exited": choices.one_in(2), "exitCode": 0, "closed": choices.one_in(2)})
             }
             ("process/write", kind) => {
                 let status = ["accepted", "starting", "stdinClosed"][usize::from(kind)];

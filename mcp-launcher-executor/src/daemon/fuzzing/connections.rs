@@ -95,15 +95,17 @@ const PROCESSES: u32 = 4;
 impl World {
     fn new() -> Self {
         let servers = Arc::new(InMemory::default());
-        let mut limits = Limits::default();
-        limits.orphans = TerminationPolicy::immediate();
-        limits.max_frame = 128 << 10;
-        limits.max_memory = 512 << 10;
-        limits.max_sessions = 8;
-        limits.max_processes = 3;
-        limits.max_processes_in_all = 6;
-        limits.window = 4096;
-        limits.stdin_queue = 2048;
+        let limits = Limits {
+            orphans: TerminationPolicy::immediate(),
+            max_frame: 128 << 10,
+            max_memory: 512 << 10,
+            max_sessions: 8,
+            max_processes: 3,
+            max_processes_in_all: 6,
+            window: 4096,
+            stdin_queue: 2048,
+            ..Limits::default()
+        };
         Self {
             daemon: Daemon::new(Arc::clone(&servers) as _, limits),
             servers,
@@ -159,10 +161,10 @@ impl World {
             7 => return client.wire.send_frame(choices.bytes()),
             8 | 9 => {
                 let resumed = self.sessions.get(usize::from(choices.byte())).cloned();
-                client.extended = choices.byte() % 4 != 0;
+                client.extended = !choices.one_in(4);
                 let wish = client.extended.then(|| {
                     json!({"mcpLifecycle": {"version": 1, "window": choices.number(),
-                        "leaseMs": 60_000, "rawOutput": choices.byte() % 2 == 0}})
+                        "leaseMs": 60_000, "rawOutput": choices.one_in(2)}})
                 });
                 request(
                     "initialize",
@@ -175,7 +177,7 @@ impl World {
                 request(
                     "process/start",
                     json!({"processId": format!("p{}", self.started),
-                    "argv": ["x"], "cwd": "/", "env": {}, "tty": false, "pipeStdin": choices.byte() % 4 != 0}),
+                    "argv": ["x"], "cwd": "/", "env": {}, "tty": false, "pipeStdin": !choices.one_in(4)}),
                 )
             }
             // Once more, under the same name.
