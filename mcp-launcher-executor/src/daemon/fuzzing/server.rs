@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use mcp_lifecycle_core::launch::{
-    Containment, Evidence, ExitStatus, Gone, LaunchError, LaunchedServer, ProcessTerminator, Reach,
-    ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, StepError,
-    TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, LaunchContext, LaunchError, LaunchedServer,
+    ProcessTerminator, Reach, ReapError, ReapReport, Remnant, ServerIdentity, ServerLauncher,
+    ServerSpec, StepError, TerminationSemantics,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_util::sync::CancellationToken;
@@ -110,10 +110,14 @@ impl ServerLauncher for InMemory {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(Containment::new("in memory", Reach::Tree))
+        TerminationSemantics::new(Containment::new("in memory", Reach::Tree))
     }
 
-    async fn launch(&self, spec: &ServerSpec) -> Result<LaunchedServer, LaunchError> {
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        _: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
         // A launch takes a while, in which it may be cancelled.
         tokio::task::yield_now().await;
         let (stdin, input) = tokio::io::duplex(PIPE);
@@ -145,7 +149,7 @@ impl ProcessTerminator for Life {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        TerminationSemantics::full(Containment::new("in memory", Reach::Tree))
+        TerminationSemantics::new(Containment::new("in memory", Reach::Tree))
     }
 
     async fn exited(&self) -> ExitStatus {
