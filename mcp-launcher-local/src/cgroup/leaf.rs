@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
@@ -100,6 +101,29 @@ impl Leaf {
     pub(crate) fn remove_empty(&self) -> bool {
         let removed = fs::remove_dir(&self.path).is_ok();
         self.settled.fetch_or(removed, Ordering::Relaxed);
+        removed
+    }
+
+    /// Removes the cgroup once nobody is inside, and says whether it has. Blocks,
+    /// at most `limit` long.
+    pub(crate) fn remove_within(&self, limit: Duration) -> io::Result<bool> {
+        let end = Instant::now() + limit;
+        let removed = || {
+            let events = File::open(self.path.join("cgroup.events"))?;
+            loop {
+                if !is_populated(&events)? && matches!(remove(&self.path)?, Removal::Done) {
+                    return Ok(true);
+                }
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Ok(false);
+                }
+                watch::changes_within(&events, left)?;
+            }
+        };
+        let removed = absent_is(removed(), true);
+        let is_gone = matches!(removed, Ok(true));
+        self.settled.fetch_or(is_gone, Ordering::Relaxed);
         removed
     }
 

@@ -12,7 +12,7 @@ use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 use super::directory::{self, Refused};
 use super::format::{Contents, Record};
 use super::processes::{self, LivingHost};
-use super::search::Search;
+use super::search::{Killed, Search};
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::shelf::{self, Found};
 use super::sight::{self, Sight};
@@ -36,13 +36,20 @@ pub(crate) fn reap() -> io::Result<ReapReport> {
         dead: &dead,
     };
     let mut search = Search::new(&hosts, &shelves.living, LIMIT);
+    // Everybody is sent SIGKILL before anybody is waited for.
     let leaves: Vec<_> = shelves
         .dead
         .iter()
-        .map(|shelved| empty(&mut search, shelved, &sight))
+        .map(|shelved| kill_inside(&mut search, shelved, &sight))
         .collect();
     let looked = end_marked(&mut search, &sight);
-    for (shelved, servers) in shelves.dead.iter().zip(leaves) {
+    for (shelved, leaves) in shelves.dead.iter().zip(leaves) {
+        let mut state =
+            |leaf: Result<_, _>| leaf.map_or_else(|known| known, |it| search.remove(it));
+        let servers = leaves
+            .into_iter()
+            .map(|leaf| leaf.map(&mut state))
+            .collect();
         let evidence = Evidence {
             servers,
             unreadable: shelved.contents.unreadable,
@@ -62,23 +69,26 @@ pub(crate) fn reap() -> io::Result<ReapReport> {
     Ok(report)
 }
 
-/// Empties the cgroups of a dead host's servers.
-fn empty(search: &mut Search<'_>, shelved: &Shelved, sight: &Sight) -> Vec<Option<LeafState>> {
+/// Sends SIGKILL to everybody in the cgroups of a dead host's servers.
+fn kill_inside(
+    search: &mut Search<'_>,
+    shelved: &Shelved,
+    sight: &Sight,
+) -> Vec<Option<Result<Killed, LeafState>>> {
     let contents = &shelved.contents;
-    let state = |server: &Record| {
-        server
-            .in_cgroup
-            .then(|| match shelf::find_leaf(contents, server) {
-                Ok(None) => LeafState::Gone,
-                // Its members' numbers mean somebody else in the /proc here.
-                Ok(Some(_)) if !sight.proc_is_own => {
-                    LeafState::Unseen("the /proc here is that of another PID namespace".to_owned())
-                }
-                Ok(Some(leaf)) => search.empty(&contents.host, leaf),
-                Err(why) => LeafState::Unseen(why),
-            })
+    let mut kill = |server: &Record| match shelf::find_leaf(contents, server) {
+        Ok(None) => Err(LeafState::Gone),
+        // Its members' numbers mean somebody else in the /proc here.
+        Ok(Some(_)) if !sight.proc_is_own => Err(LeafState::Unseen(
+            "the /proc here is that of another PID namespace".to_owned(),
+        )),
+        Ok(Some(leaf)) => search.kill_inside(&contents.host, leaf),
+        Err(why) => Err(LeafState::Unseen(why)),
     };
-    contents.servers.iter().map(state).collect()
+    let servers = contents.servers.iter();
+    servers
+        .map(|server| server.in_cgroup.then(|| kill(server)))
+        .collect()
 }
 
 /// Ends whoever carries the mark of a dead host.

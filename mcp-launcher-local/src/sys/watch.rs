@@ -7,13 +7,17 @@
 //! costs nothing while nothing happens.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 /// What a callback wants next.
@@ -93,6 +97,16 @@ pub(crate) fn changed(
     Watcher::get()?.add(fd, EpollFlags::EPOLLPRI, Box::new(callback))
 }
 
+/// Waits until such a file says something else than when it was last read, and at most
+/// `limit` long. Blocks the thread.
+pub(crate) fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
+    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLPRI)], limit) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 impl Watched {
     /// Stops watching. A callback that is running at this moment is not waited for.
     pub(crate) fn forget(self) {
@@ -162,7 +176,7 @@ impl Watcher {
         loop {
             let ready = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
                 Ok(ready) => ready,
-                Err(nix::errno::Errno::EINTR) => continue,
+                Err(Errno::EINTR) => continue,
                 Err(error) => {
                     // Only a closed descriptor can do this: somebody in this
                     // process closes descriptors that are not theirs.

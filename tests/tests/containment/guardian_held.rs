@@ -32,7 +32,7 @@ fn launch(stage: &Stage, shape: &str, roles: &[&str]) -> (LaunchedServer, Pid) {
 }
 
 /// Returns when the process is in this state.
-fn wait_for_state(pid: Pid, state: char) {
+pub(crate) fn wait_for_state(pid: Pid, state: char) {
     let end = Instant::now() + LIMIT;
     loop {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -228,13 +228,24 @@ fn zombie() {
 }
 
 /// A process that traces another one, as a debugger does.
-struct Tracer(Child);
+pub(crate) struct Tracer(Child);
 
 const TRACED: &str = "MCP_TEST_TRACED";
+const AT_EXIT: &str = "MCP_TEST_AT_EXIT";
 
 impl Tracer {
-    fn of(pid: Pid) -> Self {
-        let mut tracer = start("guardian_held::tracer", &[(TRACED, pid.to_string())]);
+    /// Holds it where it is.
+    pub(crate) fn of(pid: Pid) -> Self {
+        Self::start(&[(TRACED, pid.to_string())])
+    }
+
+    /// Lets it run, and holds it once it is about to have ended.
+    pub(crate) fn until_exit(pid: Pid) -> Self {
+        Self::start(&[(TRACED, pid.to_string()), (AT_EXIT, String::new())])
+    }
+
+    fn start(what: &[(&str, String)]) -> Self {
+        let mut tracer = start("guardian_held::tracer", what);
         let mut said = Vec::new();
         let mut output = tracer.stdout.take().unwrap();
         while !said.ends_with(b"tracing\n") {
@@ -261,8 +272,12 @@ fn tracer() {
     }
     let pid: i32 = std::env::var(TRACED).unwrap().parse().unwrap();
     let pid = Pid::from_raw(pid);
-    ptrace::seize(pid, ptrace::Options::empty()).unwrap();
-    ptrace::interrupt(pid).unwrap();
+    if std::env::var_os(AT_EXIT).is_some() {
+        ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEEXIT).unwrap();
+    } else {
+        ptrace::seize(pid, ptrace::Options::empty()).unwrap();
+        ptrace::interrupt(pid).unwrap();
+    }
     println!("tracing");
     std::io::stdout().flush().unwrap();
     let _ = std::io::stdin().read(&mut [0]);

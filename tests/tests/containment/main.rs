@@ -27,5 +27,6 @@ mod places;
 mod shortage;
 mod sigchld;
 mod stage;
+mod unkillable;
 mod unrecorded;
 mod unseen;

@@ -54,6 +54,26 @@ pub(crate) fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<
     Ok(ready? > 0)
 }
 
+/// Waits for the ends of processes that are held, all of them together, and lets go of
+/// those that have ended. Blocks the thread.
+pub(crate) fn end_within(held: &mut Vec<OwnedFd>, limit: Duration) {
+    let end = Instant::now() + limit;
+    while !held.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut asked: Vec<_> = held
+            .iter()
+            .map(|pidfd| PollFd::new(pidfd.as_fd(), PollFlags::POLLIN))
+            .collect();
+        if !uninterrupted(|| poll(&mut asked, left)).is_ok_and(|ready| ready > 0) {
+            return;
+        }
+        let ended: Vec<bool> = asked.iter().map(|it| it.any() == Some(true)).collect();
+        let mut ended = ended.into_iter();
+        held.retain(|_| ended.next() != Some(true));
+    }
+}
+
 pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers and touches no memory of ours.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
