@@ -196,7 +196,7 @@ async fn a_lost_daemon_is_unknown_and_then_clean(signal: Signal, flags: &[&str])
     assert!(!server.handle.is_gone());
 
     private.start_again();
-    let limit = policy().kill_confirmation(Duration::from_secs(15));
+    let limit = policy().with_kill_confirmation(Duration::from_secs(15));
     let report = server.end(&limit).await.unwrap();
     println!("{signal} {flags:?}: {}", report.exit);
     assert!(matches!(
@@ -258,7 +258,7 @@ async fn another_engines_404_is_no_proof() {
     lead_to(&other);
     // By a connection that is still open it may be ended where it is. What must
     // not be is a proof while it lives.
-    let limit = policy().kill_confirmation(Duration::from_secs(5));
+    let limit = policy().with_kill_confirmation(Duration::from_secs(5));
     match server.end(&limit).await {
         Ok(report) => assert!(rig.containers().is_empty(), "{report}"),
         Err(error) => {
@@ -267,7 +267,7 @@ async fn another_engines_404_is_no_proof() {
         }
     }
     lead_to(&one);
-    let limit = policy().kill_confirmation(Duration::from_secs(15));
+    let limit = policy().with_kill_confirmation(Duration::from_secs(15));
     server.end(&limit).await.unwrap();
     rig.assert_clean().await;
 }

@@ -120,7 +120,7 @@ async fn pull_as_host(told: &str) {
         .build()
         .unwrap();
     let spec = ContainerOptions::new(image).server("s").build().unwrap();
-    match launcher.prepare(&spec).await {
+    match launcher.prepare(&spec, &LaunchContext::new()).await {
         Ok(()) => println!("pulled"),
         Err(error) => println!("not pulled: {}", ErrorChain(&error)),
     }

@@ -82,7 +82,8 @@ async fn a_cancelled_launch_leaves_no_container() {
     // Densely where the create and the attach are.
     let instants = (0..30).map(Duration::from_millis);
     for instant in instants.chain((1..30).map(|n| whole * n / 24)) {
-        let launch = launcher.launch(&spec, &LaunchContext::new());
+        let context = LaunchContext::new();
+        let launch = launcher.launch(&spec, &context);
         drop(tokio::time::timeout(instant, launch).await);
     }
     rig.assert_clean().await;
@@ -150,7 +151,11 @@ async fn a_pull_has_its_own_deadline() {
         .build()
         .unwrap();
     let spec = rig.spec_with(&options, &["plain"]);
-    let error = in_time("the pull gives up", launcher.prepare(&spec)).await;
+    let error = in_time(
+        "the pull gives up",
+        launcher.prepare(&spec, &LaunchContext::new()),
+    )
+    .await;
     let text = ErrorChain(&error.unwrap_err()).to_string();
     assert!(text.contains("longer than 300ms"), "{text}");
 }

@@ -50,7 +50,8 @@ async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).unwrap();
         let late = spec("ignore-eof-term");
-        let launch = launcher.launch(&late, &LaunchContext::new());
+        let context = LaunchContext::new();
+        let launch = launcher.launch(&late, &context);
         let limited = tokio::time::timeout(Duration::from_secs(2), launch).await;
         assert!(limited.is_err());
         return;
@@ -174,7 +175,8 @@ async fn an_exit_is_learned_though_the_connections_to_a_remote_engine_died() {
     exited.await.expect("the exit is learned");
     parts.terminator.gone().await.unwrap();
     // Its connection has no end: nothing is kept for it.
-    let end = tokio::io::copy(&mut parts.stdout, &mut tokio::io::sink());
+    let mut rest = Vec::new();
+    let end = tokio::io::AsyncReadExt::read_to_end(&mut parts.stdout, &mut rest);
     in_time("the output ends", end).await.unwrap();
     rig.assert_clean().await;
 }
