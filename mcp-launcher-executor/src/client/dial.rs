@@ -42,7 +42,7 @@ pub(super) async fn websocket(
     // Its files are read first: an error of theirs is the one to be told.
     let connector = secure.then(|| connector(certificates)).transpose()?;
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    let stream = TcpStream::connect((host.as_str(), port)).await?;
+    let stream = super::addresses::connect(&host, port).await?;
     stream.set_nodelay(true)?;
     let haste = Haste::new();
     let hurry = haste.clone();

@@ -1,5 +1,7 @@
 //! [`ExecServer`]: the client of the exec-server protocol.
 
+#[cfg(feature = "websocket")]
+mod addresses;
 mod child;
 mod commands;
 mod config;

@@ -50,10 +50,7 @@ pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         match judge(&head) {
             Some((answer, length)) => break (answer, head.split_off(length)),
             None if head.len() > HEAD => {
-                break (
-                    Answer::Refuse("431 Request Header Fields Too Large", "too large"),
-                    Vec::new(),
-                );
+                break (TOO_LARGE, Vec::new());
             }
             None => {}
         }
@@ -102,6 +99,8 @@ pub(super) enum Answer {
     Refuse(&'static str, &'static str),
 }
 
+const TOO_LARGE: Answer = Answer::Refuse("431 Request Header Fields Too Large", "too large");
+
 /// The answer to a request, and its length; `None` while it is not complete.
 fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
     get(head, |path, request| answer(path, request, token))
@@ -115,6 +114,9 @@ pub(super) fn get(
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(head) {
+        Ok(httparse::Status::Complete(length)) if length > HEAD => {
+            return Some((TOO_LARGE, length));
+        }
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return None,
         Err(_) => return Some((Answer::Refuse("400 Bad Request", "not HTTP"), head.len())),
@@ -135,6 +137,11 @@ fn answer(path: &str, request: &httparse::Request<'_, '_>, token: Option<&Token>
             .filter(|h| h.name.eq_ignore_ascii_case(name));
         found.next().map(|header| header.value)
     };
+    // Two readers of this could take different ones.
+    let twice = |name: &str| {
+        let same = request.headers.iter();
+        same.filter(|h| h.name.eq_ignore_ascii_case(name)).count() > 1
+    };
     let names = |name: &str, word: &[u8]| {
         header(name).is_some_and(|value| {
             value
@@ -147,10 +154,17 @@ fn answer(path: &str, request: &httparse::Request<'_, '_>, token: Option<&Token>
     } else if header("origin").is_some() {
         // Only browsers send one, on behalf of whatever page is open.
         Answer::Refuse("403 Forbidden", "requests of browsers are refused")
+    } else if twice("authorization") || twice("sec-websocket-key") {
+        Answer::Refuse(
+            "400 Bad Request",
+            "a header that may be there once is there twice",
+        )
     } else if token.is_some_and(|token| !token.opens(header("authorization"))) {
         Answer::Refuse("401 Unauthorized", "a bearer token is required")
     } else if path != "/" {
         Answer::Refuse("404 Not Found", "there is `/` and `/readyz`")
+    } else if request.version != Some(1) {
+        Answer::Refuse("505 HTTP Version Not Supported", "HTTP/1.1 is required")
     } else if !names("upgrade", b"websocket") || !names("connection", b"upgrade") {
         Answer::Refuse("426 Upgrade Required", "this is a WebSocket")
     } else if header("sec-websocket-version") != Some(b"13") {
@@ -200,5 +214,25 @@ mod tests {
         assert_eq!(status("GET / HTTP/1.1\r\n\r\n", None), "426");
         assert_eq!(status("POST / HTTP/1.1\r\n\r\n", None), "405");
         assert_eq!(status("\u{1}\u{2}\r\n\r\n", None), "400");
+    }
+
+    #[test]
+    fn what_may_be_read_in_two_ways_is_refused() {
+        let token = Token::new("0123456789abcdef").unwrap();
+        let base = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let get = |version: &str, more: &str| format!("GET / HTTP/{version}\r\n{base}{more}\r\n");
+        let right = "Authorization: Bearer 0123456789abcdef\r\n";
+        let wrong = "Authorization: Bearer 0123456789abcdeg\r\n";
+        assert_eq!(status(&get("1.1", right), Some(&token)), "101");
+        for twice in [[right, wrong], [wrong, right], [right, right]] {
+            let twice = get("1.1", &twice.concat());
+            assert_eq!(status(&twice, Some(&token)), "400", "{twice}");
+        }
+        let key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+        assert_eq!(status(&get("1.1", key), None), "400");
+        assert_eq!(status(&get("1.0", ""), None), "505");
+        // Also one that comes in a single packet.
+        let long = format!("X: {}\r\n", "x".repeat(20 << 10));
+        assert_eq!(status(&get("1.1", &long), None), "431");
     }
 }

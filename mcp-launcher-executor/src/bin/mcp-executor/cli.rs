@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 /// Starts MCP servers on this machine for clients elsewhere, and never loses one.
 ///
@@ -48,39 +48,8 @@ pub(crate) struct Cli {
     #[arg(long)]
     pub(crate) stdio: bool,
 
-    /// A file with the bearer token that clients must show; nobody else may be
-    /// able to read it. MCP_EXECUTOR_TOKEN in the environment does as well.
-    /// Required unless the address is loopback.
-    #[arg(long, value_name = "FILE", conflicts_with = "stdio")]
-    pub(crate) token_file: Option<PathBuf>,
-
-    /// The certificate chain for wss://, in PEM.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_key",
-        conflicts_with = "stdio"
-    )]
-    pub(crate) tls_cert: Option<PathBuf>,
-
-    /// The certificate's private key, in PEM.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_cert",
-        conflicts_with = "stdio"
-    )]
-    pub(crate) tls_key: Option<PathBuf>,
-
-    /// Who signs the certificates that clients have to show, in PEM. Then a
-    /// token is not required.
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "tls_cert",
-        conflicts_with = "stdio"
-    )]
-    pub(crate) tls_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) door: Door,
 
     /// Serve numbers for Prometheus at http://IP:PORT/metrics, on loopback only.
     #[arg(long, value_name = "IP:PORT")]
@@ -97,6 +66,30 @@ pub(crate) struct Cli {
     /// The largest message, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_frame: u16,
+}
+
+/// What clients and daemon show each other over a network.
+#[derive(Debug, Args)]
+#[group(multiple = true, conflicts_with = "stdio")]
+pub(crate) struct Door {
+    /// A file with the bearer token that clients must show; nobody else may be
+    /// able to read it. MCP_EXECUTOR_TOKEN in the environment does as well.
+    /// Required unless the address is loopback.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// The certificate chain for wss://, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// Who signs the certificates that clients have to show, in PEM. Then a
+    /// token is not required.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
 }
 
 /// What it does instead of serving.

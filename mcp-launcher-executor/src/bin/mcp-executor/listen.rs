@@ -26,7 +26,7 @@ pub(crate) async fn bind(cli: &Cli) -> Result<Option<Listener>, BoxError> {
 }
 
 async fn bind_file(cli: &Cli, path: &Path) -> Result<Listener, BoxError> {
-    if cli.token_file.is_some() || cli.tls_cert.is_some() {
+    if cli.door.token_file.is_some() || cli.door.tls_cert.is_some() {
         return Err("a socket file needs neither --token-file nor --tls-cert: \
                     only this user and root can connect to it"
             .into());
@@ -37,23 +37,23 @@ async fn bind_file(cli: &Cli, path: &Path) -> Result<Listener, BoxError> {
 }
 
 async fn bind_network(cli: &Cli, address: SocketAddr, secure: bool) -> Result<Listener, BoxError> {
-    let token = match (&cli.token_file, std::env::var(TOKEN)) {
+    let token = match (&cli.door.token_file, std::env::var(TOKEN)) {
         (Some(file), _) => Some(Token::from_file(file)?),
         (None, Ok(secret)) => Some(Token::new(&secret)?),
         (None, Err(VarError::NotPresent)) => None,
         (None, Err(VarError::NotUnicode(_))) => return Err(format!("{TOKEN} is not UTF-8").into()),
     };
-    if token.is_none() && cli.tls_client_ca.is_none() && !address.ip().is_loopback() {
+    if token.is_none() && cli.door.tls_client_ca.is_none() && !address.ip().is_loopback() {
         return Err(format!(
             "{address} can be reached from other machines; give --token-file or --tls-client-ca, or listen on 127.0.0.1"
         )
         .into());
     }
-    let tls = match (&cli.tls_cert, &cli.tls_key, secure) {
+    let tls = match (&cli.door.tls_cert, &cli.door.tls_key, secure) {
         (Some(certificate), Some(key), true) => Some(TlsIdentity::from_files(
             certificate,
             key,
-            cli.tls_client_ca.as_deref(),
+            cli.door.tls_client_ca.as_deref(),
         )?),
         (None, None, false) => None,
         (_, _, true) => return Err("wss:// needs --tls-cert and --tls-key".into()),
