@@ -118,6 +118,27 @@ async fn a_certificate_of_ones_own_carries_a_server_and_a_stranger_is_not_truste
     assert!(report.was_graceful(), "{report}");
 }
 
+/// The one mistake with URLs that everybody makes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wrong_scheme_is_what_the_error_is_about() {
+    let files = Files::new();
+    let [cert, key] = files.self_signed();
+    let secure = serve(&cert, &key, &[]).await;
+    let plain = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    for (url, hint) in [
+        (secure.url.replace("wss://", "ws://"), "wss://"),
+        (plain.url.replace("ws://", "wss://"), "ws://"),
+    ] {
+        let config = ExecServerConfig::websocket(url);
+        let error = within(ExecServer::connect(config)).await.unwrap_err();
+        let text = mcp_lifecycle_core::ErrorChain(&error).to_string();
+        println!("{text}");
+        let said = text.rsplit_once(": ").unwrap().1;
+        assert!(said.contains(&format!("try {hint}")), "{text}");
+        assert!(text.len() < 250, "{text}");
+    }
+}
+
 #[tokio::test]
 async fn files_that_are_of_no_use_are_named() {
     let files = Files::new();

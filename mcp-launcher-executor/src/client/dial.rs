@@ -3,7 +3,9 @@
 use mcp_lifecycle_core::launch::BoxError;
 use tokio::net::TcpStream;
 use tokio_tungstenite::client_async_with_config;
+use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 
 use super::config::Certificates;
@@ -54,7 +56,13 @@ pub(super) async fn websocket(
         return Ok((Box::new(WebSocketLink::new(socket)), Some(haste)));
     }
     let stream = Counted::new(stream).after_read(move |stream| hurry.acknowledge(stream));
-    let (socket, _) = client_async_with_config(request, stream, config).await?;
+    let connected = client_async_with_config(request, stream, config).await;
+    let (socket, _) = connected.map_err(|error| match error {
+        Error::Protocol(ProtocolError::HttparseError(_)) => {
+            "the answer is no HTTP; if it listens with TLS, try wss://".into()
+        }
+        other => BoxError::from(other),
+    })?;
     Ok((Box::new(WebSocketLink::new(socket)), Some(haste)))
 }
 
@@ -123,7 +131,16 @@ async fn encrypt(
     stream: TcpStream,
 ) -> Result<tokio_rustls::client::TlsStream<TcpStream>, BoxError> {
     let name = rustls::pki_types::ServerName::try_from(host.to_owned())?;
-    Ok(connector.connect(name, stream).await?)
+    let connected = connector.connect(name, stream).await;
+    connected.map_err(|error| {
+        let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+        match cause {
+            Some(rustls::Error::InvalidMessage(_)) => {
+                "the answer is no TLS; if it listens without, try ws://".into()
+            }
+            _ => error.into(),
+        }
+    })
 }
 
 #[cfg(feature = "wss")]
