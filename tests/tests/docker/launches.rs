@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use mcp_launcher_docker::DockerLauncher;
 use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::{
-    ErrorChain, ExitStatus, LaunchContext, ServerLauncher, ServerSpec,
+    ErrorChain, ExitStatus, LaunchContext, LaunchError, LaunchedServer, ReapError, ReapReport,
+    Remnant, ServerLauncher, ServerSpec, TerminationSemantics,
 };
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -196,6 +199,38 @@ async fn the_lease_file_goes_with_the_last_container() {
     eventually("the lease is given back", || files() == 0).await;
 }
 
+/// Launches at an engine that is stopped by then.
+#[derive(Debug)]
+struct AtAStoppedEngine(DockerLauncher, nix::unistd::Pid);
+
+#[async_trait]
+impl ServerLauncher for AtAStoppedEngine {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        self.0.semantics()
+    }
+
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
+        nix::sys::signal::kill(self.1, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        self.0.launch(spec, context).await
+    }
+
+    fn unfinished(&self, server: &str) -> Vec<Remnant> {
+        self.0.unfinished(server)
+    }
+
+    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
+        self.0.reap_orphans().await
+    }
+}
+
 /// The engine is too busy to answer a create in time, and then its host exits.
 #[tokio::test]
 async fn a_create_that_outlives_its_start_is_named_and_undone() {
@@ -210,12 +245,12 @@ async fn a_create_that_outlives_its_start_is_named_and_undone() {
         let rig = Rig::on(engine, "late");
         let spec = ServerSpec::builder(server, "/mcp-fixture").arg("ignore-eof-term");
         let spec = rig.options().apply(spec).build().unwrap();
-        let launcher = Arc::new(rig.launcher());
+        let launcher = rig.launcher();
         // It has been greeted, and its last will runs.
         drop(launcher.launch(&spec, &LaunchContext::new()).await.unwrap());
         eventually("it is gone", || engine_has(&rig, server) == 0).await;
         let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        let launcher = Arc::new(AtAStoppedEngine(launcher, pid));
         let start = LifecycleClient::builder(
             ServerConfig::new(launcher, spec).with_startup_timeout(Duration::from_secs(1)),
         )

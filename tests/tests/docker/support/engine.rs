@@ -142,6 +142,9 @@ impl PrivateEngine {
 
 impl Drop for PrivateEngine {
     fn drop(&mut self) {
+        if self.pid().is_some() {
+            self.freeze(false);
+        }
         let ids = self.engine.command(&["ps", "-aq"]).output();
         let ids = ids.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         for id in ids.unwrap_or_default().lines() {
