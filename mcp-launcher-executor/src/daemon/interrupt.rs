@@ -21,8 +21,9 @@ pub(super) fn interrupt(process: &ServerIdentity) -> Result<(), RpcError> {
         let text = format!("the process could not be interrupted: {error}");
         RpcError::new(code::INTERNAL, text)
     };
-    let stat = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat,
+    // A name may be any bytes.
+    let stat = match std::fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => String::from_utf8_lossy(&stat).into_owned(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
@@ -52,6 +53,35 @@ fn leads_its_group(stat: &str, pid: u32, start_time: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_whose_name_is_no_text_is_interrupted() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        use std::os::unix::process::{CommandExt, ExitStatusExt};
+
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory
+            .path()
+            .join(OsStr::from_bytes(b"fourteen-bytes\xC3\xBC"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut process = std::process::Command::new(&program);
+        let mut process = process.arg("1000").process_group(0).spawn().unwrap();
+        let stat = std::fs::read(format!("/proc/{}/stat", process.id())).unwrap();
+        let started = stat.rsplit(|&byte| byte == b')').next().unwrap();
+        let started = str::from_utf8(started).unwrap().split(' ').nth(20).unwrap();
+        let identity = ServerIdentity::Process {
+            pid: process.id(),
+            start_time: Some(started.parse().unwrap()),
+        };
+        let interrupted = interrupt(&identity);
+        if interrupted.is_err() {
+            process.kill().unwrap();
+        }
+        let status = process.wait().unwrap();
+        assert!(interrupted.is_ok(), "{interrupted:?}");
+        assert_eq!(status.signal(), Some(2));
+    }
 
     #[test]
     fn only_the_very_process_is_meant() {

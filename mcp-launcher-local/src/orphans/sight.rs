@@ -30,12 +30,12 @@ pub(super) struct Sight {
 impl Sight {
     /// Finds out.
     pub(super) fn look() -> io::Result<Self> {
-        let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let status = fs::read_to_string("/proc/self/status")?;
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+        let boot_id = sys::text_of("/proc/sys/kernel/random/boot_id")?;
+        let status = sys::text_of("/proc/self/status")?;
+        let mounts = sys::text_of("/proc/self/mountinfo")?;
         Ok(Self {
             boot_id: boot_id.trim_end().to_owned(),
-            boot_time: boot_time(&fs::read_to_string("/proc/stat")?),
+            boot_time: boot_time(&sys::text_of("/proc/stat")?),
             namespace: own_namespace()?,
             proc_is_own: shows_own_namespace(&status),
             proc_hides: hides(&mounts),
@@ -74,7 +74,7 @@ pub(super) fn own_namespace() -> io::Result<u64> {
 ///
 /// It shows those of another one, or could not be read.
 pub(crate) fn home() -> io::Result<u64> {
-    match shows_own_namespace(&fs::read_to_string("/proc/self/status")?) {
+    match shows_own_namespace(&sys::text_of("/proc/self/status")?) {
         true => own_namespace(),
         false => Err(io::Error::other(OTHER_PROC)),
     }
@@ -88,7 +88,7 @@ pub(crate) fn home() -> io::Result<u64> {
 /// It does not, or could not be read.
 pub(crate) fn shows_all() -> io::Result<()> {
     home()?;
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let mounts = sys::text_of("/proc/self/mountinfo")?;
     match hides(&mounts) && !nix::unistd::geteuid().is_root() {
         true => Err(io::Error::other("the /proc here hides processes (hidepid)")),
         false => Ok(()),
@@ -108,7 +108,7 @@ pub(crate) fn namespace_of(pid: u32) -> io::Result<u64> {
 /// The PID namespace of a process, and the number it has there.
 pub(super) fn inner(pid: u32) -> (Option<u64>, u32) {
     let directory = format!("/proc/{pid}");
-    let status = fs::read_to_string(format!("{directory}/status")).unwrap_or_default();
+    let status = sys::text_of(format!("{directory}/status")).unwrap_or_default();
     let inner = pids(&status).and_then(|mut pids| pids.next_back()?.parse().ok());
     (namespace_at(&directory).ok(), inner.unwrap_or(pid))
 }
@@ -158,7 +158,7 @@ fn boot_time(stat: &str) -> i64 {
 /// Processes of this user that `/proc` does not show, found by their numbers.
 /// Nothing is sent to them.
 pub(super) fn hidden() -> io::Result<Vec<u32>> {
-    let max = fs::read_to_string("/proc/sys/kernel/pid_max")?;
+    let max = sys::text_of("/proc/sys/kernel/pid_max")?;
     let max: u32 = max.trim().parse().map_err(io::Error::other)?;
     let is_hidden = |&pid: &u32| {
         sys::may_signal(pid)

@@ -32,7 +32,7 @@ pub(crate) mod watch;
 pub(crate) use os::{
     Child, ProcessState, Seen, cgroup_of, continue_held, end_within, ends_within, hold,
     is_headless, is_running, kill_held, look_at, may_signal, name_of, numbers_in_proc, see,
-    see_all, start_time_of, ticks_since_boot, tracer_of, waited,
+    see_all, start_time_of, text_of, ticks_since_boot, tracer_of, waited,
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_child, is_not_executable,

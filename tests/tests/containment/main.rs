@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 mod adopted;
+mod bytes;
 mod forked;
 mod gate;
 mod group;

@@ -15,7 +15,7 @@ pub(crate) use leader::{ExitEvent, Leader, can_lead, watch_process};
 pub(crate) use pidfd::{continue_held, end_within, ends_within, hold, is_running, kill_held};
 pub(crate) use seen::{
     ProcessState, Seen, cgroup_of, is_headless, look_at, may_signal, members_of_group, name_of,
-    numbers_in_proc, own_start_time, see, see_all, start_time, start_time_of, tracer_of,
+    numbers_in_proc, own_start_time, see, see_all, start_time, start_time_of, text_of, tracer_of,
 };
 pub(crate) use wait::{Child, is_child, waited};
 

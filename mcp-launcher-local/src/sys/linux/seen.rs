@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use nix::sys::signal::kill;
 
@@ -29,6 +30,12 @@ pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
         }
     }
     Ok(members)
+}
+
+/// A file of `/proc` in which there are names, of processes, mounts or cgroups: bytes of
+/// anybody's choice. The kernel cuts a name at 15 of them, in the middle of a character.
+pub(crate) fn text_of(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
 /// The number of every process that `/proc` shows.
@@ -103,7 +110,7 @@ pub(crate) fn see_all() -> io::Result<Vec<Seen>> {
 /// The cgroup of version 2 that a process is in, or has ended in; `None` if there
 /// is no such process any more, or no such cgroups.
 pub(crate) fn cgroup_of(pid: u32) -> io::Result<Option<String>> {
-    let cgroups = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
+    let cgroups = match text_of(format!("/proc/{pid}/cgroup")) {
         Err(error) if is_gone(&error) => return Ok(None),
         cgroups => cgroups?,
     };
@@ -113,7 +120,7 @@ pub(crate) fn cgroup_of(pid: u32) -> io::Result<Option<String>> {
 
 /// Who traces a process: while it does, nobody else can reap it.
 pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = text_of(format!("/proc/{pid}/status")).ok()?;
     let tracer = status
         .lines()
         .find_map(|line| line.strip_prefix("TracerPid:"));
