@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
 use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -158,7 +159,7 @@ impl Ledger {
         if let Some(this) = THIS.get() {
             return Ok(this.as_ref());
         }
-        let _one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(this) = THIS.get() {
             return Ok(this.as_ref());
         }
@@ -177,12 +178,30 @@ impl Ledger {
             }
         };
         let this = THIS.get_or_init(|| made).as_ref();
+        drop(one);
         if let Some(Err(error)) = this.map(Self::watch) {
             sys::shielded(|| {
                 tracing::debug!(%error, "a ledger that is removed comes back with the next server");
             });
         }
+        if let Some(Err(error)) = this.map(Self::tidy) {
+            sys::shielded(|| tracing::debug!(%error, "ledgers are not tidied away"));
+        }
         Ok(this)
+    }
+
+    /// Removes what earlier hosts left that had nothing to leave.
+    ///
+    /// Once, when others can find this ledger, and on a thread of its own: who looks at
+    /// processes waits for as long as one of them likes. Nothing depends on it.
+    fn tidy(&'static self) -> io::Result<()> {
+        let directory = self.lock().page.path.parent().map(Path::to_owned);
+        let Some(Ok(directory)) = directory.map(|path| directory::open_own(&path)) else {
+            return Ok(());
+        };
+        let thread = thread::Builder::new().name("mcp-lifecycle-tidy".to_owned());
+        thread.spawn(move || shelf::tidy(&directory, &self.sight))?;
+        Ok(())
     }
 
     /// Has the kernel say when the name is removed: a host may live for long
@@ -222,7 +241,7 @@ impl Ledger {
             place => place.ok(),
         };
         let title = format::title(host, sight.namespace, place.as_ref());
-        let page = publish(host, &sight, None, title.as_bytes())?;
+        let page = publish(host, None, title.as_bytes())?;
         Ok(Self {
             host,
             title,
@@ -280,7 +299,7 @@ impl Ledger {
         for record in &book.lines {
             text.extend(record.map_or_else(format::blank, format::line));
         }
-        let page = publish(self.host, &self.sight, full.and_then(Path::parent), &text)?;
+        let page = publish(self.host, full.and_then(Path::parent), &text)?;
         let replaced = std::mem::replace(&mut book.page, page);
         // What has no name any more gets none again.
         if replaced.file.metadata()?.nlink() > 0 {
@@ -301,7 +320,7 @@ impl Page {
 }
 
 /// Makes the file, in the first directory that will have it.
-fn publish(host: &HostId, sight: &Sight, except: Option<&Path>, text: &[u8]) -> io::Result<Page> {
+fn publish(host: &HostId, except: Option<&Path>, text: &[u8]) -> io::Result<Page> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for path in directory::candidates() {
         if Some(path.as_path()) == except {
@@ -309,8 +328,6 @@ fn publish(host: &HostId, sight: &Sight, except: Option<&Path>, text: &[u8]) -> 
         }
         let error = match directory::make(&path) {
             Ok(directory) => {
-                // What earlier hosts left that had nothing to leave.
-                shelf::tidy(&directory, sight);
                 let name = format!("{:016x}", host.nonce());
                 match publish_in(&directory, &name, text) {
                     Ok(file) => {

@@ -28,6 +28,7 @@ mod places;
 mod shortage;
 mod sigchld;
 mod stage;
+mod tidy;
 mod unkillable;
 mod unrecorded;
 mod unseen;
