@@ -99,11 +99,11 @@ fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind
             "isDirectory" => LaunchErrorKind::IsDirectory(path()),
             "workingDirectory" => LaunchErrorKind::WorkingDirectory {
                 path: command.cwd.clone().unwrap_or_default().into(),
-                source: std::io::Error::other(message.clone()),
+                cause: std::io::Error::other(message.clone()),
             },
             "limit" => LaunchErrorKind::Limit {
                 what: message.clone(),
-                source: None,
+                cause: None,
             },
             _ => LaunchErrorKind::backend("the executor could not start it", error),
         },

@@ -103,7 +103,7 @@ pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::E
     };
     Ok(LaunchErrorKind::Limit {
         what: what.to_owned(),
-        source: Some(error.into()),
+        cause: Some(error.into()),
     })
 }
 
@@ -112,9 +112,9 @@ pub(crate) fn short_of(error: std::io::Error, what: &'static str) -> LaunchError
     limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(what, error))
 }
 
-pub(crate) fn working_directory(path: &Path, source: std::io::Error) -> LaunchErrorKind {
+pub(crate) fn working_directory(path: &Path, cause: std::io::Error) -> LaunchErrorKind {
     LaunchErrorKind::WorkingDirectory {
         path: path.to_owned(),
-        source,
+        cause,
     }
 }

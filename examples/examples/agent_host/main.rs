@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::config::{ConfigReader, Format, LauncherRegistry, ServerSet};
-use mcp_lifecycle_core::fleet::{RecordTable, RefreshError, ShutdownError, ShutdownReport};
+use mcp_lifecycle_core::fleet::{RecordTable, RefreshErrorKind, ShutdownError, ShutdownReport};
 use mcp_lifecycle_core::launch::ErrorChain;
 use mcp_lifecycle_core::{ServerManager, ServerPool};
 use serde_json::json;
@@ -85,7 +85,9 @@ async fn work(
     match manager.refresh(first.servers.clone()).await {
         Ok(report) => println!("summary: {report}"),
         // The others run; a real host would decide here.
-        Err(error @ RefreshError::Required { .. }) => println!("summary: {error}"),
+        Err(error) if matches!(error.kind(), RefreshErrorKind::Required { .. }) => {
+            println!("summary: {error}");
+        }
         Err(error) => return Err(error.to_string()),
     }
 

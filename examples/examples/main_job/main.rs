@@ -102,7 +102,7 @@ fn report(outcome: &TerminationOutcome) -> ExitCode {
         }
         Err(error) => {
             eprintln!("error: {}", ErrorChain(error));
-            println!("survivors: {}", error.survivors.len().max(1));
+            println!("survivors: {}", error.context().survivors.len().max(1));
             ExitCode::FAILURE
         }
     }

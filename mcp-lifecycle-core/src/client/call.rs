@@ -1,77 +1,53 @@
 //! One call: its time limits, its cancellation, and the reason it fails.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use rmcp::Peer;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest,
     ErrorData, ProgressToken, RequestId, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::error::call::CallError;
+use super::error::call::{CallError, CallErrorKind};
+use super::options::CallOptions;
 use super::session::Session;
 use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
 use super::transport::outbox::SendError;
-use crate::launch::setters::setters;
+use super::transport::progress::Progress;
 use crate::terminate::timing::after;
 
-/// The time limits of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallOptions {
-    /// How long to wait for an answer; `None` waits for ever. 5 minutes by default.
-    pub timeout: Option<Duration>,
-    /// Whether progress of this call starts `timeout` anew. Off by default.
-    pub reset_on_progress: bool,
-    /// The longest a call may take whatever its progress. None by default.
-    pub max_total: Option<Duration>,
+/// What is called, for errors.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Called<'a> {
+    Tool(&'a str),
+    Method(&'a str),
+    Unknown,
 }
 
-impl Default for CallOptions {
-    fn default() -> Self {
-        Self {
-            timeout: Some(Duration::from_secs(300)),
-            reset_on_progress: false,
-            max_total: None,
-        }
-    }
-}
-
-impl CallOptions {
-    /// The default limits.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    setters! {
-        /// Sets how long to wait for an answer; `None` waits until the server ends.
-        with_timeout(timeout: impl Into<Option<Duration>>);
-    }
-
-    /// Lets progress start the timeout anew, up to `max_total` altogether.
-    #[must_use]
-    pub fn with_reset_on_progress(mut self, max_total: Duration) -> Self {
-        self.reset_on_progress = true;
-        self.max_total = Some(max_total);
-        self
+impl Called<'_> {
+    /// The failure of this call.
+    pub(super) fn failed(self, session: &Session, kind: CallErrorKind) -> CallError {
+        let call = match self {
+            Self::Tool(name) => Some(format!("tool `{name}`")),
+            Self::Method(method) => Some(format!("`{method}`")),
+            Self::Unknown => None,
+        };
+        CallError::new(&session.server, call.as_deref(), kind)
     }
 }
 
 /// Sends a request and waits for its answer.
 pub(super) async fn request(
     session: &Session,
+    called: Called<'_>,
     request: ClientRequest,
     options: &CallOptions,
 ) -> Result<ServerResult, CallError> {
     let Some(running) = session.rmcp.get() else {
-        return Err(session.not_connected());
+        return Err(called.failed(session, session.not_connected()));
     };
     let peer = running.peer();
-    let progress = options.reset_on_progress.then(|| Arc::new(Notify::new()));
+    let progress = Progress::wanted(options.reset_on_progress, options.progress.as_ref());
     let call = async {
         let RequestHandle {
             rx,
@@ -85,8 +61,10 @@ pub(super) async fn request(
             session,
             peer,
             id: Some(id),
-            progress: progress.as_ref().map(|notify| {
-                session.wire.watch_progress(&progress_token, notify.clone());
+            progress: progress.as_ref().map(|progress| {
+                session
+                    .wire
+                    .watch_progress(&progress_token, progress.clone());
                 progress_token
             }),
         };
@@ -94,27 +72,29 @@ pub(super) async fn request(
         unanswered.id = None;
         answer
     };
-    limited(session, call, options, progress.as_deref()).await
+    limited(session, called, call, options, progress.as_deref()).await
 }
 
 /// Runs a call of rmcp's under the limits and reasons of ours.
 pub(super) async fn guard<T>(
     session: &Session,
+    called: Called<'_>,
     call: impl Future<Output = Result<T, ServiceError>>,
     options: &CallOptions,
 ) -> Result<T, CallError> {
-    limited(session, call, options, None).await
+    limited(session, called, call, options, None).await
 }
 
 async fn limited<T>(
     session: &Session,
+    called: Called<'_>,
     call: impl Future<Output = Result<T, ServiceError>>,
     options: &CallOptions,
-    progress: Option<&Notify>,
+    progress: Option<&Progress>,
 ) -> Result<T, CallError> {
-    if let Some(error) = session.end_error() {
+    if let Some(kind) = session.end_error() {
         // Refused from the moment the end begins, even while others drain.
-        return Err(error);
+        return Err(called.failed(session, kind));
     }
     let _counted = session.calls.token();
     let mut call = std::pin::pin!(call);
@@ -142,77 +122,52 @@ async fn limited<T>(
                 () = idle.as_mut() => return *wait,
                 total = &mut total => return total,
                 () = async {
-                    match progress {
-                        Some(progress) => progress.notified().await,
+                    match progress.filter(|_| options.reset_on_progress) {
+                        Some(progress) => progress.came.notified().await,
                         None => std::future::pending().await,
                     }
                 } => idle.as_mut().reset(after(Instant::now(), *wait)),
             }
         }
     };
-    tokio::select! {
+    let kind = tokio::select! {
         biased;
         answer = &mut call => match answer {
-            Ok(answer) => Ok(answer),
-            Err(error) => Err(classify(session, error).await),
+            Ok(answer) => return Ok(answer),
+            Err(error) => classify(session, error).await,
         },
-        error = session.closed() => Err(error.unwrap_or_else(|| session.not_connected())),
-        limit = timed_out => Err(CallError::Timeout {
-            server: session.server.to_string(),
-            timeout: limit,
-        }),
-    }
+        kind = session.closed() => kind.unwrap_or_else(|| session.not_connected()),
+        limit = timed_out => CallErrorKind::Timeout(limit),
+    };
+    Err(called.failed(session, kind))
 }
 
-async fn classify(session: &Session, error: ServiceError) -> CallError {
-    let server = || session.server.to_string();
+async fn classify(session: &Session, error: ServiceError) -> CallErrorKind {
     match error {
-        ServiceError::McpError(data) if data.code == LIFECYCLE_ERROR => fault(server(), &data),
-        ServiceError::McpError(data) => CallError::Server {
-            server: server(),
-            source: Box::new(data),
-        },
-        ServiceError::TransportSend(error) => match error.error.downcast_ref::<SendError>() {
-            Some(&SendError::Full { queued, limit }) => CallError::NotReading {
-                server: server(),
-                queued,
-                limit,
-            },
-            _ => {
-                let broken = ServiceError::TransportClosed;
-                session
-                    .broken()
-                    .await
-                    .unwrap_or_else(|| protocol(server(), broken))
-            }
-        },
-        closed @ ServiceError::TransportClosed => {
-            let cause = session.broken().await;
-            cause.unwrap_or_else(|| protocol(server(), closed))
+        ServiceError::McpError(data) if data.code == LIFECYCLE_ERROR => fault(&data),
+        ServiceError::McpError(data) => CallErrorKind::Server(Box::new(data)),
+        ServiceError::TransportSend(error)
+            if let Some(&SendError::Full { queued, limit }) = error.error.downcast_ref() =>
+        {
+            CallErrorKind::NotReading { queued, limit }
         }
-        other => protocol(server(), other),
+        ServiceError::TransportSend(_) | ServiceError::TransportClosed => {
+            let closed = || CallErrorKind::Protocol(Box::new(ServiceError::TransportClosed));
+            session.broken().await.unwrap_or_else(closed)
+        }
+        other => CallErrorKind::Protocol(Box::new(other)),
     }
 }
 
-fn protocol(server: String, source: ServiceError) -> CallError {
-    CallError::Protocol {
-        server,
-        source: Box::new(source),
-    }
-}
-
-fn fault(server: String, data: &ErrorData) -> CallError {
+fn fault(data: &ErrorData) -> CallErrorKind {
     let fault = data
         .data
         .clone()
         .and_then(|data| serde_json::from_value(data).ok());
     match fault {
-        Some(LifecycleFault::TooLarge { limit }) => CallError::TooLarge { server, limit },
-        Some(LifecycleFault::Malformed { problem }) => CallError::Malformed { server, problem },
-        Some(LifecycleFault::NoAnswer) | None => CallError::Malformed {
-            server,
-            problem: data.message.to_string(),
-        },
+        Some(LifecycleFault::TooLarge { limit }) => CallErrorKind::TooLarge { limit },
+        Some(LifecycleFault::Malformed { problem }) => CallErrorKind::Malformed(problem),
+        Some(LifecycleFault::NoAnswer) | None => CallErrorKind::Malformed(data.message.to_string()),
     }
 }
 

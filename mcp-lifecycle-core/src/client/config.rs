@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::CallOptions;
 use super::era::ProtocolPreference;
+use super::options::CallOptions;
 use super::restart::RestartPolicy;
 use super::transport::TransportLimits;
 #[cfg(feature = "fleet")]

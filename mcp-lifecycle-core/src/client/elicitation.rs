@@ -10,9 +10,9 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, Service, ServiceError};
 
-use super::call;
-use super::call::CallOptions;
-use super::error::call::CallError;
+use super::call::{self, Called};
+use super::error::call::{CallError, CallErrorKind};
+use super::options::CallOptions;
 use super::session::Session;
 
 /// How often a server may ask before the call is given up, as in rmcp.
@@ -25,30 +25,25 @@ pub(super) async fn call_tool(
 ) -> Result<CallToolResult, CallError> {
     for _ in 0..MAX_ROUNDS {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params.clone()));
-        match call::request(session, request, options).await? {
+        let called = Called::Tool(&params.name);
+        match call::request(session, called, request, options).await? {
             ServerResult::CallToolResult(result) => return Ok(result),
             ServerResult::InputRequiredResult(asked) => {
-                let (answers, state) =
-                    call::guard(session, answer(session, asked), options).await?;
+                let answers = answer(session, asked);
+                let (answers, state) = call::guard(session, called, answers, options).await?;
                 params.input_responses = answers;
                 params.request_state = state;
             }
-            _ => return Err(protocol(session, ServiceError::UnexpectedResponse)),
+            _ => return Err(protocol(session, called, ServiceError::UnexpectedResponse)),
         }
     }
-    Err(protocol(
-        session,
-        ServiceError::InputRequiredRoundsExceeded {
-            max_rounds: MAX_ROUNDS,
-        },
-    ))
+    let max_rounds = MAX_ROUNDS;
+    let exceeded = ServiceError::InputRequiredRoundsExceeded { max_rounds };
+    Err(protocol(session, Called::Tool(&params.name), exceeded))
 }
 
-fn protocol(session: &Session, error: ServiceError) -> CallError {
-    CallError::Protocol {
-        server: session.server.to_string(),
-        source: Box::new(error),
-    }
+fn protocol(session: &Session, called: Called<'_>, error: ServiceError) -> CallError {
+    called.failed(session, CallErrorKind::Protocol(Box::new(error)))
 }
 
 /// Lets the application's handler answer what the server asks.

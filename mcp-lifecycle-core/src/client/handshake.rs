@@ -9,7 +9,7 @@ use rmcp::service::{
 use tokio_util::sync::CancellationToken;
 
 use super::era::{Era, modern_versions};
-use super::error::call::CallError;
+use super::error::call::CallErrorKind;
 use super::error::start::StartErrorKind;
 use super::session::Session;
 use super::transport::TransportLimits;
@@ -87,8 +87,8 @@ async fn explain(error: ClientInitializeError, session: &Session) -> StartErrorK
         }
         ClientInitializeError::ConnectionClosed(_)
         | ClientInitializeError::TransportError { .. } => match session.broken().await {
-            Some(CallError::ServerDied { exit, .. }) => StartErrorKind::Exited(exit),
-            Some(CallError::Ending { .. }) => StartErrorKind::Cancelled,
+            Some(CallErrorKind::ServerDied { exit, .. }) => StartErrorKind::Exited(exit),
+            Some(CallErrorKind::Ending(_)) => StartErrorKind::Cancelled,
             _ => StartErrorKind::OutputClosed,
         },
         ClientInitializeError::JsonRpcError(data) if data.code == LIFECYCLE_ERROR => {

@@ -5,14 +5,36 @@ use std::sync::Arc;
 
 use rmcp::Peer;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResult, ClientRequest, ServerPeerInfo, ServerResult, Tool,
+    CallToolRequestParams, CallToolResult, ClientRequest, CompleteRequestParams, CompleteResult,
+    GetPromptRequestParams, GetPromptResult, Prompt, ReadResourceRequestParams, ReadResourceResult,
+    Resource, ResourceTemplate, ServerPeerInfo, ServerResult, Tool,
 };
 use rmcp::service::{RoleClient, ServiceError};
 
-use super::call::CallOptions;
+use super::call::{self, Called};
+use super::elicitation;
 use super::error::call::CallError;
+use super::options::CallOptions;
 use super::session::Session;
-use super::{call, elicitation};
+
+/// Writes the calls that rmcp has a method for.
+macro_rules! calls {
+    ($($(#[$doc:meta])+ $name:ident($($params:ident: $type:ty)?) -> $answer:ty, $method:literal;)+) => {$(
+        $(#[$doc])+
+        ///
+        /// # Errors
+        ///
+        /// [`CallError`].
+        ///
+        /// # Cancel safety
+        ///
+        /// As [`guard`](Self::guard).
+        pub async fn $name(&self $(, $params: $type)?) -> Result<$answer, CallError> {
+            let call = self.rmcp()?.$name($($params)?);
+            call::guard(&self.session, Called::Method($method), call, &self.options).await
+        }
+    )+};
+}
 
 /// Makes calls to a server that somebody else owns.
 ///
@@ -97,17 +119,21 @@ impl LifecyclePeer {
         elicitation::call_tool(&self.session, params, options).await
     }
 
-    /// All tools of the server, page by page.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: a request in flight is cancelled.
-    pub async fn list_all_tools(&self) -> Result<Vec<Tool>, CallError> {
-        self.guard(self.rmcp()?.list_all_tools()).await
+    calls! {
+        /// Lists all tools of the server, page by page.
+        list_all_tools() -> Vec<Tool>, "tools/list";
+        /// Lists all resources of the server, page by page.
+        list_all_resources() -> Vec<Resource>, "resources/list";
+        /// Lists all templates of resources, page by page.
+        list_all_resource_templates() -> Vec<ResourceTemplate>, "resources/templates/list";
+        /// Reads a resource.
+        read_resource(params: ReadResourceRequestParams) -> ReadResourceResult, "resources/read";
+        /// Lists all prompts of the server, page by page.
+        list_all_prompts() -> Vec<Prompt>, "prompts/list";
+        /// Gets a prompt with its arguments filled in.
+        get_prompt(params: GetPromptRequestParams) -> GetPromptResult, "prompts/get";
+        /// Completes an argument of a prompt or of a template.
+        complete(params: CompleteRequestParams) -> CompleteResult, "completion/complete";
     }
 
     /// Sends any request and returns the raw result.
@@ -124,7 +150,8 @@ impl LifecyclePeer {
         request: ClientRequest,
         options: &CallOptions,
     ) -> Result<ServerResult, CallError> {
-        call::request(&self.session, request, options).await
+        let method = request.method().to_owned();
+        call::request(&self.session, Called::Method(&method), request, options).await
     }
 
     /// Runs any future of rmcp's [`Peer`] under this peer's protection: it ends
@@ -134,7 +161,7 @@ impl LifecyclePeer {
     /// ```no_run
     /// # async fn example(peer: mcp_lifecycle_core::LifecyclePeer)
     /// # -> Result<(), mcp_lifecycle_core::client::CallError> {
-    /// let resources = peer.guard(peer.rmcp()?.list_all_resources()).await?;
+    /// let skills = peer.guard(peer.rmcp()?.list_all_skills()).await?;
     /// # Ok(()) }
     /// ```
     ///
@@ -149,7 +176,7 @@ impl LifecyclePeer {
         &self,
         call: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, CallError> {
-        call::guard(&self.session, call, &self.options).await
+        call::guard(&self.session, Called::Unknown, call, &self.options).await
     }
 
     /// rmcp's own peer, for everything that has no method here. Use it through
@@ -158,11 +185,12 @@ impl LifecyclePeer {
     ///
     /// # Errors
     ///
-    /// [`CallError::Ending`] before the handshake is complete.
+    /// [`CallErrorKind::Ending`](super::CallErrorKind::Ending) before the handshake is
+    /// complete.
     pub fn rmcp(&self) -> Result<&Peer<RoleClient>, CallError> {
         match self.session.rmcp.get() {
             Some(running) => Ok(running.peer()),
-            None => Err(self.session.not_connected()),
+            None => Err(Called::Unknown.failed(&self.session, self.session.not_connected())),
         }
     }
 }

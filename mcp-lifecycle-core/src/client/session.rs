@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::error::call::CallError;
+use super::error::call::CallErrorKind;
 use super::handler::SharedHandler;
 use super::state::ClientState;
 use super::stderr::StderrTail;
@@ -37,30 +37,23 @@ const CAUSE_KNOWN: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Why calls are refused or fail, if they do.
-    pub(super) fn end_error(&self) -> Option<CallError> {
-        let server = || self.server.to_string();
+    pub(super) fn end_error(&self) -> Option<CallErrorKind> {
         let state = self.state.borrow();
         let (reason, exit) = state.end_reason()?;
         Some(match reason {
-            EndReason::ServerExited => CallError::ServerDied {
-                server: server(),
+            EndReason::ServerExited => CallErrorKind::ServerDied {
                 exit: exit.unwrap_or(ExitStatus::Unknown),
                 stderr_tail: self.stderr.tail(),
             },
-            EndReason::OutputClosed => CallError::OutputClosed { server: server() },
-            reason => CallError::Ending {
-                server: server(),
-                reason: reason.clone(),
-            },
+            EndReason::OutputClosed => CallErrorKind::OutputClosed,
+            reason => CallErrorKind::Ending(reason.clone()),
         })
     }
 
     /// The error of a call before there is anything to make it with.
-    pub(super) fn not_connected(&self) -> CallError {
-        self.end_error().unwrap_or_else(|| CallError::Ending {
-            server: self.server.to_string(),
-            reason: EndReason::StartFailed,
-        })
+    pub(super) fn not_connected(&self) -> CallErrorKind {
+        self.end_error()
+            .unwrap_or(CallErrorKind::Ending(EndReason::StartFailed))
     }
 
     /// Completes when calls in flight are to fail, with the reason.
@@ -68,7 +61,7 @@ impl Session {
     /// # Cancel safety
     ///
     /// Cancel safe.
-    pub(super) async fn closed(&self) -> Option<CallError> {
+    pub(super) async fn closed(&self) -> Option<CallErrorKind> {
         let mut state = self.state.subscribe();
         // The session holds the sender; the guard must not live on.
         let _ = state.wait_for(ClientState::is_closed).await.is_ok();
@@ -76,7 +69,7 @@ impl Session {
     }
 
     /// Why a connection broke that nobody here has closed.
-    pub(super) async fn broken(&self) -> Option<CallError> {
+    pub(super) async fn broken(&self) -> Option<CallErrorKind> {
         timeout(CAUSE_KNOWN, self.closed()).await.ok().flatten()
     }
 }

@@ -10,7 +10,7 @@ use super::builder::LifecycleClientBuilder;
 use super::callback::guarded_async;
 use super::config::ServerConfig;
 use super::era::{self, Era};
-use super::error::start::{StartError, StartErrorKind, StartPhase};
+use super::error::start::{StartError, StartErrorContext, StartErrorKind, StartPhase};
 use super::event::{LifecycleEvent, Observed};
 use super::handler::SharedHandler;
 use super::handshake::{Handshake, handshake};
@@ -265,20 +265,16 @@ impl StartAttempt {
     /// Ends what was started and says why it had to be.
     async fn undo(&self, client: &LifecycleClient, kind: StartErrorKind) -> StartError {
         let elapsed = self.asked.elapsed();
-        let config = self.config();
-        let outcome = client
-            .shutdown_with(EndReason::StartFailed, config.termination.clone())
-            .await;
-        let error = StartError {
+        let policy = self.config().termination.clone();
+        let outcome = client.shutdown_with(EndReason::StartFailed, policy).await;
+        let context = StartErrorContext {
             elapsed,
             stderr_tail: client.stderr_tail(),
             skipped: client.peer.session().wire.skipped(),
             cleanup: Some(outcome),
-            ..self.bare(StartPhase::Handshake, kind)
+            ..self.about(StartPhase::Handshake)
         };
-        self.observed
-            .event(&LifecycleEvent::StartFailed { error: &error });
-        error
+        self.tell_failure(StartError::new(context, kind))
     }
 
     fn failed(&self, phase: StartPhase, kind: StartErrorKind) -> StartError {
@@ -286,24 +282,25 @@ impl StartAttempt {
         // A launcher that panics has said so already.
         let unfinished = || config.launcher().unfinished(config.name());
         let unfinished = guarded("the launcher", config.name(), unfinished);
-        let error = StartError {
-            elapsed: self.asked.elapsed(),
+        let context = StartErrorContext {
             unfinished: unfinished.unwrap_or_default(),
-            ..self.bare(phase, kind)
+            ..self.about(phase)
         };
+        self.tell_failure(StartError::new(context, kind))
+    }
+
+    fn tell_failure(&self, error: StartError) -> StartError {
         self.observed
             .event(&LifecycleEvent::StartFailed { error: &error });
         error
     }
 
-    fn bare(&self, phase: StartPhase, kind: StartErrorKind) -> StartError {
-        let config = self.config();
-        StartError {
-            server: config.name().to_owned(),
-            command: config.spec().display_command().to_string(),
+    fn about(&self, phase: StartPhase) -> StartErrorContext {
+        StartErrorContext {
+            server: self.config().name().to_owned(),
+            command: self.config().spec().display_command().to_string(),
             phase,
-            elapsed: std::time::Duration::ZERO,
-            kind,
+            elapsed: self.asked.elapsed(),
             stderr_tail: Vec::new(),
             skipped: None,
             cleanup: None,

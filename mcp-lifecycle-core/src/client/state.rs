@@ -59,7 +59,7 @@ impl ClientState {
             Self::Ending { reason, exit, .. } => Some((reason, *exit)),
             Self::Ended { outcome } => Some(match outcome {
                 Ok(report) => (&report.reason, Some(report.exit)),
-                Err(error) => (&error.reason, None),
+                Err(error) => (&error.context().reason, None),
             }),
         }
     }

@@ -9,8 +9,8 @@ use super::error::ConfigErrorKind;
 use super::expand::{Lookup, Unresolved, expand};
 use super::registry::LauncherRegistry;
 use super::values::{Env, MaybeSpan, Span};
-use crate::client::call::CallOptions;
 use crate::client::config::{ServerConfig, Sharing};
+use crate::client::options::CallOptions;
 use crate::client::restart::RestartPolicy;
 use crate::launch::environment::InheritEnv;
 use crate::launch::spec::ServerSpec;
@@ -229,10 +229,10 @@ impl Entry {
         for (name, value) in &self.launcher_options {
             builder = builder.option(name, expand_value(value, &expand)?);
         }
-        builder.build().map_err(|source| Wrong {
+        builder.build().map_err(|cause| Wrong {
             kind: ConfigErrorKind::Spec {
                 server: server.to_owned(),
-                source,
+                cause,
             },
             at: None,
         })

@@ -1,7 +1,7 @@
 //! What is wrong with a configuration, and where.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -11,16 +11,21 @@ use crate::launch::error::spec::SpecError;
 ///
 /// `Display` begins with the place, as compilers do: `file:line:column: `.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct ConfigError {
+    context: ConfigErrorContext,
+    kind: ConfigErrorKind,
+}
+
+/// Where a [`ConfigError`] is.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ConfigErrorContext {
     /// The file, if it was one.
     pub file: Option<PathBuf>,
     /// The line, from 1; 0 when it is the file as a whole.
     pub line: usize,
     /// The column in characters, from 1; 0 when it is the file as a whole.
     pub column: usize,
-    /// What is wrong.
-    pub kind: ConfigErrorKind,
 }
 
 /// What is wrong with a configuration.
@@ -28,8 +33,11 @@ pub struct ConfigError {
 #[non_exhaustive]
 pub enum ConfigErrorKind {
     /// The file cannot be read.
-    #[error("the file cannot be read")]
-    Io(#[source] std::io::Error),
+    #[error("the file cannot be read: {0}")]
+    Io(
+        /// Why not.
+        std::io::Error,
+    ),
     /// It is not well-formed, or a known key has a value that is not for it.
     #[error("{0}")]
     Syntax(
@@ -58,48 +66,63 @@ pub enum ConfigErrorKind {
         known: Vec<String>,
     },
     /// The specification that results is not valid.
-    #[error("server `{server}` is not valid")]
+    #[error("server `{server}` is not valid: {cause}")]
     Spec {
         /// The server's name.
         server: String,
         /// Why not.
-        #[source]
-        source: SpecError,
+        cause: SpecError,
     },
     /// The format is not compiled in.
     #[error("TOML is not compiled in; enable the feature `toml`")]
     NoToml,
 }
 
+impl ConfigError {
+    /// What is wrong.
+    pub fn kind(&self) -> &ConfigErrorKind {
+        &self.kind
+    }
+
+    /// Where it is.
+    pub fn context(&self) -> &ConfigErrorContext {
+        &self.context
+    }
+
+    pub(super) fn in_file(mut self, file: &Path) -> Self {
+        self.context.file = Some(file.to_owned());
+        self
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.file {
+        let ConfigErrorContext { file, line, column } = &self.context;
+        match file {
             Some(file) => write!(f, "{}:", file.display())?,
             None => f.write_str("configuration:")?,
         }
-        if self.line > 0 {
-            write!(f, "{}:{}:", self.line, self.column)?;
+        if *line > 0 {
+            write!(f, "{line}:{column}:")?;
         }
         write!(f, " {}", self.kind)
     }
 }
 
-impl std::error::Error for ConfigError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The kind is part of this level's message; the chain goes on below it.
-        std::error::Error::source(&self.kind)
-    }
-}
+impl std::error::Error for ConfigError {}
 
 impl ConfigErrorKind {
     /// At this byte of the text.
     pub(super) fn at(self, text: &str, offset: usize) -> ConfigError {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        ConfigError {
+        let context = ConfigErrorContext {
             file: None,
             line: before.matches('\n').count() + 1,
             column: before[line_start..].chars().count() + 1,
+        };
+        ConfigError {
+            context,
             kind: self,
         }
     }
@@ -107,9 +130,7 @@ impl ConfigErrorKind {
     /// Of the file as a whole.
     pub(super) fn nowhere(self) -> ConfigError {
         ConfigError {
-            file: None,
-            line: 0,
-            column: 0,
+            context: ConfigErrorContext::default(),
             kind: self,
         }
     }

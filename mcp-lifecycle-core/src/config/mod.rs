@@ -36,6 +36,6 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ConfigError, ConfigErrorKind};
+pub use error::{ConfigError, ConfigErrorContext, ConfigErrorKind};
 pub use reader::{ConfigReader, Format, ServerSet, Skipped};
 pub use registry::LauncherRegistry;

@@ -95,10 +95,7 @@ impl<'a> ConfigReader<'a> {
         let read = std::fs::read_to_string(path);
         let read = read.map_err(|error| ConfigErrorKind::Io(error).nowhere());
         read.and_then(|text| self.read_str(&text, format))
-            .map_err(|error| ConfigError {
-                file: Some(path.to_owned()),
-                ..error
-            })
+            .map_err(|error| error.in_file(path))
     }
 
     /// Reads a string.

@@ -9,7 +9,8 @@ use super::*;
 use crate::client::config::{ServerConfig, Sharing};
 use crate::launch::containment::{Containment, Reach};
 use crate::launch::context::LaunchContext;
-use crate::launch::error::launch::{LaunchError, ReapError};
+use crate::launch::error::launch::LaunchError;
+use crate::launch::error::step::ReapError;
 use crate::launch::launched::LaunchedServer;
 use crate::launch::launcher::ServerLauncher;
 use crate::launch::reap::ReapReport;
@@ -125,7 +126,11 @@ fn our_own_keys() {
 fn a_wrong_value_is_an_error_with_its_place() {
     let at = |text: &str| {
         let error = json(text).unwrap_err();
-        (error.line, error.column, error.to_string())
+        (
+            error.context().line,
+            error.context().column,
+            error.to_string(),
+        )
     };
     let (line, column, text) = at("{\n \"mcpServers\": {\n  \"é\": { \"command\": 5 } } }");
     assert_eq!(
@@ -203,7 +208,11 @@ fn codex() {
         Some(Duration::from_secs(60))
     );
     let error = read("[mcp_servers.s]\ncommand = 5\n", Format::Toml).unwrap_err();
-    assert_eq!((error.line, error.column), (2, 11), "{error}");
+    assert_eq!(
+        (error.context().line, error.context().column),
+        (2, 11),
+        "{error}"
+    );
 }
 
 #[test]
@@ -212,8 +221,9 @@ fn a_file_that_is_not_there_is_named() {
     let error = ConfigReader::new(&launchers)
         .read_file("no/such/file.json")
         .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "no/such/file.json: the file cannot be read"
+    let text = error.to_string();
+    assert!(
+        text.starts_with("no/such/file.json: the file cannot be read: No such file"),
+        "{text}"
     );
 }

@@ -3,6 +3,7 @@
 //! [`ServerManager`] and [`ServerPool`] run on the same engine: a *slot* per key decides,
 //! without a clock and without I/O, when a process starts, who leases it and when it ends.
 
+pub(crate) mod acquire_error;
 pub(crate) mod engine;
 pub(crate) mod inventory;
 pub(crate) mod manager;
@@ -13,16 +14,18 @@ pub(crate) mod shutdown;
 pub(crate) mod slots;
 pub(crate) mod tie;
 
+pub use acquire_error::{AcquireError, AcquireErrorContext, AcquireErrorKind};
 pub use inventory::record::{KeptBy, ServerRecord, ServerState};
 pub use inventory::table::RecordTable;
 pub use manager::builder::ServerManagerBuilder;
-pub use manager::error::{NotReadyError, RefreshError, RequiredFailure};
+pub use manager::error::{
+    NotReadyError, NotReadyErrorKind, RefreshError, RefreshErrorKind, RequiredFailure,
+};
 pub use manager::server_manager::{Replacement, ServerManager};
 pub use observe::counters::Counters;
 pub use observe::event::{ServerEvent, ServerEventKind, ServerObserver, StartReason};
 pub use observe::outcome::{EndResult, RefreshReport, ServerOutcome, StartOutcome};
 pub use pool::builder::ServerPoolBuilder;
-pub use pool::error::{AcquireError, AcquireErrorKind};
 pub use pool::lease::Lease;
 pub use pool::options::AcquireOptions;
 pub use pool::scope::Scope;

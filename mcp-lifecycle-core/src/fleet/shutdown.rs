@@ -1,5 +1,6 @@
 //! The shutdown of a manager or a pool, and how it went.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use super::engine::{Engine, Key};
 use super::observe::outcome::EndResult;
 use crate::terminate::error::TerminateError;
 
-/// The proof that every server has ended.
+/// How a shutdown went: as the result of one, the proof that every server has ended.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ShutdownReport {
+    /// Whose servers they are.
+    pub owner: Arc<str>,
     /// How each server ended that had a process when the shutdown began.
     pub ends: Vec<ServerEnd>,
     /// How long it took: the slowest server's time, not the sum.
@@ -45,31 +48,52 @@ impl ShutdownReport {
 
 /// A shutdown ended without the proof that every server is gone.
 #[derive(Debug, Clone, Error)]
-#[error("{}", unproven(.owner, .ends))]
-#[non_exhaustive]
-pub struct ShutdownError {
-    /// Whose servers they are.
-    pub owner: Arc<str>,
-    /// How each server ended.
-    pub ends: Vec<ServerEnd>,
-    /// How long it took.
-    pub took: Duration,
+#[error("{}", .0)]
+pub struct ShutdownError(ShutdownReport);
+
+impl ShutdownError {
+    /// How each server ended, or why that is not proven.
+    pub fn report(&self) -> &ShutdownReport {
+        &self.0
+    }
 }
 
-fn unproven(owner: &str, ends: &[ServerEnd]) -> String {
-    let failed: Vec<_> = ends
-        .iter()
-        .filter_map(|end| end.result.as_ref().err())
-        .collect();
-    let mut text = format!(
-        "{} of {} servers of `{owner}` are not proven gone",
-        failed.len(),
-        ends.len()
-    );
-    for error in failed {
-        text.push_str(&format!("\n  {error}"));
+impl ShutdownReport {
+    /// The proof, if it is one of every server.
+    pub(super) fn proven(self) -> Result<Self, ShutdownError> {
+        match self.ends.iter().all(|end| end.result.is_ok()) {
+            true => Ok(self),
+            false => Err(ShutdownError(self)),
+        }
     }
-    text
+}
+
+/// One line for the whole, and one for each server.
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, ends, took } = self;
+        let unproven = ends.iter().filter(|end| end.result.is_err()).count();
+        match unproven {
+            0 => write!(f, "{} servers of `{owner}` ended in {took:.1?}", ends.len())?,
+            _ => write!(
+                f,
+                "{unproven} of {} servers of `{owner}` are not proven gone after {took:.1?}",
+                ends.len()
+            )?,
+        }
+        ends.iter().try_for_each(|end| write!(f, "\n  {end}"))
+    }
+}
+
+/// `files of agent: ended (shutdown) after 1.2ms: exit code 0`.
+impl fmt::Display for ServerEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}: ", self.server, self.owner)?;
+        match &self.result {
+            Ok(result) => write!(f, "{result}"),
+            Err(error) => write!(f, "{error}"),
+        }
+    }
 }
 
 /// Shuts an engine down and says how that went.
@@ -88,13 +112,10 @@ pub(crate) async fn shutdown<K: Key>(
             result: end.result.clone(),
         })
         .collect();
-    let took = closed.took;
-    if ends.iter().any(|end| end.result.is_err()) {
-        return Err(ShutdownError {
-            owner: Arc::clone(owner),
-            ends,
-            took,
-        });
-    }
-    Ok(ShutdownReport { ends, took })
+    let report = ShutdownReport {
+        owner: Arc::clone(owner),
+        ends,
+        took: closed.took,
+    };
+    report.proven()
 }

@@ -160,12 +160,21 @@ impl fmt::Display for Guarantee {
 /// A guarantee was required that the machine or the launcher cannot give.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("containment cannot give {wanted}: this launcher has {got}")]
-#[non_exhaustive]
 pub struct ContainmentUnavailable {
+    wanted: Guarantee,
+    got: Containment,
+}
+
+impl ContainmentUnavailable {
     /// What was asked for.
-    pub wanted: Guarantee,
+    pub fn wanted(&self) -> Guarantee {
+        self.wanted
+    }
+
     /// What there is, with the reason where a stronger mechanism was refused.
-    pub got: Containment,
+    pub fn got(&self) -> &Containment {
+        &self.got
+    }
 }
 
 #[cfg(test)]

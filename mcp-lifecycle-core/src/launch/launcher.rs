@@ -7,7 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::context::LaunchContext;
-use super::error::launch::{LaunchError, ReapError};
+use super::error::launch::LaunchError;
+use super::error::step::ReapError;
 use super::launched::LaunchedServer;
 use super::reap::ReapReport;
 use super::remnant::Remnant;

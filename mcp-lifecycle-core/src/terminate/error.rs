@@ -1,5 +1,6 @@
 //! The failure of a termination.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -13,12 +14,13 @@ use crate::launch::remnant::{Remnant, RemnantList};
 /// Cloned to every caller that shared the termination. The launcher still owns
 /// the means to end the server; calling `terminate` again tries again.
 #[derive(Debug, Clone, Error)]
-#[error(
-    "server `{server}` ({identity}) is not proven gone after {took:.1?}: {}",
-    describe(.survivors, .cause.as_deref())
-)]
+#[error("{}", describe(.0))]
+pub struct TerminateError(Arc<TerminateErrorContext>);
+
+/// What a [`TerminateError`] is about.
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct TerminateError {
+pub struct TerminateErrorContext {
     /// The server's name in its specification.
     pub server: String,
     /// Who it is.
@@ -35,11 +37,34 @@ pub struct TerminateError {
     pub took: Duration,
 }
 
-fn describe(survivors: &[Remnant], cause: Option<&str>) -> String {
-    match (survivors.is_empty(), cause) {
-        (false, None) => format!("still alive: {}", RemnantList(survivors)),
-        (false, Some(cause)) => format!("still alive: {} ({cause})", RemnantList(survivors)),
+impl TerminateError {
+    /// Whose end is not proven, and what is left, as far as it is known.
+    pub fn context(&self) -> &TerminateErrorContext {
+        &self.0
+    }
+}
+
+impl From<TerminateErrorContext> for TerminateError {
+    fn from(context: TerminateErrorContext) -> Self {
+        Self(Arc::new(context))
+    }
+}
+
+fn describe(error: &TerminateErrorContext) -> String {
+    let TerminateErrorContext {
+        server,
+        identity,
+        survivors,
+        cause,
+        took,
+        ..
+    } = error;
+    let left = RemnantList(survivors);
+    let why = match (survivors.is_empty(), cause) {
+        (false, None) => format!("still alive: {left}"),
+        (false, Some(cause)) => format!("still alive: {left} ({cause})"),
         (true, Some(cause)) => cause.to_owned(),
         (true, None) => "no proof before the deadline".to_owned(),
-    }
+    };
+    format!("server `{server}` ({identity}) is not proven gone after {took:.1?}: {why}")
 }

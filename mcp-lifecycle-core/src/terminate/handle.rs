@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::callback::guarded;
-use super::error::TerminateError;
+use super::error::{TerminateError, TerminateErrorContext};
 use super::policy::TerminationPolicy;
 use super::report::{EndReason, TerminationReport};
 use super::stdin::{ServerStdin, StdinCloser};
@@ -293,7 +293,7 @@ impl Shared {
     }
 
     fn runtime_lost(&self, reason: EndReason) -> TerminateError {
-        TerminateError {
+        TerminateErrorContext {
             server: self.server.clone(),
             identity: self.terminator.identity(),
             reason,
@@ -306,5 +306,6 @@ impl Shared {
             phases: Vec::new(),
             took: std::time::Duration::ZERO,
         }
+        .into()
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod stdin;
 pub(crate) mod streams;
 pub(crate) mod timing;
 
-pub use error::TerminateError;
+pub use error::{TerminateError, TerminateErrorContext};
 pub use handle::{ServerHandle, TerminationOutcome};
 pub use ladder::Phase;
 pub use policy::TerminationPolicy;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mcp_lifecycle_core::client::{
-    CallError, ClientState, LifecycleClient, ProtocolPreference, ServerConfig, StartErrorKind,
+    CallErrorKind, ClientState, LifecycleClient, ProtocolPreference, ServerConfig, StartErrorKind,
 };
 use mcp_lifecycle_core::launch::{ExitStatus, ServerSpec};
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
@@ -38,7 +38,7 @@ async fn a_new_call_is_refused_at_once_with_the_reason() {
         let error = client.call_tool(call(0)).await.unwrap_err();
         assert_eq!(begun.elapsed(), seconds(0));
         assert!(
-            matches!(&error, CallError::Ending { reason, .. } if *reason == EndReason::ConfigChanged),
+            matches!(error.kind(), CallErrorKind::Ending(reason) if *reason == EndReason::ConfigChanged),
             "{error}"
         );
         tokio::time::sleep(seconds(1)).await;
@@ -51,7 +51,7 @@ async fn a_new_call_is_refused_at_once_with_the_reason() {
         report.took
     );
     let error = client.call_tool(call(0)).await.unwrap_err();
-    assert!(matches!(error, CallError::Ending { .. }), "{error}");
+    assert!(matches!(error.kind(), CallErrorKind::Ending(_)), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,8 +79,8 @@ async fn a_server_that_dies_in_the_drain_has_died() {
     let error = peer.call_tool(call(0)).await.unwrap_err();
     assert!(
         matches!(
-            &error,
-            CallError::ServerDied {
+            error.kind(),
+            CallErrorKind::ServerDied {
                 exit: ExitStatus::Signal(9),
                 ..
             }
@@ -109,7 +109,10 @@ async fn calls_in_flight_of_a_server_that_dies_in_the_drain_say_that_it_died() {
     tokio::time::sleep(seconds(1)).await;
     fake.crash("s");
     let error = in_flight.await.unwrap().unwrap_err();
-    assert!(matches!(error, CallError::ServerDied { .. }), "{error}");
+    assert!(
+        matches!(error.kind(), CallErrorKind::ServerDied { .. }),
+        "{error}"
+    );
     assert!(matches!(
         *client.state().borrow(),
         ClientState::Ending { .. } | ClientState::Ended { .. }
@@ -130,8 +133,8 @@ async fn a_server_that_closes_its_output_in_the_handshake_is_not_said_to_have_ex
     .await
     .unwrap_err();
     assert!(
-        matches!(error.kind, StartErrorKind::OutputClosed),
+        matches!(error.kind(), StartErrorKind::OutputClosed),
         "{:?}",
-        error.kind
+        error.kind()
     );
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::client::{
-    CallError, CallOptions, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig,
+    CallErrorKind, CallOptions, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig,
 };
 use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::{ExitStatus, ServerSpec};
@@ -133,8 +133,8 @@ async fn an_endless_grace_leaves_time_for_the_last_words() {
     tokio::time::sleep(seconds(1)).await;
     fake.crash("s");
     let error = calling.await.unwrap().unwrap_err();
-    let CallError::ServerDied { stderr_tail, .. } = error else {
+    let CallErrorKind::ServerDied { stderr_tail, .. } = error.kind() else {
         panic!("{error}");
     };
-    assert_eq!(stderr_tail, ["last words"]);
+    assert_eq!(*stderr_tail, ["last words"]);
 }

@@ -277,6 +277,18 @@ async fn serve(
                 _ => continue,
             };
             let after = message["params"]["arguments"]["ms"].as_u64().unwrap_or(0);
+            let token = &message["params"]["_meta"]["progressToken"];
+            for step in 0..message["params"]["arguments"]["steps"]
+                .as_u64()
+                .unwrap_or(0)
+            {
+                let progress = json!({
+                    "jsonrpc": "2.0",
+                    "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": step, "message": "working"},
+                });
+                let _ = answers.send(progress);
+            }
             let answers = answers.clone();
             tokio::spawn(async move {
                 sleep(Duration::from_millis(after)).await;

@@ -95,7 +95,7 @@ async fn an_end_without_proof_climbs_one_ladder_and_says_how_long_it_took() {
         let begun = Instant::now();
         let error = client.shutdown().await.unwrap_err();
         assert!(begun.elapsed() <= policy.longest(), "{:?}", begun.elapsed());
-        let untold = begun.elapsed().abs_diff(error.took);
+        let untold = begun.elapsed().abs_diff(error.context().took);
         assert!(untold < millis(5), "{:?}: {error}", begun.elapsed());
     }
     fake.make_mortal();

@@ -18,6 +18,7 @@ mod moody;
 mod pool;
 mod pool_limits;
 mod prepare;
+mod progress;
 mod proof_later;
 mod restart;
 mod same_config;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use mcp_lifecycle_core::fleet::{
-    KeptBy, RefreshError, RefreshReport, Replacement, ServerEvent, ServerManager, ServerObserver,
-    ServerState, StartOutcome,
+    KeptBy, RefreshErrorKind, RefreshReport, Replacement, ServerEvent, ServerManager,
+    ServerObserver, ServerState, StartOutcome,
 };
 use tokio::time::Instant;
 
@@ -41,7 +41,7 @@ async fn one_error_lists_every_required_server_that_failed() {
     assert!(text.contains("2 required servers"), "{text}");
     assert!(text.contains("missing") && text.contains("hangs"), "{text}");
     assert!(!text.contains("optional"), "{text}");
-    let RefreshError::Required { report, .. } = error else {
+    let RefreshErrorKind::Required { report, .. } = error.kind() else {
         panic!()
     };
     assert!(matches!(
@@ -237,6 +237,9 @@ async fn a_name_declared_twice_changes_nothing() {
     let manager = ServerManager::new("m");
     let twice = [fake.config("s", &[]), fake.config("s", &["--other"])];
     let error = manager.refresh(twice).await.unwrap_err();
-    assert_eq!(error.to_string(), "server `s` is declared twice");
+    assert_eq!(
+        error.to_string(),
+        "manager `m`: server `s` is declared twice"
+    );
     assert_eq!(fake.starts(), 0);
 }

@@ -54,7 +54,7 @@ async fn a_cancelled_waiter_does_not_cancel_the_others() {
         pool.acquire(&server)
     );
     assert!(matches!(
-        gave_up.unwrap_err().kind,
+        gave_up.unwrap_err().kind(),
         AcquireErrorKind::TimedOut(_)
     ));
     drop(waited.unwrap());
@@ -160,7 +160,7 @@ async fn a_scope_that_ends_takes_everything_in_it_along() {
     lease.call_tool(call(1)).await.unwrap_err();
     let error = agent.acquire(&fake.config("late", &[])).await.unwrap_err();
     assert!(
-        matches!(error.kind, AcquireErrorKind::Retired(_)),
+        matches!(error.kind(), AcquireErrorKind::Retired(_)),
         "{error}"
     );
     // The same name is a new scope.

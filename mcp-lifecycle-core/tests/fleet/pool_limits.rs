@@ -49,7 +49,7 @@ async fn a_server_has_a_limit_of_its_own() {
     let error = pool.acquire(&server("b")).await.unwrap_err();
     assert!(
         matches!(
-            error.kind,
+            error.kind(),
             AcquireErrorKind::Capacity {
                 of_server: true,
                 ..

@@ -35,7 +35,7 @@ async fn a_fetch_has_a_limit_of_its_own() {
     let config = config.with_prepare_timeout(seconds(60));
     let error = mcp_lifecycle_core::LifecycleClient::start(config).await;
     let error = error.unwrap_err();
-    assert_eq!(error.phase, StartPhase::Prepare);
-    assert!(matches!(error.kind, StartErrorKind::PrepareTimeout(limit) if limit == seconds(60)));
+    assert_eq!(error.context().phase, StartPhase::Prepare);
+    assert!(matches!(error.kind(), StartErrorKind::PrepareTimeout(limit) if *limit == seconds(60)));
     assert_eq!(fake.starts(), 0);
 }

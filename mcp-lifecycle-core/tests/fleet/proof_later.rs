@@ -141,7 +141,7 @@ async fn a_pool_tries_to_prove_for_whoever_wants_the_server() {
     drop(lease);
     let error = scope.acquire(&wanted).await.unwrap_err();
     assert!(
-        matches!(error.kind, AcquireErrorKind::Unproven(_)),
+        matches!(error.kind(), AcquireErrorKind::Unproven(_)),
         "{error}"
     );
     // A scope that ended leaves a predecessor that stands in the way just so.
@@ -149,7 +149,7 @@ async fn a_pool_tries_to_prove_for_whoever_wants_the_server() {
     let scope = pool.scope("a");
     let error = scope.acquire(&wanted).await.unwrap_err();
     assert!(
-        matches!(error.kind, AcquireErrorKind::Unproven(_)),
+        matches!(error.kind(), AcquireErrorKind::Unproven(_)),
         "{error}"
     );
     launcher.set(Moods::default());

@@ -71,7 +71,7 @@ async fn a_pool_starts_a_broken_server_only_for_somebody_and_within_its_budget()
     assert_eq!(fake.starts(), 6);
     let error = pool.acquire(&server).await.unwrap_err();
     assert!(
-        matches!(error.kind, AcquireErrorKind::Exhausted { .. }),
+        matches!(error.kind(), AcquireErrorKind::Exhausted { .. }),
         "{error}"
     );
     assert!(error.to_string().contains("PATH"), "{error}");

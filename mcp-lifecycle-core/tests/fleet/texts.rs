@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_lifecycle_core::client::{
-    CallError, CallOptions, LifecycleClient, ProtocolPreference, ServerConfig,
+    CallErrorKind, CallOptions, LifecycleClient, ProtocolPreference, ServerConfig,
 };
 use mcp_lifecycle_core::fleet::{KeptBy, ServerManager};
 use mcp_lifecycle_core::launch::{ErrorChain, ServerSpec};
@@ -41,6 +41,17 @@ async fn the_last_words_are_more_than_the_last_line() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_tells_its_cause_and_names_the_command_once() {
+    let spec = ServerSpec::builder("s", "fake").arg("--fail");
+    let config = ServerConfig::new(Fake::new(), spec.build().unwrap());
+    let error = LifecycleClient::start(config).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("program `fake` was not found"), "{text}");
+    assert_eq!(text.matches("`fake --fail`").count(), 1, "{text}");
+    assert_eq!(ErrorChain(&error).to_string(), text, "said twice");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_list_says_why_a_server_ends() {
     let fake = Fake::new();
     let manager = ServerManager::new("m");
@@ -64,6 +75,9 @@ async fn a_timeout_names_the_limit_that_was_set() {
     let options = CallOptions::new().with_timeout(limit);
     let error = client.call_tool_with(call(60_000), &options).await;
     let error = error.unwrap_err();
-    assert!(matches!(error, CallError::Timeout { timeout, .. } if timeout == limit));
-    assert_eq!(error.to_string(), "no answer from server `s` within 700ms");
+    assert!(matches!(error.kind(), CallErrorKind::Timeout(timeout) if *timeout == limit));
+    assert_eq!(
+        error.to_string(),
+        "tool `wait` of server `s`: no answer within 700ms"
+    );
 }

@@ -36,8 +36,8 @@ pub(super) async fn in_flight(stage: &Stage) -> Check {
 }
 
 async fn failed_start(stage: &Stage, error: StartError) -> Check {
-    if let Some(Err(leak)) = error.cleanup {
-        return Err(leak.into());
+    if let Some(Err(leak)) = &error.context().cleanup {
+        return Err(leak.clone().into());
     }
     stage.all_dead_now().await
 }

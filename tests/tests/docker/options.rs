@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_launcher_docker::Gpus;
-use mcp_lifecycle_core::client::{CallError, LifecycleClient, ServerConfig};
+use mcp_lifecycle_core::client::{CallErrorKind, LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::EndReason;
 use rmcp::model::CallToolRequestParams;
@@ -191,7 +191,10 @@ async fn a_server_that_exits_by_itself_is_reported_with_its_code() {
         let call = CallToolRequestParams::new("exit").with_arguments(arguments);
         let error = in_time("the call fails", client.peer().call_tool(call)).await;
         let error = error.unwrap_err();
-        assert!(matches!(error, CallError::ServerDied { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), CallErrorKind::ServerDied { .. }),
+            "{error}"
+        );
         let report = in_time("it is swept", client.ended()).await.unwrap();
         assert_eq!(report.reason, EndReason::ServerExited, "{report}");
         assert_eq!(report.exit, exit, "{report}");

@@ -20,9 +20,9 @@ async fn refuse_fixture(rig: &Rig, args: &[&str]) -> StartError {
         .config(args)
         .with_startup_timeout(Duration::from_millis(700));
     let error = LifecycleClient::start(config).await.unwrap_err();
-    assert_eq!(error.phase, StartPhase::Handshake);
+    assert_eq!(error.context().phase, StartPhase::Handshake);
     // The proof that nothing is left comes with the error.
-    assert!(matches!(error.cleanup, Some(Ok(_))), "{error:?}");
+    assert!(matches!(error.context().cleanup, Some(Ok(_))), "{error:?}");
     error
 }
 
@@ -66,7 +66,7 @@ fn commands_that_cannot_be_executed() {
             let error = refuse(spec).await;
             assert!(error.launch_error().is_some_and(expected), "{error:?}");
             assert!(chain(&error).contains(word), "{}", chain(&error));
-            assert!(error.cleanup.is_none());
+            assert!(error.context().cleanup.is_none());
         }
     });
 }
@@ -99,7 +99,7 @@ fn an_exit_before_the_handshake_says_how_and_what_it_said_last() {
         ];
         let error = refuse_fixture(rig, &args).await;
         assert!(
-            matches!(error.kind, StartErrorKind::Exited(ExitStatus::Code(3))),
+            matches!(error.kind(), StartErrorKind::Exited(ExitStatus::Code(3))),
             "{error:?}"
         );
         let text = chain(&error);
@@ -113,7 +113,7 @@ fn a_program_that_is_no_server_at_all() {
     test("no server", async |_| {
         let spec = ServerSpec::builder("true", "true").build().unwrap();
         let error = refuse(spec).await;
-        let exited = matches!(error.kind, StartErrorKind::Exited(ExitStatus::Code(0)));
+        let exited = matches!(error.kind(), StartErrorKind::Exited(ExitStatus::Code(0)));
         assert!(exited, "{error:?}");
     });
 }
@@ -123,7 +123,7 @@ fn a_server_that_never_answers() {
     test("never answers", async |rig| {
         let error = refuse_fixture(rig, &["never-answers"]).await;
         assert!(
-            matches!(error.kind, StartErrorKind::Timeout(_)),
+            matches!(error.kind(), StartErrorKind::Timeout(_)),
             "{error:?}"
         );
         assert!(chain(&error).contains("700ms"), "{}", chain(&error));
@@ -134,7 +134,7 @@ fn a_server_that_never_answers() {
 fn a_leader_that_exits_first_is_no_server_and_its_helper_is_swept() {
     test("leader exits first", async |rig| {
         let error = refuse_fixture(rig, &["leader-exits-first"]).await;
-        let Some(Ok(report)) = &error.cleanup else {
+        let Some(Ok(report)) = &error.context().cleanup else {
             panic!("{error:?}")
         };
         assert_eq!(report.gone.swept_count, 1, "{report}");
@@ -146,7 +146,7 @@ fn versions_that_nobody_knows() {
     test("wrong version", async |rig| {
         for era in ["legacy", "modern"] {
             let error = refuse_fixture(rig, &["wrong-version", "--era", era]).await;
-            let wrong = matches!(error.kind, StartErrorKind::ProtocolVersion { .. });
+            let wrong = matches!(error.kind(), StartErrorKind::ProtocolVersion { .. });
             assert!(wrong, "{era}: {error:?}");
         }
     });
@@ -161,7 +161,7 @@ fn malformed_answers_to_the_handshake() {
             let config = rig.config(&args).with_startup_timeout(support::LIMIT);
             let error = LifecycleClient::start(config).await.unwrap_err();
             assert!(
-                matches!(error.kind, StartErrorKind::Malformed(_)),
+                matches!(error.kind(), StartErrorKind::Malformed(_)),
                 "{shape}: {error:?}"
             );
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_lifecycle_core::client::{
-    CallError, CallOptions, LifecycleClient, ProtocolPreference, TransportLimits,
+    CallErrorKind, CallOptions, LifecycleClient, ProtocolPreference, TransportLimits,
 };
 use serde_json::json;
 
@@ -44,7 +44,10 @@ fn a_call_that_times_out_is_cancelled_at_the_server() {
         let call = client
             .call_tool_with(tool("block", json!({})), &within(50))
             .await;
-        assert!(matches!(call.unwrap_err(), CallError::Timeout { .. }));
+        assert!(matches!(
+            call.unwrap_err().kind(),
+            CallErrorKind::Timeout(_)
+        ));
         rig.event(&server, "cancelled").await;
         let next = client.call_tool(tool("echo", json!({"text": "on"}))).await;
         assert_eq!(text(&next.unwrap()), "on");
@@ -110,10 +113,16 @@ fn a_server_that_does_not_read_fills_a_bounded_queue_and_times_out() {
         let first = client
             .call_tool_with(tool("echo", big.clone()), &within(100))
             .await;
-        assert!(matches!(first.unwrap_err(), CallError::Timeout { .. }));
+        assert!(matches!(
+            first.unwrap_err().kind(),
+            CallErrorKind::Timeout(_)
+        ));
         let second = client.call_tool_with(tool("echo", big), &within(100)).await;
         let error = second.unwrap_err();
-        assert!(matches!(error, CallError::NotReading { .. }), "{error}");
+        assert!(
+            matches!(error.kind(), CallErrorKind::NotReading { .. }),
+            "{error}"
+        );
         client.shutdown().await.unwrap();
     });
 }
@@ -154,8 +163,8 @@ fn an_answer_over_the_limit_fails_its_call_alone() {
         let error = big.unwrap_err();
         assert!(
             matches!(
-                error,
-                CallError::TooLarge {
+                error.kind(),
+                CallErrorKind::TooLarge {
                     limit: 1_048_576,
                     ..
                 }
@@ -176,7 +185,7 @@ fn malformed_answers_fail_their_calls() {
             let answer = client.call_tool(tool("echo", json!({"text": "x"}))).await;
             let error = answer.unwrap_err();
             assert!(
-                matches!(error, CallError::Malformed { .. }),
+                matches!(error.kind(), CallErrorKind::Malformed(_)),
                 "{shape}: {error}"
             );
             client.shutdown().await.unwrap();
@@ -191,7 +200,8 @@ fn a_server_that_dies_mid_call_fails_it_with_its_last_words() {
             .start(&["dies-mid-call", "--stderr", "out of cheese"])
             .await;
         let answer = client.call_tool(tool("echo", json!({"text": "x"}))).await;
-        let CallError::ServerDied { stderr_tail, .. } = answer.unwrap_err() else {
+        let error = answer.unwrap_err();
+        let CallErrorKind::ServerDied { stderr_tail, .. } = error.kind() else {
             panic!("not told that the server died")
         };
         assert!(
@@ -201,7 +211,10 @@ fn a_server_that_dies_mid_call_fails_it_with_its_last_words() {
             "{stderr_tail:?}"
         );
         let again = client.call_tool(tool("echo", json!({"text": "x"}))).await;
-        assert!(matches!(again.unwrap_err(), CallError::ServerDied { .. }));
+        assert!(matches!(
+            again.unwrap_err().kind(),
+            CallErrorKind::ServerDied { .. }
+        ));
         client.ended().await.unwrap();
     });
 }

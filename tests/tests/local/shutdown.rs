@@ -1,7 +1,7 @@
 //! The regression of the seed: a server starts, a blocking call is in flight,
 //! the client shuts down, and the process is gone. For every way to make it hard.
 
-use mcp_lifecycle_core::client::CallError;
+use mcp_lifecycle_core::client::CallErrorKind;
 use mcp_lifecycle_core::launch::ExitStatus;
 use mcp_lifecycle_core::terminate::{Phase, TerminationReport};
 use serde_json::json;
@@ -16,7 +16,7 @@ async fn shut_down_in_flight(rig: &support::Rig, args: &[&str]) -> TerminationRe
     let call = rig.block(&client, &server).await;
     let report = client.shutdown().await.unwrap();
     let error = call.await.unwrap().unwrap_err();
-    assert!(matches!(error, CallError::Ending { .. }), "{error}");
+    assert!(matches!(error.kind(), CallErrorKind::Ending(_)), "{error}");
     server.wait_dead(support::LIMIT).await.unwrap();
     assert!(
         server.events().iter().any(|e| e.starts_with("cancelled")),

@@ -1,107 +1,134 @@
 //! The failure of one call.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ServiceError;
 use thiserror::Error;
 
+use crate::launch::error::ErrorChain;
 use crate::launch::exit::ExitStatus;
 use crate::terminate::report::EndReason;
 
 /// A call to a server failed.
 #[derive(Debug, Error)]
+#[error("{context}: {kind}")]
+pub struct CallError {
+    context: CallErrorContext,
+    kind: CallErrorKind,
+}
+
+/// What a [`CallError`] is about.
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum CallError {
+pub struct CallErrorContext {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// What was called, if that is known: ``tool `echo` ``, or a method.
+    pub call: Option<Box<str>>,
+}
+
+/// Why a call failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CallErrorKind {
     /// The client is ending; the server was told to cancel the call.
-    #[error("the client of server `{server}` is ending ({reason})")]
-    Ending {
-        /// The server's name.
-        server: String,
+    #[error("the client is ending ({0})")]
+    Ending(
         /// Why it ends.
-        reason: EndReason,
-    },
+        EndReason,
+    ),
     /// The server died while the call was in flight, or before it was made.
-    #[error("server `{server}` died: {exit}{}", tail(.stderr_tail))]
+    #[error("the server died: {exit}{}", tail(.stderr_tail))]
     ServerDied {
-        /// The server's name.
-        server: String,
         /// How its main process ended.
         exit: ExitStatus,
         /// The last lines it wrote to standard error.
         stderr_tail: Vec<String>,
     },
     /// The server closed its output, so no answer can come any more.
-    #[error("server `{server}` closed its output")]
-    OutputClosed {
-        /// The server's name.
-        server: String,
-    },
+    #[error("the server closed its output")]
+    OutputClosed,
     /// No answer in time. The server was told to cancel the call.
-    #[error("no answer from server `{server}` within {timeout:?}")]
-    Timeout {
-        /// The server's name.
-        server: String,
+    #[error("no answer within {0:?}")]
+    Timeout(
         /// The time that ran out.
-        timeout: Duration,
-    },
+        Duration,
+    ),
     /// The answer is longer than the limit for one message and was discarded.
     #[error(
-        "the answer of server `{server}` is over the limit of {limit} bytes for one message; \
-         raise `TransportLimits::max_message` if it is meant to be so large"
+        "the answer is over the limit of {limit} bytes for one message; raise \
+         `TransportLimits::max_message` if it is meant to be so large"
     )]
     TooLarge {
-        /// The server's name.
-        server: String,
         /// The limit in bytes.
         limit: usize,
     },
     /// The answer is not a valid JSON-RPC message.
-    #[error("the answer of server `{server}` is malformed: {problem}")]
-    Malformed {
-        /// The server's name.
-        server: String,
+    #[error("the answer is malformed: {0}")]
+    Malformed(
         /// What is wrong with it.
-        problem: String,
-    },
+        String,
+    ),
     /// The server does not read its input and the queue to it is full.
-    #[error(
-        "server `{server}` is not reading its input: {queued} bytes are queued, the limit is {limit}"
-    )]
+    #[error("the server is not reading its input: {queued} bytes are queued, the limit is {limit}")]
     NotReading {
-        /// The server's name.
-        server: String,
         /// How much is queued, in bytes.
         queued: usize,
         /// The limit in bytes.
         limit: usize,
     },
     /// The server answered with an error.
-    #[error("server `{server}` answered with an error")]
-    Server {
-        /// The server's name.
-        server: String,
+    #[error("the server answered with an error: {0}")]
+    Server(
         /// Its answer.
-        #[source]
-        source: Box<rmcp::ErrorData>,
-    },
+        Box<rmcp::ErrorData>,
+    ),
     /// The protocol layer failed.
-    #[error("the call to server `{server}` failed")]
-    Protocol {
-        /// The server's name.
-        server: String,
+    #[error("the call failed: {}", ErrorChain(&**.0))]
+    Protocol(
         /// Its failure.
-        #[source]
-        source: Box<ServiceError>,
-    },
+        Box<ServiceError>,
+    ),
+}
+
+impl CallError {
+    pub(crate) fn new(server: &Arc<str>, call: Option<&str>, kind: CallErrorKind) -> Self {
+        let context = CallErrorContext {
+            server: Arc::clone(server),
+            call: call.map(Into::into),
+        };
+        Self { context, kind }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &CallErrorKind {
+        &self.kind
+    }
+
+    /// Which server was called, and what.
+    pub fn context(&self) -> &CallErrorContext {
+        &self.context
+    }
+}
+
+impl fmt::Display for CallErrorContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.call {
+            Some(call) => write!(f, "{call} of server `{}`", self.server),
+            None => write!(f, "server `{}`", self.server),
+        }
+    }
 }
 
 /// How many of the last lines of standard error a message shows, and how much of each:
 /// the cause is rarely in the very last one.
-const LAST_WORDS: (usize, usize) = (5, 300);
+const SHOWN: (usize, usize) = (5, 300);
 
 /// The last lines of standard error, as an addition to a message.
 pub(super) fn tail(lines: &[String]) -> String {
-    let (most, longest) = LAST_WORDS;
+    let (most, longest) = SHOWN;
     let said = lines.iter().filter(|line| !line.trim().is_empty());
     let mut last: Vec<_> = said
         .rev()
@@ -111,7 +138,7 @@ pub(super) fn tail(lines: &[String]) -> String {
     last.reverse();
     match last.is_empty() {
         true => String::new(),
-        false => format!("; its last words: {}", last.join(" | ")),
+        false => format!("; it wrote last: {}", last.join(" | ")),
     }
 }
 
@@ -128,14 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_are_the_last_lines_and_bounded() {
+    fn the_last_lines_are_shown_and_bounded() {
         let lines =
             |lines: &[&str]| tail(&lines.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>());
         assert_eq!(lines(&[]), "");
-        assert_eq!(lines(&["one"]), "; its last words: one");
+        assert_eq!(lines(&["one"]), "; it wrote last: one");
         assert_eq!(
             lines(&["0", "1", "404 Not Found", "", "3", "4", "see the log"]),
-            "; its last words: 1 | 404 Not Found | 3 | 4 | see the log"
+            "; it wrote last: 1 | 404 Not Found | 3 | 4 | see the log"
         );
         let long = lines(&[&"é".repeat(4000)]);
         assert!(long.chars().count() < 400 && long.ends_with('…'), "{long}");

@@ -1,7 +1,5 @@
 //! The failure of a start: launch and handshake.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -9,15 +7,21 @@ use thiserror::Error;
 use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
 use crate::launch::exit::ExitStatus;
 use crate::launch::remnant::{Remnant, RemnantList};
-use crate::terminate::error::TerminateError;
-use crate::terminate::report::TerminationReport;
+use crate::terminate::handle::TerminationOutcome;
 
-/// A server could not be started. Whatever had been started of it was ended;
-/// [`cleanup`](Self::cleanup) has the proof, or the error that names survivors.
+/// A server could not be started. Whatever had been started of it was ended: the
+/// context has the proof, or the error that names survivors.
 #[derive(Debug, Error)]
-#[error("{}", describe(self))]
-#[non_exhaustive]
+#[error("{}", describe(.context, .kind))]
 pub struct StartError {
+    context: Box<StartErrorContext>,
+    kind: StartErrorKind,
+}
+
+/// What a [`StartError`] is about.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct StartErrorContext {
     /// The server's name in its specification.
     pub server: String,
     /// Its command, for people.
@@ -26,17 +30,13 @@ pub struct StartError {
     pub phase: StartPhase,
     /// How long it took until it failed.
     pub elapsed: Duration,
-    /// What went wrong.
-    #[source]
-    pub kind: StartErrorKind,
     /// The last lines the server wrote to standard error.
     pub stderr_tail: Vec<String>,
     /// What it wrote to standard output that was not the protocol, if anything.
     pub skipped: Option<SkippedLines>,
     /// The end of what had been started; `None` when the launcher had not handed
-    /// a server over. Then it has undone what it did, but for
-    /// [`unfinished`](Self::unfinished).
-    pub cleanup: Option<Result<Arc<TerminationReport>, TerminateError>>,
+    /// a server over. Then it has undone what it did, but for what is `unfinished`.
+    pub cleanup: Option<TerminationOutcome>,
     /// What the launch may still bring about, where it was cut short
     /// ([`ServerLauncher::unfinished`](crate::launch::ServerLauncher::unfinished)). It is
     /// undone when it comes true.
@@ -44,12 +44,27 @@ pub struct StartError {
 }
 
 impl StartError {
+    pub(crate) fn new(context: StartErrorContext, kind: StartErrorKind) -> Self {
+        let context = Box::new(context);
+        Self { context, kind }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &StartErrorKind {
+        &self.kind
+    }
+
     /// The launcher's own classification, when the launch failed.
     pub fn launch_error(&self) -> Option<&LaunchErrorKind> {
         match &self.kind {
             StartErrorKind::Launch(error) => Some(error.kind()),
             _ => None,
         }
+    }
+
+    /// What was started, how far it came, and what became of it.
+    pub fn context(&self) -> &StartErrorContext {
+        &self.context
     }
 }
 
@@ -75,23 +90,16 @@ pub enum StartPhase {
     Handshake,
 }
 
-impl fmt::Display for StartPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Prepare => "preparation",
-            Self::Launch => "launch",
-            Self::Handshake => "handshake",
-        })
-    }
-}
-
 /// What went wrong with a start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartErrorKind {
     /// The launcher could not start it.
-    #[error("the launch failed")]
-    Launch(#[source] LaunchError),
+    #[error("{}", .0.kind())]
+    Launch(
+        /// Why.
+        LaunchError,
+    ),
     /// It was not ready in time.
     #[error("not ready within {0:?}; raise the start-up timeout if it is known to be slow")]
     Timeout(
@@ -120,8 +128,11 @@ pub enum StartErrorKind {
         server: Vec<String>,
     },
     /// It answered the handshake with an error.
-    #[error("it refused the handshake")]
-    Refused(#[source] Box<rmcp::ErrorData>),
+    #[error("it refused the handshake: {0}")]
+    Refused(
+        /// Its answer.
+        Box<rmcp::ErrorData>,
+    ),
     /// It answered the handshake with something that is not the protocol.
     #[error("its answer to the handshake is not valid MCP: {0}")]
     Malformed(
@@ -136,8 +147,8 @@ pub enum StartErrorKind {
     Cancelled,
 }
 
-fn describe(error: &StartError) -> String {
-    let StartError {
+fn describe(context: &StartErrorContext, kind: &StartErrorKind) -> String {
+    let StartErrorContext {
         server,
         command,
         phase,
@@ -146,11 +157,14 @@ fn describe(error: &StartError) -> String {
         skipped,
         cleanup,
         unfinished,
-        ..
-    } = error;
-    let mut text =
-        format!("server `{server}` (`{command}`) failed to start in {phase} after {elapsed:.1?}");
-    text.push_str(&crate::client::error::call::tail(stderr_tail));
+    } = context;
+    let failed = match phase {
+        StartPhase::Prepare => "could not be prepared",
+        StartPhase::Launch => "could not be launched",
+        StartPhase::Handshake => "failed in the handshake",
+    };
+    let mut text = format!("server `{server}` (`{command}`) {failed} after {elapsed:.1?}: {kind}");
+    text.push_str(&super::call::tail(stderr_tail));
     if let Some(SkippedLines { count, first }) = skipped {
         let lines = if *count == 1 { "line" } else { "lines" };
         text.push_str(&format!(

@@ -25,6 +25,7 @@ pub(crate) mod decode;
 pub(crate) mod lines;
 pub(crate) mod outbox;
 mod pending;
+pub(crate) mod progress;
 pub(crate) mod stdio;
 
 use std::sync::Arc;

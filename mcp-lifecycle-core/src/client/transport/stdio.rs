@@ -14,7 +14,6 @@ use rmcp::model::{
 };
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -22,6 +21,7 @@ use super::decode::{Decoded, LifecycleFault, decode, fault};
 use super::lines::{Line, LineReader};
 use super::outbox::{Outbox, SendError};
 use super::pending::{Asked, Pending};
+use super::progress::Progress;
 use super::{TransportLimits, WireCounters};
 use crate::client::error::start::SkippedLines;
 use crate::launch::launched::BoxRead;
@@ -39,7 +39,7 @@ pub(crate) struct Wire {
     pending: Pending,
     /// The beginning of the first line that was not JSON-RPC.
     first_skipped: OnceLock<String>,
-    progress: Mutex<HashMap<NumberOrString, Arc<Notify>>>,
+    progress: Mutex<HashMap<NumberOrString, Arc<Progress>>>,
     /// The id of a probe that was given up, and whether it was answered since.
     given_up: Mutex<Option<RequestId>>,
     late_discover: AtomicBool,
@@ -103,9 +103,9 @@ impl Wire {
         self.outbox.close();
     }
 
-    /// Wakes whoever is notified, each time progress with this token arrives.
-    pub(crate) fn watch_progress(&self, token: &ProgressToken, notify: Arc<Notify>) {
-        self.lock_progress().insert(token.0.clone(), notify);
+    /// Tells of progress with this token.
+    pub(crate) fn watch_progress(&self, token: &ProgressToken, progress: Arc<Progress>) {
+        self.lock_progress().insert(token.0.clone(), progress);
     }
 
     pub(crate) fn unwatch_progress(&self, token: &ProgressToken) {
@@ -139,7 +139,7 @@ impl Wire {
         self.late_discover.load(Ordering::Relaxed)
     }
 
-    fn lock_progress(&self) -> MutexGuard<'_, HashMap<NumberOrString, Arc<Notify>>> {
+    fn lock_progress(&self) -> MutexGuard<'_, HashMap<NumberOrString, Arc<Progress>>> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -361,12 +361,13 @@ impl Sink<'_> {
     fn note_progress(&self, message: &RxJsonRpcMessage<RoleClient>) {
         if let JsonRpcMessage::Notification(n) = message
             && let ServerNotification::ProgressNotification(progress) = &n.notification
-            && let Some(notify) = self
-                .wire
-                .lock_progress()
-                .get(&progress.params.progress_token.0)
         {
-            notify.notify_one();
+            let token = &progress.params.progress_token.0;
+            // Not under the lock: it may be an application's own code.
+            let follower = self.wire.lock_progress().get(token).cloned();
+            if let Some(follower) = follower {
+                follower.comes(&progress.params);
+            }
         }
     }
 }

@@ -9,11 +9,12 @@ use tokio::time::{Instant, timeout_at};
 use super::record::{Card, Failure};
 use super::{Engine, Key, State};
 use crate::client::peer::LifecyclePeer;
+use crate::fleet::acquire_error::AcquireErrorKind;
 use crate::fleet::restart::Time;
 use crate::fleet::slots::effect::{Generation, Refusal, SlotId, WaiterId};
 use crate::fleet::slots::settings::SlotSettings;
 use crate::fleet::slots::table::Acquired;
-use crate::terminate::report::EndReason;
+use crate::terminate::timing::after;
 
 /// A lease of one process. Dropping it returns it.
 pub(crate) struct Grant<K: Key> {
@@ -27,32 +28,7 @@ pub(crate) struct Grant<K: Key> {
 /// Where the answer to a waiter goes.
 pub(super) struct Answer<K: Key> {
     pub(super) card: Arc<Card>,
-    pub(super) sender: oneshot::Sender<Result<Grant<K>, Refused>>,
-}
-
-/// Why there is no lease, with what the engine knows of it.
-#[derive(Debug, Clone)]
-pub(crate) enum Refused {
-    Closed,
-    Retired(EndReason),
-    Failed(Option<Failure>),
-    Backoff {
-        wait: Duration,
-        failures: u32,
-        last: Option<Failure>,
-    },
-    Exhausted {
-        wait: Option<Duration>,
-        failures: u32,
-        last: Option<Failure>,
-    },
-    Unproven(Option<Failure>),
-    Capacity {
-        limit: usize,
-        of_server: bool,
-        holders: Vec<String>,
-    },
-    TimedOut,
+    pub(super) sender: oneshot::Sender<Result<Grant<K>, AcquireErrorKind>>,
 }
 
 impl<K: Key> Engine<K> {
@@ -60,9 +36,9 @@ impl<K: Key> Engine<K> {
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         key: &K,
-        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), Refused>,
-        patience: Instant,
-    ) -> Result<Grant<K>, Refused> {
+        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), AcquireErrorKind>,
+        patience: Duration,
+    ) -> Result<Grant<K>, AcquireErrorKind> {
         if let Some(grant) = self.lease_now(key) {
             self.journal.tally().leased();
             return Ok(grant);
@@ -86,10 +62,11 @@ impl<K: Key> Engine<K> {
     async fn wait_for_lease(
         self: &Arc<Self>,
         key: &K,
-        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), Refused>,
-        patience: Instant,
-    ) -> Result<Grant<K>, Refused> {
-        let until = self.at(patience);
+        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), AcquireErrorKind>,
+        patience: Duration,
+    ) -> Result<Grant<K>, AcquireErrorKind> {
+        let deadline = after(Instant::now(), patience);
+        let until = self.at(deadline);
         let (sender, receiver) = oneshot::channel();
         let asked = self.change(|state, now| {
             let slot = match state.table.find(key) {
@@ -111,7 +88,7 @@ impl<K: Key> Engine<K> {
                 .get(&slot)
                 .map(|entry| Arc::clone(&entry.card));
             let Some(card) = card else {
-                return Err(Refused::Closed);
+                return Err(AcquireErrorKind::Closed);
             };
             match state.table.acquire(slot, until, now) {
                 Acquired::Granted(generation) => Ok(Err(self.grant(state, slot, generation))),
@@ -123,7 +100,7 @@ impl<K: Key> Engine<K> {
             }
         })?;
         let (slot, waiter) = match asked {
-            Err(grant) => return grant.ok_or(Refused::Closed),
+            Err(grant) => return grant.ok_or(AcquireErrorKind::Closed),
             Ok(waiting) => waiting,
         };
         let _waiting = Waiting {
@@ -131,10 +108,10 @@ impl<K: Key> Engine<K> {
             slot,
             waiter,
         };
-        match timeout_at(patience, receiver).await {
+        match timeout_at(deadline, receiver).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Refused::Closed),
-            Err(_) => Err(Refused::TimedOut),
+            Ok(Err(_)) => Err(AcquireErrorKind::Closed),
+            Err(_) => Err(AcquireErrorKind::TimedOut(patience)),
         }
     }
 
@@ -160,23 +137,29 @@ impl<K: Key> Engine<K> {
         card: &Card,
         refusal: Refusal,
         now: Time,
-    ) -> Refused {
+    ) -> AcquireErrorKind {
         let wait = |until: Time| until.saturating_sub(now);
+        let text = |last: Option<Failure>| last.map(|failure| failure.to_string());
         match refusal {
-            Refusal::Closed => Refused::Closed,
-            Refusal::Retired(reason) => Refused::Retired(reason),
-            Refusal::StartFailed => Refused::Failed(card.failure()),
-            Refusal::Backoff { until, failures } => Refused::Backoff {
-                wait: wait(until),
-                failures,
-                last: card.failure(),
+            Refusal::Closed => AcquireErrorKind::Closed,
+            Refusal::Retired(reason) => AcquireErrorKind::Retired(reason),
+            Refusal::StartFailed => match card.failure() {
+                Some(Failure::Start(error)) => AcquireErrorKind::Start(error),
+                other => AcquireErrorKind::Failed(
+                    text(other).unwrap_or_else(|| "its start failed".to_owned()),
+                ),
             },
-            Refusal::Exhausted { until, failures } => Refused::Exhausted {
-                wait: until.map(wait),
+            Refusal::Backoff { until, failures } => AcquireErrorKind::Backoff {
+                retry_in: wait(until),
                 failures,
-                last: card.failure(),
+                last: text(card.failure()),
             },
-            Refusal::Uncertain => Refused::Unproven(card.failure()),
+            Refusal::Exhausted { until, failures } => AcquireErrorKind::Exhausted {
+                retry_in: until.map(wait),
+                failures,
+                last: text(card.failure()),
+            },
+            Refusal::Uncertain => AcquireErrorKind::Unproven(text(card.failure())),
             Refusal::Capacity {
                 limit,
                 of_server,
@@ -184,7 +167,7 @@ impl<K: Key> Engine<K> {
             } => {
                 let name = |slot: SlotId| Self::holder(state, slot);
                 let holders = holders.into_iter().filter_map(name).collect();
-                Refused::Capacity {
+                AcquireErrorKind::Capacity {
                     limit,
                     of_server,
                     holders,

@@ -25,10 +25,11 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::lease::{Answer, Grant, Refused};
+use self::lease::{Answer, Grant};
 use self::process::Run;
 use self::record::Card;
 use self::shutdown::Closed;
+use super::acquire_error::AcquireErrorKind;
 use super::observe::journal::Journal;
 use super::restart::Time;
 use super::slots::effect::{Effect, Gauge, SlotId, WaiterId};
@@ -97,7 +98,7 @@ enum Action<K: Key> {
     End(Arc<Card>, process::End),
     EndAgain(Arc<Notify>),
     Adopt(process::Orphan),
-    Answer(Answer<K>, Result<Grant<K>, Refused>),
+    Answer(Answer<K>, Result<Grant<K>, AcquireErrorKind>),
 }
 
 impl<K: Key> Engine<K> {

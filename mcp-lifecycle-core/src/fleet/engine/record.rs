@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::client::config::ServerConfig;
 use crate::client::error::start::StartError;
-use crate::launch::error::ErrorChain;
 use crate::launch::exit::ExitStatus;
 use crate::terminate::error::TerminateError;
 use crate::terminate::handle::TerminationOutcome;
@@ -86,7 +85,7 @@ impl Card {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Start(error) => ErrorChain(&**error).fmt(f),
+            Self::Start(error) => error.fmt(f),
             Self::Died {
                 exit: Some(exit), ..
             } => write!(f, "it died: {exit}"),

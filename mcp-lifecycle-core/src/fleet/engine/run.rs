@@ -185,7 +185,7 @@ impl<K: Key> Life<K> {
         // It may have died while it was ended.
         let reason = match &outcome {
             Ok(report) => report.reason.clone(),
-            Err(error) => error.reason.clone(),
+            Err(error) => error.context().reason.clone(),
         };
         if matches!(reason, EndReason::ServerExited | EndReason::OutputClosed) {
             let exit = outcome.as_ref().ok().map(|report| report.exit);
@@ -197,22 +197,18 @@ impl<K: Key> Life<K> {
 
     async fn start_failed(
         &self,
-        mut error: StartError,
+        error: StartError,
         client: &Arc<LifecycleClient>,
     ) -> TerminationOutcome {
-        let outcome = match &error.cleanup {
-            Some(outcome) => outcome.clone(),
-            None => {
-                client
-                    .shutdown_with(EndReason::StartFailed, TerminationPolicy::default())
-                    .await
-            }
-        };
-        if error.cleanup.is_none() {
-            error.cleanup = Some(outcome.clone());
-        }
+        let outcome = error.context().cleanup.clone();
         self.failed(error);
-        outcome
+        match outcome {
+            Some(outcome) => outcome,
+            None => {
+                let policy = TerminationPolicy::default();
+                client.shutdown_with(EndReason::StartFailed, policy).await
+            }
+        }
     }
 
     fn failed(&self, error: StartError) {
@@ -250,7 +246,7 @@ impl<K: Key> Life<K> {
                 Ok(report) => return self.over(report.reason.clone(), EndResult::Proven(report)),
                 Err(error) => error,
             };
-            let reason = error.reason.clone();
+            let reason = error.context().reason.clone();
             self.card.failed(Failure::Unproven(Arc::new(error.clone())));
             self.tell(ServerEventKind::Unproven { error });
             self.account(false);

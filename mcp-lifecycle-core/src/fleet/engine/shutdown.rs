@@ -12,7 +12,7 @@ use super::{Engine, Key};
 use crate::fleet::observe::outcome::EndResult;
 use crate::fleet::slots::effect::SlotId;
 use crate::launch::identity::ServerIdentity;
-use crate::terminate::error::TerminateError;
+use crate::terminate::error::{TerminateError, TerminateErrorContext};
 use crate::terminate::policy::TerminationPolicy;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::after;
@@ -118,10 +118,6 @@ impl<K: Key> Engine<K> {
     }
 
     /// How the process of a slot ended, or that it is not proven to have.
-    #[expect(
-        clippy::result_large_err,
-        reason = "it is what the report holds, once per server"
-    )]
     pub(crate) fn end_of(
         &self,
         slot: SlotId,
@@ -140,7 +136,7 @@ impl<K: Key> Engine<K> {
         match (client, card.outcome()) {
             (_, Some(Ok(report))) => Ok(EndResult::Proven(report)),
             (Some(_), Some(Err(error))) => Err(error),
-            (Some(client), None) => Err(TerminateError {
+            (Some(client), None) => Err(TerminateErrorContext {
                 server: card.server.to_string(),
                 identity: match client {
                     Some(client) => client.identity(),
@@ -153,7 +149,8 @@ impl<K: Key> Engine<K> {
                 ),
                 phases: Vec::new(),
                 took: begun.elapsed(),
-            }),
+            }
+            .into()),
             (None, _) => Ok(EndResult::NeverLaunched),
         }
     }

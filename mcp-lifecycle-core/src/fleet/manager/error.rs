@@ -7,13 +7,21 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::client::error::start::StartError;
+use crate::fleet::acquire_error::also;
 use crate::fleet::observe::outcome::RefreshReport;
-use crate::launch::error::ErrorChain;
 
 /// A refresh failed.
 #[derive(Debug, Error)]
+#[error("manager `{manager}`: {kind}")]
+pub struct RefreshError {
+    manager: Arc<str>,
+    kind: RefreshErrorKind,
+}
+
+/// Why a refresh failed.
+#[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum RefreshError {
+pub enum RefreshErrorKind {
     /// Two servers of the set have the same name. Nothing was changed.
     #[error("server `{server}` is declared twice")]
     Duplicate {
@@ -21,11 +29,8 @@ pub enum RefreshError {
         server: String,
     },
     /// The manager is shut down, or was while it refreshed.
-    #[error("manager `{manager}` is shut down")]
-    ShutDown {
-        /// The manager's name.
-        manager: String,
-    },
+    #[error("it is shut down")]
+    ShutDown,
     /// Required servers are not ready. The others are as declared.
     #[error("{}", required(.failures))]
     Required {
@@ -34,6 +39,23 @@ pub enum RefreshError {
         /// What became of the whole set.
         report: Box<RefreshReport>,
     },
+}
+
+impl RefreshError {
+    pub(super) fn new(manager: &Arc<str>, kind: RefreshErrorKind) -> Self {
+        let manager = Arc::clone(manager);
+        Self { manager, kind }
+    }
+
+    /// Why it failed.
+    pub fn kind(&self) -> &RefreshErrorKind {
+        &self.kind
+    }
+
+    /// The manager's name.
+    pub fn manager(&self) -> &str {
+        &self.manager
+    }
 }
 
 /// A required server that is not ready.
@@ -51,7 +73,7 @@ pub struct RequiredFailure {
 impl fmt::Display for RequiredFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.error {
-            Some(error) => ErrorChain(&**error).fmt(f),
+            Some(error) => error.fmt(f),
             None => write!(f, "server `{}`: {}", self.server, self.why),
         }
     }
@@ -70,28 +92,45 @@ fn required(failures: &[RequiredFailure]) -> String {
 
 /// A server is not ready for calls.
 #[derive(Debug, Clone, Error)]
+#[error("server `{server}` {kind}")]
+pub struct NotReadyError {
+    server: String,
+    kind: NotReadyErrorKind,
+}
+
+/// Why a server is not ready for calls.
+#[derive(Debug, Clone, Error)]
 #[non_exhaustive]
-pub enum NotReadyError {
+pub enum NotReadyErrorKind {
     /// No server of that name is declared.
-    #[error("no server `{server}` is declared")]
-    NotDeclared {
-        /// The name.
-        server: String,
-    },
+    #[error("is not declared")]
+    NotDeclared,
     /// The manager is shut down.
-    #[error("server `{server}` has ended: its manager is shut down")]
-    ShutDown {
-        /// The server's name.
-        server: String,
-    },
+    #[error("has ended: its manager is shut down")]
+    ShutDown,
     /// It was not ready in time.
-    #[error("server `{server}` is not ready within {limit:?}{}", last.as_ref().map(|e| format!("; what went wrong last: {e}")).unwrap_or_default())]
+    #[error("is not ready within {limit:?}{}", also(.last))]
     TimedOut {
-        /// The server's name.
-        server: String,
         /// The time that ran out.
         limit: Duration,
         /// What went wrong last, if anything did.
         last: Option<String>,
     },
+}
+
+impl NotReadyError {
+    pub(super) fn new(server: &str, kind: NotReadyErrorKind) -> Self {
+        let server = server.to_owned();
+        Self { server, kind }
+    }
+
+    /// Why it is not.
+    pub fn kind(&self) -> &NotReadyErrorKind {
+        &self.kind
+    }
+
+    /// The server's name.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::declared::{Declared, Server};
-use super::error::{RefreshError, RequiredFailure};
+use super::error::{RefreshError, RefreshErrorKind, RequiredFailure};
 use super::server_manager::{Replacement, ServerManager};
 use super::settings;
 use crate::client::config::ServerConfig;
@@ -68,7 +68,8 @@ async fn refresh(
         if let Some(twice) = wanted.insert(name, Arc::new(config)) {
             // Found out before anything is touched.
             let server = twice.name().to_owned();
-            return Err(RefreshError::Duplicate { server });
+            let kind = RefreshErrorKind::Duplicate { server };
+            return Err(RefreshError::new(&manager.owner, kind));
         }
     }
     let changes = declare(manager, wanted)?;
@@ -95,15 +96,17 @@ async fn refresh(
     report.took = begun.elapsed();
     manager.engine.journal.refreshed(&manager.owner, &report);
     if manager.engine.lock().table.is_closed() {
-        return Err(RefreshError::ShutDown {
-            manager: manager.owner.to_string(),
-        });
+        return Err(RefreshError::new(
+            &manager.owner,
+            RefreshErrorKind::ShutDown,
+        ));
     }
     if !required.is_empty() {
-        return Err(RefreshError::Required {
+        let kind = RefreshErrorKind::Required {
             failures: required,
             report: Box::new(report),
-        });
+        };
+        return Err(RefreshError::new(&manager.owner, kind));
     }
     Ok(report)
 }
@@ -118,9 +121,10 @@ fn declare(
         // Always this order: the engine's lock, then this one.
         let mut declared = manager.lock();
         if state.table.is_closed() {
-            return Err(RefreshError::ShutDown {
-                manager: manager.owner.to_string(),
-            });
+            return Err(RefreshError::new(
+                &manager.owner,
+                RefreshErrorKind::ShutDown,
+            ));
         }
         let mut set = Set {
             state,
@@ -355,7 +359,7 @@ async fn started(manager: &ServerManager, name: &str, slot: SlotId, card: &Card)
 
 fn is_cancelled(error: &crate::client::error::start::StartError) -> bool {
     matches!(
-        error.kind,
+        error.kind(),
         crate::client::error::start::StartErrorKind::Cancelled
     )
 }

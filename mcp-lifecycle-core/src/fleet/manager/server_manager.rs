@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::declared::Declared;
-use super::error::NotReadyError;
+use super::error::{NotReadyError, NotReadyErrorKind};
 use crate::client::peer::LifecyclePeer;
 use crate::fleet::engine::Engine;
 use crate::fleet::inventory::record::ServerRecord;
@@ -73,14 +73,13 @@ impl ServerManager {
         let declared = || self.lock().current(name).is_some();
         let ready = self.engine.wait_for(|state| {
             if state.table.is_closed() {
-                return Some(Err(NotReadyError::ShutDown {
-                    server: name.to_owned(),
-                }));
+                return Some(Err(NotReadyError::new(name, NotReadyErrorKind::ShutDown)));
             }
             let Some((slot, config)) = self.lock().current(name) else {
-                return Some(Err(NotReadyError::NotDeclared {
-                    server: name.to_owned(),
-                }));
+                return Some(Err(NotReadyError::new(
+                    name,
+                    NotReadyErrorKind::NotDeclared,
+                )));
             };
             let client = state.table.slot(slot)?.gauge()?;
             let peer = client
@@ -91,11 +90,11 @@ impl ServerManager {
         });
         match timeout_at(until, ready).await {
             Ok(ready) => ready,
-            Err(_) => Err(NotReadyError::TimedOut {
-                server: name.to_owned(),
-                limit,
-                last: declared().then(|| self.last_error(name)).flatten(),
-            }),
+            Err(_) => {
+                let last = declared().then(|| self.last_error(name)).flatten();
+                let kind = NotReadyErrorKind::TimedOut { limit, last };
+                Err(NotReadyError::new(name, kind))
+            }
         }
     }
 

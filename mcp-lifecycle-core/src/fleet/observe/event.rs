@@ -113,7 +113,7 @@ impl fmt::Display for ServerEventKind {
             Self::Starting { why } => write!(f, "starting ({why})"),
             Self::Ready { identity, took } => write!(f, "ready after {took:.1?} ({identity})"),
             Self::Failed { error } => {
-                write!(f, "failed: {}", crate::launch::error::ErrorChain(&**error))
+                write!(f, "failed: {error}")
             }
             Self::Cancelled { reason } => write!(f, "start cancelled ({reason})"),
             Self::Ending { reason } => write!(f, "ending ({reason})"),

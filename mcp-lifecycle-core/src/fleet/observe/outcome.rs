@@ -21,6 +21,20 @@ pub enum EndResult {
     RuntimeLost,
 }
 
+impl fmt::Display for EndResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proven(report) => write!(
+                f,
+                "ended ({}) after {:.1?}: {}",
+                report.reason, report.took, report.exit
+            ),
+            Self::NeverLaunched => f.write_str("ended before it was launched"),
+            Self::RuntimeLost => f.write_str("killed: the runtime went away"),
+        }
+    }
+}
+
 /// What a refresh did, server by server, in the order of their names.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

@@ -19,7 +19,6 @@
 //! never leased, one in the same instant shows in the first call.
 
 pub(crate) mod builder;
-pub(crate) mod error;
 mod key;
 pub(crate) mod lease;
 pub(crate) mod options;

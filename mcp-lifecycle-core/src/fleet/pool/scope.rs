@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{AcquireError, explain};
 use super::key::PoolKey;
 use super::lease::Lease;
 use super::options::AcquireOptions;
 use crate::client::config::{ServerConfig, Sharing};
-use crate::fleet::engine::lease::Refused;
+use crate::fleet::acquire_error::{AcquireError, AcquireErrorKind};
+
 use crate::fleet::engine::record::Card;
 use crate::fleet::engine::{Engine, State};
 use crate::fleet::shutdown::{ServerEnd, ShutdownError, ShutdownReport};
@@ -97,13 +97,12 @@ impl Scope {
         };
         let make = || {
             if inner.ended.load(Ordering::Relaxed) {
-                return Err(Refused::Retired(EndReason::ScopeEnded));
+                return Err(AcquireErrorKind::Retired(EndReason::ScopeEnded));
             }
             let card = Card::new(Arc::clone(&inner.owner), Arc::new(server.clone()));
             Ok((slot_settings(server), card))
         };
-        let patience = after(Instant::now(), options.patience);
-        match inner.engine.acquire(&key, make, patience).await {
+        match inner.engine.acquire(&key, make, options.patience).await {
             Ok(mut grant) => {
                 grant.peer = grant
                     .peer
@@ -111,7 +110,7 @@ impl Scope {
                     .with_call_options(server.call_options.clone());
                 Ok(Lease::new(grant))
             }
-            Err(refused) => Err(explain(refused, server, &inner.owner, options.patience)),
+            Err(kind) => Err(AcquireError::new(server.name(), &inner.owner, kind)),
         }
     }
 
@@ -144,15 +143,12 @@ impl Scope {
                 result: inner.engine.end_of(*slot, card, begun),
             })
             .collect();
-        let took = begun.elapsed();
-        match ends.iter().all(|end: &ServerEnd| end.result.is_ok()) {
-            true => Ok(ShutdownReport { ends, took }),
-            false => Err(ShutdownError {
-                owner: Arc::clone(&inner.owner),
-                ends,
-                took,
-            }),
-        }
+        let report = ShutdownReport {
+            owner: Arc::clone(&inner.owner),
+            ends,
+            took: begun.elapsed(),
+        };
+        report.proven()
     }
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::error::AcquireError;
 use super::key::PoolKey;
 use super::lease::Lease;
 use super::options::AcquireOptions;
 use super::scope::{self, Scope, ScopeInner};
 use crate::client::config::ServerConfig;
+use crate::fleet::acquire_error::AcquireError;
 use crate::fleet::engine::Engine;
 use crate::fleet::inventory::record::ServerRecord;
 use crate::fleet::observe::counters::Counters;

@@ -1,11 +1,11 @@
-//! The failure of a launch, or of a search for orphans.
+//! The failure of a launch.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::BoxError;
+use super::{BoxError, because};
 use crate::launch::containment::ContainmentUnavailable;
 use crate::launch::error::spec::SpecError;
 use crate::launch::spec::ServerSpec;
@@ -13,9 +13,18 @@ use crate::launch::spec::ServerSpec;
 /// A server could not be launched. Nothing of it is left.
 #[derive(Debug)]
 pub struct LaunchError {
-    launcher: String,
-    command: String,
+    context: LaunchErrorContext,
     kind: LaunchErrorKind,
+}
+
+/// What a [`LaunchError`] is about.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LaunchErrorContext {
+    /// The launcher's name.
+    pub launcher: String,
+    /// The command, for people; what looks like a secret is blanked out.
+    pub command: String,
 }
 
 /// What went wrong with a launch, by what the caller can do about it.
@@ -53,84 +62,82 @@ pub enum LaunchErrorKind {
         PathBuf,
     ),
     /// The working directory cannot be entered.
-    #[error("working directory {} cannot be entered", path.display())]
+    #[error("working directory {} cannot be entered: {cause}", path.display())]
     WorkingDirectory {
         /// The directory.
         path: PathBuf,
         /// Why.
-        #[source]
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The specification is not valid for this launcher.
-    #[error("the server specification is not valid")]
-    InvalidSpec(#[source] SpecError),
+    #[error("the server specification is not valid: {0}")]
+    InvalidSpec(
+        /// Why not.
+        SpecError,
+    ),
     /// A required guarantee cannot be given here.
-    #[error("a required guarantee is not available here")]
-    Containment(#[source] ContainmentUnavailable),
+    #[error("a required guarantee is not available here: {0}")]
+    Containment(
+        /// Which one, and what there is.
+        ContainmentUnavailable,
+    ),
     /// A limit was reached: of the system, of the launcher, of the far side.
-    #[error("a limit was reached: {what}")]
+    #[error("a limit was reached: {what}{}", because(cause.as_ref()))]
     Limit {
         /// Which limit, and how it can be raised.
         what: String,
         /// The error it was seen by, if there is one.
-        #[source]
-        source: Option<BoxError>,
+        cause: Option<BoxError>,
     },
-    /// Anything else, from the launcher's own world.
-    #[error("{what}")]
+    /// Anything else, specific to the launcher.
+    #[error("{what}{}", because(Some(cause)))]
     Backend {
         /// What was being done.
         what: String,
         /// Why it failed.
-        #[source]
-        source: BoxError,
+        cause: BoxError,
     },
 }
 
 impl LaunchErrorKind {
-    /// Anything from the launcher's own world; `what` says what failed, as a
+    /// Anything that is specific to the launcher; `what` says what failed, as a
     /// lower-case fragment.
-    pub fn backend(what: impl Into<String>, source: impl Into<BoxError>) -> Self {
-        Self::Backend {
-            what: what.into(),
-            source: source.into(),
-        }
+    pub fn backend(what: impl Into<String>, cause: impl Into<BoxError>) -> Self {
+        let (what, cause) = (what.into(), cause.into());
+        Self::Backend { what, cause }
     }
 }
 
 impl LaunchError {
     /// The failure of `launcher` to launch `spec`.
     pub fn new(launcher: impl Into<String>, spec: &ServerSpec, kind: LaunchErrorKind) -> Self {
-        Self {
+        let context = LaunchErrorContext {
             launcher: launcher.into(),
             command: spec.display_command().to_string(),
-            kind,
-        }
+        };
+        Self { context, kind }
     }
 
     /// What went wrong.
     pub fn kind(&self) -> &LaunchErrorKind {
         &self.kind
     }
+
+    /// What was to be launched, and how.
+    pub fn context(&self) -> &LaunchErrorContext {
+        &self.context
+    }
 }
 
 impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            launcher,
-            command,
-            kind,
-        } = self;
+        let LaunchErrorContext { launcher, command } = &self.context;
+        let kind = &self.kind;
         write!(f, "{launcher} launcher failed to start `{command}`: {kind}")
     }
 }
 
-impl std::error::Error for LaunchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The kind is part of this level's message; the chain goes on below it.
-        self.kind.source()
-    }
-}
+impl std::error::Error for LaunchError {}
 
 /// The commonest mistake in a configuration.
 fn hint(program: &str) -> &'static str {
@@ -146,25 +153,6 @@ fn join(paths: &[PathBuf]) -> String {
     }
     let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
     paths.join(":")
-}
-
-/// The search for orphans of earlier hosts failed.
-#[derive(Debug, Error)]
-#[error("{launcher} launcher failed to look for orphans of earlier hosts")]
-pub struct ReapError {
-    launcher: String,
-    #[source]
-    source: BoxError,
-}
-
-impl ReapError {
-    /// The search by `launcher` failed for this reason.
-    pub fn new(launcher: impl Into<String>, source: impl Into<BoxError>) -> Self {
-        Self {
-            launcher: launcher.into(),
-            source: source.into(),
-        }
-    }
 }
 
 #[cfg(test)]

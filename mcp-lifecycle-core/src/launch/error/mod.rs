@@ -1,8 +1,8 @@
 //! Errors, one type per operation.
 //!
-//! Each `Display` tells its own level only, as a lower-case fragment; the
-//! causes are in [`source`](std::error::Error::source). [`ErrorChain`] prints a
-//! whole chain on one line.
+//! Each `Display` tells all there is, with its cause, as a lower-case fragment. Where an
+//! error has more than one kind, [`kind`](launch::LaunchError::kind) tells which, and
+//! `context` what it is about. [`ErrorChain`] prints errors of others with their causes.
 
 pub(crate) mod launch;
 pub(crate) mod spec;
@@ -10,7 +10,7 @@ pub(crate) mod step;
 
 use std::fmt;
 
-/// A boxed error from a launcher's own world.
+/// A boxed launcher-specific error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// Prints an error with its causes on one line: `what: why: why of why`.
@@ -37,4 +37,9 @@ impl fmt::Display for ErrorChain<'_> {
         }
         Ok(())
     }
+}
+
+/// The cause with its own causes, as an addition to a message.
+pub(super) fn because(cause: Option<&BoxError>) -> String {
+    cause.map_or_else(String::new, |cause| format!(": {}", ErrorChain(&**cause)))
 }

@@ -10,12 +10,11 @@ use tracing::{debug, info, warn};
 
 use super::rung::{Happened, Rung};
 use super::{Run, Shared, TerminationOutcome};
-use crate::launch::error::ErrorChain;
 use crate::launch::error::step::StepError;
 use crate::launch::exit::ExitStatus;
 use crate::launch::proof::{EvidenceList, Gone};
 use crate::launch::terminator::ProcessTerminator;
-use crate::terminate::error::TerminateError;
+use crate::terminate::error::{TerminateError, TerminateErrorContext};
 use crate::terminate::ladder::{Event, Ladder, Phase, Step};
 use crate::terminate::policy::TerminationPolicy;
 use crate::terminate::report::{EndReason, PhaseRecord, TerminationReport};
@@ -112,13 +111,13 @@ async fn terminate(
                     Step::Wait
                 }
                 Happened::Failed(error) if rung.is_force() => {
-                    climb.failed(ErrorChain(&error).to_string());
+                    climb.failed(error.to_string());
                     shared.kill_now();
                     question.ask_again();
                     Step::Wait
                 }
                 Happened::Failed(error) => {
-                    climb.failed(ErrorChain(&error).to_string());
+                    climb.failed(error.to_string());
                     ladder.on(Event::TimedOut)
                 }
                 Happened::Overdue => {
@@ -253,20 +252,19 @@ impl<'a> Climb<'a> {
         let terminator = &self.shared.terminator;
         let (survivors, unknown) = match timeout(self.report_limit, terminator.survivors()).await {
             Ok(Ok(survivors)) => (survivors, None),
-            Ok(Err(error)) => (Vec::new(), Some(ErrorChain(&error).to_string())),
+            Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
             Err(_) => (Vec::new(), Some("the launcher does not answer".to_owned())),
         };
-        TerminateError {
+        TerminateErrorContext {
             server: self.shared.server.clone(),
             identity: terminator.identity(),
             reason,
             survivors,
-            cause: cause
-                .map(|error| ErrorChain(&error).to_string())
-                .or(unknown),
+            cause: cause.map(|error| error.to_string()).or(unknown),
             phases: self.phases,
             took: self.begun.elapsed(),
         }
+        .into()
     }
 }
 
@@ -284,14 +282,17 @@ fn trace(outcome: &TerminationOutcome) {
             took_ms = report.took.as_millis() as u64,
             "server ended"
         ),
-        Err(error) => warn!(
-            server = %error.server,
-            identity = %error.identity,
-            reason = %error.reason,
-            survivors = error.survivors.len(),
-            took_ms = error.took.as_millis() as u64,
-            %error,
-            "server not proven gone"
-        ),
+        Err(error) => {
+            let context = error.context();
+            warn!(
+                server = %context.server,
+                identity = %context.identity,
+                reason = %context.reason,
+                survivors = context.survivors.len(),
+                took_ms = context.took.as_millis() as u64,
+                %error,
+                "server not proven gone"
+            );
+        }
     }
 }

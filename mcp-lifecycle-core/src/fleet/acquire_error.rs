@@ -6,22 +6,24 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::client::config::ServerConfig;
 use crate::client::error::start::StartError;
-use crate::fleet::engine::lease::Refused;
-use crate::fleet::engine::record::Failure;
 use crate::terminate::report::EndReason;
 
 /// A server could not be leased.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct AcquireError {
+    context: AcquireErrorContext,
+    kind: AcquireErrorKind,
+}
+
+/// What an [`AcquireError`] is about.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct AcquireErrorContext {
     /// The server's name.
-    pub server: String,
+    pub server: Arc<str>,
     /// Who wanted it: the pool and the scope.
     pub owner: Arc<str>,
-    /// Why.
-    pub kind: AcquireErrorKind,
 }
 
 /// Why a server could not be leased.
@@ -38,8 +40,11 @@ pub enum AcquireErrorKind {
         EndReason,
     ),
     /// It could not be started.
-    #[error("its start failed")]
-    Start(#[source] Arc<StartError>),
+    #[error("{0}")]
+    Start(
+        /// Why not.
+        Arc<StartError>,
+    ),
     /// It died, or could not be started, while the caller waited.
     #[error("{0}")]
     Failed(
@@ -90,25 +95,40 @@ pub enum AcquireErrorKind {
     ),
 }
 
+impl AcquireError {
+    pub(super) fn new(server: &str, owner: &Arc<str>, kind: AcquireErrorKind) -> Self {
+        let context = AcquireErrorContext {
+            server: server.into(),
+            owner: Arc::clone(owner),
+        };
+        Self { context, kind }
+    }
+
+    /// Why there is no lease.
+    pub fn kind(&self) -> &AcquireErrorKind {
+        &self.kind
+    }
+
+    /// Which server it is, and who wanted it.
+    pub fn context(&self) -> &AcquireErrorContext {
+        &self.context
+    }
+}
+
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            server,
-            owner,
-            kind,
-        } = self;
-        write!(f, "no lease of server `{server}` for `{owner}`: {kind}")
+        let AcquireErrorContext { server, owner } = &self.context;
+        write!(
+            f,
+            "no lease of server `{server}` for `{owner}`: {}",
+            self.kind
+        )
     }
 }
 
-impl std::error::Error for AcquireError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The kind is part of this level's message; the chain goes on below it.
-        self.kind.source()
-    }
-}
+impl std::error::Error for AcquireError {}
 
-fn also(last: &Option<String>) -> String {
+pub(super) fn also(last: &Option<String>) -> String {
     last.as_ref()
         .map(|last| format!("; what went wrong last: {last}"))
         .unwrap_or_default()
@@ -133,56 +153,5 @@ fn of(server: bool) -> &'static str {
         "of this server"
     } else {
         "of the pool"
-    }
-}
-
-pub(super) fn explain(
-    refused: Refused,
-    server: &ServerConfig,
-    owner: &Arc<str>,
-    patience: Duration,
-) -> AcquireError {
-    let text = |last: Option<Failure>| last.map(|failure| failure.to_string());
-    let kind = match refused {
-        Refused::Closed => AcquireErrorKind::Closed,
-        Refused::Retired(reason) => AcquireErrorKind::Retired(reason),
-        Refused::Failed(Some(Failure::Start(error))) => AcquireErrorKind::Start(error),
-        Refused::Failed(last) => {
-            AcquireErrorKind::Failed(text(last).unwrap_or_else(|| "its start failed".to_owned()))
-        }
-        Refused::Backoff {
-            wait,
-            failures,
-            last,
-        } => AcquireErrorKind::Backoff {
-            retry_in: wait,
-            failures,
-            last: text(last),
-        },
-        Refused::Exhausted {
-            wait,
-            failures,
-            last,
-        } => AcquireErrorKind::Exhausted {
-            retry_in: wait,
-            failures,
-            last: text(last),
-        },
-        Refused::Unproven(last) => AcquireErrorKind::Unproven(text(last)),
-        Refused::Capacity {
-            limit,
-            of_server,
-            holders,
-        } => AcquireErrorKind::Capacity {
-            limit,
-            of_server,
-            holders,
-        },
-        Refused::TimedOut => AcquireErrorKind::TimedOut(patience),
-    };
-    AcquireError {
-        server: server.name().to_owned(),
-        owner: Arc::clone(owner),
-        kind,
     }
 }
