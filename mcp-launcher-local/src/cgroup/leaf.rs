@@ -157,7 +157,7 @@ impl Drop for Leaf {
         }
         end(std::mem::take(&mut self.path), |result| {
             if let Err(error) = result {
-                tracing::warn!(%error, "a cgroup could not be removed");
+                sys::shielded(|| tracing::warn!(%error, "a cgroup could not be removed"));
             }
         });
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
@@ -11,7 +12,9 @@ use mcp_lifecycle_core::launch::{
 
 use super::state::State;
 use crate::ending::{Ending, Proof};
+use crate::identity::Cookie;
 use crate::launcher::blocking;
+use crate::orphans;
 use crate::sys::{self, ExitEvent, Leader, Member, Pid, Signal};
 use crate::worker::Worker;
 
@@ -28,6 +31,8 @@ pub(super) struct GroupServer {
 struct Group {
     leader: Leader,
     start_time: Option<u64>,
+    /// What every process of it carries, unless it has wiped its environment.
+    identity: Option<Cookie>,
     state: Mutex<State>,
     ending: Ending,
 }
@@ -53,10 +58,15 @@ const UNSEEN: &str = "the members of its process group cannot be listed (is /pro
 
 impl GroupServer {
     /// Takes the server over from `posix_spawn` and watches it.
-    pub(super) fn watch(leader: Leader, containment: Containment) -> io::Result<Self> {
+    pub(super) fn watch(
+        leader: Leader,
+        identity: Option<Cookie>,
+        containment: Containment,
+    ) -> io::Result<Self> {
         let group = Arc::new(Group {
             start_time: sys::start_time(leader.pid()),
             leader,
+            identity,
             state: Mutex::default(),
             ending: Ending::new(),
         });
@@ -170,6 +180,12 @@ impl Group {
         if self.ending.is_proven() {
             return;
         }
+        if self.lock().is_killed
+            && !self.leader.reaches_members()
+            && let Some(identity) = &self.identity
+        {
+            orphans::end_group(self.leader.pid(), identity, Duration::ZERO);
+        }
         let look = || sys::members_of_group(self.leader.pid());
         // A look that finds nobody may have been between a parent and its child.
         let members = look().and_then(|members| match members.is_empty() {
@@ -264,6 +280,7 @@ impl Group {
         let sent = {
             // Held while signalling: nobody may reap the leader in between.
             let mut state = self.lock();
+            state.is_killed |= signal == Signal::Kill;
             if has_exited || signal == Signal::Kill {
                 state.sweep(self.leader.pid());
             }

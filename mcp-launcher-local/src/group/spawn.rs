@@ -12,7 +12,7 @@ use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 use super::server::{self, GroupServer};
 use crate::command::{Command, limit, short_of};
 use crate::identity::Cookie;
-use crate::sys::{self, Leader, Pid, Signal};
+use crate::sys::{self, Leader, Pid};
 use crate::{orphans, pipes};
 
 /// Starts `command` with its streams on pipes. Blocks for as long as the system
@@ -86,7 +86,7 @@ impl EndUnlessOwned {
         let pid = self
             .pid()
             .ok_or_else(|| io::Error::other("an impossible process id"))?;
-        let server = GroupServer::watch(Leader::new(pid)?, containment)?;
+        let server = GroupServer::watch(Leader::new(pid)?, self.identity.clone(), containment)?;
         // std's handle would reap by number; from here on the leader's does.
         self.child = None;
         Ok(server)
@@ -107,15 +107,13 @@ impl EndUnlessOwned {
         let (Some(pid), Some(child)) = (pid, self.child.take()) else {
             return true;
         };
-        // Not reaped, its number is its own, and its group's. Where SIGCHLD is
-        // ignored, or somebody else reaps, the number may be free by now.
-        if !sys::is_child(pid) {
-            let server = self.identity.as_ref();
-            return server.is_some_and(|server| orphans::end_group(pid, server, UNDO_LIMIT));
-        }
-        let killed = sys::signal_group(pid, Signal::Kill);
+        // Where SIGCHLD is ignored, or somebody else reaps, its number may be
+        // free by now.
+        let server = self.identity.as_ref();
+        let killed = sys::kill_group_of_child(pid)
+            || server.is_some_and(|server| orphans::end_group(pid, server, UNDO_LIMIT));
         reap(child, UNDO_LIMIT);
-        killed.is_ok()
+        killed
     }
 }
 

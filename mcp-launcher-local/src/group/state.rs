@@ -11,6 +11,8 @@ use crate::sys::{self, Member, Pid};
 pub(super) struct State {
     pub(super) exit_seen: bool,
     pub(super) reaped: bool,
+    /// It was sent SIGKILL.
+    pub(super) is_killed: bool,
     /// It waits for its turn to be listed.
     pub(super) is_listed_soon: bool,
     /// Somebody who is left, and whose end is waited for.

@@ -15,9 +15,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
 use super::protocol::{MESSAGE_MAX, Report, Request};
-use super::sys;
 use super::unreaped::Unreaped;
-use crate::sys::{Child, ends_within, uninterrupted, waited};
+use crate::sys::{Child, continue_held, ends_within, kill_held, uninterrupted, waited};
 
 /// A guardian and, through it, a server.
 ///
@@ -117,7 +116,7 @@ impl GuardianHandle {
 
     /// Lets a guardian go on that somebody has stopped (SIGSTOP). One that a tracer holds stays where it is.
     pub fn resume(&self) {
-        let _ = sys::pidfd_signal(self.pidfd(), libc::SIGCONT);
+        let _ = continue_held(&self.pidfd);
     }
 
     /// Ends the guardian itself, and frees what it guards.
@@ -128,7 +127,7 @@ impl GuardianHandle {
     ///
     /// What the kernel says.
     pub fn abandon(&self) -> io::Result<()> {
-        sys::pidfd_signal(self.pidfd(), libc::SIGKILL)
+        kill_held(&self.pidfd)
     }
 
     /// The next report, if there is one.

@@ -3,14 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::process;
 use std::sync::OnceLock;
 
 use mcp_lifecycle_host::program::{self, directories};
 pub(super) use mcp_lifecycle_host::program::{exec_path, is_refusal};
 
 use super::protocol::FIRST_FREE_FD;
-use super::sys;
+use crate::sys;
 
 #[cfg(guardian_available)]
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcp-guardian"));
@@ -100,7 +99,7 @@ fn check_support() -> io::Result<()> {
         ));
     }
     // Every guardian is held by a pidfd. Found out here, before anything is started.
-    match sys::pidfd_open(process::id()) {
+    match sys::hold_this() {
         Err(error) if is_refusal(&error) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "pidfds are not available",

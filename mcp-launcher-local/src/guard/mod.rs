@@ -15,7 +15,6 @@ mod handle;
 mod image;
 pub mod protocol;
 mod spawn;
-mod sys;
 mod unreaped;
 
 pub(crate) use adopter::adopter;

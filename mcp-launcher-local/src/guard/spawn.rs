@@ -19,8 +19,8 @@ use super::protocol::{
     CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_KILL,
     FLAG_CGROUP_PROCS, FLAG_ORPHAN, FLAG_PID_NAMESPACE, PARAM_COUNT,
 };
-use super::sys;
 use super::unreaped::{self, Unreaped};
+use crate::sys;
 
 /// What to start, and with what.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,7 @@ pub enum SpawnGuardianError {
 pub fn spawn(request: SpawnRequest<'_>) -> Result<GuardianHandle, SpawnGuardianError> {
     let image = GuardianImage::get().map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported => SpawnGuardianError::Unavailable(error),
+        _ if is_refusal(&error) => SpawnGuardianError::Refused(error),
         _ => failed("its program")(error),
     })?;
     spawn_from(image, request)
@@ -97,7 +98,8 @@ pub fn spawn_from(
     let pid = start(image, &request, theirs.as_fd())?;
     // The host must not keep the guardian's end, or it would never see it close.
     drop(theirs);
-    match sys::pidfd_open(pid.as_raw().unsigned_abs()) {
+    let held = sys::Pid::new(pid.as_raw().into()).map(sys::hold);
+    match held.unwrap_or_else(|| Err(Errno::ESRCH.into())) {
         Ok(pidfd) => Ok(GuardianHandle::new(pid, pidfd, control)),
         Err(error) => {
             // Nobody could hold it. It ends everything when the socket closes, and is then reaped here.

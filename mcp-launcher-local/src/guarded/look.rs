@@ -149,7 +149,8 @@ pub(super) fn kill(seen: &Seen, still: impl FnOnce(&Seen) -> bool) {
     if now.is_some_and(|now| now.start_time == seen.start_time && still(&now))
         && let Err(error) = sys::kill_held(&held)
     {
-        tracing::debug!(pid = seen.pid, %error, "a process of a server cannot be killed");
+        let pid = seen.pid;
+        sys::shielded(|| tracing::debug!(pid, %error, "a process of a server cannot be killed"));
     }
 }
 

@@ -225,7 +225,7 @@ impl Ledger {
             match renewed.and_then(|()| Ok(watch(&events, &book.page.path)?)) {
                 Ok(_) => Interest::More,
                 Err(error) => {
-                    tracing::warn!(%error, "the ledger of this host was removed");
+                    sys::shielded(|| tracing::warn!(%error, "the ledger of this host was removed"));
                     Interest::Done
                 }
             }
@@ -275,7 +275,9 @@ impl Ledger {
                 .file
                 .write_all_at(&bytes, at as u64)
                 .or_else(|error| {
-                    tracing::warn!(%error, "the ledger of this host cannot be written: it moves");
+                    sys::shielded(|| {
+                        tracing::warn!(%error, "the ledger of this host cannot be written: it moves");
+                    });
                     let full = book.page.path.clone();
                     self.renew(&mut book, Some(&full))
                 }),
@@ -346,11 +348,13 @@ fn publish(host: &HostId, except: Option<&Path>, text: &[u8]) -> io::Result<Page
         if sys::is_shortage(&error) {
             return Err(error);
         }
-        tracing::warn!(
-            ?path,
-            %error,
-            "no ledger can be kept in this directory; the next one is tried"
-        );
+        sys::shielded(|| {
+            tracing::warn!(
+                ?path,
+                %error,
+                "no ledger can be kept in this directory; the next one is tried"
+            );
+        });
         last = error;
     }
     Err(last)

@@ -18,6 +18,7 @@ use super::shelf::{self, Found};
 use super::sight::{self, Sight};
 use super::verdict::{DeadHost, Hosts, Mark, Process, may_be_of};
 use crate::identity;
+use crate::sys;
 
 /// How long all of it may take. Killed processes are gone within milliseconds;
 /// this is for those that nothing ends.
@@ -212,7 +213,9 @@ impl Shelves {
                 }
                 Err(Refused::Missing) => {}
                 Err(Refused::Foreign(owner)) => {
-                    tracing::debug!(?path, owner, "a directory is another user's");
+                    sys::shielded(|| {
+                        tracing::debug!(?path, owner, "a directory is another user's");
+                    });
                 }
                 Err(Refused::Unusable(error)) => unusable(&path, error.to_string()),
             }

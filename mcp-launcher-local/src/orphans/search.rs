@@ -347,7 +347,8 @@ fn act(process: &Process, verdict: Verdict) -> Result<Option<OwnedFd>, Outcome> 
         if error.raw_os_error() == Some(libc::ESRCH) {
             return Ok(None);
         }
-        tracing::warn!(pid = process.pid, %error, "an orphan cannot be ended");
+        let pid = process.pid;
+        sys::shielded(|| tracing::warn!(pid, %error, "an orphan cannot be ended"));
         return Err(Outcome::Failed);
     }
     Ok(Some(pidfd))
@@ -359,6 +360,7 @@ fn wake(guardian: &Process, pidfd: &OwnedFd) {
     if Stat::read(guardian.pid).is_ok_and(is_stopped)
         && let Err(error) = sys::continue_held(pidfd)
     {
-        tracing::debug!(pid = guardian.pid, %error, "a stopped guardian cannot be woken");
+        let pid = guardian.pid;
+        sys::shielded(|| tracing::debug!(pid, %error, "a stopped guardian cannot be woken"));
     }
 }

@@ -19,6 +19,7 @@ use super::lock::Locked;
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::sight::Sight;
 use crate::cgroup;
+use crate::sys;
 use crate::sys::stat::Stat;
 
 /// What a file with the name of a ledger turned out to be.
@@ -109,7 +110,7 @@ fn is_new(name: &OsStr) -> bool {
 
 pub(super) fn remove(directory: &OwnedFd, name: &OsStr) {
     if let Err(error) = unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
-        tracing::debug!(%error, "the ledger of a dead host cannot be removed");
+        sys::shielded(|| tracing::debug!(%error, "the ledger of a dead host cannot be removed"));
     }
 }
 
@@ -118,7 +119,9 @@ pub(super) fn remove(directory: &OwnedFd, name: &OsStr) {
 pub(super) fn tidy(directory: &OwnedFd, sight: &Sight) {
     let names = match directory::names(directory) {
         Ok(names) => names,
-        Err(error) => return tracing::debug!(%error, "ledgers cannot be listed"),
+        Err(error) => {
+            return sys::shielded(|| tracing::debug!(%error, "ledgers cannot be listed"));
+        }
     };
     let carriers = OnceCell::new();
     for name in names {

@@ -74,7 +74,7 @@ impl Drop for Lifeline {
         if let Some(watcher) = &mut *this_host()
             && let Err(error) = watcher.untie(self.group)
         {
-            tracing::debug!(%error, "the watcher of this host has gone");
+            super::shielded(|| tracing::debug!(%error, "the watcher of this host has gone"));
         }
     }
 }

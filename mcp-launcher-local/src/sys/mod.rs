@@ -30,15 +30,15 @@ pub(crate) mod watch;
 
 #[cfg(target_os = "linux")]
 pub(crate) use os::{
-    Child, ProcessState, Seen, cgroup_of, continue_held, end_within, ends_within, hold,
-    is_headless, is_running, kill_held, look_at, may_signal, name_of, numbers_in_proc, see,
-    see_all, start_time_of, text_of, ticks_since_boot, tracer_of, waited,
+    Child, ProcessState, Seen, cgroup_of, continue_held, duplicate_from, end_within, ends_within,
+    hold, hold_this, is_headless, is_running, kill_held, look_at, may_signal, name_of,
+    numbers_in_proc, see, see_all, start_time_of, text_of, ticks_since_boot, tracer_of, waited,
 };
 pub(crate) use os::{
-    ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_child, is_not_executable,
+    ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,
     members_of_group, own_start_time, set_pipe_size, start_time, watch_process,
 };
-pub(crate) use unix::{is_in_group, may_execute, signal_group};
+pub(crate) use unix::{is_in_group, may_execute};
 
 /// The process that servers belong to: the first that launched one.
 static OWNER: AtomicU32 = AtomicU32::new(0);

@@ -1,6 +1,8 @@
 //! What every Unix has.
 
+use std::mem::MaybeUninit;
 use std::path::Path;
+use std::ptr;
 
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
@@ -22,7 +24,7 @@ pub(crate) fn may_execute(path: &Path) -> bool {
 
 /// Signals a process group by number. Only sound while the number cannot be
 /// reissued: its leader is our child and not reaped.
-pub(crate) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
+pub(super) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
     let send = |signal| match killpg(leader.raw(), signal) {
         // EPERM: macOS says so when only zombies are left in the group.
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
@@ -47,4 +49,15 @@ pub(super) fn group_is_empty(leader: Pid) -> bool {
 /// Whether a process is in a group, alive or a zombie. Never blocks.
 pub(crate) fn is_in_group(pid: Pid, group: Pid) -> bool {
     getpgid(Some(pid.raw())) == Ok(group.raw())
+}
+
+/// Whether the kernel reaps children of this process by itself, so that the number
+/// of one may be somebody else's at any time: SIGCHLD is ignored.
+pub(super) fn children_vanish() -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is set, and there is room for what is written.
+    let asked = unsafe { libc::sigaction(libc::SIGCHLD, ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeroes are valid for it, and so is what the system wrote.
+    let action = unsafe { action.assume_init() };
+    asked != 0 || action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0
 }

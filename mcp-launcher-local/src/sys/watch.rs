@@ -180,7 +180,9 @@ impl Watcher {
                 Err(error) => {
                     // Only a closed descriptor can do this: somebody in this
                     // process closes descriptors that are not theirs.
-                    tracing::error!(%error, "the watcher of servers cannot go on");
+                    super::shielded(|| {
+                        tracing::error!(%error, "the watcher of servers cannot go on");
+                    });
                     return;
                 }
             };

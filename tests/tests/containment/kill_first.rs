@@ -11,9 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::gate::Gate;
-use crate::stage::{Stage, perform, plays};
+use crate::guardian_killed::guardian_of;
+use crate::stage::{LIMIT, Stage, has_cgroups, perform, plays};
 
-fn leader_of(server: &LaunchedServer) -> Pid {
+pub(crate) fn leader_of(server: &LaunchedServer) -> Pid {
     let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
         panic!("a process");
     };
@@ -150,4 +151,52 @@ fn named() {
     assert_eq!(report.ended_in(), Some(Phase::ForceEnd), "{report}");
     let names: Vec<_> = report.gone.swept.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["mcp-fixture"], "{report}");
+}
+
+#[test]
+fn a_search_that_is_stuck_delays_no_end_beyond_its_policy() {
+    perform("kill_first::stuck_search");
+}
+
+#[test]
+#[ignore = "a role"]
+fn stuck_search() {
+    if !plays() {
+        return;
+    }
+    let gate = Gate::new();
+    let stage = stage(Isolation::Guardian);
+    let servers = [(); 2].map(|()| {
+        let server = stage.launch(&["ignore-eof-term"]);
+        stage.wait_for("server");
+        server
+    });
+    let guardian = guardian_of(&servers[0]);
+    let handles = servers.map(|server| {
+        let parts = server.into_parts();
+        ServerHandle::new("held", parts.stdin, parts.terminator)
+    });
+    let short = Duration::from_millis(200);
+    let policy = TerminationPolicy::default()
+        .eof_grace(short)
+        .term_grace(short);
+    let policy = policy.kill_confirmation(short).report_limit(short);
+    // Whoever is left is looked for by the environments of all that run.
+    let closed = gate.close("/environ");
+    kill(guardian, Signal::SIGKILL).unwrap();
+    closed.somebody_waits();
+    for (handle, _stdin) in &handles {
+        let ended = handle.terminate(&policy, EndReason::Shutdown);
+        let error = stage.wait("the end", ended).unwrap_err();
+        assert!(error.took < LIMIT, "{error}");
+    }
+    stage.nobody_is_left();
+    drop(closed);
+    for (at, (handle, _stdin)) in handles.iter().enumerate() {
+        let policy = TerminationPolicy::default();
+        let ended = handle.terminate(&policy, EndReason::Shutdown);
+        let ended = stage.wait("the next end", ended);
+        // Without a cgroup there is no proof when the guardian was killed.
+        assert!(ended.is_ok() || (at == 0 && !has_cgroups()), "{ended:?}");
+    }
 }

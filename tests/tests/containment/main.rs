@@ -23,6 +23,8 @@ mod leaves;
 mod left;
 mod namespace;
 mod nested;
+mod no_log;
+mod noexec;
 mod orphans;
 mod places;
 mod shortage;

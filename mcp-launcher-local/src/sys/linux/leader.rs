@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::sys::signal::killpg;
+use nix::sys::wait::WaitPidFlag;
 use tokio::io::unix::AsyncFd;
 
 use mcp_lifecycle_core::launch::ExitStatus;
 
 use super::super::watch::{self, Interest};
-use super::super::{self as sys, Pid, Signal, unix};
-use super::pidfd::{group_flag_works, is_refusal, pidfd_open, pidfd_signal_group};
-use super::wait::{Child, peek, reap};
+use super::super::{self as sys, Pid, Signal, reserve, unix};
+use super::pidfd::{
+    group_flag_works, hold_this, is_refusal, pidfd_open, pidfd_signal_alone, pidfd_signal_group,
+};
+use super::wait::{Child, is_child, peek, reap, waited};
 
 /// A child of ours that leads a process group, held by a pidfd: the number
 /// behind it cannot come to mean another process.
@@ -26,20 +29,35 @@ pub(crate) struct Leader {
 /// Whether a child could be held and watched, asked before there is one.
 pub(crate) fn can_lead() -> io::Result<()> {
     watch::start()?;
+    reserve::keep();
     // Found out while there are descriptors to ask with.
     group_flag_works();
-    let own = Pid::new(std::process::id().into());
-    // As init of a PID namespace we cannot ask.
-    match own.map(pidfd_open) {
-        Some(Err(error)) if is_refusal(&error) => Err(io::Error::new(
+    match hold_this() {
+        Err(error) if is_refusal(&error) => Err(io::Error::new(
             error.kind(),
             format!(
                 "pidfd_open is refused ({error}): it takes Linux 5.3, and a sandbox (seccomp) \
                  that permits it"
             ),
         )),
-        Some(Err(error)) => Err(error),
-        Some(Ok(_)) | None => Ok(()),
+        held => held.map(drop),
+    }
+}
+
+/// SIGKILL to the group of a child that nobody owns. Says whether it reached
+/// whoever was in it: not if the number may be somebody else's by now.
+pub(crate) fn kill_group_of_child(pid: Pid) -> bool {
+    let leader = reserve::with(|| Leader::new(pid));
+    // Held first, and then asked: whoever is our child now was that before.
+    let is_child = is_child(pid);
+    match leader {
+        Ok(leader) if is_child => {
+            leader.signal_group(Signal::Kill, false).is_ok() && leader.reaches_members()
+        }
+        Err(_) if is_child && !unix::children_vanish() => {
+            unix::signal_group(pid, Signal::Kill).is_ok()
+        }
+        _ => false,
     }
 }
 
@@ -64,7 +82,8 @@ impl Leader {
     /// Reaps it, if it has ended.
     pub(crate) fn reap(&self) {
         if let Err(error) = reap(Child::Held(self.pidfd.as_fd())) {
-            tracing::debug!(pid = self.pid.as_u32(), %error, "a server could not be reaped");
+            let pid = self.pid.as_u32();
+            sys::shielded(|| tracing::debug!(pid, %error, "a server could not be reaped"));
         }
     }
 
@@ -78,25 +97,47 @@ impl Leader {
     /// table, so its number may mean somebody else's group by now.
     pub(crate) fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
         sys::not_forked()?;
-        if !self.reaches_group() {
-            if reaped {
-                return Ok(());
-            }
-            return Ok(unix::signal_group(self.pid, signal)?);
+        match self.reaches_group() {
+            false if reaped => Ok(()),
+            false => self.signal_by_number(signal),
+            true => match self.send(signal, pidfd_signal_group) {
+                Err(_) if !reaped => self.signal_by_number(signal),
+                sent => sent,
+            },
         }
-        let send = |number| match pidfd_signal_group(&self.pidfd, number) {
+    }
+
+    /// The group by its number or, where that may be somebody else's by now, the
+    /// leader alone.
+    fn signal_by_number(&self, signal: Signal) -> io::Result<()> {
+        match self.keeps_number() {
+            true => Ok(unix::signal_group(self.pid, signal)?),
+            false => self.send(signal, pidfd_signal_alone),
+        }
+    }
+
+    fn send(&self, signal: Signal, way: fn(&OwnedFd, i32) -> Result<(), Errno>) -> io::Result<()> {
+        let send = |number| match way(&self.pidfd, number) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(errno) => Err(io::Error::from(errno)),
         };
-        let sent = match signal {
+        match signal {
             Signal::Terminate => send(libc::SIGTERM).and_then(|()| send(libc::SIGCONT)),
             Signal::Kill => send(libc::SIGKILL),
-        };
-        // The leader's number is the group's for as long as it is not reaped.
-        match sent {
-            Err(_) if !reaped => Ok(unix::signal_group(self.pid, signal)?),
-            sent => sent,
         }
+    }
+
+    /// Whether a signal to the group reaches nobody else: through the pidfd, or by
+    /// a number that nobody else can have.
+    pub(crate) fn reaches_members(&self) -> bool {
+        self.reaches_group() || self.keeps_number()
+    }
+
+    /// Whether its number is its own until this crate reaps it. Where SIGCHLD is
+    /// ignored the kernel reaps, at any instant.
+    fn keeps_number(&self) -> bool {
+        let child = waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::WNOWAIT);
+        !unix::children_vanish() && child != Err(Errno::ECHILD)
     }
 
     /// Whether nobody at all is left in the group. Asked after reaping.

@@ -7,17 +7,19 @@ mod wait;
 
 use std::fs;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use mcp_lifecycle_core::launch::Reach;
 
-pub(crate) use leader::{ExitEvent, Leader, can_lead, watch_process};
-pub(crate) use pidfd::{continue_held, end_within, ends_within, hold, is_running, kill_held};
+pub(crate) use leader::{ExitEvent, Leader, can_lead, kill_group_of_child, watch_process};
+pub(crate) use pidfd::{
+    continue_held, end_within, ends_within, hold, hold_this, is_running, kill_held,
+};
 pub(crate) use seen::{
     ProcessState, Seen, cgroup_of, is_headless, look_at, may_signal, members_of_group, name_of,
     numbers_in_proc, own_start_time, see, see_all, start_time, start_time_of, text_of, tracer_of,
 };
-pub(crate) use wait::{Child, is_child, waited};
+pub(crate) use wait::{Child, waited};
 
 /// What ends a process group when the host dies: here that is the guardian's
 /// work, so whoever asks for a process group alone gets no more than that.
@@ -48,6 +50,13 @@ pub(crate) fn ticks_since_boot() -> u64 {
     let Ok(now) = now else { return 0 };
     let (seconds, nanos) = (now.tv_sec().unsigned_abs(), now.tv_nsec().unsigned_abs());
     seconds * TICKS + nanos / (1_000_000_000 / TICKS)
+}
+
+/// A second descriptor of the same file, numbered `lowest` or above, which closes on exec.
+pub(crate) fn duplicate_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<OwnedFd> {
+    let fd = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(lowest))?;
+    // SAFETY: the kernel has just created the descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Which boot of the machine this is.

@@ -18,12 +18,12 @@ pub(crate) fn hold(pid: Pid) -> io::Result<OwnedFd> {
 
 /// SIGKILL to a process that is held.
 pub(crate) fn kill_held(pidfd: &OwnedFd) -> io::Result<()> {
-    Ok(pidfd_signal(pidfd, libc::SIGKILL, 0)?)
+    Ok(pidfd_signal_alone(pidfd, libc::SIGKILL)?)
 }
 
 /// SIGCONT to a process that is held.
 pub(crate) fn continue_held(pidfd: &OwnedFd) -> io::Result<()> {
-    Ok(pidfd_signal(pidfd, libc::SIGCONT, 0)?)
+    Ok(pidfd_signal_alone(pidfd, libc::SIGCONT)?)
 }
 
 /// Whether that number is a process's that has not ended, and not only one of
@@ -74,9 +74,19 @@ pub(crate) fn end_within(held: &mut Vec<OwnedFd>, limit: Duration) {
     }
 }
 
+/// Takes hold of this process, also where it is the first of its PID namespace:
+/// what a kernel and a sandbox permit is found out by this.
+pub(crate) fn hold_this() -> io::Result<OwnedFd> {
+    open(nix::unistd::getpid().as_raw())
+}
+
 pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
+    open(pid.0)
+}
+
+fn open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers and touches no memory of ours.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.0, 0) };
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     let fd = Errno::result(fd)? as i32;
     // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
     // It is close-on-exec by definition (pidfd_open(2)).
@@ -85,6 +95,10 @@ pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
 
 pub(super) fn pidfd_signal_group(pidfd: &OwnedFd, signal: i32) -> Result<(), Errno> {
     pidfd_signal(pidfd, signal, libc::PIDFD_SIGNAL_PROCESS_GROUP)
+}
+
+pub(super) fn pidfd_signal_alone(pidfd: &OwnedFd, signal: i32) -> Result<(), Errno> {
+    pidfd_signal(pidfd, signal, 0)
 }
 
 fn pidfd_signal(pidfd: &OwnedFd, signal: i32, flags: u32) -> Result<(), Errno> {
@@ -108,14 +122,12 @@ pub(super) fn group_flag_works() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(false);
     static WORKS: AtomicBool = AtomicBool::new(false);
     if !KNOWN.load(Ordering::Acquire) {
-        let own = Pid::new(i64::from(nix::unistd::getpid().as_raw()));
-        let works = match own.map(pidfd_open) {
+        let works = match hold_this() {
             // ESRCH: we do not lead a group, but the flag was understood.
-            Some(Ok(own)) => matches!(pidfd_signal_group(&own, 0), Ok(()) | Err(Errno::ESRCH)),
-            // As init of a PID namespace we cannot ask; the other way is right too.
+            Ok(own) => matches!(pidfd_signal_group(&own, 0), Ok(()) | Err(Errno::ESRCH)),
+            Err(error) if is_refusal(&error) => false,
             // Without a descriptor we cannot ask now.
-            Some(Err(error)) if !is_refusal(&error) => return false,
-            _ => false,
+            Err(_) => return false,
         };
         WORKS.store(works, Ordering::Release);
         KNOWN.store(true, Ordering::Release);

@@ -23,7 +23,7 @@ pub(super) fn peek(child: Child<'_>) -> Result<Option<ExitStatus>, Errno> {
 }
 
 /// Whether that number is our child's, which nobody has reaped.
-pub(crate) fn is_child(pid: Pid) -> bool {
+pub(super) fn is_child(pid: Pid) -> bool {
     waited(Child::Numbered(pid.raw()), WaitPidFlag::WNOWAIT) != Err(Errno::ECHILD)
 }
 

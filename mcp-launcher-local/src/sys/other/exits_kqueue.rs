@@ -98,7 +98,9 @@ impl Exits {
                 }
                 Err(Errno::EINTR) => {}
                 Err(error) => {
-                    tracing::error!(%error, "the watcher of servers cannot go on");
+                    super::super::shielded(|| {
+                        tracing::error!(%error, "the watcher of servers cannot go on");
+                    });
                     return;
                 }
             }

@@ -84,12 +84,18 @@ impl Leader {
         let lifeline = self.lifeline.lock();
         drop(lifeline.unwrap_or_else(PoisonError::into_inner).take());
         if let Err(error) = wait::reap(self.pid) {
-            tracing::debug!(pid = self.pid.as_u32(), %error, "a server could not be reaped");
+            let pid = self.pid.as_u32();
+            super::shielded(|| tracing::debug!(pid, %error, "a server could not be reaped"));
         }
     }
 
     pub(crate) fn reaches_group(&self) -> bool {
         false
+    }
+
+    /// Whether a signal to the group reaches nobody else.
+    pub(crate) fn reaches_members(&self) -> bool {
+        true
     }
 
     pub(crate) fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
@@ -141,9 +147,10 @@ pub(crate) fn watch_process(
     exits::watch(pid, on_exit)
 }
 
-/// Whether that number is our child's, which nobody has reaped.
-pub(crate) fn is_child(pid: Pid) -> bool {
-    !matches!(wait::peek(pid), Ok(Some(ExitStatus::Unknown)))
+/// SIGKILL to the group of a child that nobody owns, and says whether it was sent.
+pub(crate) fn kill_group_of_child(pid: Pid) -> bool {
+    let is_child = !matches!(wait::peek(pid), Ok(Some(ExitStatus::Unknown)));
+    is_child && unix::signal_group(pid, Signal::Kill).is_ok()
 }
 
 pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
