@@ -97,6 +97,11 @@ impl Server {
             };
             return self.judge(findings, inside);
         };
+        // Its exit is told now: the search takes as long as the kernel likes.
+        let is_empty = cgroup == Cgroup::Empty;
+        if main == Main::Ended || main == Main::Inside && is_empty {
+            self.note_exit();
+        }
         let server = Arc::clone(self);
         strays::end(Where::Everywhere, identity, self.since, move |found| {
             let (marked, adopted) = match found {
@@ -144,26 +149,34 @@ impl Server {
         });
     }
 
-    /// It lives where no cgroup and no guardian reaches it.
+    /// It lives where no cgroup and no guardian reaches it, or did a moment ago: its
+    /// end is told whoever was the faster.
     fn kill_main(self: &Arc<Self>) {
         let Some(pid) = self.main_pid().and_then(|pid| Pid::new(pid.into())) else {
             return;
         };
-        let still = || self.look_at_main() == Main::Outside;
-        let Ok(held) = sys::hold(pid) else { return };
-        if still() && sys::kill_held(&held).is_ok() {
-            let server = Arc::clone(self);
-            let ended = move || {
-                server
-                    .ending
-                    .update(|known| known.exit = known.exit.or(Some(ExitStatus::Unknown)));
-            };
-            if let Err(error) = sys::watch_process(pid, || true, ended) {
-                sys::shielded(|| {
-                    tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
-                });
-            }
+        if let Ok(held) = sys::reserve::with(|| sys::hold(pid))
+            && self.look_at_main() == Main::Outside
+            && let Err(error) = sys::kill_held(&held)
+        {
+            sys::shielded(|| tracing::warn!(%error, "a server cannot be killed"));
         }
+        let still = || match sys::look_at(pid.as_u32()) {
+            Ok(seen) => seen.is_some_and(|seen| self.is_main(&seen)),
+            Err(_) => true,
+        };
+        let server = Arc::clone(self);
+        if let Err(error) = sys::watch_process(pid, still, move || server.note_exit()) {
+            sys::shielded(|| {
+                tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
+            });
+        }
+    }
+
+    /// The main process has ended, nobody knows how.
+    fn note_exit(&self) {
+        self.ending
+            .update(|known| known.exit = known.exit.or(Some(ExitStatus::Unknown)));
     }
 }
 

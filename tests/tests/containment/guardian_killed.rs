@@ -1,13 +1,19 @@
 //! Somebody kills the guardian, which is what keeps the server in order.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
 
 use mcp_lifecycle_core::launch::{LaunchedServer, ServerIdentity};
+use nix::libc;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::stage::{Stage, has_cgroups, leaves, perform, plays};
+use crate::gate::ask_about;
+use crate::left::acts;
+use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
 
 #[test]
 fn with_a_cgroup_the_proof_is_given_all_the_same() {
@@ -73,4 +79,47 @@ pub(crate) fn parent_of(pid: u32) -> Pid {
         "mcp-guardian\n"
     );
     parent
+}
+
+#[test]
+fn the_exit_of_one_that_ends_while_it_is_being_killed_is_told() {
+    perform("guardian_killed::ends_meanwhile");
+}
+
+#[test]
+#[ignore = "a role"]
+fn ends_meanwhile() {
+    if !plays() {
+        return;
+    }
+    let main = Arc::new(AtomicI32::new(0));
+    let victim = Arc::clone(&main);
+    // It ends after it was seen alive and before it is held.
+    ask_about(&[libc::SYS_pidfd_open], move |listener, call| {
+        let victim = victim.load(Ordering::Relaxed);
+        if victim != 0 && call.args[0] == u64::try_from(victim).unwrap() {
+            let _ = kill(Pid::from_raw(victim), Signal::SIGKILL);
+            let end = Instant::now() + LIMIT;
+            while is_running(victim) && Instant::now() < end {
+                std::thread::yield_now();
+            }
+        }
+        listener.answer(call, None);
+    });
+    let stage = Stage::new();
+    let server = stage.launch(&acts(&["no-pdeath"]));
+    stage.wait_for("server");
+    let guardian = guardian_of(&server);
+    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
+        panic!("a process");
+    };
+    main.store(i32::try_from(pid).unwrap(), Ordering::Relaxed);
+    kill(guardian, Signal::SIGKILL).unwrap();
+    stage.wait("the exit", server.terminator().exited());
+    stage.nobody_is_left();
+}
+
+fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -15,7 +15,7 @@ use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::stage::{LIMIT, Stage, fixture_program, has_cgroups, leaves, perform, plays};
 
 /// `acts`, and what it does first.
-fn acts<'a>(acts: &[&'a str]) -> Vec<&'a str> {
+pub(crate) fn acts<'a>(acts: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["acts", "--ignore-eof", "--ignore-term"];
     args.extend(acts.iter().flat_map(|act| ["--act", act]));
     args

@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::ServerIdentity;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerIdentity};
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
@@ -167,7 +167,10 @@ fn undone() {
     drop(stage.launch(&["helper"]));
     is_on.store(true, Ordering::Relaxed);
     let spec = stage.spec(&["helper"]);
-    let launched = stage.wait("the launch", stage.launcher.launch(&spec));
+    let launched = stage.wait(
+        "the launch",
+        stage.launcher.launch(&spec, &LaunchContext::new()),
+    );
     launched.unwrap_err();
     stage.nobody_is_left();
     assert_eq!(
