@@ -17,51 +17,24 @@ pub(crate) const NONE: &str =
 /// `prepare` sets.
 #[cfg(all(target_os = "linux", init_available))]
 pub(crate) fn start(prepare: impl Fn(&mut Command)) -> io::Result<Child> {
-    use mcp_lifecycle_host::program;
-    use std::os::fd::OwnedFd;
-    use std::sync::OnceLock;
-    const NAME: &str = "mcp-init";
-    static MEMORY: OnceLock<OwnedFd> = OnceLock::new();
-    /// A private file without a name, where executing memory is refused.
-    static FILE: OnceLock<OwnedFd> = OnceLock::new();
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::process::CommandExt;
 
-    let spawn = |image: &OwnedFd| {
-        use std::os::fd::AsFd;
-        use std::os::unix::ffi::OsStrExt;
-        use std::os::unix::process::CommandExt;
-        let path = program::exec_path(image.as_fd())?;
+    use mcp_lifecycle_host::program::{Image, exec_path};
+    /// Below are the standard streams of the process.
+    const LOWEST: i32 = 3;
+    static IMAGE: Image = Image::new(c"mcp-init", PROGRAM, LOWEST);
+
+    IMAGE.run(|image| {
+        let path = exec_path(image)?;
         let mut command = Command::new(std::ffi::OsStr::from_bytes(path.as_bytes()));
-        command.arg0(NAME);
+        command.arg0("mcp-init");
         prepare(&mut command);
         command.spawn()
-    };
-    let by_file = || {
-        let file = || program::unnamed_file(NAME, PROGRAM, &program::directories());
-        spawn(once(&FILE, file)?)
-    };
-    if FILE.get().is_some() {
-        return by_file();
-    }
-    let in_memory = || program::sealed_memfd(c"mcp-init", PROGRAM);
-    match once(&MEMORY, in_memory).and_then(spawn) {
-        Err(error) if program::is_refusal(&error) => by_file(),
-        started => started,
-    }
+    })
 }
 
 #[cfg(not(all(target_os = "linux", init_available)))]
 pub(crate) fn start(_: impl Fn(&mut Command)) -> io::Result<Child> {
     Err(io::Error::new(io::ErrorKind::Unsupported, NONE))
-}
-
-/// A failure may pass, and is not remembered.
-#[cfg(all(target_os = "linux", init_available))]
-fn once<T>(place: &std::sync::OnceLock<T>, make: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
-    match place.get() {
-        Some(made) => Ok(made),
-        None => {
-            let made = make()?;
-            Ok(place.get_or_init(|| made))
-        }
-    }
 }

@@ -6,15 +6,84 @@ use std::env;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// A program, open for as long as the host lives once it was run. No child gets its
+/// descriptors.
+#[derive(Debug)]
+pub struct Image {
+    name: &'static CStr,
+    program: &'static [u8],
+    lowest: RawFd,
+    memory: OnceLock<OwnedFd>,
+    /// Filled when executing memory is refused for the first time.
+    file: OnceLock<OwnedFd>,
+}
+
+impl Image {
+    /// A program of this name. Its descriptors are numbered `lowest` or above: what is
+    /// passed under a lower number to the process that executes it would take its place.
+    #[must_use]
+    pub const fn new(name: &'static CStr, program: &'static [u8], lowest: RawFd) -> Self {
+        Self {
+            name,
+            program,
+            lowest,
+            memory: OnceLock::new(),
+            file: OnceLock::new(),
+        }
+    }
+
+    /// Runs it by `run`, which executes the [path](exec_path) of what it is given: memory,
+    /// or, once that was [refused](is_refusal), a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of `run` and of the system. None is remembered: it may pass.
+    pub fn run<T>(&self, run: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
+        let by =
+            |place, make: &dyn Fn() -> io::Result<OwnedFd>| run(self.open(place, make)?.as_fd());
+        let by_file = || {
+            let name = self.name.to_string_lossy();
+            by(&self.file, &|| {
+                unnamed_file(&name, self.program, &directories())
+            })
+        };
+        if self.file.get().is_some() {
+            return by_file();
+        }
+        match by(&self.memory, &|| sealed_memfd(self.name, self.program)) {
+            Err(error) if is_refusal(&error) => by_file(),
+            done => done,
+        }
+    }
+
+    fn open<'a>(
+        &self,
+        place: &'a OnceLock<OwnedFd>,
+        make: &dyn Fn() -> io::Result<OwnedFd>,
+    ) -> io::Result<&'a OwnedFd> {
+        if let Some(open) = place.get() {
+            return Ok(open);
+        }
+        let mut open = make()?;
+        let mut below = Vec::new();
+        while open.as_raw_fd() < self.lowest {
+            let next = open.try_clone()?;
+            below.push(std::mem::replace(&mut open, next));
+        }
+        Ok(place.get_or_init(|| open))
+    }
+}
 
 /// Whether `error` says that executing is forbidden, not that it failed.
 #[must_use]

@@ -273,3 +273,30 @@ fn one_that_died_is_replaced_later_where_it_cannot_be_at_once() {
     drop(taken);
     eventually(&|| will.is_alive());
 }
+
+/// The process has pipes of its own under these numbers.
+#[test]
+fn a_host_without_standard_streams_begins_it_all_the_same() {
+    use nix::unistd::{close, dup2_stderr, dup2_stdin, dup2_stdout};
+    use std::os::fd::AsFd;
+    const ME: &str = "last_will::tests::a_host_without_standard_streams_begins_it_all_the_same";
+    if !crate::alone::is_alone(ME, ":") {
+        return;
+    }
+    let kept = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned().unwrap();
+    let [stdin, stdout, stderr] = [
+        kept(&std::io::stdin()),
+        kept(&std::io::stdout()),
+        kept(&std::io::stderr()),
+    ];
+    (0..3).for_each(|stream| close(stream).unwrap());
+    let started = spawn(&order(Path::new("/no/such/socket"), None));
+    let ended = started.map(|(mut child, stdin, stdout)| {
+        drop((stdin, stdout));
+        child.wait().unwrap()
+    });
+    dup2_stdin(&stdin).unwrap();
+    dup2_stdout(&stdout).unwrap();
+    dup2_stderr(&stderr).unwrap();
+    assert!(ended.unwrap().success());
+}
