@@ -180,35 +180,39 @@ impl Engine {
     /// Sends the signal that asks this container to end: its image may name
     /// another than SIGTERM. As [`kill`](Self::kill).
     pub(crate) async fn ask_to_end(&self, id: &str) -> Result<(), EngineError> {
-        let container = match self.inspect(id).await {
-            Ok(container) => container,
-            Err(EngineError::Absent(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let signal = container.config.and_then(|config| config.stop_signal);
-        let signal = signal.filter(|signal| !signal.is_empty());
-        self.kill(id, signal.as_deref().unwrap_or("SIGTERM")).await
+        self.ask_if(id, |_| true).await.map(drop)
     }
 
     /// [Asks](Self::ask_to_end) a container to end that has no client: nobody
     /// else does. Whether it was asked.
     pub(crate) async fn ask_if_detached(&self, id: &str) -> Result<bool, EngineError> {
+        let is_detached = |container: &ContainerInspectResponse| {
+            let runs = container.state.as_ref().and_then(|state| state.running);
+            let attached = container.config.as_ref().is_some_and(|config| {
+                let streams = [
+                    config.attach_stdin,
+                    config.attach_stdout,
+                    config.attach_stderr,
+                ];
+                streams.contains(&Some(true))
+            });
+            runs == Some(true) && !attached
+        };
+        self.ask_if(id, is_detached).await
+    }
+
+    async fn ask_if(
+        &self,
+        id: &str,
+        is_meant: impl FnOnce(&ContainerInspectResponse) -> bool,
+    ) -> Result<bool, EngineError> {
         let container = match self.inspect(id).await {
-            Ok(container) => container,
-            Err(EngineError::Absent(_)) => return Ok(false),
+            Ok(container) if is_meant(&container) => container,
+            Ok(_) | Err(EngineError::Absent(_)) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let runs = container.state.and_then(|state| state.running);
-        let config = container.config.unwrap_or_default();
-        let attached = [
-            config.attach_stdin,
-            config.attach_stdout,
-            config.attach_stderr,
-        ];
-        if runs != Some(true) || attached.contains(&Some(true)) {
-            return Ok(false);
-        }
-        let signal = config.stop_signal.filter(|signal| !signal.is_empty());
+        let signal = container.config.and_then(|config| config.stop_signal);
+        let signal = signal.filter(|signal| !signal.is_empty());
         self.kill(id, signal.as_deref().unwrap_or("SIGTERM"))
             .await?;
         Ok(true)

@@ -50,9 +50,13 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
     let address = UnixAddr::new(path)?;
+    #[cfg(target_os = "linux")]
+    let flags = SockFlag::SOCK_CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
     let flags = SockFlag::empty();
     let found = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     let stream = UnixStream::from(found);
+    #[cfg(not(target_os = "linux"))]
     nix::fcntl::fcntl(
         &stream,
         nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,10 +80,6 @@ impl Bridge {
             }
         })?;
         Ok(bridge)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 }
 

@@ -184,18 +184,13 @@ fn by_proxy(
 ) -> Result<Prepared, Problem> {
     lease.note(&endpoint.noted())?;
     let launch = &labels[labels::LAUNCH];
-    let bridge = match endpoint.local_socket() {
-        Some(_) => None,
+    let (bridge, engine) = match endpoint.local_socket() {
+        Some(socket) => (None, socket.to_owned()),
         None => {
             let path = socket::of_bridge(lease, launch)?;
-            Some(Bridge::start(path, &endpoint)?)
+            (Some(Bridge::start(path.clone(), &endpoint)?), path)
         }
     };
-    let engine = bridge
-        .as_ref()
-        .map(Bridge::path)
-        .or(endpoint.local_socket());
-    let engine = engine.unwrap_or(Path::new("")).to_owned();
     // What outlives the host reaches sockets of this machine only.
     let wills = wills.filter(|_| bridge.is_none());
     let path = socket::place(lease, launch, &engine)?;
