@@ -40,28 +40,53 @@ pub(crate) enum Whose {
     Says(Cookie),
     /// It is in the cgroup of a server of this host, of this name.
     InCgroup(String),
+    /// It is in another PID namespace and in the cgroup of the first process there,
+    /// which is not the host's: a container that keeps it.
+    InContainer,
 }
 
 impl Scene {
     /// Those who were adopted, and may be of a server that was started at `since`,
     /// in clock ticks since boot.
-    pub(crate) fn adopted_since(&self, since: u64) -> impl Iterator<Item = &Process> {
-        let is_older = |process: &&Process| process.start_time < since;
-        // Nobody enters a session: its members were born in it, or made it. The
-        // guardian has made a new one.
-        let older: BTreeSet<u32> = self
-            .processes
-            .values()
-            .filter(is_older)
-            .map(|process| process.session)
-            .collect();
-        self.processes.values().filter(move |process| {
+    pub(crate) fn adopted_since(&self, since: u64) -> Vec<&Process> {
+        let is_adopted = |process: &&Process| {
             process.start_time >= since
-                && !process.is_dead
                 && process.session != 0
-                && !older.contains(&process.session)
                 && self.adopters.contains(&process.parent)
-        })
+        };
+        let mut adopted: Vec<&Process> = self.processes.values().filter(is_adopted).collect();
+        // Nobody enters a session: its members were born in it, or made it. So who is
+        // in one with somebody who cannot be the server's is not, either.
+        loop {
+            let may_be = self.with_descendants(&adopted);
+            let others = self.processes.values();
+            let others = others.filter(|process| !may_be.contains(&process.pid));
+            let theirs: BTreeSet<u32> = others.map(|process| process.session).collect();
+            let before = adopted.len();
+            adopted.retain(|process| !theirs.contains(&process.session));
+            if adopted.len() == before {
+                adopted.retain(|process| !process.is_dead);
+                return adopted;
+            }
+        }
+    }
+
+    fn with_descendants(&self, of: &[&Process]) -> BTreeSet<u32> {
+        let mut children = BTreeMap::<u32, Vec<u32>>::new();
+        for process in self.processes.values() {
+            children
+                .entry(process.parent)
+                .or_default()
+                .push(process.pid);
+        }
+        let mut all = BTreeSet::new();
+        let mut next: Vec<u32> = of.iter().map(|process| process.pid).collect();
+        while let Some(pid) = next.pop() {
+            if all.insert(pid) {
+                next.extend(children.get(&pid).into_iter().flatten());
+            }
+        }
+        all
     }
 
     /// Those whose parent is not here, or cannot be who is here under its number:
@@ -83,6 +108,7 @@ impl Whose {
         let is_nested = |host: &HostId| host != server.host() && host.start_time() >= since;
         match self {
             Self::Anybody => true,
+            Self::InContainer => false,
             Self::InCgroup(name) => *name == cgroup::name(server),
             Self::Says(cookie) => cookie == server || is_nested(cookie.host()),
         }
@@ -109,7 +135,8 @@ mod tests {
 
     fn adopted(processes: &[(u32, u32, u32, u64)]) -> Vec<u32> {
         let scene = scene(processes);
-        scene.adopted_since(50).map(|it| it.pid).collect()
+        let adopted = scene.adopted_since(50);
+        adopted.iter().map(|it| it.pid).collect()
     }
 
     #[test]
@@ -130,6 +157,19 @@ mod tests {
         // Its leader lives, or an older member does.
         assert_eq!(adopted(&[(40, 30, 40, 40), (60, 1, 40, 60)]), [0; 0]);
         assert_eq!(adopted(&[(41, 30, 40, 41), (60, 1, 40, 60)]), [0; 0]);
+    }
+
+    #[test]
+    fn who_is_in_a_session_with_somebody_elses_child_is_somebody_elses() {
+        // 40 does not adopt; its child is as young as can be, and has made a session.
+        let theirs = [(40, 1, 40, 40), (60, 40, 60, 60), (61, 1, 60, 61)];
+        assert_eq!(adopted(&theirs), [0; 0]);
+        // Two who were adopted say nothing of each other; nor does a zombie.
+        assert_eq!(adopted(&[(60, 1, 60, 60), (61, 1, 60, 61)]), [60, 61]);
+        let mut scene = scene(&[(60, 1, 55, 60), (61, 1, 55, 61), (62, 61, 62, 62)]);
+        scene.processes.get_mut(&60).unwrap().is_dead = true;
+        let left: Vec<u32> = scene.adopted_since(50).iter().map(|it| it.pid).collect();
+        assert_eq!(left, [61]);
     }
 
     #[test]
@@ -157,6 +197,7 @@ mod tests {
         assert!(may_be(Whose::Anybody));
         assert!(may_be(Whose::Says(ours.clone())));
         assert!(!may_be(Whose::Says(Cookie::new(host(10, 10), 2))));
+        assert!(!may_be(Whose::InContainer));
         let inside = |serial| Whose::InCgroup(cgroup::name(&Cookie::new(host(10, 10), serial)));
         assert!(may_be(inside(1)) && !may_be(inside(2)));
         assert!(!may_be(Whose::Says(Cookie::new(host(20, 49), 1))));

@@ -59,7 +59,7 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
                 let answer = match answers.get(&process.pid) {
                     Some(answer) => answer,
                     None => {
-                        let asked = ask(process, server.identity.host())?;
+                        let asked = ask(process, server.identity.host(), &adopters)?;
                         answers.entry(process.pid).or_insert(asked)
                     }
                 };
@@ -114,7 +114,7 @@ enum Answer {
     Later,
 }
 
-fn ask(process: &Process, host: &HostId) -> io::Result<Answer> {
+fn ask(process: &Process, host: &HostId, adopters: &BTreeSet<u32>) -> io::Result<Answer> {
     let pid = process.pid;
     let is_same = |seen: &sys::Seen| seen.start_time == process.start_time;
     let Some(seen) = sys::look_at(pid)?.filter(is_same) else {
@@ -123,6 +123,9 @@ fn ask(process: &Process, host: &HostId) -> io::Result<Answer> {
     let path = sys::cgroup_of(pid)?.unwrap_or_default();
     if let Some(name) = cgroup::name_in(&path, host) {
         return Ok(Answer::Whose(Whose::InCgroup(name.to_owned())));
+    }
+    if !adopters.contains(&process.parent) && is_kept_by(process.parent, &path)? {
+        return Ok(Answer::Whose(Whose::InContainer));
     }
     if matches!(seen.state, ProcessState::Exiting | ProcessState::Dead) {
         return Ok(Answer::Later);
@@ -134,6 +137,16 @@ fn ask(process: &Process, host: &HostId) -> io::Result<Answer> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Whose::Anybody,
         Err(error) => return Err(error),
     }))
+}
+
+/// Whether a cgroup is that of the first process of a PID namespace, and neither this
+/// host's nor one below that (below the root is everybody's).
+fn is_kept_by(first: u32, cgroup: &str) -> io::Result<bool> {
+    let Some(own) = sys::cgroup_of(std::process::id())? else {
+        return Ok(false);
+    };
+    let is_own = cgroup == own || (own != "/" && cgroup.starts_with(&format!("{own}/")));
+    Ok(!is_own && sys::cgroup_of(first)?.is_some_and(|theirs| theirs == cgroup))
 }
 
 /// Who adopts what a guardian of this host has guarded. Where that cannot be found

@@ -75,8 +75,9 @@ pub(crate) fn must_be_dead(level: Level, held: Held, facts: Facts) -> bool {
     (guarded && held.in_tree) || by_cgroup || by_kernel || by_mark
 }
 
-/// Whether the end of a server whose host lives may be without proof.
-pub(crate) fn may_be_unproven(plan: &Plan, level: Level, facts: Facts) -> bool {
+/// Whether the end of a server whose host lives may be without proof; `again`: also
+/// when it is asked for once more, with descriptors, and with the guardian continued.
+pub(crate) fn may_be_unproven(plan: &Plan, level: Level, facts: Facts, again: bool) -> bool {
     let somebody_hides = || plan.servers.iter().any(|server| hides(plan, server, level));
     let without_guardian = match level {
         Level::Group | Level::Namespace => false,
@@ -84,7 +85,8 @@ pub(crate) fn may_be_unproven(plan: &Plan, level: Level, facts: Facts) -> bool {
         Level::Guardian | Level::GuardianAndCgroup => facts.guardian_killed && somebody_hides(),
     };
     let stopped = level != Level::Group && facts.guardian_stopped;
-    stopped || without_guardian || plan.trouble == Trouble::NoDescriptors
+    let passing = stopped || plan.trouble == Trouble::NoDescriptors;
+    without_guardian || (passing && !again)
 }
 
 /// Whether somebody of this server says nothing of whose it is, and is nowhere where

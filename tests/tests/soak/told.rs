@@ -79,6 +79,8 @@ pub(crate) struct Told {
     pub(crate) refused: Option<String>,
     pub(crate) proven: bool,
     pub(crate) unproven: Option<String>,
+    /// Also when it was asked for once more.
+    pub(crate) unproven_again: bool,
     /// Who lived in spite of a proof.
     pub(crate) lies: Vec<String>,
     /// How many had connected when the proof was given.
@@ -151,6 +153,7 @@ pub(crate) fn take_down(
             told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
         }
         "unproven" => {
+            told.unproven_again = told.unproven.is_some();
             told.unproven = Some(rest.to_owned());
             told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
         }

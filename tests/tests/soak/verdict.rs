@@ -92,17 +92,13 @@ impl Case<'_> {
             }
             if let Some(why) = &told.unproven {
                 let level = told.level.unwrap_or(Level::least(self.plan));
-                let stopped = self.plan.fault.is_some_and(|fault| {
-                    matches!(
-                        fault.what,
-                        What::StopGuardians | What::StopGuardiansForAWhile
-                    )
-                });
+                let fault = self.plan.fault.map(|fault| fault.what);
+                let stopped = fault == Some(What::StopGuardians);
                 let facts = Facts {
                     guardian_stopped: stopped || server.stops_its_guardian(),
                     ..self.facts_of(server, self.facts)
                 };
-                if !judge::may_be_unproven(self.plan, level, facts) {
+                if !judge::may_be_unproven(self.plan, level, facts, told.unproven_again) {
                     let alive = self.alive_now();
                     return Err(format!("{name}: no proof: {why}\n  {alive}"));
                 }

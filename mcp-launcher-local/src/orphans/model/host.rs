@@ -156,7 +156,7 @@ impl World {
             processes: processes.collect(),
             adopters: [INIT, FOREIGN_INIT].into(),
         };
-        let mut adopted = scene.adopted_since(server.since);
+        let adopted = scene.adopted_since(server.since);
         let whose = |pid: u32| {
             let process = &self.processes[&pid];
             let cookie = |of: usize| self.servers[of].cookie.clone();
@@ -171,7 +171,10 @@ impl World {
             }
         };
         let may_be = self.decisions.may_be;
-        match adopted.find(|it| may_be(&whose(it.pid), &server.cookie, server.since)) {
+        match adopted
+            .iter()
+            .find(|it| may_be(&whose(it.pid), &server.cookie, server.since))
+        {
             Some(process) => Adopted::Somebody(process.pid.to_string()),
             None => Adopted::Nobody,
         }
