@@ -70,6 +70,7 @@
 mod alone;
 mod container;
 mod control;
+mod dial;
 mod endpoint;
 mod engine;
 #[cfg(all(test, unix))]

@@ -24,32 +24,29 @@ pub(crate) async fn remove_until_absent(
 ) {
     let mut pause = PAUSES.0;
     let mut failed = false;
+    let mut tell = |failure: Option<&EngineError>| {
+        on_failure(failure);
+        if let Some(error) = failure
+            && !failed
+        {
+            warn!(container, error = %ErrorChain(error), "container not removed yet");
+        }
+        failed = failure.is_some();
+    };
     loop {
-        match attempt(engine, container).await {
-            Ok(true) => return,
-            Ok(false) => {
-                on_failure(None);
-                failed = false;
-            }
-            Err(error) => {
-                on_failure(Some(&error));
-                if !std::mem::replace(&mut failed, true) {
-                    warn!(container, error = %ErrorChain(&error), "container not removed yet");
-                }
-            }
+        let ordered = engine.remove(container).await;
+        if let Err(error) = &ordered {
+            // Before the next question, which may take as long to fail.
+            tell(Some(error));
+        }
+        match engine.state(container).await {
+            Ok(State::Absent) => break,
+            Ok(_) if ordered.is_ok() => tell(None),
+            Ok(_) => {}
+            Err(error) => tell(Some(&error)),
         }
         sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
     }
-}
-
-/// One order; `true` when it is proven.
-async fn attempt(engine: &Engine, container: &str) -> Result<bool, EngineError> {
-    let ordered = engine.remove(container).await;
-    let state = engine.state(container).await?;
-    if state == State::Absent {
-        debug!(container, "container removed");
-        return Ok(true);
-    }
-    ordered.map(|()| false)
+    debug!(container, "container removed");
 }

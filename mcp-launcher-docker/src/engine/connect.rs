@@ -3,13 +3,16 @@
 
 use bollard::{API_DEFAULT_VERSION, Docker};
 
-use super::EngineError;
+use super::{EngineError, transport};
 use crate::endpoint::Endpoint;
 
 /// Seconds; every request sets its own limit instead.
-const TIMEOUT: u64 = 120;
+pub(super) const TIMEOUT: u64 = 120;
 
 pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, EngineError> {
+    if let Some(feature) = missing(endpoint) {
+        return Err(EngineError::Feature(endpoint.clone(), feature));
+    }
     let docker = match endpoint {
         #[cfg(unix)]
         Endpoint::Unix(path) => {
@@ -19,36 +22,19 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, EngineError> {
         Endpoint::NamedPipe(url) => {
             Docker::connect_with_named_pipe(url, TIMEOUT, API_DEFAULT_VERSION)
         }
-        #[cfg(feature = "tcp")]
-        Endpoint::Tcp(address) => {
-            let url = format!("tcp://{address}");
-            Docker::connect_with_http(&url, TIMEOUT, API_DEFAULT_VERSION)
-        }
-        #[cfg(feature = "tls")]
-        Endpoint::Tls {
-            address,
-            certificates,
-        } => Docker::connect_with_ssl(
-            &format!("tcp://{address}"),
-            &certificates.join("key.pem"),
-            &certificates.join("cert.pem"),
-            &certificates.join("ca.pem"),
-            TIMEOUT,
-            API_DEFAULT_VERSION,
-        ),
-        #[cfg(feature = "ssh")]
-        Endpoint::Ssh(url) => Docker::connect_with_ssh(url, TIMEOUT, API_DEFAULT_VERSION, None),
-        other => return Err(EngineError::Feature(other.clone(), missing(other))),
+        elsewhere => transport::open(elsewhere),
     };
     docker.map_err(|error| EngineError::new(endpoint, error))
 }
 
 /// What would have to be compiled in.
-fn missing(endpoint: &Endpoint) -> &'static str {
-    match endpoint {
-        Endpoint::Tcp(_) => "tcp",
-        Endpoint::Tls { .. } => "tls",
-        Endpoint::Ssh(_) => "ssh",
-        Endpoint::Unix(_) | Endpoint::NamedPipe(_) => "none: it is another system's",
-    }
+fn missing(endpoint: &Endpoint) -> Option<&'static str> {
+    let (is_here, feature) = match endpoint {
+        Endpoint::Tcp(_) => (cfg!(feature = "tcp"), "tcp"),
+        Endpoint::Tls { .. } => (cfg!(feature = "tls"), "tls"),
+        Endpoint::Ssh(_) => (cfg!(feature = "ssh"), "ssh"),
+        Endpoint::Unix(_) => (cfg!(unix), "none: it is another system's"),
+        Endpoint::NamedPipe(_) => (cfg!(windows), "none: it is another system's"),
+    };
+    (!is_here).then_some(feature)
 }

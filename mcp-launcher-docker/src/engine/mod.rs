@@ -8,6 +8,7 @@ mod error;
 mod image;
 mod last_order;
 mod quiet;
+mod transport;
 mod who;
 
 use std::time::Duration;

@@ -9,11 +9,7 @@ mod policy;
 mod proxy;
 mod respec;
 mod socket;
-#[cfg(feature = "ssh")]
-mod ssh;
 mod terminator;
-#[cfg(feature = "tls")]
-mod tls;
 mod track;
 
 use std::path::PathBuf;

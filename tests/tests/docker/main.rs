@@ -14,5 +14,6 @@ mod main_job;
 mod odd_engine;
 mod options;
 mod podman_engine;
+mod ssh;
 mod supervised;
 mod wrapped;

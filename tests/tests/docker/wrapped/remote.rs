@@ -1,14 +1,20 @@
 //! Engines elsewhere: behind TCP, and behind TLS with certificates of both sides.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use mcp_launcher_docker::ReapPolicy;
-use mcp_lifecycle_core::launch::ServerSpec;
+use mcp_launcher_docker::{DockerLauncher, Endpoint, ReapPolicy};
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-use super::{Shape, ends_clean};
-use crate::support::{PrivateEngine, Rig};
+use super::{Shape, ends_clean, policy};
+use crate::ssh::Sshd;
+use crate::support::{Host, LIMIT, PrivateEngine, Rig, is_host, own};
 
 /// A port of 127.0.0.1 that was free a moment ago.
 fn port() -> u16 {
@@ -62,6 +68,101 @@ async fn containers_at_an_engine_behind_tcp_are_tracked() {
     let tracker = rig.tracker().reap(ReapPolicy::All);
     let spec = elsewhere(&rig, DETACHED, &[("DOCKER_HOST", &host)]);
     ends_clean(&rig, &tracker, &spec, Shape::Speaks).await;
+}
+
+#[tokio::test]
+async fn containers_at_an_engine_behind_ssh_are_tracked() {
+    const NAME: &str = "wrapped::remote::containers_at_an_engine_behind_ssh_are_tracked";
+    if let Some(url) = is_host() {
+        let rig = Rig::new("ssh-tracked").unwrap();
+        let tracker = rig.tracker().reap(ReapPolicy::All);
+        let spec = elsewhere(&rig, DETACHED, &[("DOCKER_HOST", &url)]);
+        ends_clean(&rig, &tracker, &spec, Shape::Speaks).await;
+        return println!("ended clean");
+    }
+    let Some(rig) = Rig::new("ssh-tracker") else {
+        return;
+    };
+    let sshd = Sshd::start(&rig.engine.host);
+    let path = [("PATH", &*sshd.path())];
+    let said = Host::start_with(NAME, &sshd.url(), &path).output();
+    assert!(said.contains("ended clean"), "{said}");
+}
+
+/// Passes bytes on between its clients and the engine, until it does not any more: a
+/// peer that has vanished, and says nothing of it.
+struct Road {
+    port: u16,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Road {
+    fn to(engine: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let (closed, engine) = (Arc::clone(&is_closed), engine.to_owned());
+        // Ends with the test process.
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let engine = UnixStream::connect(&engine).unwrap();
+                let (from, to) = (client.try_clone().unwrap(), engine.try_clone().unwrap());
+                let is_closed = Arc::clone(&closed);
+                std::thread::spawn(move || {
+                    carry(&from, &to, &is_closed);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+                let is_closed = Arc::clone(&closed);
+                std::thread::spawn(move || {
+                    carry(&engine, &client, &is_closed);
+                    let _ = client.shutdown(Shutdown::Write);
+                });
+            }
+        });
+        Self { port, is_closed }
+    }
+}
+
+fn carry(mut from: impl Read, mut to: impl Write, is_closed: &AtomicBool) {
+    let mut some = [0; 4096];
+    while let Ok(n @ 1..) = from.read(&mut some) {
+        while is_closed.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if to.write_all(&some[..n]).is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_vanishes_costs_a_bounded_time_and_no_proof() {
+    let Some(rig) = Rig::new("vanished") else {
+        return;
+    };
+    let road = Road::to(rig.engine.host.trim_start_matches("unix://"));
+    let address = format!("127.0.0.1:{}", road.port);
+    let launcher = DockerLauncher::builder()
+        .endpoint(Endpoint::Tcp(address.clone()))
+        .lease_directory(rig.leases.path())
+        .build()
+        .unwrap();
+    let server = own(launcher
+        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
+        .await
+        .unwrap());
+    road.is_closed.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    // A request may take 10 s.
+    let limit = policy().with_kill_confirmation(Duration::from_secs(15));
+    let error = server.end(&limit).await.unwrap_err().to_string();
+    assert!(error.contains(&address), "{error}");
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    assert_eq!(rig.containers().len(), 1, "it lives: {error}");
+    road.is_closed.store(false, Ordering::SeqCst);
+    let limit = policy().with_kill_confirmation(LIMIT);
+    server.end(&limit).await.unwrap();
+    rig.assert_clean().await;
 }
 
 #[tokio::test]

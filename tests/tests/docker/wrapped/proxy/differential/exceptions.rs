@@ -38,6 +38,14 @@ const EXCEPTIONS: &[Exception] = &[
         |case| case.all(|one| one.status == 400) && case.straight_says("Config cannot be empty"),
     ),
     (
+        "the engine panics at a create without a configuration, and not at one with labels",
+        |case| case.is_lost_create() && case.proxied.iter().all(|one| one.status == 400),
+    ),
+    (
+        "of several networks the engine names another first",
+        |case| case.all(|one| one.status == 400 && one.body.contains("to network endpoints: ")),
+    ),
+    (
         "of several fields of a wrong type another one is named",
         |case| case.all(|one| one.body.contains("json: cannot unmarshal")),
     ),
@@ -92,6 +100,12 @@ impl Case<'_> {
         let words = "a create that cannot be tied to the MCP server";
         let is_ours = |one: &Normal| one.status == 400 && one.body.contains(words);
         self.proxied.iter().all(is_ours)
+    }
+
+    /// The connection of a create has ended without an answer of the engine's.
+    fn is_lost_create(&self) -> bool {
+        let is_lost = |one: &Normal| one.status == 0 && one.body == "unexpected end of file";
+        self.request.kind == "create" && self.straight.iter().all(is_lost)
     }
 
     /// The same answers, but for the end of the connection.

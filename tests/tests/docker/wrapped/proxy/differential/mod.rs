@@ -10,6 +10,7 @@ mod normal;
 mod others;
 mod request;
 mod run;
+mod tally;
 mod wire;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,8 @@ use mcp_launcher_docker::ReapPolicy;
 use super::super::policy;
 use super::Tracked;
 use crate::support::{PrivateEngine, Rig};
-use run::{Run, Tally};
+use run::Run;
+use tally::Tally;
 
 const DEFAULT: u64 = 2000;
 

@@ -1,7 +1,5 @@
 //! Batches of requests, straight and through the proxy, compared.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use mcp_lifecycle_conformance::random::Random;
@@ -10,6 +8,7 @@ use serde_json::Value;
 use super::exceptions;
 use super::normal::{Normal, Normaliser};
 use super::request::{Fault, Request};
+use super::tally::Tally;
 use super::wire::{Answer, Client, Late};
 
 /// Requests in each run of a batch, after which the engine is emptied.
@@ -30,50 +29,16 @@ enum Way {
     Proxied,
 }
 
-/// What was found in some batches.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) asked: u64,
-    pub(super) created: usize,
-    /// Created through the proxy, and without our labels. In `different` as well.
-    unlabelled: usize,
-    pub(super) different: Vec<String>,
-    explained: BTreeMap<&'static str, usize>,
-    /// Run once more, because an answer was late: how, and which seed.
-    again: Vec<String>,
-}
-
-impl Tally {
-    pub(super) fn add(&mut self, other: Self) {
-        self.asked += other.asked;
-        self.created += other.created;
-        self.unlabelled += other.unlabelled;
-        self.different.extend(other.different);
-        self.again.extend(other.again);
-        for (why, count) in other.explained {
-            *self.explained.entry(why).or_default() += count;
-        }
-    }
-}
-
-impl fmt::Display for Tally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} requests, {} creates, {} of them unlabelled, {} differences unexplained",
-            self.asked,
-            self.created,
-            self.unlabelled,
-            self.different.len()
-        )?;
-        for (why, count) in &self.explained {
-            write!(f, "\n{count:6} explained: {why}")?;
-        }
-        for again in &self.again {
-            write!(f, "\ncompared again: {again}")?;
-        }
-        Ok(())
-    }
+/// What two answers say about the rest of their batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// It can be compared.
+    Settled,
+    /// Only one of them has changed something, for a reason that is known: what comes after
+    /// it differs for that.
+    Apart,
+    /// One of them is not there yet.
+    Late,
 }
 
 /// An engine, and the proxy of a server in front of it.
@@ -82,6 +47,8 @@ pub(super) struct Run {
     proxy: String,
     normaliser: Normaliser,
     tally: Tally,
+    /// A connection of this batch has ended without an answer.
+    has_lost: bool,
 }
 
 impl Run {
@@ -93,6 +60,7 @@ impl Run {
             engine,
             proxy,
             tally: Tally::default(),
+            has_lost: false,
         };
         run.empty();
         run
@@ -100,8 +68,8 @@ impl Run {
 
     /// Asks what comes of this seed on either way, and compares.
     ///
-    /// An answer that is late may be missing, or the request may have been repeated:
-    /// then nothing of the batch is compared, and all of it is asked again.
+    /// An answer that is late may be missing, and a request whose answer was lost may be
+    /// carried out twice: then nothing of the batch is compared, and it is asked again.
     pub(super) fn batch(&mut self, seed: u64) -> Tally {
         let mut again = Vec::new();
         for patience in 1..=TRIES {
@@ -124,6 +92,7 @@ impl Run {
     }
 
     fn try_batch(&mut self, seed: u64, patience: u32) -> Result<(), Late> {
+        self.has_lost = false;
         let mut random = Random::new(seed);
         let mut talks = Vec::new();
         let mut count = 0;
@@ -141,18 +110,24 @@ impl Run {
         self.all_labelled(seed);
         let requests = talks.iter().flat_map(|talk| &talk.requests);
         for (index, request) in requests.enumerate() {
-            let (left, right) = (&straight[index], &proxied[index]);
-            if is_one_late(left, right) {
-                let target = &request.target;
-                return Err(Late(format!("a second answer to {target}, on one way")));
+            self.tally.asked += 1;
+            match self.compare(seed, index, request, &straight[index], &proxied[index]) {
+                Verdict::Settled => {}
+                // The engines are not the same any more.
+                Verdict::Apart => return Ok(()),
+                Verdict::Late => {
+                    let target = &request.target;
+                    return Err(Late(format!("an answer to {target}, on one way")));
+                }
             }
-            self.compare(seed, index, request, left, right);
         }
         if state != after && self.tally.different.is_empty() {
             let problem = format!("seed {seed}: another state:\n  {state:?}\n  {after:?}");
             self.tally.different.push(problem);
         }
-        self.tally.asked += count as u64;
+        if self.has_lost && !self.tally.different.is_empty() && patience < TRIES {
+            return Err(Late("an answer was lost, and others differ".to_owned()));
+        }
         Ok(())
     }
 
@@ -191,6 +166,7 @@ impl Run {
                     answers.map(|all| all.into_iter().map(|answer| vec![answer]).collect())
                 }
             };
+            self.has_lost |= client.has_lost;
             let answers = answers.map_err(|Late(what)| {
                 let first = &talk.requests[0];
                 let count = talk.requests.len();
@@ -236,7 +212,7 @@ impl Run {
         request: &Request,
         straight: &[Answer],
         proxied: &[Answer],
-    ) {
+    ) -> Verdict {
         let normal = |answers: &[Answer]| -> Vec<Normal> {
             answers
                 .iter()
@@ -245,11 +221,19 @@ impl Run {
         };
         let (left, right) = (normal(straight), normal(proxied));
         if left == right {
-            return;
+            return Verdict::Settled;
         }
         if let Some(why) = exceptions::explain(request, &left, &right) {
             *self.tally.explained.entry(why).or_default() += 1;
-            return;
+            let succeeds = |one: &Normal| (200..300).contains(&one.status);
+            let one_only = left.iter().any(succeeds) != right.iter().any(succeeds);
+            return match is_safe(request) || !one_only {
+                true => Verdict::Settled,
+                false => Verdict::Apart,
+            };
+        }
+        if is_one_late(straight, proxied) {
+            return Verdict::Late;
         }
         let sent = shown(&request.bytes("ID"));
         let problem = format!(
@@ -258,6 +242,7 @@ impl Run {
         );
         println!("{problem}");
         self.tally.different.push(problem);
+        Verdict::Settled
     }
 
     fn ask(&self, method: &str, target: &str) -> Answer {
@@ -364,8 +349,20 @@ fn talk(random: &mut Random) -> Talk {
     }
 }
 
-/// Tells an answer that one way has and the other does not, or not yet.
+/// Tells a request that changes nothing, whatever comes of it.
+fn is_safe(request: &Request) -> bool {
+    ["GET", "HEAD"].contains(&&*request.method)
+}
+
+/// Tells an answer, or the end of one, that one way has and the other does not, or not yet.
 fn is_one_late(left: &[Answer], right: &[Answer]) -> bool {
+    if left
+        .iter()
+        .map(|one| one.endless)
+        .ne(right.iter().map(|one| one.endless))
+    {
+        return true;
+    }
     let (fewer, more) = match left.len() < right.len() {
         true => (left, right),
         false => (right, left),

@@ -4,13 +4,16 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an answer may take a client with a patience of 1.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// How long nothing may come before it counts a connection as left open.
 const SILENCE: Duration = Duration::from_secs(3);
+
+/// How long a body may come before it counts as one without an end, as that of `stats`.
+const ENDLESS: Duration = Duration::from_secs(4);
 
 /// An answer was not there in time: nothing is known of it.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
     /// The body did not come to its end.
     pub(super) cut: bool,
+    /// The body had no end: only its first line is here.
+    pub(super) endless: bool,
     /// Nothing came after it for so long that nothing more was waited for.
     pub(super) then_silence: bool,
     closes: bool,
@@ -46,6 +51,8 @@ impl Answer {
 pub(super) struct Client {
     socket: PathBuf,
     patience: u32,
+    /// A connection has ended without an answer: nobody knows what was carried out.
+    pub(super) has_lost: bool,
     stream: Option<BufReader<UnixStream>>,
 }
 
@@ -55,6 +62,7 @@ impl Client {
         Self {
             socket,
             patience,
+            has_lost: false,
             stream: None,
         }
     }
@@ -71,13 +79,14 @@ impl Client {
             let fresh = self.stream.is_none();
             let rest = &requests[answers.len()..];
             let turn = if pipelined { rest } else { &rest[..1] };
+            let patience = self.patience;
             let stream = self.connect();
             // Who refuses a request need not have read all of it.
             for (bytes, _) in turn {
                 let _ = stream.get_mut().write_all(bytes);
             }
             for (index, (_, is_head)) in turn.iter().enumerate() {
-                match read(stream, *is_head) {
+                match read(stream, *is_head, patience) {
                     Ok(answer) => {
                         let closes = answer.closes;
                         answers.push(answer);
@@ -93,10 +102,12 @@ impl Client {
                     }
                     // An idle connection may end while it is asked.
                     Err(_) if index > 0 || !fresh => {
+                        self.has_lost = true;
                         self.stream = None;
                         break;
                     }
                     Err(error) => {
+                        self.has_lost = true;
                         self.stream = None;
                         let body = error.to_string().into_bytes();
                         answers.push(Answer {
@@ -129,7 +140,7 @@ impl Client {
         }
         let mut answers: Vec<Answer> = Vec::new();
         loop {
-            match read(&mut stream, is_head && answers.is_empty()) {
+            match read(&mut stream, is_head && answers.is_empty(), self.patience) {
                 Ok(answer) => {
                     let closes = answer.closes;
                     answers.push(answer);
@@ -164,16 +175,20 @@ impl Client {
 }
 
 /// The next answer that is one: not "go on".
-fn read(stream: &mut BufReader<UnixStream>, is_head: bool) -> io::Result<Answer> {
+fn read(stream: &mut BufReader<UnixStream>, is_head: bool, patience: u32) -> io::Result<Answer> {
     loop {
-        let answer = read_one(stream, is_head)?;
+        let answer = read_one(stream, is_head, patience)?;
         if answer.status != 100 {
             return Ok(answer);
         }
     }
 }
 
-fn read_one(stream: &mut BufReader<UnixStream>, is_head: bool) -> io::Result<Answer> {
+fn read_one(
+    stream: &mut BufReader<UnixStream>,
+    is_head: bool,
+    patience: u32,
+) -> io::Result<Answer> {
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let first = line(stream)?;
     let status = first.split(' ').nth(1).and_then(|text| text.parse().ok());
@@ -201,7 +216,15 @@ fn read_one(stream: &mut BufReader<UnixStream>, is_head: bool) -> io::Result<Ans
         answer.cut = is_cut(stream.read_to_end(&mut answer.body))?;
     } else if is_head || matches!(answer.status, 100..=199 | 204 | 304) {
     } else if answer.header("transfer-encoding").is_some() {
-        answer.cut = is_cut(chunks(stream, &mut answer.body))?;
+        let limit = ENDLESS * patience;
+        match chunks(stream, &mut answer.body, limit) {
+            Ok(ended) => answer.endless = !ended,
+            Err(error) => answer.cut = is_cut::<()>(Err(error))?,
+        }
+        if answer.endless {
+            let line = answer.body.iter().position(|byte| *byte == b'\n');
+            answer.body.truncate(line.unwrap_or_default());
+        }
     } else if let Some(length) = answer.header("content-length") {
         let length = length.parse().map_err(|_| bad("length"))?;
         let read = stream.take(length).read_to_end(&mut answer.body);
@@ -210,7 +233,7 @@ fn read_one(stream: &mut BufReader<UnixStream>, is_head: bool) -> io::Result<Ans
         answer.closes = true;
         answer.cut = is_cut(stream.read_to_end(&mut answer.body))?;
     }
-    answer.closes |= answer.cut;
+    answer.closes |= answer.cut || answer.endless;
     Ok(answer)
 }
 
@@ -228,14 +251,23 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), TimedOut | WouldBlock)
 }
 
-fn chunks(stream: &mut BufReader<UnixStream>, body: &mut Vec<u8>) -> io::Result<()> {
+/// Reads chunks to the last, or for so long. Whether that was the last.
+fn chunks(
+    stream: &mut BufReader<UnixStream>,
+    body: &mut Vec<u8>,
+    limit: Duration,
+) -> io::Result<bool> {
+    let begun = Instant::now();
     loop {
+        if begun.elapsed() > limit {
+            return Ok(false);
+        }
         let size = line(stream)?;
         let size = u64::from_str_radix(size.split(';').next().unwrap_or_default(), 16);
         let size = size.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         if size == 0 {
             while !line(stream)?.is_empty() {}
-            return Ok(());
+            return Ok(true);
         }
         if stream.take(size).read_to_end(body)? as u64 != size {
             return Err(io::ErrorKind::UnexpectedEof.into());

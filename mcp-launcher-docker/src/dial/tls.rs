@@ -1,6 +1,7 @@
 //! A connection to an engine behind TLS, with the certificates that the docker CLI
 //! uses.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Everything but the connection.
-pub(super) struct Tls {
+pub(crate) struct Tls {
     address: String,
     name: ServerName<'static>,
     connector: TlsConnector,
@@ -61,7 +62,15 @@ impl Tls {
     }
 
     pub(super) async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(&self.address).await?;
+        let stream = super::tcp::connect(&self.address).await?;
         self.connector.connect(self.name.clone(), stream).await
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,138 @@
+//! A connection to an engine behind ssh, as the docker CLI makes it: by its own
+//! `docker system dial-stdio` over there.
+
+use std::io;
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, Join, join};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// As much of what it said last is kept.
+const KEPT: usize = 1024;
+
+/// How long its last words may take, after the connection has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The engine at the other end of an ssh.
+#[derive(Debug)]
+pub(crate) struct Ssh {
+    url: String,
+    /// What the last one said, once it has ended.
+    words: Mutex<watch::Receiver<Option<String>>>,
+}
+
+/// What an ssh writes and reads.
+type Streams = Join<ChildStdout, ChildStdin>;
+
+impl Ssh {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            words: Mutex::new(watch::channel(None).1),
+        }
+    }
+
+    /// Starts an ssh, which is killed when its handle is dropped. In a process group of
+    /// its own: what is typed at the host's terminal is not for it.
+    pub(super) fn connect(&self) -> io::Result<(Child, Streams)> {
+        let mut command = Command::new("ssh");
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command
+            .args(arguments(&self.url))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (stdout, stdin) = (child.stdout.take(), child.stdin.take());
+        let (Some(stdout), Some(stdin), Some(stderr)) = (stdout, stdin, child.stderr.take()) else {
+            return Err(io::Error::other("ssh has no standard streams"));
+        };
+        let (sender, words) = watch::channel(None);
+        drop(tokio::spawn(listen(stderr, sender)));
+        *self.words.lock().unwrap_or_else(PoisonError::into_inner) = words;
+        Ok((child, join(stdout, stdin)))
+    }
+
+    /// Waits a moment for the end of the last one, for what it said. Nothing, where it
+    /// lives or said nothing.
+    pub(super) async fn last_words(&self) -> Option<String> {
+        let words = self.words.lock();
+        let mut words = words.unwrap_or_else(PoisonError::into_inner).clone();
+        let said = timeout(LAST_WORDS, words.wait_for(Option::is_some)).await;
+        let said = said.ok()?.ok()?.clone()?;
+        (!said.is_empty()).then(|| format!("ssh: {said}"))
+    }
+}
+
+/// Reads to the end, and keeps the last of it.
+async fn listen(mut stderr: ChildStderr, words: watch::Sender<Option<String>>) {
+    let (mut said, mut some) = (Vec::new(), [0; KEPT]);
+    while let Ok(1..) = stderr.read(&mut some).await.inspect(|&n| {
+        said.extend_from_slice(&some[..n]);
+        let excess = said.len().saturating_sub(KEPT);
+        said.drain(..excess);
+    }) {}
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<_> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    words.send_replace(Some(lines.join("; ")));
+}
+
+/// For `ssh://[USER@]HOST[:PORT]`.
+fn arguments(url: &str) -> Vec<String> {
+    let rest = url.trim_start_matches("ssh://");
+    let rest = rest.split('/').next().unwrap_or(rest);
+    let (user, host) = match rest.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, rest),
+    };
+    let (host, port) = match host.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => (host, Some(port)),
+        _ => (host, None),
+    };
+    let host = host.trim_matches(['[', ']']);
+    // A connection that died without a word ends after three of these.
+    let options = ["BatchMode=yes", "ServerAliveInterval=15"];
+    let mut all = vec!["-T".to_owned()];
+    all.extend(options.map(|option| format!("-o{option}")));
+    for (flag, value) in [("-l", user), ("-p", port)] {
+        all.extend(
+            value
+                .into_iter()
+                .flat_map(|value| [flag.to_owned(), value.to_owned()]),
+        );
+    }
+    all.push("--".to_owned());
+    all.push(host.to_owned());
+    all.extend(["docker", "system", "dial-stdio"].map(str::to_owned));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_the_address_are_arguments() {
+        let words = |url| arguments(url)[3..].join(" ");
+        assert_eq!(words("ssh://h"), "-- h docker system dial-stdio");
+        assert_eq!(
+            words("ssh://me@h:2222/x"),
+            "-l me -p 2222 -- h docker system dial-stdio"
+        );
+        assert_eq!(
+            words("ssh://[::1]:22"),
+            "-p 22 -- ::1 docker system dial-stdio"
+        );
+        assert_eq!(words("ssh://-oX=y"), "-- -oX=y docker system dial-stdio");
+    }
+}
