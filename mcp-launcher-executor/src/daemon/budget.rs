@@ -2,7 +2,9 @@
 //!
 //! A client may take as much again as is free. So `n` clients that take all they
 //! can get have a share of `1 / (n + 1)` each, and as much is left for one that
-//! comes later; nobody has to be counted. A little is everybody's own.
+//! comes later; nobody has to be counted. What others of the same address or user
+//! have counts by half as its own: many sessions of one get it little more than one
+//! does. A little is everybody's own.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,13 +50,17 @@ impl Budget {
 /// What one client has taken.
 pub(super) struct Portion {
     budget: Arc<Budget>,
+    /// What all clients of its address or user have.
+    kin: Arc<AtomicUsize>,
     used: AtomicUsize,
 }
 
 impl Portion {
-    pub(super) fn of(budget: &Arc<Budget>) -> Arc<Self> {
+    /// For a client, beside this other one of its address or user.
+    pub(super) fn of(budget: &Arc<Budget>, kin: Option<&Self>) -> Arc<Self> {
         Arc::new(Self {
             budget: Arc::clone(budget),
+            kin: kin.map_or_else(Arc::default, |other| Arc::clone(&other.kin)),
             used: AtomicUsize::new(0),
         })
     }
@@ -62,7 +68,9 @@ impl Portion {
     /// How much more this client may take now.
     pub(super) fn room(&self) -> usize {
         let used = self.used.load(Ordering::Relaxed);
-        self.budget.free().max(OWN).saturating_sub(used)
+        let all = self.kin.load(Ordering::Relaxed);
+        let fair = self.budget.free().saturating_sub((used + all) / 2);
+        fair.max(OWN.saturating_sub(used))
     }
 
     /// There may be more room, when it was [wanted](Self::want) before.
@@ -87,14 +95,13 @@ impl Portion {
     }
 
     fn change(&self, from: usize, to: usize) {
-        let (budget, used) = (&self.budget, &self.used);
+        let budget = &self.budget;
+        let counts = [&budget.used, &*self.kin, &self.used];
         if to >= from {
-            budget.used.fetch_add(to - from, Ordering::Relaxed);
-            used.fetch_add(to - from, Ordering::Relaxed);
+            counts.map(|used| used.fetch_add(to - from, Ordering::Relaxed));
             return;
         }
-        budget.used.fetch_sub(from - to, Ordering::Relaxed);
-        used.fetch_sub(from - to, Ordering::Relaxed);
+        counts.map(|used| used.fetch_sub(from - to, Ordering::Relaxed));
         if budget.wanted.swap(false, Ordering::AcqRel) {
             budget.freed.notify_waiters();
             let connections = &budget.connections;
@@ -178,7 +185,7 @@ mod tests {
     #[test]
     fn whoever_comes_last_gets_as_much_as_those_before() {
         let budget = Budget::new(LIMIT);
-        let shares: Vec<_> = (0..9).map(|_| Portion::of(&budget)).collect();
+        let shares: Vec<_> = (0..9).map(|_| Portion::of(&budget, None)).collect();
         let mut grants: Vec<_> = shares.iter().map(greedy).collect();
         // The first of them give back until they may have what they have.
         for _ in 0..50 {
@@ -195,14 +202,14 @@ mod tests {
             least.unwrap() * 4 >= LIMIT / 10 * 3,
             "{least:?} to {most:?}"
         );
-        let late = Portion::of(&budget);
+        let late = Portion::of(&budget, None);
         assert!(late.room() * 4 >= LIMIT / 10 * 3, "{}", late.room());
     }
 
     #[test]
     fn everybody_has_a_little_and_all_of_it_comes_back() {
         let budget = Budget::new(LIMIT);
-        let shares: Vec<_> = (0..300).map(|_| Portion::of(&budget)).collect();
+        let shares: Vec<_> = (0..300).map(|_| Portion::of(&budget, None)).collect();
         let grants: Vec<_> = shares.iter().map(greedy).collect();
         assert!(grants.iter().all(|grant| grant.bytes >= OWN));
         let used = budget.used.load(Ordering::Relaxed);
@@ -212,10 +219,34 @@ mod tests {
         assert_eq!(shares[0].used.load(Ordering::Relaxed), 0);
     }
 
+    #[test]
+    fn many_sessions_of_one_address_leave_others_their_part_and_each_other_something() {
+        let budget = Budget::new(LIMIT);
+        let first = Portion::of(&budget, None);
+        let mut shares = vec![Arc::clone(&first)];
+        shares.extend((1..50).map(|_| Portion::of(&budget, Some(&first))));
+        let mut grants: Vec<_> = shares.iter().map(greedy).collect();
+        for _ in 0..50 {
+            for (share, grant) in shares.iter().zip(&mut grants) {
+                *grant = Grant::default();
+                *grant = greedy(share);
+            }
+        }
+        let all: usize = grants.iter().map(|grant| grant.bytes).sum();
+        assert!(all < LIMIT * 3 / 4, "{all}");
+        let stranger = Portion::of(&budget, None);
+        assert!(stranger.room() > LIMIT / 4, "{}", stranger.room());
+        // One alone has as much as ever, and leaves its kin a good part of it.
+        drop(grants);
+        let alone = greedy(&first);
+        assert!(alone.bytes > LIMIT / 2 - OWN, "{}", alone.bytes);
+        assert!(shares[1].room() > LIMIT / 5, "{}", shares[1].room());
+    }
+
     #[tokio::test]
     async fn who_waits_is_told_when_something_was_given_back() {
         let budget = Budget::new(LIMIT);
-        let (one, other) = (Portion::of(&budget), Portion::of(&budget));
+        let (one, other) = (Portion::of(&budget, None), Portion::of(&budget, None));
         let held = greedy(&one);
         let mut freed = std::pin::pin!(other.freed());
         freed.as_mut().enable();

@@ -47,8 +47,7 @@ impl Registry {
     ) -> Result<Arc<Session>, RpcError> {
         let limits = &shared.limits;
         let id = random_id()?;
-        let session = Session::new(id.clone(), shared, lifecycle, takes, of);
-        {
+        let session = {
             let mut sessions = shared.registry.sessions();
             // Under the lock that the end takes the sessions with.
             if shared.closing.is_cancelled() {
@@ -60,14 +59,17 @@ impl Registry {
                 return Err(RpcError::new(code::LIMIT, text));
             }
             let share = limits.max_sessions_per_address;
-            let same = sessions.values().filter(|other| other.of == of);
-            if same.count() >= share {
+            let same: Vec<_> = sessions.values().filter(|other| other.of == of).collect();
+            if same.len() >= share {
                 let text =
                     format!("this executor has {share} sessions of this address or user already");
                 return Err(RpcError::new(code::LIMIT, text));
             }
+            let kin = same.first().map(|other| &*other.portion);
+            let session = Session::new(id.clone(), shared, kin, lifecycle, takes, of);
             sessions.insert(id, Arc::clone(&session));
-        }
+            session
+        };
         tokio::spawn(watch(Arc::clone(shared), Arc::clone(&session)));
         Ok(session)
     }

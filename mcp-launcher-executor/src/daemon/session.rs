@@ -101,6 +101,7 @@ impl Session {
     pub(super) fn new(
         id: String,
         shared: &Shared,
+        kin: Option<&Portion>,
         lifecycle: Option<Lifecycle>,
         takes: Option<u64>,
         of: Share,
@@ -116,7 +117,7 @@ impl Session {
             limits,
             lease,
             of,
-            portion: Portion::of(&shared.budget),
+            portion: Portion::of(&shared.budget, kin),
             largest_answer: takes.map_or(usize::MAX, |takes| takes as usize),
             lifecycle,
             processes: Mutex::default(),

@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn input_takes_its_client_s_portion_and_gives_it_back() {
         let budget = super::super::budget::Budget::new(0);
-        let share = super::super::budget::Portion::of(&budget);
+        let share = super::super::budget::Portion::of(&budget, None);
         let mut queue = StdinQueue::new(Grant::of(&share));
         let own = share.room();
         let params = |size| WriteParams {
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn names_make_way_for_input() {
         let budget = super::super::budget::Budget::new(0);
-        let share = super::super::budget::Portion::of(&budget);
+        let share = super::super::budget::Portion::of(&budget, None);
         let mut queue = StdinQueue::new(Grant::of(&share));
         let own = share.room();
         for number in 0..10_000 {
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_process_takes_a_little_whatever_the_others_of_its_client_have() {
         let budget = super::super::budget::Budget::new(0);
-        let share = super::super::budget::Portion::of(&budget);
+        let share = super::super::budget::Portion::of(&budget, None);
         let mut others = Grant::of(&share);
         others.set(share.room());
         let mut queue = StdinQueue::new(Grant::of(&share));
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn names_without_number_are_forgotten() {
         let budget = super::super::budget::Budget::new(0);
-        let share = super::super::budget::Portion::of(&budget);
+        let share = super::super::budget::Portion::of(&budget, None);
         let mut queue = StdinQueue::new(Grant::of(&share));
         for number in 0..100_000 {
             write(&mut queue, number, &number.to_string(), 0);

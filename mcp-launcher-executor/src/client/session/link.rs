@@ -139,6 +139,12 @@ impl Session {
         } else if now >= self.next_ping() {
             self.pinged = now;
             self.effects.push_back(Effect::Ping);
+            if self.is_extended() {
+                // A daemon that is short of memory waits for it.
+                let untold = self.tracks.iter().filter(|(_, it)| it.unacknowledged > 0);
+                let untold: Vec<String> = untold.map(|(id, _)| id.clone()).collect();
+                untold.iter().for_each(|id| self.acknowledge(id));
+            }
         }
     }
 

@@ -1,7 +1,10 @@
 //! What a connection takes in: frames, and no more of them than there is room for.
 
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
 
 use super::super::budget::Grant;
 use super::super::limits::MOST_BEFORE_SESSION;
@@ -19,6 +22,11 @@ const PIECE: usize = 64 * 1024;
 /// How long a frame may stand still for want of room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a frame that needs room may take: so long, and as long as it takes at
+/// this pace, in bytes per second.
+const UNHURRIED: Duration = Duration::from_secs(60);
+const PACE: u32 = 4 * 1024;
+
 /// The room that an unfinished frame has.
 #[derive(Default)]
 pub(super) struct Intake {
@@ -26,7 +34,10 @@ pub(super) struct Intake {
     received: u64,
     grant: Grant,
     /// Set while there is no room for more.
-    held: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+    held: Option<Pin<Box<Sleep>>>,
+    /// Set while a frame that needs room is not complete: since when, and until when
+    /// it may be.
+    slow: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl Intake {
@@ -71,8 +82,11 @@ impl Intake {
             link.admit(PIECE);
             match link.poll_recv(cx) {
                 Poll::Pending if link.is_held() => continue,
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => return self.hurry(cx, link.unfinished()),
                 Poll::Ready(received) => {
+                    if !matches!(received, Some(Ok(Incoming::Alive))) {
+                        self.slow = None;
+                    }
                     // A frame that is complete counts as what it becomes.
                     self.grant.set(0);
                     return Poll::Ready(match received {
@@ -85,6 +99,30 @@ impl Intake {
         }
     }
 
+    /// A frame that trickles in keeps its room from others.
+    fn hurry(
+        &mut self,
+        cx: &mut Context<'_>,
+        unfinished: usize,
+    ) -> Poll<Result<Option<Incoming>, End>> {
+        if unfinished <= FREE {
+            self.slow = None;
+            return Poll::Pending;
+        }
+        let (begun, until) = self
+            .slow
+            .get_or_insert_with(|| (Instant::now(), Box::pin(tokio::time::sleep(UNHURRIED))));
+        let earned = Duration::from_secs(unfinished as u64) / PACE;
+        let due = *begun + UNHURRIED + earned;
+        if until.deadline() != due {
+            until.as_mut().reset(due);
+        }
+        until.as_mut().poll(cx).map(|()| {
+            let reason = "so large a frame came too slowly";
+            Err(End::new(CloseCode::TryAgain, reason))
+        })
+    }
+
     /// It is this daemon that does not read: no silence of the client's.
     fn wait(
         &mut self,
@@ -92,6 +130,7 @@ impl Intake {
         session: &Session,
     ) -> Poll<Result<Option<Incoming>, End>> {
         session.heard();
+        self.slow = None;
         let held = self
             .held
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
@@ -133,5 +172,70 @@ impl Connection {
             }
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use mcp_launcher_local::LocalLauncher;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+    use tokio_tungstenite::WebSocketStream;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::super::super::origin::Share;
+    use super::super::super::{Daemon, Limits};
+    use super::*;
+    use crate::link::{Counted, WebSocketLink, websocket_config};
+
+    async fn link(stream: DuplexStream) -> WebSocketLink<DuplexStream> {
+        let config = Some(websocket_config(16 << 20));
+        let stream = Counted::new(stream);
+        WebSocketLink::new(WebSocketStream::from_raw_socket(stream, Role::Server, config).await)
+    }
+
+    /// How a frame of a mebibyte fares that comes so many bytes a second.
+    async fn trickle(pace: usize) -> (Duration, Result<Option<Incoming>, End>) {
+        let (mut client, stream) = duplex(64 * 1024);
+        let mut link = link(stream).await;
+        let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
+        let (id, of) = ("s".to_owned(), Share::User(0));
+        let session = Session::new(id, &daemon.shared, None, None, None, of);
+        let mut intake = Intake::default();
+        intake.belongs_to(&session);
+        tokio::spawn(async move {
+            // Text, of eight bytes of length, masked with nothing.
+            let mut head = vec![0x81, 0x80 | 127];
+            head.extend((1_u64 << 20).to_be_bytes());
+            head.extend([0; 4]);
+            client.write_all(&head).await.unwrap();
+            let mut left = 1 << 20;
+            while left > 0 {
+                let part = pace.min(left);
+                left -= part;
+                if client.write_all(&vec![b'x'; part]).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            std::future::pending::<()>().await;
+        });
+        let begun = Instant::now();
+        let outcome = poll_fn(|cx| intake.poll(cx, &mut link, Some(&session))).await;
+        (begun.elapsed(), outcome)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_may_be_slow_and_not_for_ever() {
+        let (took, outcome) = trickle(8 * 1024).await;
+        assert!(
+            matches!(&outcome, Ok(Some(Incoming::Frame(frame))) if frame.len() == 1 << 20),
+            "{took:?}"
+        );
+        let (took, outcome) = trickle(1024).await;
+        assert!(outcome.is_err());
+        assert!(took < Duration::from_secs(180), "{took:?}");
     }
 }

@@ -107,7 +107,7 @@ fn single_bytes_cost_no_more_than_a_few_events() {
 #[test]
 fn what_a_plain_client_may_read_again_goes_first_when_memory_is_short() {
     let budget = crate::daemon::budget::Budget::new(0);
-    let share = crate::daemon::budget::Portion::of(&budget);
+    let share = crate::daemon::budget::Portion::of(&budget, None);
     let mut log = Log::new(Keep::Bytes(1 << 20), 1 << 20, Grant::of(&share));
     for _ in 0..100 {
         log.push(output(4096));

@@ -234,3 +234,22 @@ fn a_plain_peer_that_refuses_input_has_refused_it() {
         [Effect::Written(_, Err(ExecutorError::Refused { .. }))]
     ));
 }
+
+#[test]
+fn a_daemon_does_not_keep_for_ever_what_was_received() {
+    let mut world = World::with(extended());
+    let start = world.start();
+    world.answer(&start, json!({"processId": "p"}));
+    world.effects();
+    world.receive(&output(1));
+    assert!(world.sent().is_empty());
+    world.pass(Duration::from_secs(10));
+    let told = world.sent();
+    assert!(
+        matches!(&told[..], [ack] if ack["method"] == "process/ack" && ack["params"]["seq"] == 1),
+        "{told:?}"
+    );
+    world.session.alive(world.now);
+    world.pass(Duration::from_secs(10));
+    assert!(world.sent().is_empty(), "once");
+}
