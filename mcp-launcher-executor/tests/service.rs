@@ -11,8 +11,8 @@ use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::Signal;
 use support::{launch, launcher, sh, signal, within};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::UnixDatagram;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpStream, UnixDatagram};
 use tokio::process::Command;
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
@@ -131,4 +131,50 @@ async fn the_unit_starts_what_there_is() {
     told(&manager, "READY=1").await;
     assert!(runtime.path().join("mcp-executor/socket").exists());
     daemon.kill().await.unwrap();
+}
+
+/// Makes the daemon write more lines than a pipe holds and wait for its reader.
+async fn knock(url: &str) {
+    let address = url.trim_start_matches("ws://");
+    for _ in 0..3500 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"HELO\r\n\r\n").await.unwrap();
+        // It is sent away, and the log has a line.
+        let _ = within(stream.read_to_end(&mut Vec::new())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_reads_costs_no_client_anything_and_says_what_it_lost() {
+    let mut daemon = Command::new(DAEMON)
+        .args(["--listen", "ws://127.0.0.1:0"])
+        .env("RUST_LOG", "debug")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
+    within(stdout.read_line(&mut url)).await.unwrap();
+    knock(url.trim()).await;
+    let launcher = launcher(ExecServerConfig::websocket(url.trim())).await;
+    let server = launch(&launcher, sh("exec cat")).await;
+    let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
+    // Read now, it goes on, with the number of those that were lost.
+    let told = async {
+        while let Some(line) = log.next_line().await.unwrap() {
+            if line.contains("lines of this log were lost") {
+                return;
+            }
+        }
+        panic!("nothing was lost");
+    };
+    within(async { tokio::join!(told, knock(url.trim())) }).await;
+    // Nobody reads it again, and it ends all the same.
+    knock(url.trim()).await;
+    server.end(&TerminationPolicy::default()).await.unwrap();
+    signal(Signal::SIGTERM, daemon.id().unwrap());
+    assert_eq!(within(daemon.wait()).await.unwrap().code(), Some(0));
 }

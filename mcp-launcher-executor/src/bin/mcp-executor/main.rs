@@ -3,9 +3,9 @@
 mod certificate;
 mod cli;
 mod listen;
+mod log;
 mod service;
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,31 +19,35 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{Cli, Task};
 
 #[tokio::main]
-async fn main() -> ExitCode {
+async fn main() {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        // Said on standard error, which is what failed: that would be a panic.
-        .log_internal_errors(false)
-        .init();
-    match run(cli).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("mcp-executor: {}", ErrorChain(&*error));
-            ExitCode::FAILURE
+    let log = log::begin();
+    let outcome = run(cli).await;
+    drop(log);
+    let code = match outcome {
+        Ok(0) => 0,
+        Ok(unproven) => {
+            log::last_words(format!(
+                "{unproven} processes are not proven gone; the log names them"
+            ));
+            UNPROVEN
         }
-    }
+        Err(error) => {
+            log::last_words(ErrorChain(&*error).to_string());
+            1
+        }
+    };
+    // A read of standard input that is under way would hold the runtime up.
+    std::process::exit(code)
 }
 
-async fn run(cli: Cli) -> Result<(), BoxError> {
+/// Serves until the end; how many processes are not proven gone.
+async fn run(cli: Cli) -> Result<usize, BoxError> {
     if let Some(Task::Certificate { hosts, directory }) = cli.task {
         let text = certificate::make(hosts, &directory)?;
         tokio::io::stdout().write_all(text.as_bytes()).await?;
-        return Ok(tokio::io::stdout().flush().await?);
+        tokio::io::stdout().flush().await?;
+        return Ok(0);
     }
     service::raise_descriptor_limit();
     let mut limits = Limits::default();
@@ -102,12 +106,7 @@ async fn run(cli: Cli) -> Result<(), BoxError> {
             }
         }
     };
-    outcome?;
-    if unproven > 0 {
-        eprintln!("mcp-executor: {unproven} processes are not proven gone; the log names them");
-    }
-    // A read of standard input that is under way would hold the runtime up.
-    std::process::exit(if unproven > 0 { UNPROVEN } else { 0 })
+    outcome.map(|()| unproven)
 }
 
 /// The exit code when something may have survived the end in order.
