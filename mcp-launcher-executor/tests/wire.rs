@@ -234,3 +234,23 @@ async fn what_is_not_served_is_refused_by_name() {
         assert_eq!(error["code"], -32602, "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_was_given_up_answers_for_no_other_of_its_name() {
+    let peer = daemon().await;
+    let (mut client, _) = Raw::open(&peer.url).await;
+    for round in 0..300 {
+        let name = format!("p{round}");
+        let given_up = start(&name, &["/no/such/program"]);
+        let given_up = client.send("process/start", given_up).await;
+        let end = json!({"processId": name});
+        let end = client.send("process/terminate", end).await;
+        let other = start(&name, &["/bin/true"]);
+        let other = client.send("process/start", other).await;
+        client.answer(given_up).await.unwrap_err();
+        client.answer(end).await.unwrap();
+        let started = client.answer(other).await;
+        assert!(started.is_ok(), "round {round}: {started:?}");
+        client.notification("process/closed").await;
+    }
+}

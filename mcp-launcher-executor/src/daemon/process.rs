@@ -1,5 +1,8 @@
 //! One process of a session: its pumps, its log, its end.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -309,9 +312,9 @@ impl Process {
         self.close_stdin();
         self.retire();
         if !extended {
-            let (session, id) = (Weak::clone(&self.session), self.id.clone());
+            let (session, process) = (Weak::clone(&self.session), Arc::downgrade(&self));
             drop(self);
-            forget_after_a_while(session, id).await;
+            forget_after_a_while(session, process).await;
         }
     }
 
@@ -325,22 +328,21 @@ impl Process {
             && let Some(session) = self.session.upgrade()
             && session.is_extended()
         {
-            session.remove(&self.id);
+            session.remove(self);
         }
     }
 }
 
 /// A plain client does not tell what it has: it gets the time to read it, from
 /// when all of it was sent.
-async fn forget_after_a_while(session: Weak<Session>, id: String) {
+async fn forget_after_a_while(session: Weak<Session>, process: Weak<Process>) {
     while let Some(retention) = session.upgrade().map(|s| s.limits.retention) {
         tokio::time::sleep(retention).await;
-        let Some(session) = session.upgrade() else {
+        let (Some(session), Some(process)) = (session.upgrade(), process.upgrade()) else {
             return;
         };
-        let process = session.process(&id);
-        if process.is_none_or(|process| !process.log().has_unsent()) {
-            session.remove(&id);
+        if !process.log().has_unsent() {
+            session.remove(&process);
             return;
         }
     }

@@ -188,12 +188,17 @@ impl Session {
         }
     }
 
-    /// Forgets a process; what it still has to say is thrown away.
-    pub(super) fn remove(&self, id: &str) {
-        let removed = self.processes().remove(id);
-        if let Some(Slot::Running(process)) = removed {
-            process.abandon();
+    /// Forgets this process, and no other that has its name by now; what it
+    /// still has to say is thrown away.
+    pub(super) fn remove(&self, process: &Process) {
+        let mut processes = self.processes();
+        if let Some(Slot::Running(there)) = processes.get(&process.id)
+            && std::ptr::eq(&**there, process)
+        {
+            processes.remove(&process.id);
         }
+        drop(processes);
+        process.abandon();
         self.taken();
     }
 

@@ -151,7 +151,12 @@ async fn launch(
         Ok(launched) => launched,
         Err(error) => {
             audit::not_started(&session, &process_id, &program, &error);
-            let slot = session.processes().remove(&process_id);
+            let slot = {
+                let mut processes = session.processes();
+                // Whoever cancels it has taken its place, which may be another's now.
+                let is_ours = !cancel.is_cancelled();
+                is_ours.then(|| processes.remove(&process_id)).flatten()
+            };
             if let Some(Slot::Starting { answer_to, .. }) = slot {
                 session.answer(encode_error(Some(&answer_to), &error));
             }

@@ -1,0 +1,50 @@
+//! Processes and the table that they stand in.
+
+use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::super::budget::Budget;
+use super::super::limits::Limits;
+use super::super::origin::Share;
+use super::super::session::Slot;
+use super::*;
+
+fn session() -> Arc<Session> {
+    let portion = Portion::of(&Budget::new(1 << 20), None);
+    let (id, limits, of) = ("s".to_owned(), Limits::default(), Share::User(0));
+    Session::new(id, limits, portion, None, None, of, Arc::default())
+}
+
+/// A process of this session, which is not in its table.
+async fn launched(session: &Arc<Session>) -> Arc<Process> {
+    let spec = ServerSpec::builder("p", "/bin/cat").cwd("/").build();
+    let (spec, context) = (spec.unwrap(), LaunchContext::new());
+    let launched = LocalLauncher::new().launch(&spec, &context).await.unwrap();
+    let params = json!({"processId": "p", "argv": ["/bin/cat"], "cwd": "/", "pipeStdin": true});
+    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let params = serde_json::from_value(params).unwrap();
+    Process::adopt(&params, launched, session, place)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_forgotten_late_takes_no_other_s_place() {
+    let session = session();
+    let (first, second) = (launched(&session).await, launched(&session).await);
+    let slot = Slot::Running(Arc::clone(&second));
+    session.processes().insert("p".to_owned(), slot);
+    session.remove(&first);
+    assert!(
+        session
+            .process("p")
+            .is_some_and(|it| Arc::ptr_eq(&it, &second))
+    );
+    // So that the session ends it.
+    session.end(EndReason::Shutdown).await;
+    assert!(second.terminator.gone().await.is_ok());
+    first
+        .end(&TerminationPolicy::immediate(), EndReason::Shutdown)
+        .await;
+    assert!(first.terminator.gone().await.is_ok());
+}
