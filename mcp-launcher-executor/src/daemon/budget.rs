@@ -6,12 +6,12 @@
 //! have counts by half as its own: many sessions of one get it little more than one
 //! does. A little is everybody's own.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
+use tokio::sync::futures::{Notified, OwnedNotified};
 
 /// What a client always has, in bytes.
 const OWN: usize = 128 * 1024;
@@ -20,10 +20,11 @@ const OWN: usize = 128 * 1024;
 pub(super) struct Budget {
     limit: usize,
     used: AtomicUsize,
-    /// Somebody was refused and waits.
+    /// Somebody was refused and waits. Whoever waits sets it before it looks once
+    /// more, whoever gives back looks at it after that: one sees the other.
     wanted: AtomicBool,
-    freed: Notify,
-    connections: Mutex<Vec<Waker>>,
+    /// Those who wait, each once, in turns.
+    waiting: Mutex<VecDeque<Weak<Portion>>>,
 }
 
 impl Budget {
@@ -32,18 +33,35 @@ impl Budget {
             limit,
             used: AtomicUsize::new(0),
             wanted: AtomicBool::new(false),
-            freed: Notify::new(),
-            connections: Mutex::default(),
+            waiting: Mutex::default(),
         })
     }
 
     /// Bytes that are taken now.
     pub(super) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::SeqCst)
     }
 
-    fn free(&self) -> usize {
-        self.limit.saturating_sub(self.used())
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Weak<Portion>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells those who have the room now that they wait for, and nobody else.
+    fn tell(&self) {
+        let mut waiting = self.waiting();
+        for _ in 0..waiting.len() {
+            let Some(portion) = waiting.pop_front().and_then(|it| it.upgrade()) else {
+                continue;
+            };
+            let wants = portion.wants.load(Ordering::SeqCst);
+            if portion.room() < wants {
+                waiting.push_back(Arc::downgrade(&portion));
+            } else {
+                portion.wants.store(0, Ordering::SeqCst);
+                portion.freed.notify_waiters();
+            }
+        }
+        self.wanted.store(!waiting.is_empty(), Ordering::SeqCst);
     }
 }
 
@@ -53,6 +71,9 @@ pub(super) struct Portion {
     /// What all clients of its address or user have.
     kin: Arc<AtomicUsize>,
     used: AtomicUsize,
+    /// It waits for so many bytes; for none if this is 0.
+    wants: AtomicUsize,
+    freed: Arc<Notify>,
 }
 
 impl Portion {
@@ -62,54 +83,69 @@ impl Portion {
             budget: Arc::clone(budget),
             kin: kin.map_or_else(Arc::default, |other| Arc::clone(&other.kin)),
             used: AtomicUsize::new(0),
+            wants: AtomicUsize::new(0),
+            freed: Arc::default(),
         })
     }
 
     /// How much more this client may take now.
     pub(super) fn room(&self) -> usize {
-        let used = self.used.load(Ordering::Relaxed);
-        let all = self.kin.load(Ordering::Relaxed);
-        let fair = self.budget.free().saturating_sub((used + all) / 2);
+        self.room_beside(self.budget.used())
+    }
+
+    /// As [`room`](Self::room), where so much is taken in all.
+    fn room_beside(&self, taken: usize) -> usize {
+        let used = self.used.load(Ordering::SeqCst);
+        let all = self.kin.load(Ordering::SeqCst);
+        let free = self.budget.limit.saturating_sub(taken);
+        let fair = free.saturating_sub((used + all) / 2);
         fair.max(OWN.saturating_sub(used))
     }
 
-    /// There may be more room, when it was [wanted](Self::want) before.
+    /// There may be as much room as was [wanted](Self::want).
     pub(super) fn freed(&self) -> Notified<'_> {
-        self.budget.freed.notified()
+        self.freed.notified()
     }
 
-    /// Has those told who wait for room. Look again after it.
-    pub(super) fn want(&self) {
-        self.budget.wanted.store(true, Ordering::Release);
+    /// As [`freed`](Self::freed).
+    pub(super) fn freed_owned(&self) -> OwnedNotified {
+        Arc::clone(&self.freed).notified_owned()
     }
 
-    /// Wakes this task when there may be more room.
-    pub(super) fn wake_when_freed(&self, waker: &Waker) {
-        let connections = &self.budget.connections;
-        let mut waiting = connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if !waiting.iter().any(|waiting| waiting.will_wake(waker)) {
-            waiting.push(waker.clone());
+    /// Has this client told when it has room for so many bytes. Look again after it.
+    pub(super) fn want(self: &Arc<Self>, bytes: usize) {
+        let bytes = bytes.max(1);
+        let mut waiting = self.budget.waiting();
+        match self.wants.load(Ordering::SeqCst) {
+            0 => {
+                self.wants.store(bytes, Ordering::SeqCst);
+                waiting.push_back(Arc::downgrade(self));
+            }
+            before => self.wants.store(before.min(bytes), Ordering::SeqCst),
         }
-        drop(waiting);
-        self.want();
+        self.budget.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes so many bytes, unless that is more than this client may.
+    fn try_take(&self, bytes: usize) -> bool {
+        let taken = &self.budget.used;
+        let more = |taken| (self.room_beside(taken) >= bytes).then_some(taken + bytes);
+        // Nobody else takes the same room meanwhile.
+        let allowed = taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        if allowed.is_ok() {
+            self.kin.fetch_add(bytes, Ordering::SeqCst);
+            self.used.fetch_add(bytes, Ordering::SeqCst);
+        }
+        allowed.is_ok()
     }
 
     fn change(&self, from: usize, to: usize) {
-        let budget = &self.budget;
-        let counts = [&budget.used, &*self.kin, &self.used];
-        if to >= from {
-            counts.map(|used| used.fetch_add(to - from, Ordering::Relaxed));
-            return;
+        for used in [&self.budget.used, &*self.kin, &self.used] {
+            // Wraps where it becomes less.
+            used.fetch_add(to.wrapping_sub(from), Ordering::SeqCst);
         }
-        counts.map(|used| used.fetch_sub(from - to, Ordering::Relaxed));
-        if budget.wanted.swap(false, Ordering::AcqRel) {
-            budget.freed.notify_waiters();
-            let connections = &budget.connections;
-            let waiting = {
-                let mut waiting = connections.lock().unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut *waiting)
-            };
-            waiting.into_iter().for_each(Waker::wake);
+        if to < from && self.budget.wanted.load(Ordering::SeqCst) {
+            self.budget.tell();
         }
     }
 }
@@ -140,12 +176,20 @@ impl Grant {
 
     /// Makes it this large, unless that is more than its client may take.
     pub(super) fn try_set(&mut self, bytes: usize) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let allowed = more == 0 || self.share.as_ref().is_none_or(|s| s.room() >= more);
-        if allowed {
+        let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
             self.set(bytes);
+            return true;
+        };
+        let allowed = self.share.as_ref().is_none_or(|it| it.try_take(more));
+        if allowed {
+            self.bytes = bytes;
         }
         allowed
+    }
+
+    /// How much is missing for it to be this large.
+    pub(super) fn lacks(&self, bytes: usize) -> usize {
+        bytes.saturating_sub(self.bytes)
     }
 
     /// Whether its client has taken all that it may.
@@ -212,11 +256,11 @@ mod tests {
         let shares: Vec<_> = (0..300).map(|_| Portion::of(&budget, None)).collect();
         let grants: Vec<_> = shares.iter().map(greedy).collect();
         assert!(grants.iter().all(|grant| grant.bytes >= OWN));
-        let used = budget.used.load(Ordering::Relaxed);
+        let used = budget.used.load(Ordering::SeqCst);
         assert!(used <= LIMIT + 300 * OWN, "{used}");
         drop(grants);
-        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
-        assert_eq!(shares[0].used.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.used.load(Ordering::SeqCst), 0);
+        assert_eq!(shares[0].used.load(Ordering::SeqCst), 0);
     }
 
     #[test]
@@ -250,8 +294,55 @@ mod tests {
         let held = greedy(&one);
         let mut freed = std::pin::pin!(other.freed());
         freed.as_mut().enable();
-        other.want();
+        other.want(1);
         drop(held);
         freed.await;
+    }
+
+    #[tokio::test]
+    async fn only_those_are_told_who_have_room() {
+        let budget = Budget::new(LIMIT);
+        let (one, other) = (Portion::of(&budget, None), Portion::of(&budget, None));
+        let (mut held, mut others) = (greedy(&one), greedy(&other));
+        others.set(others.bytes * 2);
+        let mut woken = [&one, &other].map(|it| Box::pin(it.freed_owned()));
+        for (it, freed) in [&one, &other].into_iter().zip(&mut woken) {
+            freed.as_mut().enable();
+            it.want(OWN / 2);
+        }
+        // Too little for the first, and the second is far over its share.
+        held.set(held.bytes - OWN / 8);
+        assert!(!woken[0].as_mut().enable() && !woken[1].as_mut().enable());
+        // It is told once, however often more comes.
+        held.set(OWN * 5);
+        assert!(woken[0].as_mut().enable() && !woken[1].as_mut().enable());
+        assert_eq!(budget.waiting().len(), 1);
+        drop((held, others));
+        assert!(woken[1].as_mut().enable());
+        assert!(!budget.wanted.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn many_who_take_at_once_take_no_more_than_there_is() {
+        let budget = Budget::new(LIMIT);
+        for _ in 0..20 {
+            let shares: Vec<_> = (0..8).map(|_| Portion::of(&budget, None)).collect();
+            let start = std::sync::Barrier::new(shares.len());
+            let grants: Vec<Grant> = std::thread::scope(|scope| {
+                let take = |share| {
+                    start.wait();
+                    let mut grant = Grant::of(share);
+                    grant.try_set(LIMIT / 4);
+                    grant
+                };
+                let threads: Vec<_> = shares
+                    .iter()
+                    .map(|s| scope.spawn(move || take(s)))
+                    .collect();
+                threads.into_iter().map(|it| it.join().unwrap()).collect()
+            });
+            let taken = grants.iter().filter(|grant| grant.bytes > 0);
+            assert_eq!(taken.count(), 4);
+        }
     }
 }

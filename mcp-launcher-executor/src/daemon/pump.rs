@@ -115,11 +115,13 @@ fn room_now(process: &Process, stream: Stream) -> (usize, bool) {
         (log.room(stream), !log.is_drained())
     };
     // A server of which nothing waits goes on, if slowly, whatever others do.
-    let least = if held { 0 } else { READ };
+    let room = match process.portion.room() {
+        0..READ if held => 0,
+        room => room.max(READ),
+    };
     // After its end nobody may be there to take it, and a pipe that
     // is not read keeps whoever inherited it from leaving.
-    let most = window.min(process.portion.room().max(least));
-    (most, most < window)
+    (window.min(room), room < window)
 }
 
 /// Waits until there is room for output; how much.
@@ -132,7 +134,7 @@ async fn room(process: &Process, stream: Stream) -> usize {
         freed.as_mut().enable();
         if is_short {
             process.make_room(READ);
-            process.portion.want();
+            process.portion.want(READ);
         }
         let (most, short) = room_now(process, stream);
         if most > 0 {

@@ -1,9 +1,10 @@
 //! What a connection takes in: frames, and no more of them than there is room for.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
 
 use super::super::budget::Grant;
@@ -35,6 +36,7 @@ pub(super) struct Intake {
     grant: Grant,
     /// Set while there is no room for more.
     held: Option<Pin<Box<Sleep>>>,
+    freed: Option<Pin<Box<OwnedNotified>>>,
     /// Set while a frame that needs room is not complete: since when, and until when
     /// it may be.
     slow: Option<(Instant, Pin<Box<Sleep>>)>,
@@ -61,24 +63,16 @@ impl Intake {
                     let reason = format!("a frame of more than {limit} bytes before initialized");
                     return Poll::Ready(Err(End::new(CloseCode::TooLarge, reason)));
                 }
-                Some(session)
-                    if !self
-                        .grant
-                        .try_set((unfinished + PIECE).saturating_sub(FREE)) =>
-                {
-                    session.make_room(PIECE);
-                    session.portion.wake_when_freed(cx.waker());
-                    // There may have been some meanwhile.
-                    if !self
-                        .grant
-                        .try_set((unfinished + PIECE).saturating_sub(FREE))
-                    {
-                        return self.wait(cx, session);
+                Some(session) => {
+                    let bytes = (unfinished + PIECE).saturating_sub(FREE);
+                    if !self.grant.try_set(bytes) && !self.has_room_after_all(session, bytes) {
+                        ready!(self.wait(cx, session)?);
+                        continue;
                     }
                 }
-                _ => {}
+                None => {}
             }
-            self.held = None;
+            (self.held, self.freed) = (None, None);
             link.admit(PIECE);
             match link.poll_recv(cx) {
                 Poll::Pending if link.is_held() => continue,
@@ -123,21 +117,34 @@ impl Intake {
         })
     }
 
-    /// It is this daemon that does not read: no silence of the client's.
-    fn wait(
-        &mut self,
-        cx: &mut Context<'_>,
-        session: &Session,
-    ) -> Poll<Result<Option<Incoming>, End>> {
+    /// Makes room, and has this connection told when there is some, unless there
+    /// is now.
+    fn has_room_after_all(&mut self, session: &Session, bytes: usize) -> bool {
+        let lacks = self.grant.lacks(bytes);
+        session.make_room(lacks);
+        let mut freed = Box::pin(session.portion.freed_owned());
+        freed.as_mut().enable();
+        session.portion.want(lacks);
+        self.freed = Some(freed);
+        self.grant.try_set(bytes)
+    }
+
+    /// Until there may be room. It is this daemon that does not read: no silence
+    /// of the client's.
+    fn wait(&mut self, cx: &mut Context<'_>, session: &Session) -> Poll<Result<(), End>> {
         session.heard();
         self.slow = None;
         let held = self
             .held
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
-        held.as_mut().poll(cx).map(|()| {
+        if held.as_mut().poll(cx).is_ready() {
             let reason = "no room for so large a frame for too long";
-            Err(End::new(CloseCode::TryAgain, reason))
-        })
+            return Poll::Ready(Err(End::new(CloseCode::TryAgain, reason)));
+        }
+        match &mut self.freed {
+            Some(freed) => freed.as_mut().poll(cx).map(Ok),
+            None => Poll::Ready(Ok(())),
+        }
     }
 }
 
