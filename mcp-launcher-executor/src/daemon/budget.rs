@@ -187,6 +187,11 @@ impl Grant {
         allowed
     }
 
+    /// So many of these bytes are counted elsewhere from now on.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        self.set(self.bytes.saturating_sub(bytes));
+    }
+
     /// How much is missing for it to be this large.
     pub(super) fn lacks(&self, bytes: usize) -> usize {
         bytes.saturating_sub(self.bytes)

@@ -31,12 +31,13 @@ use crate::wire::wire_remnant;
 /// The longest that a read may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Carries out a request of the connection of this generation; answers now or
-/// later, through the session.
+/// Carries out a request of the connection of this generation, whose frame takes
+/// so much room; answers now or later, through the session.
 pub(super) fn request(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
     generation: u64,
+    frame: &mut Grant,
     id: RequestId,
     method: &str,
     params: Params<'_>,
@@ -44,7 +45,7 @@ pub(super) fn request(
     let answer_to = id.clone();
     // Its text, what it is parsed into, and a place to wait: as much as any takes.
     session.make_room(params.text().len() * 2 + WAITING_EACH);
-    if let Err(error) = carry_out(shared, session, generation, id, method, params) {
+    if let Err(error) = carry_out(shared, session, generation, frame, id, method, params) {
         session.answer(encode_error(Some(&answer_to), &error));
     }
 }
@@ -53,14 +54,15 @@ fn carry_out(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
     generation: u64,
+    frame: &mut Grant,
     id: RequestId,
     method: &str,
     params: Params<'_>,
 ) -> Result<(), RpcError> {
     let extended = session.is_extended();
     match method {
-        method::START => start(shared, session, generation, id, params),
-        method::WRITE => write(session, id, params.parse()?),
+        method::START => start(shared, session, generation, frame, id, params),
+        method::WRITE => write(session, frame, id, params.parse()?),
         method::READ => read(session, id, params.parse()?),
         method::SIGNAL => signal(session, id, params.parse()?),
         method::TERMINATE => {
@@ -155,7 +157,14 @@ pub(super) fn notification(
     Ok(())
 }
 
-fn write(session: &Arc<Session>, id: RequestId, params: WriteParams) -> Result<(), RpcError> {
+fn write(
+    session: &Arc<Session>,
+    frame: &mut Grant,
+    id: RequestId,
+    params: WriteParams,
+) -> Result<(), RpcError> {
+    // What waits for the process counts from here on.
+    frame.shrink(params.chunk.0.len());
     if params
         .write_id
         .as_ref()

@@ -34,6 +34,7 @@ pub(super) fn start(
     shared: &Arc<Shared>,
     session: &Arc<Session>,
     generation: u64,
+    frame: &mut Grant,
     id: RequestId,
     params: Params<'_>,
 ) -> Result<(), RpcError> {
@@ -48,6 +49,7 @@ pub(super) fn start(
     }
     let mut grant = Grant::of(&session.portion);
     // Its text, and what it is parsed into.
+    frame.shrink(size);
     if !grant.try_set(size * 2) {
         let why = "this client has taken all the memory that it may";
         return Err(no_room(size, why));

@@ -32,7 +32,8 @@ impl Connection {
             session.is_awake(generation);
         }
         match incoming {
-            Incoming::Alive => {}
+            // Of the frame before, which is not complete.
+            Incoming::Alive => return,
             Incoming::Frame(frame) => match Message::parse(&frame) {
                 Ok(message) => self.message(message),
                 Err(error) => self.malformed(&error.to_string()),
@@ -44,6 +45,7 @@ impl Connection {
                 ));
             }
         }
+        self.intake.done();
     }
 
     fn malformed(&mut self, what: &str) {
@@ -66,8 +68,9 @@ impl Connection {
                 ));
             }
             (Message::Request { id, method, params }, State::Open(session, generation)) => {
-                let session = Arc::clone(session);
-                dispatch::request(&self.shared, &session, *generation, id, &method, params);
+                let (session, generation) = (Arc::clone(session), *generation);
+                let (shared, frame) = (&self.shared, &mut self.intake.frame);
+                dispatch::request(shared, &session, generation, frame, id, &method, params);
             }
             (Message::Request { id, method, params }, State::Unknown)
                 if method == method::INITIALIZE =>

@@ -28,12 +28,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const UNHURRIED: Duration = Duration::from_secs(60);
 const PACE: u32 = 4 * 1024;
 
-/// The room that an unfinished frame has.
+/// The room that a frame has.
 #[derive(Default)]
 pub(super) struct Intake {
     /// Bytes that had arrived when this was last looked at.
     received: u64,
-    grant: Grant,
+    /// What the frame takes, until it has been carried out.
+    pub(super) frame: Grant,
     /// Set while there is no room for more.
     held: Option<Pin<Box<Sleep>>>,
     freed: Option<Pin<Box<OwnedNotified>>>,
@@ -45,7 +46,12 @@ pub(super) struct Intake {
 impl Intake {
     /// The connection has got a session.
     pub(super) fn belongs_to(&mut self, session: &Session) {
-        self.grant = Grant::of(&session.portion);
+        self.frame = Grant::of(&session.portion);
+    }
+
+    /// The frame that was read last has been carried out.
+    pub(super) fn done(&mut self) {
+        self.frame.set(0);
     }
 
     /// The next frame, read piece by piece.
@@ -65,7 +71,7 @@ impl Intake {
                 }
                 Some(session) => {
                     let bytes = (unfinished + PIECE).saturating_sub(FREE);
-                    if !self.grant.try_set(bytes) && !self.has_room_after_all(session, bytes) {
+                    if !self.frame.try_set(bytes) && !self.has_room_after_all(session, bytes) {
                         ready!(self.wait(cx, session)?);
                         continue;
                     }
@@ -81,8 +87,6 @@ impl Intake {
                     if !matches!(received, Some(Ok(Incoming::Alive))) {
                         self.slow = None;
                     }
-                    // A frame that is complete counts as what it becomes.
-                    self.grant.set(0);
                     return Poll::Ready(match received {
                         Some(Ok(incoming)) => Ok(Some(incoming)),
                         Some(Err(error)) => Err(End::failed(&error)),
@@ -120,13 +124,13 @@ impl Intake {
     /// Makes room, and has this connection told when there is some, unless there
     /// is now.
     fn has_room_after_all(&mut self, session: &Session, bytes: usize) -> bool {
-        let lacks = self.grant.lacks(bytes);
+        let lacks = self.frame.lacks(bytes);
         session.make_room(lacks);
         let mut freed = Box::pin(session.portion.freed_owned());
         freed.as_mut().enable();
         session.portion.want(lacks);
         self.freed = Some(freed);
-        self.grant.try_set(bytes)
+        self.frame.try_set(bytes)
     }
 
     /// Until there may be room. It is this daemon that does not read: no silence
@@ -203,13 +207,15 @@ mod tests {
         WebSocketLink::new(WebSocketStream::from_raw_socket(stream, Role::Server, config).await)
     }
 
-    /// How a frame of a mebibyte fares that comes so many bytes a second.
-    async fn trickle(pace: usize) -> (Duration, Result<Option<Incoming>, End>) {
+    /// How a frame of a mebibyte fares that comes so many bytes a second; what of its
+    /// client's room it has then, and after it has been carried out.
+    async fn trickle(pace: usize) -> (Duration, Result<Option<Incoming>, End>, [usize; 2]) {
         let (mut client, stream) = duplex(64 * 1024);
         let mut link = link(stream).await;
         let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
         let (id, of) = ("s".to_owned(), Share::User(0));
         let session = Session::new(id, &daemon.shared, None, None, None, of);
+        let room = session.portion.room();
         let mut intake = Intake::default();
         intake.belongs_to(&session);
         tokio::spawn(async move {
@@ -231,18 +237,34 @@ mod tests {
         });
         let begun = Instant::now();
         let outcome = poll_fn(|cx| intake.poll(cx, &mut link, Some(&session))).await;
-        (begun.elapsed(), outcome)
+        let took = begun.elapsed();
+        let taken = [(); 2].map(|()| {
+            let taken = room - session.portion.room();
+            intake.done();
+            taken
+        });
+        (took, outcome, taken)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_frame_may_be_slow_and_not_for_ever() {
-        let (took, outcome) = trickle(8 * 1024).await;
+        let (took, outcome, _) = trickle(8 * 1024).await;
         assert!(
             matches!(&outcome, Ok(Some(Incoming::Frame(frame))) if frame.len() == 1 << 20),
             "{took:?}"
         );
-        let (took, outcome) = trickle(1024).await;
+        let (took, outcome, _) = trickle(1024).await;
         assert!(outcome.is_err());
         assert!(took < Duration::from_secs(180), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_counts_until_it_has_been_carried_out() {
+        let (_, outcome, taken) = trickle(1 << 20).await;
+        assert!(outcome.is_ok());
+        assert!(
+            taken[0] >= 2 * ((1 << 20) - FREE) && taken[1] == 0,
+            "{taken:?}"
+        );
     }
 }

@@ -5,16 +5,15 @@ use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::super::budget::Budget;
-use super::super::limits::Limits;
 use super::super::origin::Share;
 use super::super::session::Slot;
+use super::super::{Daemon, Limits};
 use super::*;
 
 fn session() -> Arc<Session> {
-    let portion = Portion::of(&Budget::new(1 << 20), None);
-    let (id, limits, of) = ("s".to_owned(), Limits::default(), Share::User(0));
-    Session::new(id, limits, portion, None, None, of, Arc::default())
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
+    let of = Share::User(0);
+    Session::new("s".to_owned(), &daemon.shared, None, None, None, of)
 }
 
 /// A process of this session, which is not in its table.
