@@ -1,5 +1,7 @@
 //! The log: who started what from where, no secret, and no flood.
 
+#[path = "support/raw.rs"]
+mod raw;
 mod support;
 
 use std::process::Stdio;
@@ -8,6 +10,8 @@ use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
+use raw::{Raw, start};
+use serde_json::json;
 use support::{Peer, launch, launcher, sh, signal, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -18,10 +22,23 @@ const TOKEN: &str = "a-token-that-is-a-secret";
 
 /// A daemon whose log is kept.
 async fn daemon(args: &[&str]) -> Peer {
-    let mut child = Command::new(DAEMON)
-        .args(args)
+    let mut command = Command::new(DAEMON);
+    command
         .env("MCP_EXECUTOR_TOKEN", TOKEN)
-        .env_remove("RUST_LOG")
+        .env_remove("RUST_LOG");
+    keeping_its_log(command.args(args)).await
+}
+
+/// As [`daemon`], of which every word is kept, and without a token.
+async fn loopback(args: &[&str]) -> Peer {
+    let mut command = Command::new(DAEMON);
+    command.args(["--listen", "ws://127.0.0.1:0"]).args(args);
+    command.env("RUST_LOG", "mcp_launcher_executor=debug,audit=info");
+    keeping_its_log(&mut command).await
+}
+
+async fn keeping_its_log(command: &mut Command) -> Peer {
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -121,4 +138,60 @@ async fn wrong_tokens_are_one_line_and_readiness_is_none() {
         "{refused}"
     );
     assert!(log.len() < 5, "{log:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_is_refused_at_once_is_told_of_as_well() {
+    let peer = loopback(&["--max-processes", "1"]).await;
+    let (mut client, _) = Raw::open(&peer.url).await;
+    let first = start("first", &["/bin/cat"]);
+    client
+        .request("process/start", first.clone())
+        .await
+        .unwrap();
+    let repeated = client.request("process/start", first).await.unwrap_err();
+    assert_eq!(repeated["code"], -32600, "{repeated}");
+    let mut restricted = start("restricted", &["/bin/cat"]);
+    restricted["readOnly"] = json!(true);
+    for params in [start("second", &["/bin/cat"]), restricted] {
+        client.request("process/start", params).await.unwrap_err();
+    }
+    drop(client);
+    let log = log(peer).await;
+    let refused = |process: &str| the(&log, &["process not started", process]).to_owned();
+    assert!(refused("\"second\"").contains("why=\"limit\""));
+    assert!(refused("\"restricted\"").contains("why=\"invalid\""));
+    let mut first = log.iter().filter(|line| line.contains("\"first\""));
+    assert!(first.all(|line| !line.contains("not started")), "{log:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_to_leave_the_door_is_named_once_and_not_who_came() {
+    let mut peer = loopback(&[]).await;
+    let address = peer.url.trim_start_matches("ws://").to_owned();
+    // One more than may wait of one address.
+    let mut first = Raw::connect(&peer.url).await;
+    let local = first.socket.get_ref().local_addr().unwrap();
+    let mut others = Vec::new();
+    for _ in 0..32 {
+        others.push(TcpStream::connect(&address).await.unwrap());
+    }
+    assert_eq!(first.closed().await, Some(1013));
+    let mut stderr = BufReader::new(peer.child.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("a connection was refused") {
+        let read = within(stderr.read_line(&mut text)).await.unwrap();
+        assert!(read > 0, "{text}");
+    }
+    signal(Signal::SIGTERM, peer.child.id().unwrap());
+    within(stderr.read_to_string(&mut text)).await.unwrap();
+    let log: Vec<_> = text.lines().collect();
+    let refused = log
+        .iter()
+        .filter(|line| line.contains("a connection was refused"));
+    let refused: Vec<_> = refused.collect();
+    assert!(
+        matches!(refused[..], [line] if line.contains(&local.to_string())),
+        "{log:#?}"
+    );
 }

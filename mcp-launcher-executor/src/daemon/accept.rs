@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::admission::{Admission, Ticket};
+use super::admission::{Admission, OTHERS_CAME, Ticket};
 use super::connection::{Kind, serve};
 use super::http::upgrade;
 use super::metrics::count;
@@ -152,10 +152,7 @@ impl Listener {
                 say_refused(shared, &admission, "it is of another user", origin);
                 continue;
             }
-            let (ticket, evicted) = admission.enter(origin.share());
-            if evicted {
-                say_refused(shared, &admission, "too many were waiting", origin);
-            }
+            let ticket = admission.enter(origin.share());
             let admission = Arc::clone(&admission);
             let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
             tokio::spawn(async move {
@@ -182,7 +179,7 @@ impl Door {
     ) -> io::Result<T> {
         tokio::select! {
             outcome = tokio::time::timeout(limit, handshake) => outcome?,
-            () = self.ticket.leave.cancelled() => Err(io::Error::other("others came")),
+            () = self.ticket.leave.cancelled() => Err(io::Error::other(OTHERS_CAME)),
         }
     }
 }
@@ -238,6 +235,6 @@ async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let config = Some(websocket_config(shared.limits.max_frame));
     let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, config).await;
     let link = Box::new(WebSocketLink::new(socket));
-    serve(shared, link, Kind::Socket, origin, Some(door.ticket)).await;
-    Ok(())
+    let served = serve(shared, link, Kind::Socket, origin, Some(door.ticket)).await;
+    served.map_err(io::Error::other)
 }

@@ -19,6 +19,9 @@ const SHARE: usize = 32;
 /// How many may wait.
 const ROOM: usize = 256;
 
+/// Why a connection had to leave the door.
+pub(super) const OTHERS_CAME: &str = "others came before it had a session";
+
 /// How often the log says that connections were refused.
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -59,8 +62,8 @@ impl Admission {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place at the door, and whether somebody had to leave for it.
-    pub(super) fn enter(self: &Arc<Self>, share: Share) -> (Ticket, bool) {
+    /// A place at the door, for which somebody else may have to leave.
+    pub(super) fn enter(self: &Arc<Self>, share: Share) -> Ticket {
         let leave = CancellationToken::new();
         let mut waiting = self.waiting();
         let of_it = |w: &Waiting| w.of == share;
@@ -78,11 +81,10 @@ impl Admission {
         if let Some(evicted) = &evicted {
             evicted.leave.cancel();
         }
-        let ticket = Ticket {
+        Ticket {
             admission: Arc::clone(self),
             leave,
-        };
-        (ticket, evicted.is_some())
+        }
     }
 
     /// Counts a refusal. Now and then, how many there were since it was last
@@ -109,15 +111,14 @@ mod tests {
     #[test]
     fn an_address_takes_its_places_from_itself() {
         let admission = Arc::new(Admission::default());
-        let other = admission.enter(address(2)).0;
+        let other = admission.enter(address(2));
         let many: Vec<_> = (0..SHARE + 3)
             .map(|_| admission.enter(address(1)))
             .collect();
-        let left = many.iter().filter(|(t, _)| t.leave.is_cancelled()).count();
+        let left = many.iter().filter(|t| t.leave.is_cancelled()).count();
         assert_eq!(left, 3);
-        assert!(many[0].0.leave.is_cancelled() && !many[3].0.leave.is_cancelled());
+        assert!(many[0].leave.is_cancelled() && !many[3].leave.is_cancelled());
         assert!(!other.leave.is_cancelled());
-        assert_eq!(many.iter().filter(|(_, evicted)| *evicted).count(), 3);
         drop(many);
         assert_eq!(admission.waiting().len(), 1);
     }
@@ -126,7 +127,7 @@ mod tests {
     fn many_addresses_push_the_oldest_out() {
         let admission = Arc::new(Admission::default());
         let places: Vec<_> = (0..=ROOM)
-            .map(|n| admission.enter(address((n % 200) as u8)).0)
+            .map(|n| admission.enter(address((n % 200) as u8)))
             .collect();
         assert!(places[0].leave.is_cancelled() && !places[1].leave.is_cancelled());
     }

@@ -12,7 +12,7 @@ use super::metrics::count;
 use super::origin::Origin;
 use super::registry::short;
 use super::session::Session;
-use crate::protocol::RpcError;
+use crate::protocol::{RpcError, code};
 
 const TARGET: &str = "audit";
 
@@ -64,7 +64,11 @@ pub(super) fn started(session: &Session, process: &str, program: &str, identity:
 pub(super) fn not_started(session: &Session, process: &str, program: &str, error: &RpcError) {
     count(&session.counters.not_started, 1);
     // Its words have the arguments in them.
-    let why = error.kind().unwrap_or("invalid");
+    let why = match error.code {
+        code::LIMIT => "limit",
+        _ => error.kind().unwrap_or("invalid"),
+    };
+    let process = &excerpt(process);
     of_process!(session, process, program, why, "process not started");
 }
 

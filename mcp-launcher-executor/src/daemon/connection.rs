@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::intake::Intake;
 use super::Shared;
-use super::admission::Ticket;
+use super::admission::{OTHERS_CAME, Ticket};
 use super::event::Event;
 use super::metrics::{Present, count};
 use super::origin::Origin;
@@ -73,13 +73,17 @@ impl End {
 
 /// Serves a client until its connection ends. It has this place at the door
 /// until it has a session.
+///
+/// # Errors
+///
+/// Why it was sent away without one.
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     link: Box<dyn Link>,
     kind: Kind,
     origin: Origin,
     ticket: Option<Ticket>,
-) {
+) -> Result<(), String> {
     let _present = Present::new(&shared.counters);
     let mut connection = Connection {
         shared: Arc::clone(shared),
@@ -107,13 +111,17 @@ pub(super) async fn serve(
     let flush = poll_fn(|cx| connection.link.poll_flush(cx));
     let _ = tokio::time::timeout(FAREWELL, flush).await;
     let Some((session, generation)) = connection.session() else {
-        return;
+        return match end.code {
+            None | Some(CloseCode::Away) => Ok(()),
+            Some(_) => Err(end.reason),
+        };
     };
     session.detach(generation);
     if kind == Kind::Pipe {
         let reason = EndReason::Other("client_left".to_owned());
         shared.registry.end(&session, reason).await;
     }
+    Ok(())
 }
 
 /// How far the handshake is.
@@ -172,8 +180,7 @@ impl Connection {
                 return Poll::Ready(End::new(CloseCode::Away, "the daemon is stopping"));
             }
             if self.ticket.is_some() && evicted.as_mut().poll(cx).is_ready() {
-                let reason = "others came before it had a session";
-                return Poll::Ready(End::new(CloseCode::TryAgain, reason));
+                return Poll::Ready(End::new(CloseCode::TryAgain, OTHERS_CAME));
             }
             self.poll(cx)
         })

@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
+use super::audit;
 use super::budget::Grant;
 use super::host::environment_info;
 use super::interrupt::interrupt;
@@ -45,7 +46,14 @@ pub(super) fn request(
     let answer_to = id.clone();
     // Its text, what it is parsed into, and a place to wait: as much as any takes.
     session.make_room(params.text().len() * 2 + WAITING_EACH);
-    if let Err(error) = carry_out(shared, session, generation, frame, id, method, params) {
+    let outcome = carry_out(shared, session, generation, frame, id, method, params);
+    if let Err(error) = outcome {
+        // What exists already was started.
+        if method == method::START && error.code != code::INVALID_REQUEST {
+            let named = params.parse::<ProcessParams>();
+            let name = named.map(|it| it.process_id).unwrap_or_default();
+            audit::not_started(session, &name, "", &error);
+        }
         session.answer(encode_error(Some(&answer_to), &error));
     }
 }

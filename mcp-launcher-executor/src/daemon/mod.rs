@@ -156,7 +156,7 @@ impl Daemon {
     ) {
         let link = LineLink::new(read, write, self.shared.limits.max_frame);
         let kind = connection::Kind::Pipe;
-        connection::serve(&self.shared, Box::new(link), kind, Origin::Stdio, None).await;
+        let _ = connection::serve(&self.shared, Box::new(link), kind, Origin::Stdio, None).await;
     }
 
     /// Its numbers now.

@@ -232,13 +232,13 @@ impl World {
         }
         let (far, near) = tokio::io::duplex(PIPE);
         let shared = Arc::clone(&self.daemon.shared);
-        let (ticket, _) = self.admission.enter(Origin::Stdio.share());
+        let ticket = self.admission.enter(Origin::Stdio.share());
         tokio::spawn(async move {
             let config = Some(websocket_config(shared.limits.max_frame));
             let socket =
                 WebSocketStream::from_raw_socket(Counted::new(near), Role::Server, config).await;
             let link = Box::new(WebSocketLink::new(socket));
-            serve(&shared, link, Kind::Socket, Origin::Stdio, Some(ticket)).await;
+            let _ = serve(&shared, link, Kind::Socket, Origin::Stdio, Some(ticket)).await;
         });
         self.clients.push(Client {
             wire: Wire::new(far),
