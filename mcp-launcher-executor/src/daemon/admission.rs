@@ -2,10 +2,11 @@
 //! come in. Pure, but for the tokens that tell them to leave.
 //!
 //! They are there until they have a session, and have a share per address or user. Whoever
-//! comes when a share is used up takes the place of its oldest holder: an
-//! honest client is through the door long before that many others have come.
+//! comes when a share is used up takes the place of its oldest holder, and when
+//! all are taken that of the oldest of those who have the most: an honest client is
+//! through the door long before that many others have come.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -69,8 +70,10 @@ impl Admission {
         let of_it = |w: &Waiting| w.of == share;
         let oldest = if waiting.iter().filter(|w| of_it(w)).count() >= SHARE {
             waiting.iter().position(of_it)
+        } else if waiting.len() >= ROOM {
+            oldest_of_most(&waiting)
         } else {
-            (waiting.len() >= ROOM).then_some(0)
+            None
         };
         let evicted = oldest.and_then(|at| waiting.remove(at));
         waiting.push_back(Waiting {
@@ -98,6 +101,18 @@ impl Admission {
         refusals.said = Some(now);
         Some(std::mem::take(&mut refusals.since))
     }
+}
+
+/// The oldest of those of whom there are the most.
+fn oldest_of_most(waiting: &VecDeque<Waiting>) -> Option<usize> {
+    let mut counts = HashMap::new();
+    for one in waiting {
+        *counts.entry(one.of).or_insert(0) += 1;
+    }
+    let most = counts.values().copied().max();
+    waiting
+        .iter()
+        .position(|one| counts.get(&one.of).copied() == most)
 }
 
 #[cfg(test)]
@@ -130,6 +145,19 @@ mod tests {
             .map(|n| admission.enter(address((n % 200) as u8)))
             .collect();
         assert!(places[0].leave.is_cancelled() && !places[1].leave.is_cancelled());
+    }
+
+    #[test]
+    fn who_has_many_places_leaves_before_who_has_few() {
+        let admission = Arc::new(Admission::default());
+        let few: Vec<_> = (100..116).map(|n| admission.enter(address(n))).collect();
+        // As many as may be of each address, and far more addresses than there are places.
+        let many: Vec<_> = (0..20 * SHARE)
+            .map(|n| admission.enter(address((n % 20) as u8)))
+            .collect();
+        assert!(few.iter().all(|ticket| !ticket.leave.is_cancelled()));
+        let left = many.iter().filter(|t| t.leave.is_cancelled()).count();
+        assert_eq!(left, few.len() + many.len() - ROOM);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! [`Origin`]: where a connection comes from.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Where a connection comes from, as far as the system tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,21 +14,32 @@ pub(super) enum Origin {
     Stdio,
 }
 
-/// Connections of one share at the door.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Who shares what there is for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Share {
+    /// An address, or all of a network that belongs to one.
     Address(IpAddr),
     User(u32),
 }
 
 impl Origin {
-    /// Whose share at the door it takes.
+    /// Whose share it takes.
     pub(super) fn share(self) -> Share {
         match self {
-            Self::Network(address) => Share::Address(address.ip()),
+            Self::Network(address) => Share::Address(network(address.ip())),
             Self::User(caller) => Share::User(caller.uid),
             Self::Stdio => Share::User(0),
         }
+    }
+}
+
+/// Whoever has one address of version 6 has 2^64 of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
     }
 }
 
@@ -42,5 +53,20 @@ impl fmt::Display for Origin {
             },
             Self::Stdio => f.write_str("stdio"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_version_6_has_one_share() {
+        let share = |ip: &str| Origin::Network(SocketAddr::new(ip.parse().unwrap(), 1)).share();
+        assert_eq!(share("2001:db8:0:1::1"), share("2001:db8:0:1:ffff::2"));
+        assert_ne!(share("2001:db8:0:1::1"), share("2001:db8:0:2::1"));
+        assert_ne!(share("10.0.0.1"), share("10.0.0.2"));
+        assert_eq!(share("::ffff:10.0.0.1"), share("10.0.0.1"));
+        assert_ne!(share("::ffff:10.0.0.1"), share("::ffff:10.0.0.2"));
     }
 }
