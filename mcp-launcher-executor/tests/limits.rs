@@ -300,3 +300,27 @@ async fn input_arrives_whole_however_little_memory_there_is() {
         daemon.shutdown().await;
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn there_is_one_clock_for_all_that_comes_before_a_session() {
+    let mut limits = Limits::default();
+    limits.handshake = Duration::from_secs(4);
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let url = listener.url().unwrap();
+    tokio::join!(listener.serve(&daemon), async {
+        let address = url.trim_start_matches("ws://");
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let begun = std::time::Instant::now();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let mut raw = Raw::over(&url, stream).await;
+        assert_eq!(raw.closed().await, Some(1008));
+        assert!(
+            begun.elapsed() < Duration::from_secs(6),
+            "{:?}",
+            begun.elapsed()
+        );
+        daemon.shutdown().await;
+    });
+}

@@ -152,12 +152,12 @@ impl Listener {
                 say_refused(shared, &admission, "it is of another user", origin);
                 continue;
             }
-            let ticket = admission.enter(origin.share());
+            let until = tokio::time::Instant::now() + shared.limits.handshake;
+            let ticket = admission.enter(origin.share(), until);
             let admission = Arc::clone(&admission);
             let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
             tokio::spawn(async move {
-                let door = Door { ticket };
-                if let Err(error) = client(&shared, stream, origin, token, tls, door).await {
+                if let Err(error) = client(&shared, stream, origin, token, tls, ticket).await {
                     say_refused(&shared, &admission, &error.to_string(), origin);
                 }
             });
@@ -165,21 +165,12 @@ impl Listener {
     }
 }
 
-/// What a connection needs to come in, and gives up when it does.
-struct Door {
-    ticket: Ticket,
-}
-
-impl Door {
+impl Ticket {
     /// Waits no longer than allowed, nor than others let it.
-    async fn within<T>(
-        &self,
-        limit: Duration,
-        handshake: impl Future<Output = io::Result<T>>,
-    ) -> io::Result<T> {
+    async fn within<T>(&self, handshake: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         tokio::select! {
-            outcome = tokio::time::timeout(limit, handshake) => outcome?,
-            () = self.ticket.leave.cancelled() => Err(io::Error::other(OTHERS_CAME)),
+            outcome = tokio::time::timeout_at(self.until, handshake) => outcome?,
+            () = self.leave.cancelled() => Err(io::Error::other(OTHERS_CAME)),
         }
     }
 }
@@ -199,19 +190,18 @@ async fn client(
     origin: Origin,
     token: Option<Arc<Token>>,
     tls: Option<TlsIdentity>,
-    door: Door,
+    ticket: Ticket,
 ) -> io::Result<()> {
     let stream = match stream {
         Stream::Tcp(stream) => stream,
-        Stream::Unix(stream) => return speak(shared, stream, origin, None, door).await,
+        Stream::Unix(stream) => return speak(shared, stream, origin, None, ticket).await,
     };
     stream.set_nodelay(true)?;
     match tls {
-        None => speak(shared, stream, origin, token, door).await,
+        None => speak(shared, stream, origin, token, ticket).await,
         Some(tls) => {
-            let limit = shared.limits.handshake;
-            let handshake = door.within(limit, tls.acceptor().accept(stream)).await?;
-            speak(shared, handshake, origin, token, door).await
+            let stream = ticket.within(tls.acceptor().accept(stream)).await?;
+            speak(shared, stream, origin, token, ticket).await
         }
     }
 }
@@ -221,20 +211,19 @@ async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     stream: S,
     origin: Origin,
     token: Option<Arc<Token>>,
-    door: Door,
+    ticket: Ticket,
 ) -> io::Result<()> {
-    let limit = shared.limits.handshake;
     let mut stream = Counted::new(stream);
     let upgrade = async {
         let upgraded = upgrade(&mut stream, token.as_deref()).await;
         upgraded.map_err(io::Error::other)
     };
-    let Some(early) = door.within(limit, upgrade).await? else {
+    let Some(early) = ticket.within(upgrade).await? else {
         return Ok(());
     };
     let config = Some(websocket_config(shared.limits.max_frame));
     let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, config).await;
     let link = Box::new(WebSocketLink::new(socket));
-    let served = serve(shared, link, Kind::Socket, origin, Some(door.ticket)).await;
+    let served = serve(shared, link, Kind::Socket, origin, Some(ticket)).await;
     served.map_err(io::Error::other)
 }

@@ -48,6 +48,8 @@ pub(super) struct Ticket {
     admission: Arc<Admission>,
     /// Somebody else needs the place.
     pub(super) leave: CancellationToken,
+    /// Until then it has a session, or leaves.
+    pub(super) until: tokio::time::Instant,
 }
 
 impl Drop for Ticket {
@@ -64,7 +66,7 @@ impl Admission {
     }
 
     /// A place at the door, for which somebody else may have to leave.
-    pub(super) fn enter(self: &Arc<Self>, share: Share) -> Ticket {
+    pub(super) fn enter(self: &Arc<Self>, share: Share, until: tokio::time::Instant) -> Ticket {
         let leave = CancellationToken::new();
         let mut waiting = self.waiting();
         let of_it = |w: &Waiting| w.of == share;
@@ -87,6 +89,7 @@ impl Admission {
         Ticket {
             admission: Arc::clone(self),
             leave,
+            until,
         }
     }
 
@@ -119,17 +122,16 @@ fn oldest_of_most(waiting: &VecDeque<Waiting>) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn address(last: u8) -> Share {
-        Share::Address([10, 0, 0, last].into())
+    fn enter(admission: &Arc<Admission>, last: u8) -> Ticket {
+        let address = Share::Address([10, 0, 0, last].into());
+        admission.enter(address, tokio::time::Instant::now())
     }
 
     #[test]
     fn an_address_takes_its_places_from_itself() {
         let admission = Arc::new(Admission::default());
-        let other = admission.enter(address(2));
-        let many: Vec<_> = (0..SHARE + 3)
-            .map(|_| admission.enter(address(1)))
-            .collect();
+        let other = enter(&admission, 2);
+        let many: Vec<_> = (0..SHARE + 3).map(|_| enter(&admission, 1)).collect();
         let left = many.iter().filter(|t| t.leave.is_cancelled()).count();
         assert_eq!(left, 3);
         assert!(many[0].leave.is_cancelled() && !many[3].leave.is_cancelled());
@@ -142,7 +144,7 @@ mod tests {
     fn many_addresses_push_the_oldest_out() {
         let admission = Arc::new(Admission::default());
         let places: Vec<_> = (0..=ROOM)
-            .map(|n| admission.enter(address((n % 200) as u8)))
+            .map(|n| enter(&admission, (n % 200) as u8))
             .collect();
         assert!(places[0].leave.is_cancelled() && !places[1].leave.is_cancelled());
     }
@@ -150,10 +152,10 @@ mod tests {
     #[test]
     fn who_has_many_places_leaves_before_who_has_few() {
         let admission = Arc::new(Admission::default());
-        let few: Vec<_> = (100..116).map(|n| admission.enter(address(n))).collect();
+        let few: Vec<_> = (100..116).map(|n| enter(&admission, n)).collect();
         // As many as may be of each address, and far more addresses than there are places.
         let many: Vec<_> = (0..20 * SHARE)
-            .map(|n| admission.enter(address((n % 20) as u8)))
+            .map(|n| enter(&admission, (n % 20) as u8))
             .collect();
         assert!(few.iter().all(|ticket| !ticket.leave.is_cancelled()));
         let left = many.iter().filter(|t| t.leave.is_cancelled()).count();

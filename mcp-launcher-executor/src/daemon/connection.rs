@@ -85,6 +85,8 @@ pub(super) async fn serve(
     ticket: Option<Ticket>,
 ) -> Result<(), String> {
     let _present = Present::new(&shared.counters);
+    let limit = tokio::time::Instant::now() + shared.limits.handshake;
+    let until = ticket.as_ref().map_or(limit, |ticket| ticket.until);
     let mut connection = Connection {
         shared: Arc::clone(shared),
         link,
@@ -96,7 +98,7 @@ pub(super) async fn serve(
         company: None,
         ticket,
         finished: None,
-        timer: Box::pin(tokio::time::sleep(shared.limits.handshake)),
+        timer: Box::pin(tokio::time::sleep_until(until)),
         stopping: shared.stopping.clone(),
         kind,
         origin,

@@ -53,7 +53,8 @@ pub struct Limits {
     /// How long a client may be silent before its processes are ended. 30 s
     /// by default; a client may ask for less, or for more up to ten times it.
     pub lease: Duration,
-    /// How long a connection may take until it has a session. 10 s by default.
+    /// How long a connection may take until it has a session, with TLS and all. 10 s by
+    /// default.
     pub handshake: Duration,
     /// How long the output of a process that has ended is kept for a plain
     /// client: 30 s by default. One of ours tells what it has.

@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(crate) struct Counted<S> {
     stream: S,
     read: u64,
-    admitted: usize,
+    /// Set where there is a bound.
+    admitted: Option<usize>,
     after_read: Option<AfterRead<S>>,
 }
 
@@ -22,7 +23,7 @@ impl<S> Counted<S> {
         Self {
             stream,
             read: 0,
-            admitted: usize::MAX,
+            admitted: None,
             after_read: None,
         }
     }
@@ -40,12 +41,12 @@ impl<S> Counted<S> {
 
     /// So many bytes more may be read. Then reads are pending, and nobody is woken.
     pub(crate) fn admit(&mut self, bytes: usize) {
-        self.admitted = bytes;
+        self.admitted = Some(bytes);
     }
 
     /// Whether all that was admitted has been read.
     pub(crate) fn is_held(&self) -> bool {
-        self.admitted == 0
+        self.admitted == Some(0)
     }
 }
 
@@ -58,13 +59,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
         if self.is_held() {
             return Poll::Pending;
         }
-        let most = buffer.remaining().min(self.admitted);
+        let most = buffer.remaining().min(self.admitted.unwrap_or(usize::MAX));
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
         self.read += read as u64;
-        self.admitted -= read;
+        if let Some(admitted) = &mut self.admitted {
+            *admitted -= read;
+        }
         if let Some(after_read) = &self.after_read {
             after_read(&self.stream);
         }

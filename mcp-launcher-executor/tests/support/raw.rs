@@ -27,6 +27,11 @@ impl Raw {
     pub(crate) async fn connect(url: &str) -> Self {
         let address = url.trim_start_matches("ws://");
         let stream = TcpStream::connect(address).await.unwrap();
+        Self::over(url, stream).await
+    }
+
+    /// As [`connect`](Self::connect), over this stream.
+    pub(crate) async fn over(url: &str, stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         let (socket, _) = within(client_async(url, stream)).await.unwrap();
         Self {

@@ -232,7 +232,8 @@ impl World {
         }
         let (far, near) = tokio::io::duplex(PIPE);
         let shared = Arc::clone(&self.daemon.shared);
-        let ticket = self.admission.enter(Origin::Stdio.share());
+        let until = tokio::time::Instant::now() + shared.limits.handshake;
+        let ticket = self.admission.enter(Origin::Stdio.share(), until);
         tokio::spawn(async move {
             let config = Some(websocket_config(shared.limits.max_frame));
             let socket =
