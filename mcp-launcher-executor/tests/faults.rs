@@ -120,6 +120,22 @@ async fn a_client_that_comes_back_within_the_lease_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_had_not_arrived_when_the_link_was_cut_arrives_within_the_lease() {
+    let peer = daemon("30").await;
+    let proxy = Proxy::before(&peer.url).await;
+    // Nothing runs yet.
+    let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
+    proxy.set(Mood::Cut);
+    let again = async {
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        proxy.set(Mood::Fair);
+    };
+    let (mut server, ()) = tokio::join!(launch(&launcher, sh("echo up; exec cat")), again);
+    assert_eq!(server.line().await, "up");
+    server.end(&TerminationPolicy::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
     let mut peer = daemon("30").await;
     let mut child = tokio::process::Command::new(DAEMON)

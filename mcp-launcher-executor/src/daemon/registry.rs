@@ -54,11 +54,17 @@ impl Registry {
                 let text = "this executor is about to leave";
                 return Err(RpcError::new(code::LIMIT, text));
             }
+            let share = limits.max_sessions_per_address;
+            if sessions.values().filter(|other| other.of == of).count() >= share {
+                give_up_one(shared, &mut sessions, |session| session.of == of);
+            }
+            if sessions.len() >= limits.max_sessions {
+                give_up_one(shared, &mut sessions, |_| true);
+            }
             if sessions.len() >= limits.max_sessions {
                 let text = format!("this executor has {} sessions already", limits.max_sessions);
                 return Err(RpcError::new(code::LIMIT, text));
             }
-            let share = limits.max_sessions_per_address;
             let same: Vec<_> = sessions.values().filter(|other| other.of == of).collect();
             if same.len() >= share {
                 let text =
@@ -98,6 +104,32 @@ impl Registry {
     }
 }
 
+/// How long a session without a process outlives its connection, when others need
+/// its place.
+const ABANDONED: Duration = Duration::from_secs(3);
+
+/// Ends the longest abandoned of these sessions, so that another one gets its place.
+fn give_up_one(
+    shared: &Arc<Shared>,
+    sessions: &mut HashMap<String, Arc<Session>>,
+    among: impl Fn(&Session) -> bool,
+) {
+    let abandoned = sessions
+        .values()
+        .filter(|session| among(session))
+        .filter_map(|session| Some((session.abandoned()?, session)))
+        .filter(|(since, _)| *since >= ABANDONED)
+        .max_by_key(|(since, _)| *since);
+    if let Some(session) = abandoned.map(|(_, session)| Arc::clone(session)) {
+        sessions.remove(&session.id);
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move {
+            let reason = EndReason::Other("place_needed".to_owned());
+            shared.registry.end(&session, reason).await;
+        });
+    }
+}
+
 /// Ends the session when its lease runs out.
 ///
 /// What is read late because this daemon was stopped or starved is not its
@@ -119,7 +151,6 @@ async fn watch(shared: Arc<Shared>, session: Arc<Session>) {
         };
         tokio::select! {
             () = tokio::time::sleep_until(until.into()) => {}
-            () = session.disconnected.notified() => {}
             () = session.over.notified() => return,
         }
     }

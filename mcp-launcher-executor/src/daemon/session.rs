@@ -26,9 +26,6 @@ use super::process::Process;
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
 
-/// How long a session without a process outlives its connection.
-const ABANDONED: Duration = Duration::from_secs(3);
-
 /// A place in the table of processes.
 pub(super) enum Slot {
     /// Being launched; the answer goes to this request.
@@ -62,8 +59,6 @@ pub(super) struct Session {
     heard: Mutex<Instant>,
     /// A connection has it.
     connected: AtomicBool,
-    /// It has lost its connection.
-    pub(super) disconnected: Notify,
     /// How many large frames are being read.
     reading: AtomicU32,
     /// The daemon is about to leave: nothing is started any more.
@@ -126,7 +121,6 @@ impl Session {
             heard: Mutex::new(Instant::now()),
             reading: AtomicU32::new(0),
             connected: AtomicBool::new(false),
-            disconnected: Notify::new(),
             closing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             delivered: Notify::new(),
@@ -244,18 +238,17 @@ impl Session {
         self.reading.load(Ordering::Acquire) > 0
     }
 
-    /// When the lease runs out, unless the client is heard of. A session that
-    /// has no process and no connection is worth little to its client, and
-    /// takes the place of another one.
+    /// When the lease runs out, unless the client is heard of.
     pub(super) fn expires(&self) -> Instant {
+        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) + self.lease
+    }
+
+    /// How long it has been worth little to its client: it has no process, none is
+    /// being started or undone, and there is no connection.
+    pub(super) fn abandoned(&self) -> Option<Duration> {
         let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let abandoned = !self.connected.load(Ordering::Acquire) && self.processes().is_empty();
-        heard
-            + if abandoned {
-                self.lease.min(ABANDONED)
-            } else {
-                self.lease
-            }
+        let is_idle = self.processes().is_empty() && self.launching.is_empty();
+        (is_idle && !self.connected.load(Ordering::Acquire)).then(|| heard.elapsed())
     }
 
     /// A connection takes the session over; the one before loses it.
@@ -296,7 +289,6 @@ impl Session {
             let mut outbox = self.outbox();
             outbox.detach();
             drop(outbox);
-            self.disconnected.notify_one();
             self.answer_room.notify_waiters();
             self.taken();
         }
