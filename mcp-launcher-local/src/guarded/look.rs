@@ -7,7 +7,7 @@ use mcp_lifecycle_core::launch::Remnant;
 
 use super::decide::Main;
 use super::server::Server;
-use crate::orphans;
+use crate::orphans::{self, Where};
 use crate::sys::{self, Pid, ProcessState, Seen};
 
 impl Server {
@@ -38,10 +38,10 @@ impl Server {
             .filter(|seen| members.contains(&seen.pid) || self.is_main(seen))
             .for_each(&mut add);
         if self.is_guardian_over() {
-            let (marked, missed) = self.marked();
-            marked.iter().for_each(&mut add);
-            if let Some(error) = missed.filter(|_| found.is_empty()) {
-                return Err(error);
+            match self.marked() {
+                Ok(marked) => marked.iter().for_each(&mut add),
+                Err(error) if found.is_empty() => return Err(error),
+                Err(_) => {}
             }
         } else if let Some(guardian) = all.iter().find(|seen| seen.pid == self.guardian.pid()) {
             let why = match guardian.state {
@@ -114,25 +114,14 @@ impl Server {
         }
     }
 
-    /// Whoever carries the identity of this server and lives, and why there may
-    /// be more of them.
-    pub(super) fn marked(&self) -> (Vec<Seen>, Option<io::Error>) {
-        let Some(identity) = &self.identity else {
-            return (Vec::new(), None);
-        };
-        let found = match orphans::carrying(identity) {
-            Ok(found) => found,
-            Err(error) => return (Vec::new(), Some(error)),
-        };
-        let mut missed = found.missed;
-        let mut living = Vec::new();
-        for pid in found.pids {
-            match sys::look_at(pid) {
-                Ok(seen) => living.extend(seen.filter(|seen| seen.state != ProcessState::Dead)),
-                Err(error) => missed = Some(error),
-            }
-        }
-        (living, missed)
+    /// Whoever carries the identity of this server and lives.
+    fn marked(&self) -> io::Result<Vec<Seen>> {
+        let all = orphans::census(Where::Everywhere, self.since)?;
+        let own = all.into_iter().filter(|it| it.identity == self.identity);
+        let seen = own.filter(|it| it.identity.is_some()).map(|it| it.seen);
+        Ok(seen
+            .filter(|seen| !orphans::is_guardian(seen.pid))
+            .collect())
     }
 
     pub(super) fn is_main(&self, seen: &Seen) -> bool {

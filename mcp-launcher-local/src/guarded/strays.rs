@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::adoptions::{self, Wanted};
 use super::decide::Adopted;
@@ -30,6 +31,12 @@ pub(super) type Ended = BTreeMap<u32, String>;
 /// One search at a time, on a thread of its own: a process whose memory the
 /// kernel has locked keeps waiting whoever reads its environment.
 static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
+
+/// How long those are waited for that are on their way out and do not say any more whose
+/// they are. Who waits for the proof waits longer, and is told why there is none.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+const NAMELESS: &str = "it does not say any more whose it is";
 
 /// What a search has found.
 pub(super) struct Found {
@@ -61,6 +68,7 @@ pub(super) fn end(
         since,
         ended: Ended::new(),
         suspects: None,
+        patience: None,
         done: Box::new(done),
     });
 }
@@ -75,6 +83,8 @@ struct Search {
     /// more: whoever shows up later is another server's, and is not waited for,
     /// or one server would keep back the proofs of all others.
     suspects: Option<BTreeSet<(u32, u64)>>,
+    /// Until when it waits for those that do not say whose they are.
+    patience: Option<Instant>,
     done: Box<dyn FnOnce(io::Result<Found>) + Send>,
 }
 
@@ -84,6 +94,9 @@ enum Left<'a> {
     Nobody,
     /// This one, and maybe others.
     Somebody(&'a Seen),
+    /// Nobody but those who are on their way out, such as this one, and do not say
+    /// any more whose they are.
+    Nameless(&'a Seen),
     /// Nobody can tell whether this one is.
     Unknown(u32),
 }
@@ -95,7 +108,9 @@ fn serve(searches: Vec<Search>) {
         if searches.is_empty() {
             continue;
         }
-        let found = sys::reserve::with(|| orphans::census(place));
+        let since = searches.iter().map(|search| search.since);
+        let since = since.min().unwrap_or_default();
+        let found = sys::reserve::with(|| orphans::census(place, since));
         let mut over = Vec::new();
         for search in searches {
             // Wakers are others' code: one that panics is not the next one's.
@@ -138,7 +153,8 @@ impl Search {
         }
         match self.judge(found) {
             Left::Nobody => return Some(self),
-            Left::Somebody(seen) => self.again_after(seen),
+            Left::Somebody(seen) => self.again_after(seen, false),
+            Left::Nameless(seen) => self.again_after(seen, true),
             Left::Unknown(pid) => {
                 self.fail(format!("process {pid} does not say yet whose it is"));
             }
@@ -158,25 +174,32 @@ impl Search {
                     .as_ref()
                     .is_none_or(|suspects| suspects.contains(&key));
             match identity {
-                Some(identity) if *identity == self.identity => some_live = true,
-                // It has nothing any more to say whose it was.
+                Some(identity) if *identity == self.identity => {
+                    some_live = true;
+                    left = Left::Somebody(seen);
+                }
                 None if is_suspect && seen.state == ProcessState::Exiting => {
                     nameless.insert(key);
+                    if !some_live {
+                        left = Left::Nameless(seen);
+                    }
                 }
                 None if is_suspect => return Left::Unknown(seen.pid),
-                _ => continue,
+                _ => {}
             }
-            left = Left::Somebody(seen);
         }
         self.suspects = (!some_live).then_some(nameless);
         left
     }
 
-    /// Looks again at the end of a process.
-    fn again_after(self, seen: &Seen) {
+    /// Looks again at the end of a process. For one without a name not for ever: it may
+    /// be a stranger, which nothing ends.
+    fn again_after(mut self, seen: &Seen, is_nameless: bool) {
         let Some(pid) = Pid::new(seen.pid.into()) else {
             return self.fail("a process with a number that nobody has".to_owned());
         };
+        let now = Instant::now();
+        let end = is_nameless.then(|| *self.patience.get_or_insert(now + PATIENCE));
         let search = Arc::new(Mutex::new(Some(self)));
         let take = |search: &Mutex<Option<Self>>| {
             let mut search = search.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +212,21 @@ impl Search {
             }
         };
         let still = || sys::see(seen.pid).is_some_and(|now| now.start_time == seen.start_time);
-        if let Err(error) = sys::watch_process(pid, still, look_again)
+        let watched = sys::watch_process(pid, still, look_again).and_then(|watched| {
+            let (Some(end), Some(watched)) = (end, watched) else {
+                return Ok(());
+            };
+            let given_up = Arc::clone(&search);
+            let pid = pid.as_u32();
+            let give_up = move || {
+                watched.forget();
+                if let Some(search) = take(&given_up) {
+                    search.fail(format!("process {pid} ends and has not ended: {NAMELESS}"));
+                }
+            };
+            sys::watch::after(end.saturating_duration_since(now), give_up)
+        });
+        if let Err(error) = watched
             && let Some(search) = take(&search)
         {
             search.fail(format!("process {} cannot be watched: {error}", seen.pid));
@@ -234,13 +271,14 @@ mod tests {
             since: 100,
             ended: Ended::new(),
             suspects: None,
+            patience: None,
             done: Box::new(|_| {}),
         }
     }
 
     fn waits_for(search: &mut Search, found: &[Carrier]) -> Option<u32> {
         match search.judge(found) {
-            Left::Somebody(seen) => Some(seen.pid),
+            Left::Somebody(seen) | Left::Nameless(seen) => Some(seen.pid),
             Left::Nobody => None,
             Left::Unknown(pid) => panic!("unknown: {pid}"),
         }
@@ -268,6 +306,11 @@ mod tests {
         assert_eq!(waits_for(&mut search, &[ending(12)]), None);
         // Whatever comes, its own word counts.
         assert_eq!(waits_for(&mut search, &[own()]), Some(10));
+        assert!(matches!(
+            search.judge(&[own(), ending(11)]),
+            Left::Somebody(_)
+        ));
+        assert!(matches!(search.judge(&[ending(11)]), Left::Nameless(_)));
         let executing = [carrier(13, None, ProcessState::Live)];
         assert_eq!(self::search().judge(&executing), Left::Unknown(13));
     }

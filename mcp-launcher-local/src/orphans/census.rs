@@ -50,7 +50,8 @@ const LOOKS_MAX: u32 = 20;
 /// takes a millisecond, and on a loaded machine as long as the machine likes.
 const PAUSE_MAX: Duration = Duration::from_millis(32);
 
-/// Who carries an identity, or is about to say so.
+/// Who carries an identity, or is about to say so, and is not older than `since`, in
+/// clock ticks since boot: nobody else is asked, since who asks may wait for an answer.
 ///
 /// Whoever comes after the first whole listing has its environment from somebody
 /// on it, so only those of it who are being executed are looked at again.
@@ -58,7 +59,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(32);
 /// # Errors
 ///
 /// Somebody could not be looked at who is not another user's.
-pub(crate) fn take(place: Where) -> io::Result<Vec<Carrier>> {
+pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
     let home = sight::home()?;
     let mut known = BTreeSet::new();
     let mut found = Vec::new();
@@ -73,7 +74,7 @@ pub(crate) fn take(place: Where) -> io::Result<Vec<Carrier>> {
         }
         is_whole = true;
         for pid in pids {
-            match look_at(pid, place, home)? {
+            match look_at(pid, place, home, since)? {
                 Look::Vanished => {
                     is_whole = false;
                     known.remove(&pid);
@@ -106,7 +107,7 @@ pub(crate) fn take(place: Where) -> io::Result<Vec<Carrier>> {
     Ok(found)
 }
 
-fn look_at(pid: u32, place: Where, home: u64) -> io::Result<Look> {
+fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
     match sight::namespace_of(pid) {
         Ok(namespace) if namespace == home && place == Where::Abroad => return Ok(Look::Other),
         Ok(_) => {}
@@ -123,7 +124,7 @@ fn look_at(pid: u32, place: Where, home: u64) -> io::Result<Look> {
     let Some(seen) = sys::look_at(pid)? else {
         return Ok(Look::Vanished);
     };
-    if seen.state == ProcessState::Dead {
+    if seen.state == ProcessState::Dead || seen.start_time < since {
         return Ok(Look::Other);
     }
     let identity = match mark_of(pid) {
@@ -146,6 +147,7 @@ fn look_at(pid: u32, place: Where, home: u64) -> io::Result<Look> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::{self, VARIABLE};
 
     #[test]
     fn this_machine_can_be_looked_at() {
@@ -153,18 +155,34 @@ mod tests {
         let all = sys::numbers_in_proc().unwrap().len();
         for place in [Where::Abroad, Where::Everywhere] {
             let begun = std::time::Instant::now();
-            let found = take(place).unwrap();
+            let found = take(place, 0).unwrap();
             eprintln!(
                 "{place:?}: {} of {all} in {:?}",
                 found.len(),
                 begun.elapsed()
             );
         }
-        let look = |pid, home| look_at(pid, Where::Abroad, home);
+        let look = |pid, home| look_at(pid, Where::Abroad, home, 0);
         assert!(matches!(look(std::process::id(), own), Ok(Look::Other)));
         assert!(matches!(look(u32::MAX, own), Ok(Look::Vanished)));
         // Seen from anywhere else, this process is one that can be looked at.
         let elsewhere = look(std::process::id(), own ^ 1).unwrap();
         assert!(!matches!(elsewhere, Look::Vanished));
+    }
+
+    #[test]
+    fn who_is_older_is_not_asked() {
+        let server = identity::new_server().unwrap();
+        let mut child = std::process::Command::new("sleep");
+        let child = child.arg("1000").env(VARIABLE, server.to_string());
+        let mut child = child.spawn().unwrap();
+        let started = sys::start_time_of(child.id()).unwrap();
+        let found = [started, started + 1].map(|since| {
+            let all = take(Where::Everywhere, since).unwrap();
+            all.iter().any(|it| it.identity.as_ref() == Some(&server))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [true, false]);
     }
 }

@@ -43,7 +43,7 @@ mod verdict;
 pub(crate) use census::{Carrier, Where, take as census};
 pub(crate) use group::end_group;
 pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};
-pub(crate) use processes::{carrying, is_guardian, mark_of};
+pub(crate) use processes::{is_guardian, mark_of};
 pub(crate) use reap::reap;
 pub(crate) use sight::{is_first_of_another_namespace, shows_all};
 pub(crate) use verdict::Mark;

@@ -37,41 +37,6 @@ pub(super) fn look(living: &[LivingHost]) -> io::Result<Scene> {
     Ok(scene)
 }
 
-/// Who carries the identity of one server.
-#[derive(Debug, Default)]
-pub(crate) struct Carriers {
-    pub(crate) pids: Vec<u32>,
-    /// Why somebody may carry it who is not among these: a process could not be
-    /// looked at for a moment, say for want of a descriptor.
-    pub(crate) missed: Option<io::Error>,
-}
-
-/// Who carries the identity of this one server, as far as environments may be
-/// read. What refuses that is another user's, or not dumpable.
-///
-/// # Errors
-///
-/// `/proc` cannot be listed.
-pub(crate) fn carrying(server: &Cookie) -> io::Result<Carriers> {
-    let mut found = Carriers::default();
-    for pid in sys::numbers_in_proc()? {
-        match carries(pid, server) {
-            Ok(true) => found.pids.push(pid),
-            Ok(false) => {}
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            Err(error) => found.missed = Some(error),
-        }
-    }
-    Ok(found)
-}
-
-fn carries(pid: u32, server: &Cookie) -> io::Result<bool> {
-    let stat = Stat::read(pid)?.filter(|stat| !stat.is_dead() && !stat.is_kernel());
-    let Some(stat) = stat else { return Ok(false) };
-    let mark = mark(pid, &stat)?;
-    Ok(mark.is_some_and(|mark| mark == Mark::Cookie(server.clone())) && !is_guardian(pid))
-}
-
 /// What a process says about whose it is; `None` if it has gone.
 ///
 /// # Errors

@@ -123,21 +123,31 @@ pub(super) fn tidy(directory: &OwnedFd, sight: &Sight) {
             return sys::shielded(|| tracing::debug!(%error, "ledgers cannot be listed"));
         }
     };
-    let carriers = OnceCell::new();
+    let mut dead = Vec::new();
     for name in names {
-        let litter = match look(directory, &name, sight) {
-            Some(Found::Dead(contents)) => is_settled(&contents, sight, &carriers),
-            Some(Found::Litter) => true,
-            Some(Found::Living(_) | Found::Unusable(_)) | None => false,
-        };
-        if litter {
+        match look(directory, &name, sight) {
+            Some(Found::Dead(contents)) => dead.push((name, contents)),
+            Some(Found::Litter) => remove(directory, &name),
+            Some(Found::Living(_) | Found::Unusable(_)) | None => {}
+        }
+    }
+    let since = dead.iter().map(|(_, contents)| contents.host.start_time());
+    let carriers = Carriers {
+        since: since.min().unwrap_or_default(),
+        found: OnceCell::new(),
+    };
+    for (name, contents) in dead {
+        if is_settled(&contents, sight, &carriers) {
             remove(directory, &name);
         }
     }
 }
 
 /// Who carries an identity, looked at once and only where it decides.
-type Carriers = OnceCell<Result<Vec<Carrier>, String>>;
+struct Carriers {
+    since: u64,
+    found: OnceCell<Result<Vec<Carrier>, String>>,
+}
 
 /// Whether nothing of it can be left. Empty cgroups, which guardians leave when
 /// their host is killed, are removed on the way: a cgroup that can be removed has
@@ -175,8 +185,9 @@ fn look_for(contents: &Contents, sight: &Sight, carriers: &Carriers) -> Looked {
     if let Err(why) = sight.covers(contents.namespace) {
         return Looked::Unseen(why);
     }
-    let take = || census::take(Where::Everywhere).map_err(|error| error.to_string());
-    let carriers = match carriers.get_or_init(take) {
+    let take = || census::take(Where::Everywhere, carriers.since);
+    let take = || take().map_err(|error| error.to_string());
+    let carriers = match carriers.found.get_or_init(take) {
         Ok(carriers) => carriers,
         Err(why) => return Looked::Unseen(why.clone()),
     };

@@ -30,6 +30,7 @@ mod places;
 mod shortage;
 mod sigchld;
 mod stage;
+mod stuck;
 mod tidy;
 mod unkillable;
 mod unrecorded;

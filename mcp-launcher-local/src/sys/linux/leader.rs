@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use mcp_lifecycle_core::launch::ExitStatus;
 
-use super::super::watch::{self, Interest};
+use super::super::watch::{self, Watched, once};
 use super::super::{self as sys, Pid, Signal, reserve, unix};
 use super::pidfd::{
     group_flag_works, hold_this, is_refusal, pidfd_open, pidfd_signal_alone, pidfd_signal_group,
@@ -209,28 +209,18 @@ pub(crate) fn watch_process(
     pid: Pid,
     still: impl FnOnce() -> bool,
     on_exit: impl FnOnce() + Send + 'static,
-) -> io::Result<()> {
+) -> io::Result<Option<Watched>> {
     let pidfd = match pidfd_open(pid) {
         Ok(pidfd) => pidfd,
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
             on_exit();
-            return Ok(());
+            return Ok(None);
         }
         Err(error) => return Err(error),
     };
     if !still() {
         on_exit();
-        return Ok(());
+        return Ok(None);
     }
-    watch::readable(Arc::new(pidfd), once(on_exit)).map(drop)
-}
-
-fn once(on_exit: impl FnOnce() + Send + 'static) -> impl FnMut() -> Interest + Send + 'static {
-    let mut on_exit = Some(on_exit);
-    move || {
-        if let Some(on_exit) = on_exit.take() {
-            on_exit();
-        }
-        Interest::Done
-    }
+    watch::readable(Arc::new(pidfd), once(on_exit)).map(Some)
 }
