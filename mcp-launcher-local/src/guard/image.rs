@@ -1,8 +1,10 @@
 //! The guardian program, in a form that can be executed.
 
-use std::io;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use mcp_lifecycle_host::program::{self, directories};
@@ -108,12 +110,48 @@ fn check_support() -> io::Result<()> {
     }
 }
 
+const NAME: &CStr = c"mcp-guardian";
+
 fn in_memory() -> io::Result<OwnedFd> {
-    above_passed(program::sealed_memfd(c"mcp-guardian", PROGRAM)?)
+    above_passed(program::sealed_memfd(NAME, PROGRAM)?)
 }
 
 fn unnamed_file(directories: &[PathBuf]) -> io::Result<OwnedFd> {
-    above_passed(program::unnamed_file("mcp-guardian", PROGRAM, directories)?)
+    let name = NAME.to_string_lossy();
+    above_passed(program::unnamed_file(&name, PROGRAM, directories)?)
+}
+
+/// Whether a guardian's program can be called so in `/proc/PID/exe`: it is in memory, or
+/// in a private file that has no name any more.
+pub(crate) fn is_image_path(path: &Path) -> bool {
+    let Some(path) = path
+        .to_str()
+        .and_then(|path| path.strip_suffix(" (deleted)"))
+    else {
+        return false;
+    };
+    let name = NAME.to_string_lossy();
+    if path.strip_prefix("/memfd:") == Some(&*name) {
+        return true;
+    }
+    let file = path
+        .rsplit('/')
+        .next()
+        .and_then(|file| file.strip_prefix('.'));
+    let numbers = file.and_then(|file| file.strip_prefix(&*name)?.strip_prefix('-'));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+    numbers.is_some_and(|numbers| numbers.split('-').map(is_number).eq([true, true]))
+}
+
+/// Whether this is a guardian's program, also of another version: it is small, and says
+/// what it is called. What cannot be read may be one.
+pub(crate) fn is_image(file: &File) -> bool {
+    const SIZE_MAX: u64 = 256 * 1024;
+    let mut program = Vec::new();
+    let read = file.take(SIZE_MAX + 1).read_to_end(&mut program);
+    let name = NAME.to_bytes_with_nul();
+    let says_so = || program.windows(name.len()).any(|part| part == name);
+    read.is_err() || (program.len() as u64 <= SIZE_MAX && says_so())
 }
 
 /// The same file under a number that is not one of those the guardian's descriptors are put under.
@@ -122,5 +160,42 @@ fn above_passed(fd: OwnedFd) -> io::Result<OwnedFd> {
         Ok(fd)
     } else {
         sys::duplicate_from(fd.as_fd(), FIRST_FREE_FD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_names_that_it_can_have_are_its() {
+        let is_its = |path: &str| is_image_path(Path::new(path));
+        assert!(is_its("/memfd:mcp-guardian (deleted)"));
+        assert!(is_its("/dev/shm/.mcp-guardian-77-0 (deleted)"));
+        for other in [
+            "/memfd:mcp-guardian-2 (deleted)",
+            "/usr/bin/mcp-guardian",
+            "/usr/bin/mcp-guardian (deleted)",
+            "/usr/bin/my-mcp-guardian-tool (deleted)",
+            "/tmp/.mcp-guardian-77-0",
+            "/tmp/.mcp-guardian-77 (deleted)",
+            "/tmp/.mcp-guardian-77-0-1 (deleted)",
+            "/tmp/.mcp-guardian-x-0 (deleted)",
+        ] {
+            assert!(!is_its(other), "{other}");
+        }
+    }
+
+    #[cfg(guardian_available)]
+    #[test]
+    fn it_is_known_by_what_it_says_in_either_form() {
+        let file = unnamed_file(&directories()).unwrap();
+        for image in [in_memory().unwrap(), file] {
+            // From its beginning, whoever has written it.
+            let path = format!("/proc/self/fd/{}", image.as_raw_fd());
+            assert!(is_image(&File::open(path).unwrap()));
+        }
+        assert!(!is_image(&File::open("/proc/self/exe").unwrap()));
+        assert!(!is_image(&File::open("/dev/null").unwrap()));
     }
 }

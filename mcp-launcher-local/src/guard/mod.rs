@@ -20,4 +20,5 @@ mod unreaped;
 pub(crate) use adopter::adopter;
 pub use handle::{GuardianHandle, Received};
 pub use image::GuardianImage;
+pub(crate) use image::{is_image, is_image_path};
 pub use spawn::{SpawnGuardianError, SpawnRequest, spawn, spawn_from};

@@ -1,13 +1,12 @@
 //! Who runs on this machine, and whose they say they are.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::sight;
 use super::verdict::{Mark, Process, Scene};
+use crate::guard;
 use crate::identity::{Cookie, HostId, VARIABLE};
 use crate::sys;
 use crate::sys::stat::{Stat, is_gone};
@@ -200,16 +199,12 @@ fn find_mark(environment: &[u8]) -> Mark {
     }
 }
 
-/// By what it executes, which only whoever executes our image has.
+/// Whether it executes our program, of this version or another one. What cannot be read
+/// and is called so is taken for it: nobody ends a guardian for being unreadable.
 pub(crate) fn is_guardian(pid: u32) -> bool {
-    let image = fs::read_link(format!("/proc/{pid}/exe"));
-    let name = |image: &OsStr| {
-        let image = image.as_bytes();
-        image
-            .windows(b"mcp-guardian".len())
-            .any(|part| part == b"mcp-guardian")
-    };
-    image.is_ok_and(|image| image.file_name().is_some_and(name))
+    let image = format!("/proc/{pid}/exe");
+    let is_called_so = fs::read_link(&image).is_ok_and(|path| guard::is_image_path(&path));
+    is_called_so && File::open(&image).map_or(true, |image| guard::is_image(&image))
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Servers that cannot be looked at: what hides itself, what `/proc` hides, what has
 //! no first thread.
 
+use std::fs;
+use std::time::Instant;
+
 use mcp_lifecycle_core::launch::UnknownRemnant;
 use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, setsid};
 
-use crate::orphans::{end, launched, ledgers, reap, start_host};
+use crate::orphans::{end, launched, ledgers, reap, start_host, start_host_with};
 use crate::stage::{self, LIMIT, Stage, perform, perform_within, plays};
 use crate::unseen::{alive, ends_all, orphans_of};
 
@@ -114,4 +117,34 @@ fn first_thread_ended() {
     orphans_of(&stage, &["role=hidden::headless"], &roles);
     assert_eq!(alive(&stage), 2);
     ends_all(&stage);
+}
+
+#[test]
+fn one_that_is_called_like_a_guardian_is_ended_like_any_other() {
+    perform("hidden::called_like_a_guardian");
+}
+
+#[test]
+#[ignore = "a role"]
+fn called_like_a_guardian() {
+    if !plays() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let stage = Stage::new();
+    for name in ["my-mcp-guardian-tool", ".mcp-guardian-7-0"] {
+        let program = directory.path().join(name);
+        fs::copy(stage::fixture_program(), &program).unwrap();
+        let fixture = ("MCP_TEST_FIXTURE", program.to_str().unwrap().to_owned());
+        let mut host = start_host_with(&stage, &["double-fork"], true, &[fixture]);
+        launched(&mut host);
+        stage.wait_for("daemon");
+        // That of a guardian has no name any more.
+        fs::remove_file(&program).unwrap();
+        end(host);
+        assert!(alive(&stage) > 0, "this is about survivors");
+        let begun = Instant::now();
+        ends_all(&stage);
+        assert!(begun.elapsed() < LIMIT / 2, "{name} was waited for");
+    }
 }

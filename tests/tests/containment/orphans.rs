@@ -66,10 +66,21 @@ fn host() {
 }
 
 pub(crate) fn start_host(stage: &Stage, shapes: &[&str], group: bool) -> Child {
-    let mut variables = vec![
+    start_host_with(stage, shapes, group, &[])
+}
+
+/// The same, with more variables.
+pub(crate) fn start_host_with(
+    stage: &Stage,
+    shapes: &[&str],
+    group: bool,
+    more: &[(&'static str, String)],
+) -> Child {
+    let mut variables = more.to_vec();
+    variables.extend([
         (OBSERVER, stage.alive.address()),
         (SHAPES, shapes.join(",")),
-    ];
+    ]);
     if group {
         variables.push((GROUP, "1".to_owned()));
     }
