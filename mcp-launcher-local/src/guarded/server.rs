@@ -119,12 +119,20 @@ impl Server {
 
     /// Takes note of the pid of the main process.
     pub(super) fn note_start(&self, pid: u32) {
-        let start_time = sys::start_time_of(pid);
+        let start_time = self.start_of_child(pid);
         let _ = self.start_time.set(start_time);
         if let Some(entry) = &*self.lock_entry() {
             entry.started(pid, start_time);
         }
         self.started.send_replace(Some(Ok(pid)));
+    }
+
+    /// When the guardian's child `pid` started. A host that was stopped hears late: by
+    /// then the number may be a stranger's, who must not be taken for the server.
+    fn start_of_child(&self, pid: u32) -> Option<u64> {
+        let seen = sys::see(pid).filter(|seen| seen.parent == self.guardian.pid())?;
+        // Nor may the guardian's number be another one's.
+        (!self.is_guardian_over()).then_some(seen.start_time)
     }
 
     /// Asks for the end of the tree. A guardian that was stopped goes on first.
@@ -250,5 +258,60 @@ impl ProcessTerminator for GuardedServer {
                 tracing::warn!(server = %self.identity(), %error, "the guardian cannot be told");
             });
         }
+    }
+}
+
+#[cfg(all(test, guardian_available))]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use mcp_lifecycle_core::launch::Reach;
+
+    use super::*;
+    use crate::guard::protocol::{MESSAGE_MAX, Report};
+    use crate::guard::{self, Received, SpawnRequest};
+
+    /// A server that sleeps, and the pid of its process.
+    fn server() -> (Arc<Server>, u32) {
+        let null = File::open("/dev/null").unwrap();
+        let request = SpawnRequest {
+            program: c"/bin/sleep",
+            argv: &[c"sleep".to_owned(), c"1000".to_owned()],
+            env: &[],
+            cwd: None,
+            stdin: null.as_fd(),
+            stdout: null.as_fd(),
+            stderr: null.as_fd(),
+            cgroup_procs: None,
+            cgroup_kill: None,
+            pid_namespace: false,
+            orphan: false,
+        };
+        let guardian = guard::spawn(request).unwrap();
+        let limit = Duration::from_secs(20);
+        assert!(sys::ends_within(guardian.control(), limit).unwrap());
+        let mut buffer = [0; MESSAGE_MAX];
+        let started = guardian.receive(&mut buffer).unwrap();
+        let Received::Report(Report::Started { pid }) = started else {
+            panic!("{started:?}");
+        };
+        let containment = Containment::new("guardian", Reach::Tree);
+        let none = Err("none".to_owned());
+        (
+            Server::new(guardian, 0, none, None, None, false, containment),
+            pid,
+        )
+    }
+
+    #[test]
+    fn a_stranger_with_the_number_of_a_server_is_not_taken_for_it() {
+        let (own, pid) = server();
+        own.note_start(pid);
+        assert_eq!(own.start_time(), Some(sys::see(pid).unwrap().start_time));
+        // The number of the first was given out again before it was heard of.
+        let (late, _) = server();
+        late.note_start(std::process::id());
+        assert_eq!(late.start_time(), None);
     }
 }

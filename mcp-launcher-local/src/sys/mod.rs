@@ -32,7 +32,7 @@ pub(crate) mod watch;
 pub(crate) use os::{
     Child, ProcessState, Seen, cgroup_of, continue_held, duplicate_from, end_within, ends_within,
     hold, hold_this, is_headless, is_running, kill_held, look_at, may_signal, name_of,
-    numbers_in_proc, see, see_all, start_time_of, text_of, ticks_since_boot, tracer_of, waited,
+    numbers_in_proc, see, see_all, text_of, ticks_since_boot, tracer_of, waited,
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,

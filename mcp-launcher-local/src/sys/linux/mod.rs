@@ -17,7 +17,7 @@ pub(crate) use pidfd::{
 };
 pub(crate) use seen::{
     ProcessState, Seen, cgroup_of, is_headless, look_at, may_signal, members_of_group, name_of,
-    numbers_in_proc, own_start_time, see, see_all, start_time, start_time_of, text_of, tracer_of,
+    numbers_in_proc, own_start_time, see, see_all, start_time, text_of, tracer_of,
 };
 pub(crate) use wait::{Child, waited};
 

@@ -99,7 +99,8 @@ pub(crate) fn look_at(pid: u32) -> io::Result<Option<Seen>> {
 
 /// Whether the main thread of a process has ended while others go on.
 pub(crate) fn is_headless(pid: u32) -> bool {
-    read_stat(pid).is_some_and(|stat| stat.state == 'Z' && !stat.is_dead())
+    let stat = Stat::read(pid).ok().flatten();
+    stat.is_some_and(|stat| stat.state == 'Z' && !stat.is_dead())
 }
 
 /// Every process that can be looked at.
@@ -129,7 +130,7 @@ pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
 
 /// When a process started, in clock ticks since boot.
 pub(crate) fn start_time(pid: Pid) -> Option<u64> {
-    start_time_of(pid.as_u32())
+    see(pid.as_u32()).map(|seen| seen.start_time)
 }
 
 /// Whether there is such a process, or thread, and we might signal it.
@@ -140,13 +141,7 @@ pub(crate) fn may_signal(pid: u32) -> bool {
 
 /// What a process calls itself.
 pub(crate) fn name_of(pid: u32) -> Option<String> {
-    read_stat(pid).map(|stat| stat.name)
-}
-
-/// As [`start_time`], of a process that nobody means to signal: a host may be
-/// the first process of its container.
-pub(crate) fn start_time_of(pid: u32) -> Option<u64> {
-    read_stat(pid).map(|stat| stat.start_time)
+    see(pid).map(|seen| seen.name)
 }
 
 /// When this process started, also where `/proc` is that of an outer PID
@@ -159,11 +154,6 @@ pub(crate) fn own_start_time() -> io::Result<u64> {
     Ok(stat.start_time)
 }
 
-/// What `/proc/PID/stat` says now.
-fn read_stat(pid: u32) -> Option<Stat> {
-    Stat::read(pid).ok()?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +163,6 @@ mod tests {
         let own = see(std::process::id()).unwrap();
         assert_eq!(own.parent, nix::unistd::getppid().as_raw() as u32);
         assert_eq!(own.state, ProcessState::Live);
-        assert_eq!(Some(own.start_time), start_time_of(own.pid));
         assert!(see_all().unwrap().contains(&own));
         assert_eq!(tracer_of(own.pid), None);
     }
