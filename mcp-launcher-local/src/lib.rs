@@ -29,6 +29,8 @@ mod launcher;
 mod level;
 #[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]
 mod orphans;
+#[cfg(target_os = "linux")]
+mod patience;
 mod pipes;
 mod resolve;
 mod sys;

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::thread;
-use std::time::Duration;
 
 use super::adopted::{Process, Scene, Whose};
 use super::decide::Adopted;
 use crate::identity::{Cookie, HostId};
 use crate::orphans::{self, Mark};
+use crate::patience::Patience;
 use crate::sys::{self, ProcessState};
 use crate::{cgroup, guard};
 
@@ -22,11 +21,7 @@ pub(super) struct Wanted<'a> {
 /// can have been between a parent and a child with a lower number.
 const EQUAL_LOOKS: u32 = 2;
 
-/// How often it is looked at processes that come and go, or are being executed.
-const LOOKS_MAX: u32 = 20;
-
-/// The longest pause between two looks.
-const PAUSE_MAX: Duration = Duration::from_millis(32);
+const RESTLESS: &str = "processes come and go faster than they can be looked at";
 
 /// Names that are given; more are counted.
 const NAMES_MAX: usize = 16;
@@ -47,9 +42,9 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
     orphans::shows_all()?;
     let adopters = adopters()?;
     let (mut last, mut equal) = (None, 0);
-    let mut pause = Duration::from_millis(1);
-    for _ in 0..LOOKS_MAX {
-        let scene = see_all(&adopters, wanted)?;
+    let mut patience = Patience::new();
+    loop {
+        let scene = see_all(&adopters, wanted, &mut patience)?;
         let mut answers = BTreeMap::new();
         let mut names = Vec::new();
         let mut rests = true;
@@ -84,14 +79,10 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
         if equal == EQUAL_LOOKS {
             return Ok(found);
         }
-        if !rests {
-            thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+        if !patience.lasts() {
+            return Err(io::Error::other(RESTLESS));
         }
     }
-    Err(io::Error::other(
-        "processes come and go faster than they can be looked at",
-    ))
 }
 
 fn describe(left: &[u32]) -> Adopted {
@@ -168,18 +159,23 @@ fn adopters() -> io::Result<BTreeSet<u32>> {
 }
 
 /// Everybody, each with a parent who is here as well.
-fn see_all(adopters: &BTreeSet<u32>, wanted: &[Wanted<'_>]) -> io::Result<Scene> {
+fn see_all(
+    adopters: &BTreeSet<u32>,
+    wanted: &[Wanted<'_>],
+    patience: &mut Patience,
+) -> io::Result<Scene> {
     let mut scene = Scene {
         adopters: adopters.clone(),
         ..Scene::default()
     };
-    for round in 0..LOOKS_MAX {
+    let mut is_first = true;
+    loop {
         // One of the server's that was just adopted had a parent before.
         let strays: Vec<u32> = scene.strays().collect();
         for pid in strays {
             scene.processes.remove(&pid);
         }
-        let mut is_whole = round > 0;
+        let mut is_whole = !std::mem::take(&mut is_first);
         for pid in sys::numbers_in_proc()? {
             if scene.processes.contains_key(&pid) {
                 continue;
@@ -199,10 +195,10 @@ fn see_all(adopters: &BTreeSet<u32>, wanted: &[Wanted<'_>]) -> io::Result<Scene>
             scene.adopters.extend(parents.into_iter().filter(first));
             return Ok(scene);
         }
+        if !patience.lasts() {
+            return Err(io::Error::other(RESTLESS));
+        }
     }
-    Err(io::Error::other(
-        "processes come and go faster than they can be looked at",
-    ))
 }
 
 impl From<sys::Seen> for Process {

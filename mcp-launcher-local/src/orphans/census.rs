@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::thread;
-use std::time::Duration;
 
 use super::processes::mark_of;
 use super::sight;
 use super::verdict::Mark;
 use crate::identity::Cookie;
+use crate::patience::Patience;
 use crate::sys::stat::is_gone;
 use crate::sys::{self, ProcessState, Seen};
 
@@ -42,14 +41,6 @@ enum Look {
     Vanished,
 }
 
-/// How often it is looked at those who have come meanwhile, and at those who
-/// are being executed.
-const LOOKS_MAX: u32 = 20;
-
-/// The longest pause between two looks at those who are being executed. An exec
-/// takes a millisecond, and on a loaded machine as long as the machine likes.
-const PAUSE_MAX: Duration = Duration::from_millis(32);
-
 /// Who carries an identity, or is about to say so, and is not older than `since`, in
 /// clock ticks since boot: nobody else is asked, since who asks may wait for an answer.
 ///
@@ -65,8 +56,8 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
     let mut found = Vec::new();
     let mut passing = Vec::<Carrier>::new();
     let mut is_whole = false;
-    let mut pause = Duration::from_millis(1);
-    for _ in 0..LOOKS_MAX {
+    let mut patience = Patience::new();
+    loop {
         let mut pids: Vec<u32> = passing.drain(..).map(|it| it.seen.pid).collect();
         if !is_whole {
             let listed = sys::numbers_in_proc()?;
@@ -93,9 +84,8 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
         if is_whole && passing.is_empty() {
             return Ok(found);
         }
-        if !passing.is_empty() {
-            thread::sleep(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+        if !patience.lasts() {
+            break;
         }
     }
     if !is_whole {
@@ -146,6 +136,8 @@ fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use crate::identity::{self, VARIABLE};
 
@@ -170,13 +162,34 @@ mod tests {
         assert!(!matches!(elsewhere, Look::Vanished));
     }
 
+    /// As a build next door does.
+    #[test]
+    fn strangers_who_come_and_go_refuse_no_answer() {
+        let over = AtomicBool::new(false);
+        let storm = || {
+            while !over.load(Ordering::Relaxed) {
+                let ended = std::process::Command::new("true").status();
+                assert!(ended.unwrap().success());
+            }
+        };
+        let refused = std::thread::scope(|scope| {
+            let storms = [(); 4].map(|()| scope.spawn(storm));
+            let looks = (0..12).map(|_| take(Where::Everywhere, 0));
+            let refused = looks.filter_map(Result::err).count();
+            over.store(true, Ordering::Relaxed);
+            drop(storms);
+            refused
+        });
+        assert_eq!(refused, 0, "of 12");
+    }
+
     #[test]
     fn who_is_older_is_not_asked() {
         let server = identity::new_server().unwrap();
         let mut child = std::process::Command::new("sleep");
         let child = child.arg("1000").env(VARIABLE, server.to_string());
         let mut child = child.spawn().unwrap();
-        let started = sys::start_time_of(child.id()).unwrap();
+        let started = sys::see(child.id()).unwrap().start_time;
         let found = [started, started + 1].map(|since| {
             let all = take(Where::Everywhere, since).unwrap();
             all.iter().any(|it| it.identity.as_ref() == Some(&server))
