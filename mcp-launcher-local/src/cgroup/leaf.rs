@@ -29,6 +29,10 @@ pub(crate) struct Leaf {
     settled: Arc<AtomicBool>,
 }
 
+/// How deep a server may nest cgroups in its own, which is far more than a container
+/// with a service manager in it takes.
+const DEPTH_MAX: &[u8] = b"64";
+
 /// How many processes are held at a time, each by a descriptor.
 const HELD_MAX: usize = 16;
 
@@ -47,6 +51,9 @@ impl Leaf {
     pub(crate) fn create(parent: &Path, name: &str) -> io::Result<Self> {
         let path = parent.join(name);
         DirBuilder::new().mode(0o755).create(&path)?;
+        // Best effort: paths that are too long could not be walked.
+        let depth = open_to_write(&path.join("cgroup.max.depth"));
+        let _ = depth.and_then(|mut file| file.write_all(DEPTH_MAX));
         Ok(Self::at(path))
     }
 
@@ -241,10 +248,8 @@ fn remove(path: &Path) -> io::Result<Removal> {
             if is_populated(&File::open(path.join("cgroup.events"))?)? {
                 return Ok(Removal::Busy);
             }
-            for entry in fs::read_dir(path)? {
-                let entry = entry?;
-                // The kind as the directory has it: links are not followed.
-                if entry.file_type()?.is_dir() && matches!(remove(&entry.path())?, Removal::Busy) {
+            for inside in directories_in(path)? {
+                if matches!(remove(&inside)?, Removal::Busy) {
                     return Ok(Removal::Busy);
                 }
             }
@@ -316,17 +321,22 @@ fn members(path: &Path, found: &mut Vec<u32>) -> io::Result<()> {
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
         Err(error) => return absent_is(Err(error), ()),
     }
-    let inside = match fs::read_dir(path) {
-        Ok(inside) => inside,
-        Err(error) => return absent_is(Err(error), ()),
-    };
-    for entry in inside {
+    let inside = absent_is(directories_in(path), Vec::new())?;
+    inside.iter().try_for_each(|path| members(path, found))
+}
+
+/// The directories in this one. All of it is read before anybody descends, which
+/// would take a descriptor for each level.
+fn directories_in(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path)? {
         let entry = entry?;
+        // The kind as the directory has it: links are not followed.
         if entry.file_type()?.is_dir() {
-            members(&entry.path(), found)?;
+            found.push(entry.path());
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// What is removed meanwhile is no failure.

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::orphans::shelf;
-use crate::stage::{Stage, has_cgroups, perform, plays};
+use crate::stage::{Stage, has_cgroups, leaves, perform, plays};
 use crate::unseen::{alive, ends_all, ledger, orphans_of};
 
 #[test]
@@ -113,6 +113,45 @@ fn few_descriptors_and_no_guardian() {
         }
         stage.nobody_is_left();
     }
+}
+
+#[test]
+fn cgroups_in_cgroups_take_no_descriptor_for_each() {
+    perform("shortage::deep_cgroups");
+}
+
+#[test]
+#[ignore = "a role"]
+fn deep_cgroups() {
+    if !plays() || !has_cgroups() {
+        return println!("without cgroups there are none inside");
+    }
+    adopts_its_orphans();
+    let stage = Stage::new();
+    let server = stage.launch(&["double-fork"]);
+    stage.wait_for("daemon");
+    let [leaf] = &leaves()[..] else {
+        panic!("one server, one cgroup");
+    };
+    let depth = fs::read_to_string(leaf.join("cgroup.max.depth")).unwrap();
+    assert_eq!(depth, "64\n");
+    // It does not have to keep that.
+    fs::write(leaf.join("cgroup.max.depth"), "max").unwrap();
+    let deepest = leaf.join(["a"; 200].join("/"));
+    fs::create_dir_all(&deepest).unwrap();
+    let daemon = stage
+        .alive
+        .alive()
+        .into_iter()
+        .find(|it| it.role == "daemon");
+    let daemon = daemon.unwrap().pid.to_string();
+    fs::write(deepest.join("cgroup.procs"), daemon).unwrap();
+    limit_descriptors(100);
+    kill(guardian_of(&server), Signal::SIGKILL).unwrap();
+    let gone = stage.wait("the last word", server.terminator().gone());
+    gone.unwrap();
+    stage.nobody_is_left();
+    assert!(leaves().is_empty());
 }
 
 /// All that are free.
