@@ -29,6 +29,15 @@ pub(super) struct Settling {
     word: Option<(Option<ExitStatus>, Gone)>,
 }
 
+/// What the guardian has said last.
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    exit: Option<ExitStatus>,
+    gone: Gone,
+    /// Whether there was a server.
+    executed: bool,
+}
+
 /// By the guardian's account: whom it reaped after it had begun to signal.
 pub(super) fn account(swept: &Listing<'_>) -> Gone {
     let named = swept
@@ -52,11 +61,28 @@ impl Server {
         if let Some(failed) = failed {
             self.started.send_replace(Some(Err(failed)));
         }
-        // Where nothing was executed, nobody has gone anywhere.
+        let word = Word {
+            exit,
+            gone,
+            executed: failed.is_none(),
+        };
+        // Whatever cannot be looked at now, the word stands.
+        let _ = self.word.set(word.clone());
+        self.conclude_by(word);
+    }
+
+    /// Looks for those whom the guardian does not see.
+    pub(super) fn conclude_by(self: &Arc<Self>, word: Word) {
         let server = Arc::clone(self);
-        let publish = move |gone| match failed {
-            Some(_) => server.publish(exit, gone),
-            None => server.conclude_by_search(exit, gone),
+        let Word {
+            exit,
+            gone,
+            executed,
+        } = word;
+        // Where nothing was executed, nobody has gone anywhere.
+        let publish = move |gone| match executed {
+            false => server.publish(exit, gone),
+            true => server.conclude_by_search(exit, gone),
         };
         let Ok(leaf) = &self.leaf else {
             return publish(gone);
@@ -95,7 +121,7 @@ impl Server {
     /// The guardian has reaped everybody that it could see, and the cgroup is
     /// empty where there is one. Neither sees who was orphaned in a foreign PID
     /// namespace and has left the cgroup.
-    pub(super) fn conclude_by_search(self: &Arc<Self>, exit: Option<ExitStatus>, gone: Gone) {
+    fn conclude_by_search(self: &Arc<Self>, exit: Option<ExitStatus>, gone: Gone) {
         let Some(identity) = self.identity.clone() else {
             return self.publish(exit, gone);
         };
@@ -114,7 +140,6 @@ impl Server {
                 Err(error) => {
                     let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
                     sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
-                    let _ = server.reaped.set((exit, gone));
                     server.ending.update(|known| {
                         known.exit = known.exit.or(exit);
                         known.proof = Some(Proof::Lost(why));

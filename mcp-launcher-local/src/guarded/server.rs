@@ -12,7 +12,7 @@ use mcp_lifecycle_core::launch::{
 };
 use tokio::sync::watch;
 
-use super::conclude::Settling;
+use super::conclude::{Settling, Word};
 use super::decide;
 use crate::cgroup::Leaf;
 use crate::ending::Ending;
@@ -57,9 +57,9 @@ pub(super) struct Server {
     /// The guardian has ended: its pid is about to mean somebody else.
     pub(super) guardian_over: AtomicBool,
     pub(super) settling: Mutex<Settling>,
-    /// The guardian's last word, if nobody could look for those whom it does not
-    /// see.
-    pub(super) reaped: OnceLock<(Option<ExitStatus>, Gone)>,
+    /// The guardian's last word, also while nobody could look for those whom it does
+    /// not see.
+    pub(super) word: OnceLock<Word>,
 }
 
 impl Server {
@@ -89,7 +89,7 @@ impl Server {
             concluding: AtomicBool::new(false),
             guardian_over: AtomicBool::new(false),
             settling: Mutex::default(),
-            reaped: OnceLock::new(),
+            word: OnceLock::new(),
         })
     }
 

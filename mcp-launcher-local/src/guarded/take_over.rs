@@ -18,8 +18,8 @@ impl Server {
     /// The guardian was killed, or the last look brought no proof. The host does
     /// its work: ends what it can find, and looks whether that was all.
     pub(super) fn take_over(self: &Arc<Self>) {
-        if let Some((exit, gone)) = self.reaped.get().cloned() {
-            return self.conclude_by_search(exit, gone);
+        if let Some(word) = self.word.get().cloned() {
+            return self.conclude_by(word);
         }
         let inside = match &self.leaf {
             Ok(leaf) => Inside::killed(leaf, self.main_pid()),

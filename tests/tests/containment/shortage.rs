@@ -3,14 +3,16 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::process::Command;
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::launch::{ReapReport, ServerIdentity};
+use mcp_lifecycle_core::launch::{Evidence, ReapReport, ServerIdentity};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::guardian_held::Tracer;
 use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::orphans::shelf;
 use crate::stage::{Stage, has_cgroups, leaves, perform, plays};
@@ -152,6 +154,39 @@ fn deep_cgroups() {
     gone.unwrap();
     stage.nobody_is_left();
     assert!(leaves().is_empty());
+}
+
+#[test]
+fn a_cgroup_that_could_not_be_looked_at_leaves_the_word_of_the_guardian() {
+    perform("shortage::word_of_a_guardian");
+}
+
+#[test]
+#[ignore = "a role"]
+fn word_of_a_guardian() {
+    if !plays() || !has_cgroups() {
+        return println!("without cgroups there is none to look at");
+    }
+    let stage = Stage::new();
+    let server = stage.launch(&["ignore-eof-term"]);
+    stage.wait_for("server");
+    // Inside, and no descendant of the guardian's.
+    let mut inside = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = Pid::from_raw(inside.id().cast_signed());
+    fs::write(leaves()[0].join("cgroup.procs"), pid.to_string()).unwrap();
+    let tracer = Tracer::until_exit(pid);
+    limit_descriptors(3);
+    let terminator = server.terminator().clone();
+    stage.wait("the order", terminator.force_end()).unwrap();
+    let gone = stage.wait("the last word", terminator.gone());
+    gone.expect_err("without descriptors nobody can look");
+    limit_descriptors(128);
+    drop(tracer);
+    inside.wait().unwrap();
+    stage.wait("a new end", terminator.force_end()).unwrap();
+    let gone = stage.wait("the proof", terminator.gone()).unwrap();
+    assert_eq!(gone.evidence[0], Evidence::Reaped, "{gone:?}");
+    stage.nobody_is_left();
 }
 
 /// All that are free.
