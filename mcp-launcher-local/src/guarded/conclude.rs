@@ -150,8 +150,9 @@ impl Server {
     }
 
     fn publish(&self, exit: Option<ExitStatus>, gone: Gone) {
-        self.strike_out();
+        // The proof does not depend on what can be written.
         self.settle(|settling| settling.word = Some((exit, gone)));
+        self.strike_out();
     }
 
     /// The guardian is no process any more. What it said last is out now: whoever

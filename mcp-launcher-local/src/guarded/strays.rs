@@ -69,7 +69,7 @@ pub(super) fn end(
         ended: Ended::new(),
         suspects: None,
         patience: None,
-        done: Box::new(done),
+        done: Some(Box::new(done)),
     });
 }
 
@@ -85,7 +85,7 @@ struct Search {
     suspects: Option<BTreeSet<(u32, u64)>>,
     /// Until when it waits for those that do not say whose they are.
     patience: Option<Instant>,
-    done: Box<dyn FnOnce(io::Result<Found>) + Send>,
+    done: Option<Box<dyn FnOnce(io::Result<Found>) + Send>>,
 }
 
 /// Who is left of a server.
@@ -125,8 +125,9 @@ fn serve(searches: Vec<Search>) {
                 adoptions::look(&over.iter().map(Search::wanted).collect::<Vec<_>>())
             }
         };
-        for (Search { ended, done, .. }, adopted) in over.into_iter().zip(adopted) {
-            sys::shielded(|| done(Ok(Found { ended, adopted })));
+        for (mut search, adopted) in over.into_iter().zip(adopted) {
+            let ended = std::mem::take(&mut search.ended);
+            sys::shielded(|| search.answer(Ok(Found { ended, adopted })));
         }
     }
 }
@@ -233,8 +234,22 @@ impl Search {
         }
     }
 
-    fn fail(self, why: String) {
-        (self.done)(Err(io::Error::other(why)));
+    fn fail(mut self, why: String) {
+        self.answer(Err(io::Error::other(why)));
+    }
+
+    fn answer(&mut self, found: io::Result<Found>) {
+        if let Some(done) = self.done.take() {
+            done(found);
+        }
+    }
+}
+
+/// Answers, if nobody has: the search has panicked. Who waits for the answer would wait
+/// for ever.
+impl Drop for Search {
+    fn drop(&mut self) {
+        sys::shielded(|| self.answer(Err(io::Error::other("the search was broken off"))));
     }
 }
 
@@ -272,7 +287,7 @@ mod tests {
             ended: Ended::new(),
             suspects: None,
             patience: None,
-            done: Box::new(|_| {}),
+            done: None,
         }
     }
 

@@ -129,7 +129,6 @@ impl Server {
     fn judge(&self, findings: Findings, inside: Inside) {
         let proof = match findings.verdict() {
             Ok(evidence) => {
-                self.strike_out();
                 let mut evidence = evidence.into_iter();
                 let first = evidence.next().unwrap_or(Evidence::CgroupEmpty);
                 let gone = evidence.fold(Gone::proven_by(first), Gone::with_evidence);
@@ -147,6 +146,9 @@ impl Server {
             }
             known.proof = Some(proof);
         });
+        if self.ending.is_proven() {
+            self.strike_out();
+        }
     }
 
     /// It lives where no cgroup and no guardian reaches it, or did a moment ago: its

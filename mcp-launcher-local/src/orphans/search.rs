@@ -107,7 +107,9 @@ impl<'a> Search<'a> {
         match self.hosts.empty(owner, &members, &scene) {
             Emptying::All => {
                 if let Err(error) = leaf.kill() {
-                    tracing::warn!(%error, "the cgroup of an orphan cannot be killed");
+                    sys::shielded(|| {
+                        tracing::warn!(%error, "the cgroup of an orphan cannot be killed");
+                    });
                 }
                 let inside = inside.cloned().collect();
                 Ok(Killed { leaf, inside })
@@ -137,7 +139,9 @@ impl<'a> Search<'a> {
     pub(super) fn remove(&mut self, Killed { leaf, inside }: Killed) -> LeafState {
         let removed = leaf.remove_within(self.left());
         if let Err(error) = &removed {
-            tracing::debug!(%error, "the cgroup of an orphan cannot be removed");
+            sys::shielded(|| {
+                tracing::debug!(%error, "the cgroup of an orphan cannot be removed");
+            });
         }
         // Whoever comes next removes it.
         leaf.abandon();

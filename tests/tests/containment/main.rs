@@ -26,6 +26,7 @@ mod nested;
 mod no_log;
 mod noexec;
 mod orphans;
+mod panics;
 mod places;
 mod shortage;
 mod sigchld;
