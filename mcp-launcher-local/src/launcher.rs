@@ -134,7 +134,8 @@ impl ServerLauncher for LocalLauncher {
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
-        let reaped = tokio::task::spawn_blocking(orphans::reap).await;
+        sys::not_forked().map_err(|error| ReapError::new(NAME, error))?;
+        let reaped = blocking(orphans::reap).await;
         let reaped = reaped.map_err(|lost| ReapError::new(NAME, lost))?;
         reaped.map_err(|error| ReapError::new(NAME, error))
     }
@@ -154,7 +155,7 @@ fn unknown() -> Containment {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, LaunchErrorKind> {
-    const NO_THREAD: &str = "the runtime could not start a thread for the launch";
+    const NO_THREAD: &str = "the runtime could not start a thread that may block";
     // Tokio panics where the system gives it no thread, and keeps the task in
     // its queue for the next thread that there is: by then it must do nothing.
     let work = Arc::new(Mutex::new(Some(work)));
@@ -174,7 +175,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
         Err(lost) => lost,
     };
     Err(match lost.try_into_panic() {
-        Ok(panic) => LaunchErrorKind::backend("the launch panicked", message(&*panic)),
+        Ok(panic) => LaunchErrorKind::backend("the launcher panicked", message(&*panic)),
         Err(lost) => LaunchErrorKind::backend("the runtime is being shut down", lost),
     })
 }

@@ -68,9 +68,13 @@ fn copied(stage: &Stage, servers: Vec<mcp_lifecycle_core::launch::LaunchedServer
         .block_on(LocalLauncher::new().launch(&stage.spec(&["plain"]), &LaunchContext::new()));
     let Err(error) = launched else { return 3 };
     let text = ErrorChain(&error).to_string();
+    let reaped = runtime.block_on(LocalLauncher::new().reap_orphans());
+    let Err(refused) = reaped else { return 5 };
+    let refused = ErrorChain(&refused).to_string();
     // Long enough for a watcher that spins to be seen.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    i32::from(!text.contains("is a fork of process")) * 4
+    let says_so = |text: &String| text.contains("is a fork of process");
+    i32::from(![text, refused].iter().all(says_so)) * 4
 }
 
 /// How long the launcher's thread has run, in nanoseconds.

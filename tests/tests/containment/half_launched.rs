@@ -211,8 +211,11 @@ fn no_thread() {
     setrlimit(Resource::RLIMIT_NPROC, 0, hard).unwrap();
     let launched =
         runtime.block_on(launcher(Isolation::ProcessGroup).launch(&spec, &LaunchContext::new()));
+    let reaped = runtime.block_on(launcher(Isolation::ProcessGroup).reap_orphans());
     setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
     let text = ErrorChain(&launched.unwrap_err()).to_string();
+    assert!(text.contains("could not start a thread"), "{text}");
+    let text = ErrorChain(&reaped.unwrap_err()).to_string();
     assert!(text.contains("could not start a thread"), "{text}");
     // The next thread of the runtime finds whatever is queued.
     let next = runtime.block_on(async { tokio::task::spawn_blocking(|| ()).await });
