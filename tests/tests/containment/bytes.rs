@@ -6,7 +6,7 @@ use mcp_lifecycle_core::launch::{Evidence, ReapReport};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::geteuid;
 
-use crate::guardian_killed::guardian_of;
+use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::orphans::ledgers;
 use crate::stage::{Stage, has_cgroups, perform, perform_within, plays};
 use crate::unseen::{ends_all, orphans_of};
@@ -57,6 +57,7 @@ fn mount() {
 }
 
 fn proves_and_finds() {
+    adopts_its_orphans();
     let stage = Stage::new();
     orphans_of(&stage, &["double-fork"], &["daemon"]);
     let report = stage.wait("the search", stage.launcher.reap_orphans());
