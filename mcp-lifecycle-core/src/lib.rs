@@ -39,9 +39,10 @@ pub use terminate::{
 
 #[cfg(feature = "client")]
 pub use client::{
-    CallError, CallOptions, ClientState, LifecycleClient, LifecyclePeer, ServerConfig, StartError,
+    CallError, CallOptions, ClientState, LifecycleClient, LifecyclePeer, ServerConfig, ServerEvent,
+    StartError,
 };
 #[cfg(feature = "fleet")]
-pub use fleet::{Lease, Scope, ServerEvent, ServerManager, ServerPool};
+pub use fleet::{Lease, Scope, ServerManager, ServerPool};
 #[cfg(feature = "client")]
 pub use rmcp;

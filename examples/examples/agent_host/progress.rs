@@ -1,7 +1,7 @@
 //! Progress on the terminal.
 
 use mcp_lifecycle_core::ServerEvent;
-use mcp_lifecycle_core::fleet::ServerEventKind;
+use mcp_lifecycle_core::client::ServerEventKind;
 
 pub(crate) fn print(event: &ServerEvent) {
     let mark = match event.kind {

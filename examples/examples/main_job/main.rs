@@ -22,7 +22,6 @@ mod launcher;
 mod output;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Parser;
 use mcp_lifecycle_core::LifecycleClient;
@@ -62,7 +61,7 @@ async fn run(arguments: &Arguments) -> Result<TerminationOutcome, String> {
     let client = LifecycleClient::builder(
         ServerConfig::new(launcher, spec).with_startup_timeout(arguments.startup_timeout()),
     )
-    .observer(Arc::new(Printer::new(arguments.stderr)))
+    .observer(Printer::new(arguments.stderr))
     .start();
     // Dropping the start undoes it.
     let client = tokio::select! {

@@ -1,7 +1,7 @@
 //! What the person at the terminal sees.
 
 use mcp_lifecycle_core::LifecycleClient;
-use mcp_lifecycle_core::client::{LifecycleEvent, LifecycleObserver};
+use mcp_lifecycle_core::client::{ServerEvent, ServerEventKind, ServerObserver};
 use rmcp::model::{CallToolResult, Tool};
 
 /// Prints transitions, and standard error if asked to.
@@ -15,21 +15,22 @@ impl Printer {
     }
 }
 
-impl LifecycleObserver for Printer {
-    fn on_event(&self, _server: &str, event: &LifecycleEvent<'_>) {
-        match event {
-            LifecycleEvent::Launched { identity, took } => {
+impl ServerObserver for Printer {
+    fn on_event(&self, event: &ServerEvent) {
+        match &event.kind {
+            ServerEventKind::Launched { identity, took } => {
                 println!("launched:    {identity} in {took:.1?}");
             }
-            LifecycleEvent::Ready { era, took } => {
+            ServerEventKind::Ready { era, took, .. } => {
                 println!("ready:       {era:?} protocol, after {took:.1?}");
             }
-            LifecycleEvent::Exited { exit } => println!("exited:      {exit}"),
+            ServerEventKind::Exited { exit } => println!("exited:      {exit}"),
+            ServerEventKind::Progress(step) => println!("progress:    {step}"),
             _ => {}
         }
     }
 
-    fn on_stderr(&self, server: &str, line: &str) {
+    fn on_stderr(&self, _: &str, server: &str, line: &str) {
         if self.stderr {
             eprintln!("[{server}] {line}");
         }

@@ -6,22 +6,28 @@ use std::sync::Arc;
 use rmcp::service::{DynService, RoleClient, Service};
 
 use super::config::ServerConfig;
-use super::event::LifecycleObserver;
+use super::event::{Observed, ServerObserver};
 
 /// Describes a [`LifecycleClient`](super::LifecycleClient).
 #[must_use = "nothing starts until `start`"]
 pub struct LifecycleClientBuilder {
     pub(super) config: ServerConfig,
     pub(crate) handler: Arc<dyn DynService<RoleClient>>,
-    pub(super) observer: Arc<dyn LifecycleObserver>,
+    pub(crate) observed: Observed,
 }
 
 impl LifecycleClientBuilder {
     pub(crate) fn new(config: ServerConfig) -> Self {
+        let observed = Observed {
+            server: config.name().into(),
+            owner: "".into(),
+            generation: 1,
+            observer: None,
+        };
         Self {
             config,
             handler: Arc::new(()),
-            observer: Arc::new(()),
+            observed,
         }
     }
 
@@ -33,8 +39,8 @@ impl LifecycleClientBuilder {
     }
 
     /// Sets who is told what happens.
-    pub fn observer(mut self, observer: Arc<dyn LifecycleObserver>) -> Self {
-        self.observer = observer;
+    pub fn observer(mut self, observer: impl ServerObserver) -> Self {
+        self.observed.observer = Some(Arc::new(observer));
         self
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to a server, as typed events for an application.
+//! What an observer is told: the same for a client, a manager and a pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,111 +13,245 @@ use crate::terminate::callback::guarded;
 use crate::terminate::error::TerminateError;
 use crate::terminate::report::{EndReason, TerminationReport};
 
-/// One transition in the life of a server.
+/// Something happened to a server.
 ///
-/// After `Starting` comes exactly one of `StartFailed` and `Ready`; after
-/// `Launched` comes exactly one of `Ended` and `EndUnproven`, unless the runtime
-/// goes away first.
-#[derive(Debug)]
+/// The events of one server come in order. In a manager or a pool every [`Starting`] is
+/// followed, in the end, by one [`Ended`] of the same generation, whatever happens
+/// between; after an [`Unproven`] the end is tried again until it is proven. A client
+/// of its own tells `Ended` or `Unproven` of what was launched, and tries once.
+///
+/// [`Starting`]: ServerEventKind::Starting
+/// [`Ended`]: ServerEventKind::Ended
+/// [`Unproven`]: ServerEventKind::Unproven
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum LifecycleEvent<'a> {
-    /// The launcher was asked to start it.
-    Starting,
-    /// The launcher has come further.
-    Progress {
-        /// With what.
-        progress: &'a LaunchProgress,
+pub struct ServerEvent {
+    /// The server's name.
+    pub server: Arc<str>,
+    /// Whose it is: the name of the manager or pool, and the scope; empty for a client
+    /// of its own.
+    pub owner: Arc<str>,
+    /// Which process of this server it is, from 1.
+    pub generation: u64,
+    /// What happened.
+    pub kind: ServerEventKind,
+}
+
+/// What happened to a server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ServerEventKind {
+    /// It is being started.
+    Starting {
+        /// Why.
+        why: StartReason,
     },
+    /// Its launcher has come further, fetching what it needs or launching.
+    Progress(LaunchProgress),
     /// It runs; the handshake begins.
     Launched {
         /// Who it is.
-        identity: &'a ServerIdentity,
-        /// How long the launch took.
+        identity: ServerIdentity,
+        /// How long the launch took, without what was fetched before.
         took: Duration,
     },
     /// It is ready for calls.
     Ready {
+        /// Who it is.
+        identity: ServerIdentity,
         /// The era of the protocol it speaks.
         era: Era,
-        /// From the beginning of the launch.
+        /// How long launch and handshake took.
         took: Duration,
     },
-    /// It could not be started; nothing of it is left, unless the error says so.
-    StartFailed {
+    /// It could not be started.
+    Failed {
         /// Why.
-        error: &'a StartError,
+        error: StartError,
+    },
+    /// Its start was given up.
+    Cancelled {
+        /// Why.
+        reason: EndReason,
     },
     /// Its main process exited by itself.
     Exited {
         /// How.
         exit: ExitStatus,
     },
-    /// Its end has begun.
+    /// Its end has begun, or it has died and what is left of it is being ended.
     Ending {
         /// Why.
-        reason: &'a EndReason,
-    },
-    /// It is proven gone.
-    Ended {
-        /// The proof.
-        report: &'a Arc<TerminationReport>,
+        reason: EndReason,
     },
     /// It is not proven gone.
-    EndUnproven {
+    Unproven {
         /// What may be left.
-        error: &'a TerminateError,
+        error: TerminateError,
+    },
+    /// Nothing of it is left.
+    Ended {
+        /// Why it was ended.
+        reason: EndReason,
+        /// What is known of the end.
+        result: EndResult,
     },
 }
 
-/// Is told what happens to servers.
-///
-/// Called synchronously from the task that makes it happen, under no lock: be quick, do
-/// not block. It may call anything of this crate; a panic in it is caught and logged.
-pub trait LifecycleObserver: Send + Sync + 'static {
-    /// Something happened to `server`.
-    fn on_event(&self, server: &str, event: &LifecycleEvent<'_>);
+/// Why a server was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartReason {
+    /// It is declared.
+    Declared,
+    /// Somebody wants to use it.
+    Wanted,
+    /// It failed before.
+    Restart {
+        /// Failures in a row.
+        failures: u32,
+    },
+}
 
-    /// `server` wrote a line to standard error: already cut to the limit,
-    /// invalid UTF-8 replaced.
-    fn on_stderr(&self, server: &str, line: &str) {
-        let _ = (server, line);
+/// What is known of the end of a server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum EndResult {
+    /// The proof.
+    Proven(Arc<TerminationReport>),
+    /// There was nothing yet to end: the launch failed, or was given up, which
+    /// by the launcher's contract leaves nothing.
+    NeverLaunched,
+    /// The runtime went away, and the server was killed without waiting for proof.
+    RuntimeLost,
+}
+
+impl ServerEventKind {
+    /// A stable name for logs and metrics.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Starting { .. } => "starting",
+            Self::Progress(_) => "progress",
+            Self::Launched { .. } => "launched",
+            Self::Ready { .. } => "ready",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Exited { .. } => "exited",
+            Self::Ending { .. } => "ending",
+            Self::Unproven { .. } => "unproven",
+            Self::Ended { .. } => "ended",
+        }
     }
 }
 
-/// Tells nobody.
-impl LifecycleObserver for () {
-    fn on_event(&self, _: &str, _: &LifecycleEvent<'_>) {}
+/// `files of agent: ready after 12.3ms (pid 7)`.
+impl fmt::Display for ServerEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.server)?;
+        if !self.owner.is_empty() {
+            write!(f, " of {}", self.owner)?;
+        }
+        write!(f, ": {}", self.kind)
+    }
 }
 
-/// The observer of one server.
+impl fmt::Display for ServerEventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting { why } => write!(f, "starting ({why})"),
+            Self::Progress(progress) => progress.fmt(f),
+            Self::Launched { identity, took } => write!(f, "launched in {took:.1?} ({identity})"),
+            Self::Ready { identity, took, .. } => write!(f, "ready after {took:.1?} ({identity})"),
+            Self::Failed { error } => write!(f, "failed: {error}"),
+            Self::Cancelled { reason } => write!(f, "start cancelled ({reason})"),
+            Self::Exited { exit } => write!(f, "exited by itself: {exit}"),
+            Self::Ending { reason } => write!(f, "ending ({reason})"),
+            Self::Unproven { error } => error.fmt(f),
+            Self::Ended { reason, result } => write!(f, "{result} ({reason})"),
+        }
+    }
+}
+
+impl fmt::Display for EndResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proven(report) => write!(f, "ended in {:.1?}, {}", report.took, report.exit),
+            Self::NeverLaunched => f.write_str("ended before it was launched"),
+            Self::RuntimeLost => f.write_str("killed, for its runtime went away"),
+        }
+    }
+}
+
+impl fmt::Display for StartReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Declared => f.write_str("declared"),
+            Self::Wanted => f.write_str("wanted"),
+            Self::Restart { failures } => write!(f, "restart after failure {failures}"),
+        }
+    }
+}
+
+/// Is told what happens to servers: those of a client, a manager or a pool.
+///
+/// Called synchronously from the task that makes it happen, never under a lock: be
+/// quick, do not block. It may call anything of this crate; a panic in it is caught and
+/// logged. Any `Fn(&ServerEvent)` is an observer.
+pub trait ServerObserver: Send + Sync + 'static {
+    /// Something happened.
+    fn on_event(&self, event: &ServerEvent);
+
+    /// A server of `owner` wrote a line to standard error: already cut to the limit,
+    /// invalid UTF-8 replaced. Called for each line of each server, also while it starts.
+    fn on_stderr(&self, owner: &str, server: &str, line: &str) {
+        let _ = (owner, server, line);
+    }
+}
+
+impl<F: Fn(&ServerEvent) + Send + Sync + 'static> ServerObserver for F {
+    fn on_event(&self, event: &ServerEvent) {
+        self(event);
+    }
+}
+
+impl<T: ServerObserver + ?Sized> ServerObserver for Arc<T> {
+    fn on_event(&self, event: &ServerEvent) {
+        (**self).on_event(event);
+    }
+    fn on_stderr(&self, owner: &str, server: &str, line: &str) {
+        (**self).on_stderr(owner, server, line);
+    }
+}
+
+/// One process of a server, for its observer.
 #[derive(Clone)]
 pub(crate) struct Observed {
-    server: Arc<str>,
-    observer: Arc<dyn LifecycleObserver>,
+    pub(crate) server: Arc<str>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) generation: u64,
+    pub(crate) observer: Option<Arc<dyn ServerObserver>>,
 }
 
 impl Observed {
-    pub(crate) fn new(server: &str, observer: Arc<dyn LifecycleObserver>) -> Self {
-        Self {
-            server: server.into(),
-            observer,
-        }
-    }
-
-    pub(crate) fn server(&self) -> &str {
-        &self.server
-    }
-
-    pub(crate) fn event(&self, event: &LifecycleEvent<'_>) {
-        guarded("an observer", &self.server, || {
-            self.observer.on_event(&self.server, event);
-        });
+    pub(crate) fn event(&self, kind: ServerEventKind) {
+        let Some(observer) = &self.observer else {
+            return;
+        };
+        let event = ServerEvent {
+            server: Arc::clone(&self.server),
+            owner: Arc::clone(&self.owner),
+            generation: self.generation,
+            kind,
+        };
+        guarded("an observer", &self.server, || observer.on_event(&event));
     }
 
     pub(crate) fn stderr(&self, line: &str) {
-        guarded("an observer", &self.server, || {
-            self.observer.on_stderr(&self.server, line);
-        });
+        if let Some(observer) = &self.observer {
+            guarded("an observer", &self.server, || {
+                observer.on_stderr(&self.owner, &self.server, line);
+            });
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub use config::{ServerConfig, Sharing};
 pub use era::{Era, ProtocolPreference};
 pub use error::call::{CallError, CallErrorContext, CallErrorKind};
 pub use error::start::{SkippedLines, StartError, StartErrorContext, StartErrorKind, StartPhase};
-pub use event::{LifecycleEvent, LifecycleObserver};
+pub use event::{EndResult, ServerEvent, ServerEventKind, ServerObserver, StartReason};
 pub use lifecycle_client::LifecycleClient;
 pub use options::CallOptions;
 pub use peer::LifecyclePeer;

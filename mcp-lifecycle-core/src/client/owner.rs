@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::event::{LifecycleEvent, Observed};
+use super::event::{EndResult, Observed, ServerEventKind};
 use super::session::Session;
 use super::state::ClientState;
 use crate::terminate::handle::{ServerHandle, TerminationOutcome};
@@ -149,8 +149,13 @@ impl Owner {
     pub(super) fn publish(&self, outcome: &TerminationOutcome) {
         match outcome {
             Ok(_) if self.proven.swap(true, Ordering::Relaxed) => {}
-            Ok(report) => self.observed.event(&LifecycleEvent::Ended { report }),
-            Err(error) => self.observed.event(&LifecycleEvent::EndUnproven { error }),
+            Ok(report) => self.observed.event(ServerEventKind::Ended {
+                reason: report.reason.clone(),
+                result: EndResult::Proven(Arc::clone(report)),
+            }),
+            Err(error) => self.observed.event(ServerEventKind::Unproven {
+                error: error.clone(),
+            }),
         }
         self.session.state.send_if_modified(|state| {
             let known = matches!(state, ClientState::Ended { outcome: Ok(_) });

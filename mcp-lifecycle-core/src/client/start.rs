@@ -11,7 +11,7 @@ use super::callback::guarded_async;
 use super::config::ServerConfig;
 use super::era::{self, Era};
 use super::error::start::{StartError, StartErrorContext, StartErrorKind, StartPhase};
-use super::event::{LifecycleEvent, Observed};
+use super::event::{Observed, ServerEventKind, StartReason};
 use super::handler::SharedHandler;
 use super::handshake::{Handshake, handshake};
 use super::lifecycle_client::LifecycleClient;
@@ -82,7 +82,6 @@ impl LifecycleClientBuilder {
 #[derive(Debug)]
 pub(crate) struct StartAttempt {
     builder: LifecycleClientBuilder,
-    observed: Observed,
     asked: Instant,
     /// When the start-up clock began.
     begun: Instant,
@@ -90,11 +89,9 @@ pub(crate) struct StartAttempt {
 
 impl StartAttempt {
     pub(crate) fn new(builder: LifecycleClientBuilder) -> Self {
-        let observed = Observed::new(builder.config.name(), Arc::clone(&builder.observer));
         let now = Instant::now();
         Self {
             builder,
-            observed,
             asked: now,
             begun: now,
         }
@@ -104,6 +101,10 @@ impl StartAttempt {
     #[cfg(feature = "fleet")]
     pub(crate) fn without_handler(&self) -> StartError {
         self.failed(StartPhase::Launch, StartErrorKind::Handler)
+    }
+
+    fn observed(&self) -> &Observed {
+        &self.builder.observed
     }
 
     fn config(&self) -> &ServerConfig {
@@ -116,7 +117,8 @@ impl StartAttempt {
 
     /// Prepares and launches. The client owns the server from here on and is not ready.
     pub(crate) async fn launch(&mut self) -> Result<LifecycleClient, StartError> {
-        self.observed.event(&LifecycleEvent::Starting);
+        let why = StartReason::Wanted;
+        self.observed().event(ServerEventKind::Starting { why });
         let limit = self.config().prepare_timeout;
         let context = self.context(after(self.asked, limit));
         let prepare = self
@@ -145,8 +147,8 @@ impl StartAttempt {
             Some(Err(kind)) => Err(self.failed(StartPhase::Launch, kind)),
             Some(Ok(launched)) => {
                 let client = self.take_over(launched);
-                self.observed.event(&LifecycleEvent::Launched {
-                    identity: &client.identity(),
+                self.observed().event(ServerEventKind::Launched {
+                    identity: client.identity(),
                     took: self.begun.elapsed(),
                 });
                 Ok(client)
@@ -155,10 +157,10 @@ impl StartAttempt {
     }
 
     fn context(&self, deadline: Instant) -> LaunchContext {
-        let observed = self.observed.clone();
+        let observed = self.observed().clone();
         LaunchContext::new()
             .with_deadline(deadline)
-            .with_progress(move |progress| observed.event(&LifecycleEvent::Progress { progress }))
+            .with_progress(move |step| observed.event(ServerEventKind::Progress(step.clone())))
     }
 
     /// What the launcher does; `None` when the time was up.
@@ -167,7 +169,7 @@ impl StartAttempt {
         deadline: Instant,
         work: impl Future<Output = Result<T, LaunchError>>,
     ) -> Option<Result<T, StartErrorKind>> {
-        let work = guarded_async("the launcher", self.observed.server(), work);
+        let work = guarded_async("the launcher", &self.observed().server, work);
         Some(match timeout_at(deadline, work).await.ok()? {
             Ok(result) => result.map_err(StartErrorKind::Launch),
             Err(panic) => Err(StartErrorKind::Launch(LaunchError::new(
@@ -179,14 +181,15 @@ impl StartAttempt {
     }
 
     /// Completes the handshake, or ends the server and says why it had to be.
-    pub(crate) async fn complete(&self, client: &LifecycleClient) -> Result<(), StartError> {
+    pub(crate) async fn complete(&self, client: &LifecycleClient) -> Result<Era, StartError> {
         let kind = match timeout_at(self.deadline(), self.shake_hands(client)).await {
             Ok(Ok(era)) => {
-                self.observed.event(&LifecycleEvent::Ready {
+                self.observed().event(ServerEventKind::Ready {
+                    identity: client.identity(),
                     era,
                     took: self.begun.elapsed(),
                 });
-                return Ok(());
+                return Ok(era);
             }
             Ok(Err(kind)) => kind,
             Err(_) => StartErrorKind::Timeout(self.config().startup_timeout),
@@ -196,10 +199,11 @@ impl StartAttempt {
 
     /// From here on the client owns the server, and its `Drop` is the safety net.
     fn take_over(&self, launched: LaunchedServer) -> LifecycleClient {
-        let Self {
-            builder, observed, ..
-        } = self;
-        let config = &builder.config;
+        let LifecycleClientBuilder {
+            config,
+            handler,
+            observed,
+        } = &self.builder;
         let parts = launched.into_parts();
         let (handle, stdin) = ServerHandle::new(config.name(), parts.stdin, parts.terminator);
         let wire = Wire::new(stdin, parts.stdout, &config.limits);
@@ -216,10 +220,10 @@ impl StartAttempt {
             }),
         };
         let session = Arc::new(Session {
-            server: observed.server().into(),
+            server: Arc::clone(&observed.server),
             wire,
             stderr: tail,
-            handler: SharedHandler::new(observed.server(), Arc::clone(&builder.handler)),
+            handler: SharedHandler::new(&observed.server, Arc::clone(handler)),
             rmcp: OnceLock::new(),
             state: watch::Sender::new(ClientState::Starting),
             calls: TaskTracker::new(),
@@ -290,8 +294,9 @@ impl StartAttempt {
     }
 
     fn tell_failure(&self, error: StartError) -> StartError {
-        self.observed
-            .event(&LifecycleEvent::StartFailed { error: &error });
+        let told = error.clone();
+        self.observed()
+            .event(ServerEventKind::Failed { error: told });
         error
     }
 

@@ -54,8 +54,8 @@ pub(super) async fn drain(
     let mut sink = |line: Line<'_>| {
         let (Line::Complete(line) | Line::Oversized(line)) = line;
         let line = String::from_utf8_lossy(&line[..line.len().min(line_limit)]);
-        guarded("a subscriber", observed.server(), || {
-            tracing::debug!(server = observed.server(), stderr = %line);
+        guarded("a subscriber", &observed.server, || {
+            tracing::debug!(server = %observed.server, stderr = %line);
         });
         observed.stderr(&line);
         tail.push(line.into_owned());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use super::event::LifecycleEvent;
+use super::event::ServerEventKind;
 use super::owner::Owner;
 use super::state::ClientState;
 use crate::launch::exit::ExitStatus;
@@ -155,15 +155,16 @@ impl Watcher {
             draining: true,
         });
         if let Some(exit) = death.exit {
-            observed.event(&LifecycleEvent::Exited { exit });
+            observed.event(ServerEventKind::Exited { exit });
             session.wire.exited.cancel();
         }
     }
 
     fn tell_ending(&self, reason: &EndReason) {
+        let reason = reason.clone();
         self.owner
             .observed
-            .event(&LifecycleEvent::Ending { reason });
+            .event(ServerEventKind::Ending { reason });
     }
 
     async fn end(

@@ -43,7 +43,7 @@ pub enum AcquireErrorKind {
     #[error("{0}")]
     Start(
         /// Why not.
-        Arc<StartError>,
+        StartError,
     ),
     /// It died, or could not be started, while the caller waited.
     #[error("{0}")]

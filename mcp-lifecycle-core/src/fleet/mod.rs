@@ -4,10 +4,12 @@
 //! without a clock and without I/O, when a process starts, who leases it and when it ends.
 
 pub(crate) mod acquire_error;
+pub(crate) mod counters;
 pub(crate) mod engine;
 pub(crate) mod inventory;
+pub(crate) mod journal;
 pub(crate) mod manager;
-pub(crate) mod observe;
+pub(crate) mod outcome;
 pub(crate) mod pool;
 pub(crate) mod restart;
 pub(crate) mod shutdown;
@@ -15,6 +17,7 @@ pub(crate) mod slots;
 pub(crate) mod tie;
 
 pub use acquire_error::{AcquireError, AcquireErrorContext, AcquireErrorKind};
+pub use counters::Counters;
 pub use inventory::record::{KeptBy, ServerRecord, ServerState};
 pub use inventory::table::RecordTable;
 pub use manager::builder::ServerManagerBuilder;
@@ -22,9 +25,7 @@ pub use manager::error::{
     NotReadyError, NotReadyErrorKind, RefreshError, RefreshErrorKind, RequiredFailure,
 };
 pub use manager::server_manager::{Replacement, ServerManager};
-pub use observe::counters::Counters;
-pub use observe::event::{ServerEvent, ServerEventKind, ServerObserver, StartReason};
-pub use observe::outcome::{EndResult, RefreshReport, ServerOutcome, StartOutcome};
+pub use outcome::{RefreshReport, ServerOutcome, StartOutcome};
 pub use pool::builder::ServerPoolBuilder;
 pub use pool::lease::Lease;
 pub use pool::options::AcquireOptions;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::engine::{Engine, Key};
-use super::observe::outcome::EndResult;
+use crate::client::event::EndResult;
 use crate::terminate::error::TerminateError;
 
 /// How a shutdown went: as the result of one, the proof that every server has ended.

@@ -4,12 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mcp_lifecycle_core::client::{
-    LifecycleClient, LifecycleEvent, LifecycleObserver, ProtocolPreference, RestartPolicy,
-    ServerConfig,
+    LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig, ServerEvent, ServerObserver,
 };
-use mcp_lifecycle_core::fleet::{
-    RefreshReport, ServerEvent, ServerManager, ServerObserver, ServerPool,
-};
+use mcp_lifecycle_core::fleet::{ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::ServerSpec;
 use rmcp::ClientHandler;
 use rmcp::model::{ClientConfig, ErrorData};
@@ -20,21 +17,9 @@ use crate::moody::{Moods, Moody};
 
 struct Panics;
 
-impl LifecycleObserver for Panics {
-    fn on_event(&self, _: &str, event: &LifecycleEvent<'_>) {
-        panic!("{event:?}");
-    }
-    fn on_stderr(&self, _: &str, line: &str) {
-        panic!("{line}");
-    }
-}
-
 impl ServerObserver for Panics {
     fn on_event(&self, event: &ServerEvent) {
         panic!("{event:?}");
-    }
-    fn on_refreshed(&self, _: &str, report: &RefreshReport) {
-        panic!("{report}");
     }
     fn on_stderr(&self, _: &str, _: &str, line: &str) {
         panic!("{line}");
@@ -60,7 +45,7 @@ async fn a_client_outlives_an_observer_and_a_handler_that_panic() {
     let client = LifecycleClient::builder(
         ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
     )
-    .observer(Arc::new(Panics))
+    .observer(Panics)
     .handler(Panics)
     .start()
     .await
@@ -131,9 +116,6 @@ struct Shared(Arc<Reenters>);
 impl ServerObserver for Shared {
     fn on_event(&self, _: &ServerEvent) {
         self.0.events.fetch_add(1, Ordering::Relaxed);
-        self.0.reenter();
-    }
-    fn on_refreshed(&self, _: &str, _: &RefreshReport) {
         self.0.reenter();
     }
     fn on_stderr(&self, owner: &str, server: &str, line: &str) {

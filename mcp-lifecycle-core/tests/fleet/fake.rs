@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::client::{ProtocolPreference, ServerConfig};
-use mcp_lifecycle_core::fleet::{ServerEvent, ServerEventKind};
+use mcp_lifecycle_core::client::{ServerEvent, ServerEventKind};
 use mcp_lifecycle_core::launch::{
     BoxRead, Containment, Evidence, ExitStatus, Gone, LaunchContext, LaunchError, LaunchErrorKind,
     LaunchProgress, LaunchedServer, ProcessTerminator, Reach, ReapError, ReapReport, Remnant,
@@ -391,10 +391,12 @@ impl Log {
         move |event| log.lock().unwrap().push(event.clone())
     }
 
-    /// `server kind` of every event, in order.
+    /// `server kind` of every event that the owner decides on, in order.
     pub(crate) fn lines(&self) -> Vec<String> {
+        use ServerEventKind::{Exited, Launched, Progress};
         let log = self.0.lock().unwrap();
         log.iter()
+            .filter(|event| !matches!(event.kind, Progress(_) | Launched { .. } | Exited { .. }))
             .map(|event| format!("{} {}", event.server, event.kind.as_str()))
             .collect()
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
+use mcp_lifecycle_core::client::{ServerEvent, ServerEventKind, ServerObserver};
 use mcp_lifecycle_core::fleet::{
-    KeptBy, RefreshErrorKind, RefreshReport, Replacement, ServerEvent, ServerManager,
-    ServerObserver, ServerState, StartOutcome,
+    KeptBy, RefreshErrorKind, RefreshReport, Replacement, ServerManager, ServerState, StartOutcome,
 };
 use tokio::time::Instant;
 
@@ -87,13 +87,17 @@ struct Screen(Arc<Mutex<Vec<String>>>);
 
 impl ServerObserver for Screen {
     fn on_event(&self, event: &ServerEvent) {
-        let line = format!("{} {}", event.server, event.kind.as_str());
-        self.0.lock().unwrap().push(line);
+        if !matches!(event.kind, ServerEventKind::Launched { .. }) {
+            let line = format!("{} {}", event.server, event.kind.as_str());
+            self.0.lock().unwrap().push(line);
+        }
     }
+}
 
-    fn on_refreshed(&self, owner: &str, report: &RefreshReport) {
+impl Screen {
+    fn summary(&self, report: &RefreshReport) {
         let failed = report.failed().count();
-        let line = format!("{owner}: {} ready, {failed} failed", report.ready());
+        let line = format!("{} ready, {failed} failed", report.ready());
         self.0.lock().unwrap().push(line);
     }
 }
@@ -102,7 +106,11 @@ impl ServerObserver for Screen {
 async fn the_summary_of_a_refresh_is_told_after_the_events_of_its_servers() {
     let fake = Fake::new();
     let screen = Screen::default();
-    let manager = ServerManager::builder("m").observer(screen.clone()).build();
+    let summary = screen.clone();
+    let manager = ServerManager::builder("m")
+        .observer(screen.clone())
+        .on_refresh(move |report| summary.summary(report))
+        .build();
     let servers = [fake.config("good", &[]), fake.config("bad", &["--fail"])];
     manager.refresh(servers).await.unwrap();
     let required = [fake
@@ -117,9 +125,9 @@ async fn the_summary_of_a_refresh_is_told_after_the_events_of_its_servers() {
         assert!(found.next().is_none(), "{wanted} twice: {lines:?}");
         first.unwrap_or_else(|| panic!("no {wanted}: {lines:?}"))
     };
-    let summary = at("m: 1 ready, 1 failed");
+    let summary = at("1 ready, 1 failed");
     assert!(at("good ready") < summary, "{lines:?}");
-    let second = at("m: 0 ready, 1 failed");
+    let second = at("0 ready, 1 failed");
     assert!(summary < second && at("good ended") < second, "{lines:?}");
 }
 

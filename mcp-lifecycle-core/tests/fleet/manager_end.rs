@@ -1,6 +1,7 @@
 //! Every way in which a manager can end.
 
-use mcp_lifecycle_core::fleet::{EndResult, RefreshErrorKind, ServerManager};
+use mcp_lifecycle_core::client::EndResult;
+use mcp_lifecycle_core::fleet::{RefreshErrorKind, ServerManager};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

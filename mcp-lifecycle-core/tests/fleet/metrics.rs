@@ -77,6 +77,7 @@ fn every_event_is_counted_for_an_exporter() {
         ("ended@good", 1),
         ("ending@good", 1),
         ("failed@bad", 1),
+        ("launched@good", 1),
         ("ready@good", 1),
         ("starting@bad", 1),
         ("starting@good", 1),

@@ -1,6 +1,8 @@
 //! What a launcher fetches first does not use up the start-up deadline.
 
-use mcp_lifecycle_core::client::{StartErrorKind, StartPhase};
+use std::sync::{Arc, Mutex};
+
+use mcp_lifecycle_core::client::{ServerEvent, StartErrorKind, StartPhase};
 use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
 
 use crate::fake::{Fake, seconds};
@@ -26,6 +28,24 @@ async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_pool() {
     let patient = AcquireOptions::new().with_patience(seconds(200));
     drop(pool.acquire_with(&config, &patient).await.unwrap());
     assert_eq!(fake.starts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_observer_of_a_pool_sees_the_fetch_the_launch_and_the_exit() {
+    let fake = Fake::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let events = Arc::clone(&seen);
+    let tell = move |event: &ServerEvent| events.lock().unwrap().push(event.to_string());
+    let pool = ServerPool::builder("p").observer(tell).build();
+    let config = fake.config("s", &["--fetch", "10", "--die", "1000"]);
+    let lease = pool.acquire(&config).await.unwrap();
+    tokio::time::sleep(seconds(2)).await;
+    drop(lease);
+    let seen = seen.lock().unwrap();
+    let told = |what: &str| seen.iter().any(|line| line.starts_with(what));
+    for what in ["s of p: fetching", "s of p: launched in", "s of p: exited"] {
+        assert!(told(what), "{what}: {seen:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use std::{env, thread};
 use futures_util::future::join_all;
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::client::{
-    LifecycleClient, LifecycleEvent, LifecycleObserver, ServerConfig, StartError, StartErrorKind,
+    LifecycleClient, ServerConfig, ServerEvent, ServerObserver, StartError, StartErrorKind,
 };
 use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
@@ -320,8 +320,8 @@ impl Panics {
     }
 }
 
-impl LifecycleObserver for Panics {
-    fn on_event(&self, _: &str, event: &LifecycleEvent<'_>) {
+impl ServerObserver for Panics {
+    fn on_event(&self, event: &ServerEvent) {
         if self.0.fetch_sub(1, Ordering::Relaxed) == 0 {
             panic!("the observer, on purpose: {event:?}");
         }

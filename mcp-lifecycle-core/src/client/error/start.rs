@@ -1,5 +1,6 @@
 //! The failure of a start: launch and handshake.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -11,12 +12,11 @@ use crate::terminate::handle::TerminationOutcome;
 
 /// A server could not be started. Whatever had been started of it was ended: the
 /// context has the proof, or the error that names survivors.
-#[derive(Debug, Error)]
-#[error("{}", describe(.context, .kind))]
-pub struct StartError {
-    context: Box<StartErrorContext>,
-    kind: StartErrorKind,
-}
+///
+/// Clones are cheap.
+#[derive(Debug, Clone, Error)]
+#[error("{}", describe(&.0.0, &.0.1))]
+pub struct StartError(Arc<(StartErrorContext, StartErrorKind)>);
 
 /// What a [`StartError`] is about.
 #[derive(Debug)]
@@ -45,18 +45,17 @@ pub struct StartErrorContext {
 
 impl StartError {
     pub(crate) fn new(context: StartErrorContext, kind: StartErrorKind) -> Self {
-        let context = Box::new(context);
-        Self { context, kind }
+        Self(Arc::new((context, kind)))
     }
 
     /// What went wrong.
     pub fn kind(&self) -> &StartErrorKind {
-        &self.kind
+        &self.0.1
     }
 
     /// The launcher's own classification, when the launch failed.
     pub fn launch_error(&self) -> Option<&LaunchErrorKind> {
-        match &self.kind {
+        match self.kind() {
             StartErrorKind::Launch(error) => Some(error.kind()),
             _ => None,
         }
@@ -64,7 +63,7 @@ impl StartError {
 
     /// What was started, how far it came, and what became of it.
     pub fn context(&self) -> &StartErrorContext {
-        &self.context
+        &self.0.0
     }
 }
 

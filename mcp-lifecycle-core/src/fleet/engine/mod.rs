@@ -30,7 +30,7 @@ use self::process::Run;
 use self::record::Card;
 use self::shutdown::Closed;
 use super::acquire_error::AcquireErrorKind;
-use super::observe::journal::Journal;
+use super::journal::Journal;
 use super::restart::Time;
 use super::slots::effect::{Effect, Gauge, SlotId, WaiterId};
 use super::slots::settings::{Limits, SlotSettings};
@@ -63,7 +63,7 @@ pub(crate) struct Engine<K: Key> {
     changed: watch::Sender<()>,
     alarm: Arc<Notify>,
     closing: Mutex<Option<watch::Receiver<Option<Closed>>>>,
-    pub(crate) journal: Journal,
+    pub(crate) journal: Arc<Journal>,
     /// Cancelled when the owner drops the engine.
     dropped: CancellationToken,
     /// How long calls may go on when their server is replaced or removed.
@@ -104,7 +104,7 @@ enum Action<K: Key> {
 impl<K: Key> Engine<K> {
     pub(crate) fn new(
         limits: Limits,
-        journal: Journal,
+        journal: Arc<Journal>,
         drain: Duration,
         handlers: Option<Handlers>,
     ) -> Arc<Self> {

@@ -9,9 +9,9 @@ use super::abort::{Revocable, Revoker, revocable};
 use super::record::Card;
 use super::{Engine, Key};
 use crate::client::error::start::StartError;
+use crate::client::event::StartReason;
 use crate::client::lifecycle_client::LifecycleClient;
 use crate::client::start::StartAttempt;
-use crate::fleet::observe::event::StartReason;
 use crate::fleet::slots::effect::{Generation, SlotId};
 use crate::fleet::slots::settings::Demand;
 use crate::terminate::callback::guarded;
@@ -79,9 +79,9 @@ pub(super) fn prepare<K: Key>(
                 None => return Err(StartAttempt::new(client).without_handler()),
             }
         }
-        if let Some(lines) = engine.journal.lines(&server.owner) {
-            client = client.observer(lines);
-        }
+        client.observed = engine
+            .journal
+            .observed(&server.server, &server.owner, generation);
         // A launch that hangs must not keep the engine of an owner that has gone.
         drop(engine);
         let mut attempt = StartAttempt::new(client);

@@ -26,7 +26,7 @@ struct Inner {
 /// What went wrong last.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    Start(Arc<StartError>),
+    Start(StartError),
     Died {
         exit: Option<ExitStatus>,
         reason: EndReason,

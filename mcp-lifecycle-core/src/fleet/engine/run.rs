@@ -10,11 +10,12 @@ use super::process::{Launched, Orphan, Start};
 use super::record::{Card, Failure};
 use super::{Engine, Key, entropy};
 use crate::client::callback::guarded_async;
+use crate::client::era::Era;
 use crate::client::error::start::StartError;
+use crate::client::event::EndResult;
+use crate::client::event::{ServerEvent, ServerEventKind, StartReason};
 use crate::client::lifecycle_client::LifecycleClient;
 use crate::client::state::ClientState;
-use crate::fleet::observe::event::{ServerEvent, ServerEventKind, StartReason};
-use crate::fleet::observe::outcome::EndResult;
 use crate::fleet::slots::effect::{End as ProcessEnd, Generation, SlotId};
 use crate::launch::exit::ExitStatus;
 use crate::terminate::handle::TerminationOutcome;
@@ -103,7 +104,7 @@ impl<K: Key> Life<K> {
                 let client = Arc::new(client);
                 self.launched(&client);
                 let outcome = match attempt.complete(&client).await {
-                    Ok(()) => self.serve(&client, begun).await,
+                    Ok(era) => self.serve(&client, era, begun).await,
                     Err(error) => self.start_failed(error, &client).await,
                 };
                 self.end(outcome, &client, again).await;
@@ -160,9 +161,15 @@ impl<K: Key> Life<K> {
         }
     }
 
-    async fn serve(&self, client: &Arc<LifecycleClient>, begun: Instant) -> TerminationOutcome {
+    async fn serve(
+        &self,
+        client: &Arc<LifecycleClient>,
+        era: Era,
+        begun: Instant,
+    ) -> TerminationOutcome {
         self.tell(ServerEventKind::Ready {
             identity: client.identity(),
+            era,
             took: begun.elapsed(),
         });
         self.engine.change(|state, now| {
@@ -212,8 +219,7 @@ impl<K: Key> Life<K> {
     }
 
     fn failed(&self, error: StartError) {
-        let error = Arc::new(error);
-        self.card.failed(Failure::Start(Arc::clone(&error)));
+        self.card.failed(Failure::Start(error.clone()));
         self.tell(match self.asked() {
             Some(reason) => ServerEventKind::Cancelled { reason },
             None => ServerEventKind::Failed { error },

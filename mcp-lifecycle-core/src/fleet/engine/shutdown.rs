@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::deadline::fit;
 use super::record::Card;
 use super::{Engine, Key};
-use crate::fleet::observe::outcome::EndResult;
+use crate::client::event::EndResult;
 use crate::fleet::slots::effect::SlotId;
 use crate::launch::identity::ServerIdentity;
 use crate::terminate::error::{TerminateError, TerminateErrorContext};

@@ -7,10 +7,11 @@ use std::time::Duration;
 use rmcp::service::{RoleClient, Service};
 
 use super::declared::Declared;
-use super::server_manager::{Replacement, ServerManager};
+use super::server_manager::{OnRefresh, Replacement, ServerManager};
+use crate::client::event::ServerObserver;
 use crate::fleet::engine::{Engine, Handlers};
-use crate::fleet::observe::event::ServerObserver;
-use crate::fleet::observe::journal::Journal;
+use crate::fleet::journal::Journal;
+use crate::fleet::outcome::RefreshReport;
 use crate::fleet::slots::settings::Limits;
 
 /// Describes a [`ServerManager`].
@@ -21,6 +22,7 @@ pub struct ServerManagerBuilder {
     drain: Duration,
     replacement: Replacement,
     observer: Option<Arc<dyn ServerObserver>>,
+    on_refresh: Option<OnRefresh>,
     handlers: Option<Handlers>,
 }
 
@@ -45,6 +47,7 @@ impl ServerManagerBuilder {
             drain: Duration::from_secs(10),
             replacement: Replacement::default(),
             observer: None,
+            on_refresh: None,
             handlers: None,
         }
     }
@@ -72,6 +75,14 @@ impl ServerManagerBuilder {
     /// Sets who is told what happens.
     pub fn observer(mut self, observer: impl ServerObserver) -> Self {
         self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Sets what is called when a refresh has settled: with the summary, after the
+    /// events of its servers. Not when the caller has dropped the refresh. A panic in it
+    /// is caught and logged.
+    pub fn on_refresh(mut self, tell: impl Fn(&RefreshReport) + Send + Sync + 'static) -> Self {
+        self.on_refresh = Some(Box::new(tell));
         self
     }
 
@@ -107,6 +118,7 @@ impl ServerManagerBuilder {
             declared: Arc::new(Mutex::new(Declared::default())),
             owner: Arc::from(self.name),
             replacement: self.replacement,
+            on_refresh: self.on_refresh,
         }
     }
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::client::error::start::StartError;
 use crate::fleet::acquire_error::also;
-use crate::fleet::observe::outcome::RefreshReport;
+use crate::fleet::outcome::RefreshReport;
 
 /// A refresh failed.
 #[derive(Debug, Error)]
@@ -65,7 +65,7 @@ pub struct RequiredFailure {
     /// Its name.
     pub server: String,
     /// Why its start failed, if that is what happened.
-    pub error: Option<Arc<StartError>>,
+    pub error: Option<StartError>,
     /// What happened, in words.
     pub why: String,
 }

@@ -10,13 +10,15 @@ use super::error::{RefreshError, RefreshErrorKind, RequiredFailure};
 use super::server_manager::{Replacement, ServerManager};
 use super::settings;
 use crate::client::config::ServerConfig;
+use crate::client::event::EndResult;
 use crate::fleet::engine::record::{Card, Failure};
 use crate::fleet::engine::{Engine, State};
 use crate::fleet::inventory::record::ServerState;
-use crate::fleet::observe::outcome::{EndResult, RefreshReport, ServerOutcome, StartOutcome};
+use crate::fleet::outcome::{RefreshReport, ServerOutcome, StartOutcome};
 use crate::fleet::restart::Time;
 use crate::fleet::slots::effect::SlotId;
 use crate::fleet::slots::slot::Phase;
+use crate::terminate::callback::guarded;
 use crate::terminate::error::TerminateError;
 use crate::terminate::report::EndReason;
 
@@ -94,7 +96,10 @@ async fn refresh(
         report.servers.push(outcome);
     }
     report.took = begun.elapsed();
-    manager.engine.journal.refreshed(&manager.owner, &report);
+    tracing::info!(owner = %manager.owner, "{report}");
+    if let Some(tell) = &manager.on_refresh {
+        guarded("an observer", &manager.owner, || tell(&report));
+    }
     if manager.engine.lock().table.is_closed() {
         return Err(RefreshError::new(
             &manager.owner,
@@ -382,7 +387,7 @@ async fn ended(
 fn failure(outcome: &ServerOutcome) -> Option<RequiredFailure> {
     let (error, why) = match outcome.start.as_ref()? {
         StartOutcome::Kept | StartOutcome::Ready => return None,
-        StartOutcome::Failed(error) => (Some(Arc::clone(error)), "its start failed".to_owned()),
+        StartOutcome::Failed(error) => (Some(error.clone()), "its start failed".to_owned()),
         StartOutcome::Blocked => (None, "its predecessor is not proven gone".to_owned()),
         StartOutcome::Cancelled => (None, "its start was cancelled".to_owned()),
         StartOutcome::Died(why) => (None, why.clone()),

@@ -10,9 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::declared::Declared;
 use super::error::{NotReadyError, NotReadyErrorKind};
 use crate::client::peer::LifecyclePeer;
+use crate::fleet::counters::Counters;
 use crate::fleet::engine::Engine;
 use crate::fleet::inventory::record::ServerRecord;
-use crate::fleet::observe::counters::Counters;
+use crate::fleet::outcome::RefreshReport;
 use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
 use crate::fleet::tie::tie;
 use crate::terminate::timing::after;
@@ -44,7 +45,11 @@ pub struct ServerManager {
     pub(super) declared: Arc<Mutex<Declared>>,
     pub(super) owner: Arc<str>,
     pub(super) replacement: Replacement,
+    pub(super) on_refresh: Option<OnRefresh>,
 }
+
+/// Is called when a refresh has settled.
+pub(super) type OnRefresh = Box<dyn Fn(&RefreshReport) + Send + Sync>;
 
 impl ServerManager {
     /// The calls of a server that is ready now.

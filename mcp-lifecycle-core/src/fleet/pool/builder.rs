@@ -10,9 +10,9 @@ use rmcp::service::{DynService, RoleClient, Service};
 use super::scope;
 use super::scope::{Scope, ScopeInner};
 use super::server_pool::ServerPool;
+use crate::client::event::ServerObserver;
 use crate::fleet::engine::{Engine, Handlers};
-use crate::fleet::observe::event::ServerObserver;
-use crate::fleet::observe::journal::Journal;
+use crate::fleet::journal::Journal;
 use crate::fleet::slots::settings::Limits;
 
 /// Describes a [`ServerPool`].

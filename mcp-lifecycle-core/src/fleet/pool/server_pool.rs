@@ -13,9 +13,9 @@ use super::options::AcquireOptions;
 use super::scope::{self, Scope, ScopeInner};
 use crate::client::config::ServerConfig;
 use crate::fleet::acquire_error::AcquireError;
+use crate::fleet::counters::Counters;
 use crate::fleet::engine::Engine;
 use crate::fleet::inventory::record::ServerRecord;
-use crate::fleet::observe::counters::Counters;
 use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
 use crate::fleet::tie::tie;
 

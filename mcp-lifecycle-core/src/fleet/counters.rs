@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::event::{ServerEvent, ServerEventKind, StartReason};
+use crate::client::event::{ServerEvent, ServerEventKind, StartReason};
 use crate::terminate::report::EndReason;
 
 /// Sums over all servers of a manager or a pool since it was made.
@@ -82,7 +82,10 @@ impl Tally {
             },
             ServerEventKind::Unproven { .. } => one(&self.unproven),
             ServerEventKind::Ended { .. } => one(&self.ended),
-            ServerEventKind::Cancelled { .. } => {}
+            ServerEventKind::Progress(_)
+            | ServerEventKind::Launched { .. }
+            | ServerEventKind::Exited { .. }
+            | ServerEventKind::Cancelled { .. } => {}
         }
         #[cfg(feature = "metrics")]
         metrics::counter!(

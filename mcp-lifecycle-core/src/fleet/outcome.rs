@@ -1,39 +1,12 @@
-//! What became of a server, and of a declared set.
+//! What became of a declared set.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::error::start::StartError;
+use crate::client::event::EndResult;
 use crate::terminate::error::TerminateError;
-use crate::terminate::report::TerminationReport;
-
-/// What is known of the end of a server.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum EndResult {
-    /// The proof.
-    Proven(Arc<TerminationReport>),
-    /// There was nothing yet to end: the launch failed, or was given up, which
-    /// by the launcher's contract leaves nothing.
-    NeverLaunched,
-    /// The runtime went away, and the server was killed without waiting for proof.
-    RuntimeLost,
-}
-
-impl fmt::Display for EndResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Proven(report) => write!(
-                f,
-                "ended ({}) after {:.1?}: {}",
-                report.reason, report.took, report.exit
-            ),
-            Self::NeverLaunched => f.write_str("ended before it was launched"),
-            Self::RuntimeLost => f.write_str("killed: the runtime went away"),
-        }
-    }
-}
 
 /// What a refresh did, server by server, in the order of their names.
 #[derive(Debug, Clone, Default)]
@@ -66,7 +39,7 @@ pub enum StartOutcome {
     /// It was started and is ready.
     Ready,
     /// It could not be started; its restart policy decides what follows.
-    Failed(Arc<StartError>),
+    Failed(StartError),
     /// It waits for its predecessor, which is not proven gone.
     Blocked,
     /// A later refresh, or the shutdown, overtook it.
