@@ -1,7 +1,8 @@
 //! Between the types of the core and those of the wire.
 
 #[cfg(feature = "daemon")]
-use mcp_lifecycle_core::launch::{Containment, Reach, Remnant, RemnantKind};
+use mcp_lifecycle_core::launch::RemnantKind;
+use mcp_lifecycle_core::launch::{Containment, Reach, Remnant};
 
 use crate::protocol::extension::{WireContainment, WireReach, WireRemnant};
 

@@ -8,7 +8,6 @@ use super::era::ProtocolPreference;
 use super::options::CallOptions;
 use super::restart::RestartPolicy;
 use super::transport::TransportLimits;
-#[cfg(feature = "fleet")]
 use crate::launch::launcher::ServerLauncher;
 use crate::launch::setters::setters;
 use crate::launch::spec::ServerSpec;

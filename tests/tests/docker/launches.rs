@@ -257,8 +257,9 @@ async fn a_create_that_outlives_its_start_is_named_and_undone() {
         .start();
         let error = start.await.unwrap_err();
         let text = error.to_string();
-        let named = error.unfinished.iter().all(|one| text.contains(&one.name));
-        println!("{text}\n{} named {named}", error.unfinished.len());
+        let unfinished = &error.context().unfinished;
+        let named = unfinished.iter().all(|one| text.contains(&one.name));
+        println!("{text}\n{} named {named}", unfinished.len());
         // A host in order, and no destructor.
         std::process::exit(0);
     }

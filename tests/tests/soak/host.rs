@@ -289,9 +289,9 @@ fn tell((index, started): &Started) {
 }
 
 fn refuse(index: usize, error: &StartError) {
-    let claim = match &error.cleanup {
+    let claim = match &error.context().cleanup {
         // The launcher may still be about to undo it.
-        None if matches!(error.kind, StartErrorKind::Timeout(_)) => "cut-short",
+        None if matches!(error.kind(), StartErrorKind::Timeout(_)) => "cut-short",
         None | Some(Ok(_)) => "refused",
         Some(Err(_)) => "unproven-start",
     };

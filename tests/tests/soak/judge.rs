@@ -96,7 +96,7 @@ fn hides(plan: &Plan, server: &Server, level: Level) -> bool {
     let mut held = roles.into_iter().filter(|role| server.starts(role));
     held.any(|role| {
         let held = server.held(role, !plan.unprivileged);
-        !held.marked && !(level == Level::GuardianAndCgroup && held.in_cgroup)
+        !(held.marked || level == Level::GuardianAndCgroup && held.in_cgroup)
     })
 }
 
