@@ -96,6 +96,18 @@ fn a_directory_keeps_its_domain() {
     assert_ne!(of(&one), of(&two));
 }
 
+#[test]
+fn a_damaged_domain_is_named_by_the_launch_that_meets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("domain");
+    fs::write(&file, "half of").unwrap();
+    let error = Lease::take(&place(&dir)).unwrap_err().to_string();
+    assert!(error.contains(file.to_str().unwrap()), "{error}");
+    assert!(error.contains("remove it"), "{error}");
+    fs::remove_file(file).unwrap();
+    Lease::take(&place(&dir)).unwrap();
+}
+
 /// The name of a directory may change hands, the directory that is open does not.
 #[cfg(unix)]
 #[test]

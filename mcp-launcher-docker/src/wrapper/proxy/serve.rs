@@ -21,7 +21,7 @@ use super::route::{Route, route};
 use super::{Shared, create, forward};
 
 /// Connections of one server that are served at a time: two descriptors each.
-const CONNECTIONS: usize = 128;
+pub(super) const CONNECTIONS: usize = 128;
 
 /// How long the head of a request may take to come, also the next one's of a
 /// connection that is kept alive. The daemon's own limit.

@@ -82,6 +82,50 @@ fn a_create_whose_body_is_not_all_there_when_the_fence_closes_is_refused() {
     assert!(!asked.load(Ordering::SeqCst), "the engine was asked");
 }
 
+#[test]
+fn a_server_that_keeps_connections_open_waits_for_its_own_and_costs_no_more() {
+    let engine = FakeEngine::start(|_| Some((200, "{}".to_owned())));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let _proxy = proxy_to(&engine, &path);
+    let ask = || {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client
+            .write_all(b"GET /_ping HTTP/1.1\r\nHost: d\r\n\r\n")
+            .unwrap();
+        client
+    };
+    let answer = |client: &mut UnixStream, limit| {
+        client.set_read_timeout(Some(limit)).unwrap();
+        client.read(&mut [0; 512])
+    };
+    let mut kept: Vec<_> = (0..serve::CONNECTIONS).map(|_| ask()).collect();
+    for client in &mut kept {
+        answer(client, LIMIT).unwrap();
+    }
+    let mut late = ask();
+    answer(&mut late, Duration::from_millis(300)).unwrap_err();
+    kept.pop();
+    answer(&mut late, LIMIT).unwrap();
+}
+
+#[test]
+fn a_create_that_says_that_it_is_too_long_is_refused_at_once() {
+    let engine = FakeEngine::start(|_| panic!("the engine was asked"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let _proxy = proxy_to(&engine, &path);
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(LIMIT)).unwrap();
+    let length = (16 << 20) + 1;
+    let head =
+        format!("POST /containers/create HTTP/1.1\r\nHost: d\r\nContent-Length: {length}\r\n\r\n");
+    client.write_all(head.as_bytes()).unwrap();
+    let mut start = [0; 12];
+    client.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 413");
+}
+
 /// The end of a body in such a coding cannot be found: nobody waits for it.
 #[test]
 fn a_coding_that_is_not_spoken_is_refused_at_once_as_the_engine_does() {

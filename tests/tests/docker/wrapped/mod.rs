@@ -1,6 +1,7 @@
 //! Containers behind wrappers: the shapes of the field, each with a server that
 //! ignores the end of its input and SIGTERM.
 
+mod access;
 mod build;
 mod clients;
 mod host_death;

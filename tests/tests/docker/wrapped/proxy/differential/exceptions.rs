@@ -1,7 +1,7 @@
 //! Where the proxy's answers may differ from the engine's: all of them, by name.
 
 use super::normal::Normal;
-use super::request::{Fault, Request};
+use super::request::{Fault, Framing, Request};
 
 /// A request, and what the engine and the proxy answered to it.
 struct Case<'a> {
@@ -50,8 +50,8 @@ const EXCEPTIONS: &[Exception] = &[
         |case| case.all(|one| one.body.contains("json: cannot unmarshal")),
     ),
     (
-        "the engine itself has reset the straight connection",
-        |case| case.is_cut_straight(),
+        "the engine itself has reset a connection whose request it had not read",
+        |case| case.is_reset(),
     ),
     ("empty lines before a request are skipped", |case| {
         case.request.fault == Some(Fault::EmptyLinesBefore)
@@ -90,10 +90,12 @@ impl Case<'_> {
     }
 
     fn has_no_end(&self) -> bool {
-        matches!(
-            self.request.fault,
-            Some(Fault::ShortBody | Fault::BadChunk | Fault::UnknownCoding)
-        )
+        match self.request.fault {
+            Some(Fault::ShortBody | Fault::BadChunk | Fault::UnknownCoding) => true,
+            // Chunks are announced, and none comes.
+            Some(Fault::LengthAndChunks) => self.request.framing == Framing::None,
+            _ => false,
+        }
     }
 
     fn is_refused_create(&self) -> bool {
@@ -108,18 +110,18 @@ impl Case<'_> {
         self.request.kind == "create" && self.straight.iter().all(is_lost)
     }
 
-    /// The same answers, but for the end of the connection.
-    fn is_cut_straight(&self) -> bool {
+    /// The same answers, but for the end of the connection: the straight one's, or of
+    /// what Go's server refuses by itself.
+    fn is_reset(&self) -> bool {
         let whole = |one: &Normal| Normal {
             body: one.body.trim_end_matches(" CUT").to_owned(),
             ..one.clone()
         };
-        self.straight.iter().any(|one| one.body.ends_with(" CUT"))
-            && self
-                .straight
-                .iter()
-                .map(whole)
-                .eq(self.proxied.iter().cloned())
+        let is_cut = |one: &Normal| one.body.ends_with(" CUT");
+        let is_refused = |one: &Normal| one.body.starts_with("400 Bad Request: ");
+        let left = self.straight.iter().map(whole);
+        (self.straight.iter().any(is_cut) || self.proxied.iter().all(is_refused))
+            && left.eq(self.proxied.iter().map(whole))
     }
 
     fn changes_nothing(&self) -> bool {
