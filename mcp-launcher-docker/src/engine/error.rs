@@ -159,19 +159,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_not_use_the_engine_is_told_so() {
-        let endpoint = Endpoint::from_url("unix:///e").unwrap();
-        let denied = |kind: std::io::ErrorKind| {
-            let error = Error::IOError { err: kind.into() };
-            EngineError::new(&endpoint, error).to_string()
-        };
-        let text = denied(std::io::ErrorKind::PermissionDenied);
-        assert!(text.contains("the group `docker`"), "{text}");
-        let text = denied(std::io::ErrorKind::ConnectionRefused);
-        assert!(text.contains("is it running?"), "{text}");
-    }
-
-    #[test]
     fn only_404_is_proof() {
         let of = |status, message| Meaning::of_status(status, message);
         assert_eq!(of(404, "No such container: x"), Meaning::Absent);
