@@ -209,7 +209,7 @@ async fn dropped_waits(stage: &Stage) -> Check {
 
 async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     let polled = PollTimes {
-        future: Box::pin(future),
+        future,
         left: 1,
         let_go: LetGo::AtOnce,
     };

@@ -3,6 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use pin_project::pin_project;
+
 /// When a half-polled future is let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LetGo {
@@ -16,8 +18,10 @@ pub(crate) enum LetGo {
 ///
 /// Completes with `None` when it is time to drop it. Every await point at
 /// which a future can be dropped is reached by some number of polls.
+#[pin_project]
 pub(crate) struct PollTimes<F> {
-    pub(crate) future: Pin<Box<F>>,
+    #[pin]
+    pub(crate) future: F,
     pub(crate) left: u32,
     pub(crate) let_go: LetGo,
 }
@@ -25,14 +29,15 @@ pub(crate) struct PollTimes<F> {
 impl<F: Future> Future for PollTimes<F> {
     type Output = Option<F::Output>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.left == 0 {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if *this.left == 0 {
             return Poll::Ready(None);
         }
-        self.left -= 1;
-        match self.future.as_mut().poll(cx) {
+        *this.left -= 1;
+        match this.future.poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if self.left == 0 && self.let_go == LetGo::AtOnce => Poll::Ready(None),
+            Poll::Pending if *this.left == 0 && *this.let_go == LetGo::AtOnce => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -46,10 +51,10 @@ mod tests {
     async fn it_stops_at_every_await() {
         for (left, done) in [(0, false), (1, false), (2, false), (3, true), (9, true)] {
             for let_go in [LetGo::AtOnce, LetGo::WhenWoken] {
-                let future = Box::pin(async {
+                let future = async {
                     tokio::task::yield_now().await;
                     tokio::task::yield_now().await;
-                });
+                };
                 let polled = PollTimes {
                     future,
                     left,

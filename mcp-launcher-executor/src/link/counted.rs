@@ -4,11 +4,14 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use pin_project::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A stream that counts the bytes that were read from it, and stops when as many
 /// have been as its owner admits.
+#[pin_project]
 pub(crate) struct Counted<S> {
+    #[pin]
     stream: S,
     read: u64,
     /// Set where there is a bound.
@@ -50,57 +53,58 @@ impl<S> Counted<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: AsyncRead> AsyncRead for Counted<S> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.is_held() {
             return Poll::Pending;
         }
-        let most = buffer.remaining().min(self.admitted.unwrap_or(usize::MAX));
+        let mut this = self.project();
+        let most = buffer.remaining().min(this.admitted.unwrap_or(usize::MAX));
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        ready!(this.stream.as_mut().poll_read(cx, &mut part))?;
         let read = part.filled().len();
         buffer.advance(read);
-        self.read += read as u64;
-        if let Some(admitted) = &mut self.admitted {
+        *this.read += read as u64;
+        if let Some(admitted) = this.admitted {
             *admitted -= read;
         }
-        if let Some(after_read) = &self.after_read {
-            after_read(&self.stream);
+        if let Some(after_read) = this.after_read {
+            after_read(&this.stream);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: AsyncWrite> AsyncWrite for Counted<S> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        self.project().stream.poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+        self.project().stream.poll_write_vectored(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().stream.poll_flush(cx)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project().stream.poll_shutdown(cx)
     }
 }

@@ -38,7 +38,7 @@ async fn launch_polled(stage: &Stage, polls: u32, let_go: LetGo) -> Check<bool> 
     let spec = stage.spec()?;
     let launcher = Arc::clone(&stage.kit.launcher);
     let polled = PollTimes {
-        future: Box::pin(async move { launcher.launch(&spec, &LaunchContext::new()).await }),
+        future: async move { launcher.launch(&spec, &LaunchContext::new()).await },
         left: polls,
         let_go,
     };
