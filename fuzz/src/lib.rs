@@ -1,5 +1,5 @@
-//! What the targets share: memory that is counted, so that an input which is made
-//! into many times its size is found though it is small.
+//! Counted memory, shared by the targets: an input which is made into many times its
+//! size is found though it is small.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -8,8 +8,8 @@ use crate::sys;
 /// The length of an id.
 pub(crate) const ID: usize = 64;
 
-/// Whether the answer to a removal says that the container is gone; `None` when there
-/// is none by then.
+/// Reads the answer to a removal: whether the container is gone, or `None` without an
+/// answer by then.
 pub(crate) fn is_gone(daemon: i32, until: u64) -> Option<bool> {
     let mut status = [0; 12];
     let mut seen = sys::read_by(daemon, &mut status, until)?;

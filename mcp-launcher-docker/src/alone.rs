@@ -4,8 +4,8 @@ use std::process::Command;
 
 const ALONE: &str = "MCP_DOCKER_TEST_ALONE";
 
-/// Whether this process is the test's own. If not, runs the test again in one, after
-/// these commands of a shell, and expects it to pass.
+/// Returns `true` in a process of the test's own. Elsewhere it runs the test again in
+/// one, after these commands of a shell, and expects it to pass.
 pub(crate) fn is_alone(test: &str, commands: &str) -> bool {
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -60,7 +60,8 @@ pub(crate) struct Container {
     discard: CancellationToken,
     /// The attachment is closed, whoever still reads.
     detach: CancellationToken,
-    /// It is gone, which the connection to a remote engine may not tell.
+    /// Cancelled once the container is gone, which the connection to a remote engine
+    /// may not tell.
     over: CancellationToken,
     /// It is removed when this host dies, while this is there.
     included: Mutex<Option<Arc<Included>>>,

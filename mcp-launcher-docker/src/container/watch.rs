@@ -211,7 +211,7 @@ async fn wait_again(container: &Container) -> Option<i64> {
     }
 }
 
-/// Whether a connection to its engine can die unnoticed.
+/// Returns `true` where a connection to the engine can die unnoticed.
 fn is_remote(container: &Container) -> bool {
     container.engine.endpoint().local_socket().is_none()
 }

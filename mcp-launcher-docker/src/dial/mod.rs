@@ -102,8 +102,8 @@ impl Dial {
         tokio::time::timeout(LIMIT, connected).await?
     }
 
-    /// What a program that carried a connection said before it ended; nothing where
-    /// there is none, or it lives.
+    /// Returns the last words of the program that carried a connection; `None` where
+    /// there is no program, or it lives.
     pub(crate) async fn last_words(&self) -> Option<String> {
         match self {
             #[cfg(feature = "ssh")]

@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// As much of what it said last is kept.
+/// Bytes of ssh's last words that are kept.
 const KEPT: usize = 1024;
 
 /// How long its last words may take, after the connection has ended.
@@ -21,11 +21,11 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Ssh {
     url: String,
-    /// What the last one said, once it has ended.
+    /// Last words of the ssh that was started last, once it has ended.
     words: Mutex<watch::Receiver<Option<String>>>,
 }
 
-/// What an ssh writes and reads.
+/// Standard output and input of an ssh, as one stream.
 type Streams = Join<ChildStdout, ChildStdin>;
 
 impl Ssh {

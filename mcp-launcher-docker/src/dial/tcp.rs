@@ -17,7 +17,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 #[cfg(not(windows))]
 const TRIES: u32 = 3;
 
-/// What was sent and is not taken for so long ends it as well.
+/// Data that the peer has not acknowledged for so long ends the connection as well.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 

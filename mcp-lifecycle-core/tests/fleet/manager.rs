@@ -8,7 +8,8 @@ use mcp_lifecycle_core::fleet::{
 };
 use tokio::time::Instant;
 
-use crate::fake::{Fake, Log, call, seconds};
+use crate::fake::{Fake, call, seconds};
+use crate::log::Log;
 
 #[tokio::test(start_paused = true)]
 async fn servers_start_in_parallel_within_the_cap() {

@@ -5,7 +5,8 @@ use mcp_lifecycle_core::fleet::{RefreshErrorKind, ServerManager};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::fake::{Fake, Log, seconds};
+use crate::fake::{Fake, seconds};
+use crate::log::Log;
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_takes_as_long_as_the_slowest_server() {

@@ -4,7 +4,8 @@ use mcp_lifecycle_core::client::Sharing;
 use mcp_lifecycle_core::fleet::{AcquireErrorKind, AcquireOptions, KeptBy, ServerPool};
 use tokio::time::Instant;
 
-use crate::fake::{Fake, Log, call, seconds};
+use crate::fake::{Fake, call, seconds};
+use crate::log::Log;
 
 #[tokio::test(start_paused = true)]
 async fn leases_of_the_same_server_share_one_process() {

@@ -10,7 +10,8 @@ use mcp_lifecycle_core::fleet::{
 use mcp_lifecycle_core::launch::ServerSpec;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
-use crate::fake::{Fake, Log, seconds};
+use crate::fake::{Fake, seconds};
+use crate::log::Log;
 use crate::moody::{Mood, Moods, Moody};
 
 /// Nothing can be proven: as of a machine whose connection is lost.

@@ -3,7 +3,8 @@
 use mcp_lifecycle_core::client::RestartPolicy;
 use mcp_lifecycle_core::fleet::{AcquireErrorKind, ServerManager, ServerPool, ServerState};
 
-use crate::fake::{Fake, Log, seconds};
+use crate::fake::{Fake, seconds};
+use crate::log::Log;
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_shakes_hands_and_dies_uses_its_budget_and_no_more() {
