@@ -105,10 +105,7 @@ async fn corpses_are_removed_and_strangers_are_not_touched() {
         return;
     };
     let launcher = rig.launcher();
-    let server = launcher
-        .launch(&rig.spec(&["plain"]), &LaunchContext::new())
-        .await
-        .unwrap();
+    let server = rig.launch_by(&launcher, &rig.spec(&["plain"])).await;
     let id = rig.containers().remove(0);
     let format = "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}";
     let labels = rig.engine.docker(&["inspect", "--format", format, &id]);
@@ -251,10 +248,9 @@ async fn another_engines_404_is_no_proof() {
         .lease_directory(rig.leases.path())
         .build()
         .unwrap();
-    let server = own(launcher
-        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
-        .await
-        .unwrap());
+    let server = own(rig
+        .launch_by(&launcher, &rig.spec(&["ignore-eof-term"]))
+        .await);
     lead_to(&other);
     // By a connection that is still open it may be ended where it is. What must
     // not be is a proof while it lives.

@@ -40,7 +40,6 @@ async fn each_server_ends_on_the_rung_it_needs() {
     ];
     for (fixture, rung, exit) in cases {
         let server = own(rig.launch(&[fixture]).await);
-        rig.alive.accept("server", LIMIT).await.unwrap();
         // No verdict depends on a grace: long where the fixture obeys.
         let policy = match rung {
             Some(Phase::RequestEnd) => policy().with_term_grace(LIMIT),
@@ -79,7 +78,6 @@ async fn output_that_nobody_reads_does_not_wedge_the_end() {
         .write_all(b"\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
         .await
         .unwrap();
-    rig.alive.accept("server", LIMIT).await.unwrap();
     // Time for the stream to fill up to the daemon.
     crate::support::pause(Duration::from_millis(700)).await;
     // A daemon that is wedged does not confirm in time.

@@ -99,10 +99,9 @@ async fn the_404_of_another_engine_is_no_proof() {
     lead_to(&one);
     let leases = rig.leases.path().to_str().unwrap();
     let launcher = launcher(&format!("unix://{}", link.display()), leases);
-    let server = launcher
-        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
-        .await
-        .unwrap();
+    let server = rig
+        .launch_by(&launcher, &rig.spec(&["ignore-eof-term"]))
+        .await;
     let parts = server.into_parts();
     let (handle, _stdin) = ServerHandle::new("server", parts.stdin, parts.terminator);
     lead_to(&two);
@@ -164,10 +163,9 @@ async fn an_exit_is_learned_though_the_connections_to_a_remote_engine_died() {
     let router = Router::to(socket).await;
     let leases = rig.leases.path().to_str().unwrap();
     let launcher = launcher(&format!("tcp://{}", router.address), leases);
-    let server = launcher
-        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
-        .await
-        .unwrap();
+    let server = rig
+        .launch_by(&launcher, &rig.spec(&["ignore-eof-term"]))
+        .await;
     let mut parts = server.into_parts();
     router.forget.send_modify(|generation| *generation += 1);
     rig.engine.docker(&["rm", "-f", &rig.containers()[0]]);

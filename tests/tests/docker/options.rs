@@ -55,10 +55,8 @@ async fn the_engine_confirms_every_option_of_the_chain() {
         )
         .create_body(json!({"Hostname": "mcp", "HostConfig": {"ExtraHosts": ["x:127.0.0.1"]}}));
     let server = rig
-        .launcher()
-        .launch(&rig.spec_with(&options, &["plain"]), &LaunchContext::new())
-        .await
-        .unwrap();
+        .launch_by(&rig.launcher(), &rig.spec_with(&options, &["plain"]))
+        .await;
     let inspected = rig.engine.docker(&["inspect", &rig.containers()[0]]);
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     let (host, config) = (&inspected[0]["HostConfig"], &inspected[0]["Config"]);

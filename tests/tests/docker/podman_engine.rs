@@ -96,8 +96,7 @@ async fn servers_end_with_proof_on_podman() {
     ] {
         let options = options(&rig).init(init);
         let (launcher, spec) = (rig.launcher(), rig.spec_with(&options, &[fixture]));
-        let server = own(launcher.launch(&spec, &LaunchContext::new()).await.unwrap());
-        rig.alive.accept("server", LIMIT).await.unwrap();
+        let server = own(rig.launch_by(&launcher, &spec).await);
         let report = server.end(&policy).await.unwrap();
         let alive = rig.alive.alive_at_this_moment(LIMIT).await.unwrap();
         assert!(alive.is_empty(), "{fixture}: {alive:?} {report}");

@@ -89,15 +89,10 @@ async fn an_end_in_order_is_what_it_is_without_it() {
         (&["ignore-eof-term"], ExitStatus::Signal(9)),
     ] {
         let spec = rig.spec_with(&options, fixture);
-        let server = rig
-            .launcher()
-            .launch(&spec, &LaunchContext::new())
-            .await
-            .unwrap();
+        let server = rig.launch_by(&rig.launcher(), &spec).await;
         let declared = server.terminator().semantics().containment;
         assert_eq!(declared.on_host_death, Reach::Container);
         let server = own(server);
-        rig.alive.accept("server", LIMIT).await.unwrap();
         let report = server.end(&policy).await.unwrap();
         let alive = rig.alive.alive_at_this_moment(LIMIT).await.unwrap();
         assert!(alive.is_empty(), "{alive:?}");

@@ -68,11 +68,12 @@ impl Args {
         };
         let mut args = Self {
             role: role.to_owned(),
-            shape,
             alive: None,
             era: Era::Both,
-            ignore_eof: false,
-            ignore_term: false,
+            // Settled here: from its hello on a server is what its shape says.
+            ignore_eof: ["ignore-eof", "ignore-eof-term"].contains(&shape.as_str()),
+            ignore_term: shape == "ignore-eof-term",
+            shape,
             at: Stage::Call,
             code: 1,
             stderr: None,

@@ -60,12 +60,12 @@ impl Descendant {
     ) {
         let mut context = context.clone();
         sys::fork_into(context.args.lifetime, move || {
-            context.connect(role);
-            connected();
             if self.own_session && setsid().is_err() {
                 exit::refused("setsid", "refused");
             }
             sys::report_sigterm(self.ignore_term);
+            context.connect(role);
+            connected();
             sys::detach_stdio(self.keep_stdout);
             match then(&context) {}
         });

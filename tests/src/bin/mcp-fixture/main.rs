@@ -7,9 +7,9 @@
 //!
 //! # Proof of death
 //!
-//! With `--alive ADDRESS` every process of the fixture connects there as its
-//! very first act and says `hello <role> <pid>`. The connection is held for
-//! life and inherited by children, so **end of file on it proves that every
+//! With `--alive ADDRESS` every process of the fixture connects there as soon as
+//! it takes signals the way it was told to, and says `hello <role> <pid>`: whoever
+//! has heard that may send SIGTERM. The connection is held for life and inherited by children, so **end of file on it proves that every
 //! holder is dead**. See [`alive`] for the lines that follow.
 //!
 //! # It cannot leak by itself
@@ -64,9 +64,9 @@ fn main() {
         Err(problem) => exit::usage(&problem),
     };
     let mut context = Context { args, alive: None };
-    let role = context.args.role.clone();
-    context.connect(&role);
     sys::limit_lifetime(context.args.lifetime);
     sys::report_sigterm(context.args.ignore_term);
+    let role = context.args.role.clone();
+    context.connect(&role);
     shapes::run(context);
 }

@@ -1,7 +1,7 @@
 //! A host in a process of its own, started only to be killed.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 const ROLE: &str = "MCP_DOCKER_TEST_HOST";
 
@@ -10,8 +10,11 @@ pub(crate) fn is_host() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// A running host.
-pub(crate) struct Host(Child);
+/// A running host. Its output stays open: a test that cannot print its result fails.
+pub(crate) struct Host {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
 
 impl Host {
     /// Runs the test `name` of this binary as a host that is told `what` to do.
@@ -25,7 +28,7 @@ impl Host {
     }
 
     fn spawn(name: &str, what: &str, variables: &[(&str, &str)], stdin: Stdio) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
+        let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture", "--include-ignored"])
             .env(ROLE, what)
             .envs(variables.iter().copied())
@@ -33,7 +36,8 @@ impl Host {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        Self(child)
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout }
     }
 
     /// The same, with an input for [`tell`](Self::tell).
@@ -43,40 +47,38 @@ impl Host {
 
     /// Says a line to it.
     pub(crate) fn tell(&mut self, line: &str) {
-        let stdin = self.0.stdin.as_mut().unwrap();
+        let stdin = self.child.stdin.as_mut().unwrap();
         writeln!(stdin, "{line}").unwrap();
     }
 
     /// Waits until it has printed a line that ends so.
     pub(crate) fn wait_for(&mut self, line: &str) {
-        let stdout = self.0.stdout.take().unwrap();
-        let mut lines = BufReader::new(stdout).lines();
+        let mut lines = self.stdout.by_ref().lines();
         let found = lines.any(|found| found.is_ok_and(|found| found.ends_with(line)));
         assert!(found, "the host ended without {line:?}");
     }
 
     /// Waits for its end: all that it has printed.
     pub(crate) fn output(mut self) -> String {
-        let stdout = self.0.stdout.take().unwrap();
-        let text = std::io::read_to_string(stdout).unwrap();
-        self.0.wait().unwrap();
+        let text = std::io::read_to_string(&mut self.stdout).unwrap();
+        self.child.wait().unwrap();
         text
     }
 
     pub(crate) fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Waits until it ends by itself.
     pub(crate) fn wait(&mut self) {
-        self.0.wait().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

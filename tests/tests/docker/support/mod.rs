@@ -103,11 +103,21 @@ impl Rig {
         options.apply(spec).build().unwrap()
     }
 
+    /// A server of the fixture that runs: it has said hello, and takes signals as it
+    /// was told to.
     pub(crate) async fn launch(&self, args: &[&str]) -> LaunchedServer {
-        self.launcher()
-            .launch(&self.spec(args), &LaunchContext::new())
-            .await
-            .unwrap()
+        self.launch_by(&self.launcher(), &self.spec(args)).await
+    }
+
+    /// The same, by this launcher.
+    pub(crate) async fn launch_by(
+        &self,
+        launcher: &dyn ServerLauncher,
+        spec: &ServerSpec,
+    ) -> LaunchedServer {
+        let server = launcher.launch(spec, &LaunchContext::new()).await.unwrap();
+        self.alive.accept("server", LIMIT).await.unwrap();
+        server
     }
 
     /// The containers of this test's servers, in any state.

@@ -56,6 +56,18 @@ impl Rig {
             .unwrap()
     }
 
+    /// Runs the script behind a tracker, until so many servers of the fixture speak.
+    async fn script(&self, script: &str, speakers: usize) -> Owned {
+        let spec = self.wrapped("sh", &["-c", script]);
+        let launch = self.tracker().launch(&spec, &LaunchContext::new()).await;
+        let mut server = own(launch.unwrap());
+        drain(&mut server);
+        for _ in 0..speakers {
+            self.alive.accept("server", LIMIT).await.unwrap();
+        }
+        server
+    }
+
     /// Found by a label of the test's own: also what was not tracked.
     fn started(&self) -> Vec<String> {
         self.engine.by_label(&format!("test={}", self.server))

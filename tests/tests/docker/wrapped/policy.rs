@@ -6,7 +6,7 @@ use mcp_lifecycle_core::terminate::TerminationReport;
 
 use super::proxy::Tracked;
 use super::{Shape, drain, ends_clean, policy};
-use crate::support::{LIMIT, Rig, eventually, own};
+use crate::support::{Rig, eventually};
 use std::os::unix::fs::MetadataExt;
 
 /// The command itself is `docker run`, and says which engine: no proxy, labels.
@@ -57,15 +57,7 @@ async fn what_is_detached_stays_and_is_reported_and_strangers_are_not_touched() 
     };
     let before = stranger(&format!("mcp-{}-before", rig.server));
     let script = "docker run -d $RUN $PAYLOAD; docker run -d --rm $RUN $PAYLOAD; exec sleep 1000";
-    let mut server = own(rig
-        .tracker()
-        .launch(&rig.wrapped("sh", &["-c", script]), &LaunchContext::new())
-        .await
-        .unwrap());
-    drain(&mut server);
-    for _ in 0..2 {
-        rig.alive.accept("server", LIMIT).await.unwrap();
-    }
+    let server = rig.script(script, 2).await;
     let during = stranger(&format!("mcp-{}-during", rig.server));
     let report: std::sync::Arc<TerminationReport> = server.end(&policy()).await.unwrap();
     let names = |list: &[mcp_lifecycle_core::launch::Remnant]| -> Vec<String> {
@@ -165,14 +157,7 @@ async fn a_detached_container_is_asked_before_it_is_forced() {
     };
     let script = r#"docker run -d --rm $RUN --entrypoint /bin/sh mcp-fixture:test -c \
         "trap ': > $DIRECTORY/asked; exit 0' TERM; $COMMAND & wait"; exec sleep 1000"#;
-    let spec = rig.wrapped("sh", &["-c", script]);
-    let mut server = own(rig
-        .tracker()
-        .launch(&spec, &LaunchContext::new())
-        .await
-        .unwrap());
-    drain(&mut server);
-    rig.alive.accept("server", LIMIT).await.unwrap();
+    let server = rig.script(script, 1).await;
     let address = rig.alive.address();
     let directory = address.trim_start_matches("unix:").trim_end_matches("/s");
     let asked = std::path::Path::new(directory).join("asked");

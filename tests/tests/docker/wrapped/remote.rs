@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{DockerLauncher, Endpoint, ReapPolicy};
-use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
+use mcp_lifecycle_core::launch::ServerSpec;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
 use super::{Shape, ends_clean, policy};
@@ -147,10 +147,9 @@ async fn an_engine_that_vanishes_costs_a_bounded_time_and_no_proof() {
         .lease_directory(rig.leases.path())
         .build()
         .unwrap();
-    let server = own(launcher
-        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
-        .await
-        .unwrap());
+    let server = own(rig
+        .launch_by(&launcher, &rig.spec(&["ignore-eof-term"]))
+        .await);
     road.is_closed.store(true, Ordering::SeqCst);
     let begun = Instant::now();
     // A request may take 10 s.

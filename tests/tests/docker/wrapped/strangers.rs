@@ -1,9 +1,9 @@
 //! Containers of others that carry our labels, or our server's environment.
 
-use mcp_lifecycle_core::launch::{LaunchContext, ReapReport, ServerLauncher};
+use mcp_lifecycle_core::launch::{ReapReport, ServerLauncher};
 
-use super::{drain, policy};
-use crate::support::{LIMIT, Rig, eventually, own};
+use super::policy;
+use crate::support::{Rig, eventually, own};
 
 /// A container of the user's, from this image.
 fn user(rig: &Rig, image: &str) -> String {
@@ -50,14 +50,7 @@ async fn an_image_of_a_nested_container_makes_nobody_ours() {
     };
     let script = "docker run -d --rm --name srv-$TEST $RUN $PAYLOAD && \
         docker commit --pause=false srv-$TEST committed-$TEST:within; exec sleep 1000";
-    let spec = rig.wrapped("sh", &["-c", script]);
-    let mut server = own(rig
-        .tracker()
-        .launch(&spec, &LaunchContext::new())
-        .await
-        .unwrap());
-    drain(&mut server);
-    rig.alive.accept("server", LIMIT).await.unwrap();
+    let server = rig.script(script, 1).await;
     let within = format!("committed-{}:within", rig.server);
     let exists = || {
         rig.engine
@@ -97,10 +90,9 @@ async fn an_image_of_a_server_makes_nobody_ours() {
         return;
     };
     let launcher = rig.launcher();
-    let server = own(launcher
-        .launch(&rig.spec(&["ignore-eof-term"]), &LaunchContext::new())
-        .await
-        .unwrap());
+    let server = own(rig
+        .launch_by(&launcher, &rig.spec(&["ignore-eof-term"]))
+        .await);
     let image = commit(&rig, &rig.containers()[0], "server");
     let user = user(&rig, &image);
     server.end(&policy()).await.unwrap();
@@ -120,14 +112,7 @@ async fn a_kept_container_with_the_servers_environment_lives_on() {
     };
     let script = "env | grep -v -e ^PATH= > env.$TEST; docker run -d --env-file env.$TEST $RUN $PAYLOAD; \
         rm env.$TEST; exec sleep 1000";
-    let spec = rig.wrapped("sh", &["-c", script]);
-    let mut server = own(rig
-        .tracker()
-        .launch(&spec, &LaunchContext::new())
-        .await
-        .unwrap());
-    drain(&mut server);
-    rig.alive.accept("server", LIMIT).await.unwrap();
+    let server = rig.script(script, 1).await;
     let kept = rig.started().remove(0);
     let env = rig
         .engine

@@ -112,18 +112,9 @@ pub(crate) fn usage_text() -> String {
 }
 
 /// Runs the shape that the command line names.
-pub(crate) fn run(mut context: Context) -> ! {
+pub(crate) fn run(context: Context) -> ! {
     match context.args.shape.clone().as_str() {
-        "plain" => serve(context, &mut Plain),
-        "ignore-eof" => {
-            context.args.ignore_eof = true;
-            serve(context, &mut Plain)
-        }
-        "ignore-eof-term" => {
-            context.args.ignore_eof = true;
-            crate::sys::report_sigterm(true);
-            serve(context, &mut Plain)
-        }
+        "plain" | "ignore-eof" | "ignore-eof-term" => serve(context, &mut Plain),
         "slow-eof" => serve(context, &mut ending::SlowEof),
         "sigstop" => serve(context, &mut ending::Stops),
         "never-answers" => serve(context, &mut ending::NeverAnswers),

@@ -65,11 +65,11 @@ impl Colony {
         self.beats[slot].store(self.now(), Ordering::SeqCst);
         let mut context = context.clone();
         sys::fork_into(context.args.lifetime, move || {
-            context.connect(&format!("colony-{slot}"));
             if setsid().is_err() {
                 exit::refused("setsid", "refused");
             }
             sys::report_sigterm(true);
+            context.connect(&format!("colony-{slot}"));
             sys::detach_stdio(false);
             self.live(&context, slot)
         });
