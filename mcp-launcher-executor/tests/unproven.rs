@@ -5,11 +5,14 @@
 mod raw;
 mod support;
 
-use std::sync::mpsc;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mcp_launcher_executor::ExecServerConfig;
+use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
+use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -17,6 +20,8 @@ use nix::unistd::Pid;
 use raw::{Raw, start};
 use serde_json::{Value, json};
 use support::{alive, launch, launcher, listen, marker, sh, signal, within};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
@@ -117,29 +122,116 @@ async fn a_session_whose_end_is_not_proven_is_not_over_for_who_comes_back() {
     drop(tracer);
 }
 
+/// A server that is asked to leave, and stays.
+struct Slow {
+    mark: String,
+    directory: tempfile::TempDir,
+}
+
+impl Slow {
+    async fn start(client: &mut Raw) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mark = marker("slow");
+        let script = format!(
+            "trap ': > {}' TERM; echo up; while :; do sleep 0.01; done; : {mark}",
+            Self::asked(directory.path()).display()
+        );
+        let started = start("slow", &["/bin/sh", "-c", &script]);
+        client.request("process/start", started).await.unwrap();
+        assert_eq!(first_line(client).await, "up");
+        Self { mark, directory }
+    }
+
+    fn asked(directory: &Path) -> std::path::PathBuf {
+        directory.join("asked")
+    }
+
+    async fn is_asked_to_leave(&self) {
+        within(async {
+            while !Self::asked(self.directory.path()).exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+}
+
 /// Its client was silent for a lease, and wakes up while its processes are ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_good_bye_waits_for_the_end_of_the_processes() {
     let args = ["--listen", "ws://127.0.0.1:0", "--lease", "1"];
     let peer = listen(DAEMON, &args).await;
     let (mut client, _) = Raw::open_with(&peer.url, extended()).await;
-    let directory = tempfile::tempdir().unwrap();
-    let asked = directory.path().join("asked");
-    let mark = marker("good-bye");
-    let script = format!(
-        "trap ': > {}' TERM; echo up; while :; do sleep 0.01; done; : {mark}",
-        asked.display()
-    );
-    let started = start("slow", &["/bin/sh", "-c", &script]);
-    client.request("process/start", started).await.unwrap();
-    assert_eq!(first_line(&mut client).await, "up");
-    within(async {
-        while !asked.exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    let slow = Slow::start(&mut client).await;
+    slow.is_asked_to_leave().await;
     client.notify("session/nothing", json!({})).await;
     client.notification("session/ended").await;
-    assert_eq!(alive(&mark), Vec::<String>::new());
+    assert_eq!(alive(&slow.mark), Vec::<String>::new());
+}
+
+/// A daemon whose servers have five seconds to leave.
+async fn patient() -> (Daemon, Listener, String) {
+    let mut limits = Limits::default();
+    limits.orphans.term_grace = Duration::from_secs(5);
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let url = listener.url().unwrap();
+    (daemon, listener, url)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_good_bye_of_a_daemon_that_leaves_waits_for_an_end_that_is_under_way() {
+    let (daemon, listener, url) = patient().await;
+    tokio::join!(listener.serve(&daemon), async {
+        let (mut client, _) = Raw::open_with(&url, extended()).await;
+        let slow = Slow::start(&mut client).await;
+        client.notify("session/end", json!({})).await;
+        slow.is_asked_to_leave().await;
+        tokio::join!(daemon.shutdown(), async {
+            client.notification("session/ended").await;
+            assert_eq!(alive(&slow.mark), Vec::<String>::new());
+        });
+    });
+}
+
+/// Who answers there answers for what was started there.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_else_gets_the_address_of_a_daemon_that_is_ending_its_servers() {
+    let (daemon, listener, url) = patient().await;
+    let address = url.trim_start_matches("ws://");
+    tokio::join!(listener.serve(&daemon), async {
+        let (mut client, _) = Raw::open_with(&url, extended()).await;
+        let slow = Slow::start(&mut client).await;
+        tokio::join!(daemon.shutdown(), async {
+            slow.is_asked_to_leave().await;
+            let error = TcpListener::bind(address).await.unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+            // Who comes is sent away, and need not wait.
+            let mut late = TcpStream::connect(address).await.unwrap();
+            let answer = within(late.read_to_end(&mut Vec::new())).await;
+            assert!(matches!(answer, Ok(0) | Err(_)), "{answer:?}");
+            daemon.hurry();
+        });
+    });
+    TcpListener::bind(address).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_beside_another_one_does_not_answer_for_its_sessions() {
+    let listen = || listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]);
+    let (one, other) = (listen().await, listen().await);
+    let machine = |hello: &Value| hello["extensions"]["mcpLifecycle"]["machine"].clone();
+    let (_client, hello) = Raw::open_with(&one.url, extended()).await;
+    let ours = machine(&hello);
+    assert!(ours.is_string(), "{hello}");
+    // As through a balancer, or a tunnel that leads elsewhere by now.
+    let mut again = extended();
+    again["resumeSessionId"] = hello["sessionId"].clone();
+    let mut lost = Raw::connect(&other.url).await;
+    let error = lost.request("initialize", again).await.unwrap_err();
+    assert_eq!(error["data"]["kind"], "unknownSession");
+    assert_ne!(error["data"]["machine"], ours);
+    let (_client, hello) = Raw::open_with(&other.url, extended()).await;
+    assert_ne!(machine(&hello), ours);
 }

@@ -1,8 +1,8 @@
 //! One connection: a thread that drives it, and the handle to that thread.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::launch::InheritEnv;
@@ -14,7 +14,7 @@ use super::driver::Driver;
 use super::process::{DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
 use crate::error::SharedError;
-use crate::protocol::extension::{Lifecycle, VERSION};
+use crate::protocol::extension::{Lifecycle, VERSION, longest_reprieve};
 use crate::protocol::process::{EnvPolicy, Inherit, StartParams};
 use crate::protocol::{InitializeResult, path_from_wire, path_to_uri};
 use crate::{ExecutorError, RemoteCommand};
@@ -27,8 +27,11 @@ use crate::{ExecutorError, RemoteCommand};
 pub(super) struct Connection {
     commands: Commands,
     peer: Arc<Peer>,
-    dead: Arc<AtomicBool>,
+    dead: Death,
 }
+
+/// When the session was over for good, and why; empty until then.
+pub(super) type Death = Arc<OnceLock<(Instant, ExecutorError)>>;
 
 /// The most that a peer makes us buffer of a stream, in bytes.
 const MOST_WINDOW: u64 = 64 << 20;
@@ -67,7 +70,7 @@ impl Connection {
         };
         let session = Session::new(timing(config), "mcp-lifecycle".to_owned(), wish, now);
         let driven = config.clone();
-        let dead = Arc::new(AtomicBool::new(false));
+        let dead = Death::default();
         std::thread::Builder::new()
             .name("mcp-executor".to_owned())
             .spawn({
@@ -110,14 +113,16 @@ impl Connection {
         extensions.mcp_lifecycle.as_ref()
     }
 
-    /// How long after the loss of the session its processes may live: the
-    /// lease, the daemon's graces, and as much again of these for what it takes
-    /// to notice. `None` with a plain peer.
+    /// How long after the loss of the session its processes may live, unless
+    /// the daemon was stopped: the lease, what one that was starved adds to it,
+    /// the graces, and as much again of these for what it takes to notice. `None`
+    /// with a plain peer.
     pub(super) fn longest_after_loss(&self) -> Option<Duration> {
         let lifecycle = self.lifecycle()?;
         let lease = Duration::from_millis(lifecycle.lease_ms?);
         let grace = Duration::from_millis(lifecycle.grace_ms?);
-        lease.checked_add(grace.checked_mul(2)?)
+        let late = longest_reprieve(lease);
+        lease.checked_add(late)?.checked_add(grace.checked_mul(2)?)
     }
 
     /// A name for the next process.
@@ -232,7 +237,12 @@ impl Connection {
 
     /// Whether the session is over for good.
     pub(super) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire)
+        self.death().is_some()
+    }
+
+    /// When the session was over for good, and why.
+    pub(super) fn death(&self) -> Option<&(Instant, ExecutorError)> {
+        self.dead.get()
     }
 
     fn send(&self, command: Command) -> Result<(), ExecutorError> {
@@ -283,7 +293,7 @@ fn drive(
     commands: Arc<Inbox>,
     seat: &Seat,
     ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
-    dead: Arc<AtomicBool>,
+    dead: Death,
 ) {
     let _vacate = Vacate {
         commands: Arc::clone(&commands),
@@ -308,12 +318,16 @@ fn drive(
 struct Vacate<'a> {
     commands: Arc<Inbox>,
     seat: &'a Seat,
-    dead: Arc<AtomicBool>,
+    dead: Death,
 }
 
 impl Drop for Vacate<'_> {
     fn drop(&mut self) {
-        self.dead.store(true, Ordering::Release);
+        let reason = "the thread of the connection has ended";
+        self.dead.get_or_init(|| {
+            let reason = reason.to_owned();
+            (Instant::now(), ExecutorError::Lost { reason })
+        });
         self.commands.close();
         let driver = self
             .seat
@@ -321,7 +335,7 @@ impl Drop for Vacate<'_> {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(driver) = driver {
-            driver.fail_all("the thread of the connection has ended");
+            driver.fail_all(reason);
         }
     }
 }
@@ -336,7 +350,7 @@ mod tests {
         let wish = Lifecycle::default();
         let session = Session::new(timing(&config), "t".to_owned(), wish, Instant::now());
         let (commands, inbox, seat) = commands();
-        let dead = Arc::new(AtomicBool::new(false));
+        let dead = Death::default();
         let (ready, _opened) = oneshot::channel();
         let mut driver = Driver::new(
             config,

@@ -6,7 +6,6 @@ mod farewell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use tokio::sync::oneshot;
 use super::commands::{Command, Inbox, Reply, Seat};
 use super::config::ExecServerConfig;
 use super::connect::Connected;
+use super::connection::Death;
 use super::process::Remote;
 use super::session::{Purpose, Session, Token};
 use crate::ExecutorError;
@@ -56,7 +56,7 @@ pub(super) struct Driver {
     next_token: Token,
     processes: HashMap<String, Weak<Remote>>,
     ready: Option<oneshot::Sender<Result<InitializeResult, ExecutorError>>>,
-    dead: Arc<AtomicBool>,
+    dead: Death,
     timer: Pin<Box<tokio::time::Sleep>>,
 }
 
@@ -67,7 +67,7 @@ impl Driver {
         session: Session,
         commands: Arc<Inbox>,
         ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
-        dead: Arc<AtomicBool>,
+        dead: Death,
     ) -> Self {
         Self {
             config,

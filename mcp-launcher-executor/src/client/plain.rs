@@ -139,10 +139,7 @@ impl Plain {
     async fn failure(&self) -> ExecutorError {
         let mut status = self.remote.status();
         let failed = status.wait_for(|status| status.failed.is_some()).await;
-        match failed
-            .ok()
-            .and_then(|status| status.failed.clone().map(|(_, error)| error))
-        {
+        match failed.ok().and_then(|status| status.failed.clone()) {
             Some(error) => error,
             None => std::future::pending().await,
         }

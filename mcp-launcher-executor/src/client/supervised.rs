@@ -1,7 +1,7 @@
 //! Processes on a daemon that knows our extensions: it does the work.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
@@ -70,29 +70,32 @@ struct Supervised {
 }
 
 impl Supervised {
-    /// What is known of a process that cannot be followed any more: the end of
-    /// its session was reported, or is bounded by the lease.
-    fn gone_without_word(
-        &self,
-        since: Instant,
-        error: ExecutorError,
-    ) -> Result<Gone, ExecutorError> {
-        let over = self.connection.is_dead();
-        let bound = self.connection.longest_after_loss().filter(|_| over);
-        match (error, bound) {
-            (
-                ExecutorError::SessionOver {
-                    reason,
-                    unproven: 0,
-                },
-                _,
-            ) => Ok(Gone::proven_by(Evidence::RemoteReported(reason))),
-            (error @ ExecutorError::SessionOver { .. }, _) => Err(error),
-            (_, Some(bound)) if since.elapsed() >= bound => Ok(Gone::proven_by(Evidence::Other(
-                "its executor has not heard of us for longer than its lease".into(),
-            ))),
-            (error, _) => Err(error),
-        }
+    /// What is known of a process that cannot be followed any more.
+    fn gone_without_word(&self, error: ExecutorError) -> Result<Gone, ExecutorError> {
+        let death = self.connection.death();
+        let death = death.map(|(since, why)| (since.elapsed(), why));
+        gone_with_its_session(error, death, self.connection.longest_after_loss())
+    }
+}
+
+/// The end of a process's session was reported, or is bounded by the lease,
+/// counted from when nobody tried any more to come back. Pure.
+fn gone_with_its_session(
+    error: ExecutorError,
+    death: Option<(Duration, &ExecutorError)>,
+    bound: Option<Duration>,
+) -> Result<Gone, ExecutorError> {
+    match (death, bound) {
+        (Some((_, over @ ExecutorError::SessionOver { reason, unproven })), _) => match unproven {
+            0 => Ok(Gone::proven_by(Evidence::RemoteReported(reason.clone()))),
+            _ => Err(over.clone()),
+        },
+        (Some((since, _)), Some(bound)) if since >= bound => Ok(Gone::proven_by(Evidence::Other(
+            "its executor has not heard of us for longer than its lease, and ends what it does \
+             not hear of unless it is itself stopped"
+                .into(),
+        ))),
+        _ => Err(error),
     }
 }
 
@@ -113,7 +116,7 @@ impl RemoteProcess for Supervised {
         let mut status = self.remote.status();
         let over =
             |error: &ExecutorError| matches!(error, ExecutorError::SessionOver { unproven: 0, .. });
-        let told = |s: &Status| s.failed.as_ref().is_some_and(|(_, error)| over(error));
+        let told = |s: &Status| s.failed.as_ref().is_some_and(over);
         tokio::select! {
             biased;
             exit = exit_of(&self.remote) => exit,
@@ -158,9 +161,9 @@ impl RemoteProcess for Supervised {
                 }
             },
             Status {
-                failed: Some((since, error)),
+                failed: Some(error),
                 ..
-            } => self.gone_without_word(since, error),
+            } => self.gone_without_word(error),
             Status { .. } => Err(ExecutorError::Lost {
                 reason: "the session is over".to_owned(),
             }),
@@ -178,8 +181,8 @@ impl RemoteProcess for Supervised {
             }
             status.failed.clone()
         };
-        if let Some((since, error)) = failed {
-            return self.gone_without_word(since, error).map(|_| Vec::new());
+        if let Some(error) = failed {
+            return self.gone_without_word(error).map(|_| Vec::new());
         }
         let params = json!({"processId": self.remote.id()});
         let result = self.connection.call(method::SURVIVORS, params).await?;
@@ -203,5 +206,39 @@ pub(super) async fn exit_of(remote: &Remote) -> ExitStatus {
     match exited.ok().and_then(|status| status.exit) {
         Some(exit) => exit,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost() -> ExecutorError {
+        let reason = "test".to_owned();
+        ExecutorError::Lost { reason }
+    }
+
+    fn over(unproven: u64) -> ExecutorError {
+        let reason = "said".to_owned();
+        ExecutorError::SessionOver { reason, unproven }
+    }
+
+    fn is_gone(death: Option<(u64, &ExecutorError)>, bound: Option<u64>) -> bool {
+        let death = death.map(|(since, why)| (Duration::from_secs(since), why));
+        gone_with_its_session(lost(), death, bound.map(Duration::from_secs)).is_ok()
+    }
+
+    #[test]
+    fn the_bound_counts_from_the_end_of_the_session() {
+        assert!(is_gone(Some((31, &lost())), Some(31)));
+        assert!(!is_gone(Some((30, &lost())), Some(31)));
+        assert!(!is_gone(None, Some(0)), "it goes on, without the process");
+        assert!(!is_gone(Some((999, &lost())), None), "there is no lease");
+    }
+
+    #[test]
+    fn what_the_daemon_could_not_prove_is_not_proven_by_time() {
+        assert!(is_gone(Some((0, &over(0))), None));
+        assert!(!is_gone(Some((999, &over(1))), Some(0)));
     }
 }

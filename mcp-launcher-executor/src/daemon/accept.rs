@@ -126,19 +126,26 @@ impl Listener {
         }
     }
 
-    /// Serves until the daemon is shut down.
+    /// Serves until the daemon has been shut down. While it is, nobody is let in, and
+    /// nobody else gets the address.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future stops accepting; connections go on.
+    /// Dropping the future stops accepting; connections go on, and the address is the
+    /// daemon's until it has been shut down.
     pub async fn serve(self, daemon: &Daemon) {
         let shared = &daemon.shared;
         let admission = Arc::new(Admission::default());
+        let listener = Arc::new(self);
+        shared.listeners().push(Arc::clone(&listener));
         loop {
             let accepted = tokio::select! {
-                accepted = self.socket.accept() => accepted,
-                () = shared.closing.cancelled() => return,
+                accepted = listener.socket.accept() => accepted,
+                () = shared.over.cancelled() => return,
             };
+            if accepted.is_ok() && shared.closing.is_cancelled() {
+                continue;
+            }
             let (stream, origin) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -155,7 +162,8 @@ impl Listener {
             let until = tokio::time::Instant::now() + shared.limits.handshake;
             let ticket = admission.enter(origin.share(), until);
             let admission = Arc::clone(&admission);
-            let (shared, token, tls) = (Arc::clone(shared), self.token.clone(), self.tls.clone());
+            let (token, tls) = (listener.token.clone(), listener.tls.clone());
+            let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 if let Err(error) = client(&shared, stream, origin, token, tls, ticket).await {
                     say_refused(&shared, &admission, &error.to_string(), origin);

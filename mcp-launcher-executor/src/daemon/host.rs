@@ -18,12 +18,15 @@ pub(super) fn environment_info() -> EnvironmentInfo {
     }
 }
 
-/// Which machine, boot and process namespace this is, where that can be told:
-/// two daemons that answer the same can see each other's processes.
-pub(super) fn machine() -> Option<String> {
+/// What only one daemon at a time can say of itself, where that can be told: it
+/// has this address, and can see and end what the one before it left.
+pub(super) fn machine(address: &str) -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
-    Some(format!("{} {}", boot.trim(), namespace.display()))
+    let namespace = |name| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
+    let (pid, net) = (namespace("pid")?, namespace("net")?);
+    let (boot, pid, net) = (boot.trim(), pid.display(), net.display());
+    let user = nix::unistd::geteuid();
+    Some(format!("{boot} {pid} {net} uid:{user} {address}"))
 }
 
 /// The shell that `SHELL` names, where that is a program; the system's otherwise.

@@ -49,8 +49,8 @@ mod token;
 mod unix;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -102,6 +102,24 @@ struct Shared {
     stopping: CancellationToken,
     /// What has to end does so at once.
     hurry: CancellationToken,
+    /// Everything has ended.
+    over: CancellationToken,
+    /// Those that serve. They are kept until everything has ended: who answers at
+    /// their addresses answers for what was started there.
+    listeners: Mutex<Vec<Arc<Listener>>>,
+}
+
+impl Shared {
+    fn listeners(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
+        let listeners = self.listeners.lock();
+        listeners.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See [`host::machine`].
+    fn machine(&self) -> Option<String> {
+        let address = self.listeners().first()?.url().ok()?;
+        host::machine(&address)
+    }
 }
 
 impl Daemon {
@@ -121,13 +139,15 @@ impl Daemon {
                 closing: CancellationToken::new(),
                 stopping: CancellationToken::new(),
                 hurry: CancellationToken::new(),
+                over: CancellationToken::new(),
+                listeners: Mutex::default(),
             }),
         }
     }
 
-    /// Ends what an earlier daemon left behind. To be done before it serves: a client
-    /// of that one that comes back is told that nothing of its session is left, if
-    /// this search was complete.
+    /// Ends what an earlier daemon left behind. To be done after a listener was bound
+    /// and before it serves: a client of one that had the address before is told that
+    /// nothing of its session is left, if this search was complete.
     ///
     /// # Errors
     ///
@@ -202,6 +222,8 @@ impl Daemon {
         shared.registry.wind_down(shared).await;
         shared.stopping.cancel();
         shared.registry.end_all().await;
+        shared.listeners().clear();
+        shared.over.cancel();
         shared.doubts.count()
     }
 

@@ -9,7 +9,7 @@ use mcp_lifecycle_core::terminate::EndReason;
 use super::Shared;
 use super::origin::Share;
 use super::session::Session;
-use crate::protocol::extension::Lifecycle;
+use crate::protocol::extension::{Lifecycle, longest_reprieve};
 use crate::protocol::{RpcError, code};
 
 #[derive(Default)]
@@ -170,7 +170,7 @@ fn reprieve(lease: Duration, late: Duration, attached: bool) -> Duration {
         return drain;
     }
     // Its client may be coming back right now.
-    drain.max((lease / 2).min(Duration::from_secs(10)))
+    drain.max(longest_reprieve(lease))
 }
 
 /// Enough to tell sessions apart in a log, and too little to resume one.

@@ -1,5 +1,7 @@
 //! What our daemon and our client agree on beyond the base protocol.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// The extensions by name. Others may add theirs; unknown ones are ignored.
@@ -37,8 +39,9 @@ pub struct Lifecycle {
     /// milliseconds. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
-    /// Which machine, boot and process namespace the daemon is on, as an opaque
-    /// word. Answer only.
+    /// What no other daemon can say at the same time: machine, boot, namespaces, user
+    /// and address, as an opaque word. One that says the same later has ended what
+    /// this one left. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
     /// Output comes as raw frames, see [`RawOutput`](super::RawOutput): over a
@@ -128,6 +131,11 @@ pub struct EndedNotification {
     /// How many of them are not proven gone.
     #[serde(default)]
     pub unproven: u64,
+}
+
+/// How long a daemon that was stopped or starved may let a lease run over.
+pub(crate) fn longest_reprieve(lease: Duration) -> Duration {
+    (lease / 2).min(Duration::from_secs(10))
 }
 
 /// `process/ack`.

@@ -70,7 +70,9 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
         let daemon = daemon.clone();
         tokio::spawn(async move { metrics.serve(&daemon).await });
     }
-    let serving = async {
+    let serves = daemon.clone();
+    // On a task of its own: whoever comes while the daemon ends is sent away.
+    let mut serving = tokio::spawn(async move {
         match listener {
             Some(listener) => {
                 let url = listener.url()?;
@@ -79,19 +81,19 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
                 stdout.write_all(line.as_bytes()).await?;
                 stdout.flush().await?;
                 service::ready(&url);
-                listener.serve(&daemon).await;
+                listener.serve(&serves).await;
             }
             None => {
                 service::ready("standard input");
-                daemon
+                serves
                     .serve_stdio(tokio::io::stdin(), tokio::io::stdout())
                     .await
             }
         }
         Ok::<_, BoxError>(())
-    };
+    });
     let outcome = tokio::select! {
-        outcome = serving => outcome,
+        outcome = &mut serving => outcome?,
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
@@ -106,6 +108,10 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
             }
         }
     };
+    if !serving.is_finished() {
+        // A socket file is removed with it.
+        let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
+    }
     outcome.map(|()| unproven)
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::super::connect::connect;
@@ -61,7 +60,7 @@ impl Driver {
                     }
                 }
                 Effect::Dead(error) => {
-                    self.dead.store(true, Ordering::Release);
+                    let _ = self.dead.set((Instant::now(), error.clone()));
                     if let Some(ready) = self.ready.take() {
                         let _ = ready.send(Err(error));
                     }

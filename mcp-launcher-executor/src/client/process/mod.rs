@@ -5,7 +5,6 @@ mod output;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::Instant;
 
 use bytes::BytesMut;
 use mcp_lifecycle_core::launch::ExitStatus;
@@ -34,8 +33,8 @@ pub(super) struct Status {
     pub(super) exit: Option<ExitStatus>,
     pub(super) closed: bool,
     pub(super) gone: Option<GoneProof>,
-    /// Since when it cannot be followed any more, and why.
-    pub(super) failed: Option<(Instant, ExecutorError)>,
+    /// Why it cannot be followed any more.
+    pub(super) failed: Option<ExecutorError>,
 }
 
 /// The client's end of one process.
@@ -140,7 +139,7 @@ impl Remote {
         self.end_of_output(Some(std::io::ErrorKind::ConnectionAborted));
         self.break_input(std::io::ErrorKind::BrokenPipe);
         self.status.send_modify(|status| {
-            status.failed.get_or_insert_with(|| (Instant::now(), error));
+            status.failed.get_or_insert(error);
         });
     }
 

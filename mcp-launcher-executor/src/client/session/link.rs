@@ -327,10 +327,11 @@ impl Session {
         }
     }
 
-    /// The end of the session.
+    /// The end of the session. It is known before anybody is told of a process.
     pub(super) fn die(&mut self, reason: ExecutorError) {
         self.link = LinkState::Dead;
         self.dead = Some(reason.clone());
+        self.effects.push_back(Effect::Dead(reason.clone()));
         for (_, call) in std::mem::take(&mut self.calls) {
             self.conclude(call, Err(reason.clone()));
         }
@@ -338,7 +339,6 @@ impl Session {
         for id in tracked {
             self.fail_process(&id, reason.clone());
         }
-        self.effects.push_back(Effect::Dead(reason));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::super::audit::{self, Client};
-use super::super::host::{environment_info, machine};
+use super::super::host::environment_info;
 use super::super::limits::MOST_NAME;
 use super::super::registry::Registry;
 use super::super::session::Session;
@@ -76,11 +76,22 @@ impl Connection {
         // session is left: neither of those that ended here, nor of an earlier
         // daemon's.
         match self.shared.doubts.of(id) {
-            0 if self.shared.swept.load(Ordering::Acquire) => data["machine"] = json!(machine()),
+            0 if self.shared.swept.load(Ordering::Acquire) => {
+                data["machine"] = json!(self.machine())
+            }
             0 => {}
             unproven => data["unproven"] = json!(unproven),
         }
         Err(error.with_data(data))
+    }
+
+    /// See [`Lifecycle::machine`]. The next daemon of a pipe is another one, which
+    /// may be beside this one.
+    fn machine(&self) -> Option<String> {
+        match self.kind {
+            Kind::Socket => self.shared.machine(),
+            Kind::Pipe => None,
+        }
     }
 
     /// What holds, given what the client wishes.
@@ -101,7 +112,7 @@ impl Connection {
             max_frame: Some(limits.max_frame as u64),
             max_processes: Some(limits.max_processes as u64),
             grace_ms: Some(limits.orphans.longest().as_millis() as u64),
-            machine: machine(),
+            machine: self.machine(),
             raw_output: wish.raw_output && self.kind == Kind::Socket,
             containment: Some(wire_containment(&containment)),
         }

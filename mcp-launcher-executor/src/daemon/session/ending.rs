@@ -25,6 +25,10 @@ impl Session {
     /// to take what there is to tell.
     pub(in crate::daemon) async fn wind_down(&self, hurry: &CancellationToken) {
         self.closing.store(true, Ordering::Release);
+        if self.has_ended() {
+            // What its client is told holds when that is done.
+            return self.finished.cancelled().await;
+        }
         let running = self.stop_launches();
         let ends = running.iter().map(async |process| {
             let policy = &self.limits.orphans;
