@@ -304,13 +304,21 @@ impl Connection {
         Poll::Pending
     }
 
-    fn send_answer(&mut self, frame: String) {
+    fn send_answer(&mut self, frame: String, haste: Haste) {
         self.owed += frame.len();
-        self.send(frame);
+        match haste {
+            Haste::Now => self.dirty = true,
+            Haste::Soon => self.patient += 1,
+        }
+        self.queue(frame);
     }
 
     fn send(&mut self, frame: String) {
         self.dirty = true;
+        self.queue(frame);
+    }
+
+    fn queue(&mut self, frame: String) {
         count(&self.shared.counters.sent, frame.len());
         // A link that fails here fails in the next poll as well.
         let _ = self.link.send(frame);
@@ -327,13 +335,6 @@ impl Connection {
                 &EndedNotification { unproven },
             ));
         }
-    }
-
-    fn send_soon(&mut self, frame: String) {
-        self.patient += 1;
-        count(&self.shared.counters.sent, frame.len());
-        self.owed += frame.len();
-        let _ = self.link.send(frame);
     }
 
     fn send_event(&mut self, process_id: &str, seq: u64, event: Event, raw: bool) {
@@ -360,8 +361,7 @@ impl Connection {
         while self.link.buffered() <= HIGH_WATER {
             match session.next(generation, cx.waker()) {
                 None => return,
-                Some(Next::Answer(frame, Haste::Now)) => self.send_answer(frame),
-                Some(Next::Answer(frame, Haste::Soon)) => self.send_soon(frame),
+                Some(Next::Answer(frame, haste)) => self.send_answer(frame, haste),
                 Some(Next::Of(process)) => {
                     let (event, more) = {
                         let mut log = process.log();

@@ -189,6 +189,10 @@ impl Log {
         self.entries.is_empty()
     }
 
+    pub(super) fn has_exited(&self) -> bool {
+        self.exit.is_some()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }

@@ -123,7 +123,7 @@ impl Process {
 
     /// Whether its main process has exited.
     pub(super) fn has_exited(&self) -> bool {
-        self.log().read(u64::MAX, 0).exited
+        self.log().has_exited()
     }
 
     /// Whether it has ended with all that belongs to it.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{CloseCode, Incoming, Link, LinkError};
+use super::{Incoming, Link, LinkError};
 
 /// How much is read at once.
 const READ: usize = 64 * 1024;
@@ -102,14 +102,6 @@ where
         Ok(())
     }
 
-    fn send_raw(&mut self, _: Vec<u8>) -> Result<(), LinkError> {
-        Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
-    }
-
-    fn ping(&mut self) -> bool {
-        false
-    }
-
     fn buffered(&self) -> usize {
         self.output.len()
     }
@@ -117,19 +109,6 @@ where
     fn received(&self) -> u64 {
         self.received
     }
-
-    fn unfinished(&self) -> usize {
-        // One client, and one frame: nothing to share.
-        0
-    }
-
-    fn admit(&mut self, _: usize) {}
-
-    fn is_held(&self) -> bool {
-        false
-    }
-
-    fn close(&mut self, _: CloseCode, _: &str) {}
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         while !self.output.is_empty() {
