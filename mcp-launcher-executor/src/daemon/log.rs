@@ -241,24 +241,26 @@ impl Log {
     /// Forgets all that was sent and is kept for reads. Whether there was any.
     pub(super) fn forget_sent(&mut self) -> bool {
         let before = self.held;
-        if let Keep::Bytes(_) = self.keep {
-            self.forget_sent_while(|_| true);
+        while matches!(self.keep, Keep::Bytes(_)) && self.first_was_sent() {
+            self.forget_first();
         }
+        self.grant.set(self.held);
         self.held < before
     }
 
     fn evict(&mut self) {
-        if let Keep::Bytes(kept) = self.keep {
-            self.forget_sent_while(|log| log.held > kept || log.grant.is_short());
-        }
-    }
-
-    fn forget_sent_while(&mut self, due: impl Fn(&Self) -> bool) {
-        let was_sent = |log: &Self| log.entries.front().is_some_and(|(seq, _)| *seq <= log.sent);
-        while was_sent(self) && due(self) {
+        let Keep::Bytes(kept) = self.keep else {
+            return;
+        };
+        while self.first_was_sent() && (self.held > kept || self.grant.is_short()) {
             self.forget_first();
             self.grant.set(self.held);
         }
+    }
+
+    fn first_was_sent(&self) -> bool {
+        let first = self.entries.front();
+        first.is_some_and(|(seq, _)| *seq <= self.sent)
     }
 
     fn forget_first(&mut self) {

@@ -30,11 +30,16 @@ const IDLE: Duration = Duration::from_millis(100);
 pub(super) async fn pump(process: Arc<Process>, mut pipe: BoxRead, stream: Stream) {
     let mut buffer = Buffer::of(&process);
     loop {
-        let mut most = room_now(&process, stream).0;
-        if most == 0 {
-            buffer.shrink();
-            most = room(&process, stream).await;
-        }
+        let most = match room_now(&process, stream) {
+            (0, _) => match tokio::time::timeout(IDLE, room(&process, stream)).await {
+                Ok(most) => most,
+                Err(_) => {
+                    buffer.shrink();
+                    room(&process, stream).await
+                }
+            },
+            (most, _) => most,
+        };
         let most = most.min(buffer.bytes.len());
         let is_large = buffer.is_large();
         let arrives = pipe.read(&mut buffer.bytes[..most]);
