@@ -169,10 +169,10 @@ async fn the_good_bye_waits_for_the_end_of_the_processes() {
     assert_eq!(alive(&slow.mark), Vec::<String>::new());
 }
 
-/// A daemon whose servers have five seconds to leave.
-async fn patient() -> (Daemon, Listener, String) {
+/// A daemon whose servers have so many seconds to leave.
+async fn patient(seconds: u64) -> (Daemon, Listener, String) {
     let mut limits = Limits::default();
-    limits.orphans.term_grace = Duration::from_secs(5);
+    limits.orphans.term_grace = Duration::from_secs(seconds);
     let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
     let address = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(address, None, None).await.unwrap();
@@ -182,7 +182,7 @@ async fn patient() -> (Daemon, Listener, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_good_bye_of_a_daemon_that_leaves_waits_for_an_end_that_is_under_way() {
-    let (daemon, listener, url) = patient().await;
+    let (daemon, listener, url) = patient(1).await;
     tokio::join!(listener.serve(&daemon), async {
         let (mut client, _) = Raw::open_with(&url, extended()).await;
         let slow = Slow::start(&mut client).await;
@@ -195,10 +195,24 @@ async fn the_good_bye_of_a_daemon_that_leaves_waits_for_an_end_that_is_under_way
     });
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_is_hurried_hurries_the_end_of_a_session_that_was_under_way() {
+    let (daemon, listener, url) = patient(3600).await;
+    tokio::join!(listener.serve(&daemon), async {
+        let (mut client, _) = Raw::open_with(&url, extended()).await;
+        let slow = Slow::start(&mut client).await;
+        client.notify("session/end", json!({})).await;
+        slow.is_asked_to_leave().await;
+        daemon.hurry();
+        assert_eq!(within(daemon.shutdown()).await, 0);
+        assert_eq!(alive(&slow.mark), Vec::<String>::new());
+    });
+}
+
 /// Who answers there answers for what was started there.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_else_gets_the_address_of_a_daemon_that_is_ending_its_servers() {
-    let (daemon, listener, url) = patient().await;
+    let (daemon, listener, url) = patient(3600).await;
     let address = url.trim_start_matches("ws://");
     tokio::join!(listener.serve(&daemon), async {
         let (mut client, _) = Raw::open_with(&url, extended()).await;

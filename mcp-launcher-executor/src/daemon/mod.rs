@@ -219,7 +219,7 @@ impl Daemon {
     pub async fn shutdown(&self) -> usize {
         let shared = &self.shared;
         shared.closing.cancel();
-        shared.registry.wind_down(shared).await;
+        shared.registry.wind_down().await;
         shared.stopping.cancel();
         shared.registry.end_all().await;
         shared.listeners().clear();

@@ -89,9 +89,9 @@ impl Registry {
     }
 
     /// Ends every process of every session, and delivers what there is to tell.
-    pub(super) async fn wind_down(&self, shared: &Shared) {
+    pub(super) async fn wind_down(&self) {
         let all: Vec<_> = self.sessions().values().cloned().collect();
-        let ends = all.iter().map(|session| session.wind_down(&shared.hurry));
+        let ends = all.iter().map(|session| session.wind_down());
         futures_util::future::join_all(ends).await;
     }
 

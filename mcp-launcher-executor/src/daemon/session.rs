@@ -67,6 +67,8 @@ pub(super) struct Session {
     ended: AtomicBool,
     /// It has been.
     finished: CancellationToken,
+    /// What has to end does so at once.
+    hurry: CancellationToken,
     /// A client has taken something while the daemon is leaving.
     delivered: Notify,
     /// Every process has been ended.
@@ -125,6 +127,7 @@ impl Session {
             ended: AtomicBool::new(false),
             delivered: Notify::new(),
             finished: CancellationToken::new(),
+            hurry: shared.hurry.clone(),
             over: Notify::new(),
             answering: tokio::sync::Mutex::new(()),
             answer_room: Notify::new(),

@@ -23,25 +23,14 @@ impl Session {
 
     /// Ends every process in order, in parallel, and gives the client the time
     /// to take what there is to tell.
-    pub(in crate::daemon) async fn wind_down(&self, hurry: &CancellationToken) {
+    pub(in crate::daemon) async fn wind_down(&self) {
         self.closing.store(true, Ordering::Release);
         if self.has_ended() {
             // What its client is told holds when that is done.
             return self.finished.cancelled().await;
         }
         let running = self.stop_launches();
-        let ends = running.iter().map(async |process| {
-            let policy = &self.limits.orphans;
-            tokio::select! {
-                () = process.end(policy, EndReason::Shutdown) => {}
-                () = hurry.cancelled() => {
-                    let policy = TerminationPolicy::immediate();
-                    let _ = process.terminator.force_end().await;
-                    process.end(&policy, EndReason::Shutdown).await;
-                }
-            }
-        });
-        futures_util::future::join_all(ends).await;
+        self.end_each(&running, &EndReason::Shutdown).await;
         self.launching.close();
         self.launching.wait().await;
         let deliver = async {
@@ -56,8 +45,22 @@ impl Session {
         };
         tokio::select! {
             _ = tokio::time::timeout(DELIVERY, deliver) => {}
-            () = hurry.cancelled() => {}
+            () = self.hurry.cancelled() => {}
         }
+    }
+
+    /// Ends these in parallel: in order, until there is hurry.
+    async fn end_each(&self, running: &[Arc<Process>], reason: &EndReason) {
+        let ends = running.iter().map(async |process| {
+            tokio::select! {
+                () = process.end(&self.limits.orphans, reason.clone()) => {}
+                () = self.hurry.cancelled() => {
+                    let _ = process.terminator.force_end().await;
+                    process.end(&TerminationPolicy::immediate(), reason.clone()).await;
+                }
+            }
+        });
+        futures_util::future::join_all(ends).await;
     }
 
     /// Cancels what is being launched; what runs.
@@ -98,10 +101,7 @@ impl Session {
         self.processes().clear();
         self.launching.close();
         running.iter().for_each(|process| process.abandon());
-        let ends = running
-            .iter()
-            .map(|process| process.end(&self.limits.orphans, reason.clone()));
-        futures_util::future::join_all(ends).await;
+        self.end_each(&running, &reason).await;
         self.launching.wait().await;
         let (waker, ready) = {
             let mut outbox = self.outbox();
