@@ -87,7 +87,7 @@ async fn a_line_over_the_limit_is_refused_and_the_pipe_goes_on() {
 async fn so_many_sessions_in_all_and_of_one_address() {
     for (sessions, of_one) in [(1, 8), (8, 1)] {
         let mut limits = Limits::default();
-        (limits.max_sessions, limits.max_sessions_per_address) = (sessions, of_one);
+        (limits.max_sessions, limits.max_sessions_per_share) = (sessions, of_one);
         let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind(address, None, None).await.unwrap();

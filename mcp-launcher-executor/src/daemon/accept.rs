@@ -27,7 +27,7 @@ use crate::link::{Counted, WebSocketLink, websocket_config};
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    token: Option<Arc<Token>>,
+    tokens: Arc<[Token]>,
     tls: Option<TlsIdentity>,
 }
 
@@ -48,7 +48,7 @@ impl Socket {
         match self {
             Self::Tcp(socket) => {
                 let (stream, peer) = socket.accept().await?;
-                Ok((Stream::Tcp(stream), Origin::Network(peer)))
+                Ok((Stream::Tcp(stream), Origin::Network(peer, None)))
             }
             Self::Unix(door) => {
                 let (stream, caller) = door.accept().await?;
@@ -60,7 +60,8 @@ impl Socket {
 
 impl Listener {
     /// Binds. An address that is not loopback needs a token, or certificates of
-    /// clients.
+    /// clients. With several tokens, the clients of each are a share, see
+    /// [`Limits::max_sessions_per_share`](super::Limits::max_sessions_per_share).
     ///
     /// # Errors
     ///
@@ -72,11 +73,12 @@ impl Listener {
     /// Cancel safe.
     pub async fn bind(
         address: SocketAddr,
-        token: Option<Token>,
+        tokens: impl IntoIterator<Item = Token>,
         tls: Option<TlsIdentity>,
     ) -> io::Result<Self> {
+        let tokens: Arc<[Token]> = tokens.into_iter().collect();
         let asks_clients = tls.as_ref().is_some_and(TlsIdentity::asks_clients);
-        if token.is_none() && !asks_clients && !address.ip().is_loopback() {
+        if tokens.is_empty() && !asks_clients && !address.ip().is_loopback() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "an address that is not loopback needs a token, or certificates of clients",
@@ -84,7 +86,7 @@ impl Listener {
         }
         Ok(Self {
             socket: Socket::Tcp(TcpListener::bind(address).await?),
-            token: token.map(Arc::new),
+            tokens,
             tls,
         })
     }
@@ -108,7 +110,7 @@ impl Listener {
     pub async fn bind_unix(path: &Path) -> io::Result<Self> {
         Ok(Self {
             socket: Socket::Unix(UnixDoor::bind(path).await?),
-            token: None,
+            tokens: Arc::default(),
             tls: None,
         })
     }
@@ -156,17 +158,17 @@ impl Listener {
                 }
             };
             if matches!(origin, Origin::User(caller) if !caller.is_admitted()) {
-                say_refused(shared, &admission, "it is of another user", origin);
+                say_refused(shared, &admission, "it is of another user", &origin);
                 continue;
             }
             let until = tokio::time::Instant::now() + shared.limits.handshake;
             let ticket = admission.enter(origin.share(), until);
             let admission = Arc::clone(&admission);
-            let (token, tls) = (listener.token.clone(), listener.tls.clone());
-            let shared = Arc::clone(shared);
+            let (listener, shared) = (Arc::clone(&listener), Arc::clone(shared));
             tokio::spawn(async move {
-                if let Err(error) = client(&shared, stream, origin, token, tls, ticket).await {
-                    say_refused(&shared, &admission, &error.to_string(), origin);
+                let served = client(&shared, &listener, stream, origin.clone(), ticket).await;
+                if let Err(error) = served {
+                    say_refused(&shared, &admission, &error.to_string(), &origin);
                 }
             });
         }
@@ -184,7 +186,7 @@ impl Ticket {
 }
 
 /// The log has a line now and then, however many are refused.
-fn say_refused(shared: &Shared, admission: &Admission, why: &str, origin: Origin) {
+fn say_refused(shared: &Shared, admission: &Admission, why: &str, origin: &Origin) {
     count(&shared.counters.refused, 1);
     if let Some(refused) = admission.refused(Instant::now()) {
         tracing::warn!(refused, last = %origin, why, "connections were refused");
@@ -194,22 +196,22 @@ fn say_refused(shared: &Shared, admission: &Admission, why: &str, origin: Origin
 
 async fn client(
     shared: &Arc<Shared>,
+    listener: &Listener,
     stream: Stream,
     origin: Origin,
-    token: Option<Arc<Token>>,
-    tls: Option<TlsIdentity>,
     ticket: Ticket,
 ) -> io::Result<()> {
+    let tokens = &listener.tokens;
     let stream = match stream {
         Stream::Tcp(stream) => stream,
-        Stream::Unix(stream) => return speak(shared, stream, origin, None, ticket).await,
+        Stream::Unix(stream) => return speak(shared, stream, origin, tokens, ticket).await,
     };
     stream.set_nodelay(true)?;
-    match tls {
-        None => speak(shared, stream, origin, token, ticket).await,
+    match &listener.tls {
+        None => speak(shared, stream, origin, tokens, ticket).await,
         Some(tls) => {
             let stream = ticket.within(tls.acceptor().accept(stream)).await?;
-            speak(shared, stream, origin, token, ticket).await
+            speak(shared, stream, origin, tokens, ticket).await
         }
     }
 }
@@ -217,18 +219,21 @@ async fn client(
 async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     shared: &Arc<Shared>,
     stream: S,
-    origin: Origin,
-    token: Option<Arc<Token>>,
+    mut origin: Origin,
+    tokens: &[Token],
     ticket: Ticket,
 ) -> io::Result<()> {
     let mut stream = Counted::new(stream);
     let upgrade = async {
-        let upgraded = upgrade(&mut stream, token.as_deref()).await;
+        let upgraded = upgrade(&mut stream, tokens).await;
         upgraded.map_err(io::Error::other)
     };
-    let Some(early) = ticket.within(upgrade).await? else {
+    let Some((early, shown)) = ticket.within(upgrade).await? else {
         return Ok(());
     };
+    if let Origin::Network(_, token) = &mut origin {
+        *token = shown.filter(|_| tokens.len() > 1);
+    }
     let config = Some(websocket_config(shared.limits.max_frame));
     let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, config).await;
     let link = Box::new(WebSocketLink::new(socket));

@@ -110,7 +110,7 @@ impl Admission {
 fn oldest_of_most(waiting: &VecDeque<Waiting>) -> Option<usize> {
     let mut counts = HashMap::new();
     for one in waiting {
-        *counts.entry(one.of).or_insert(0) += 1;
+        *counts.entry(&one.of).or_insert(0) += 1;
     }
     let most = counts.values().copied().max();
     waiting

@@ -2,7 +2,7 @@
 //!
 //! A client may take as much again as is free. So `n` clients that take all they
 //! can get have a share of `1 / (n + 1)` each, and as much is left for one that
-//! comes later; nobody has to be counted. What others of the same address or user
+//! comes later; nobody has to be counted. What others of the same token, address or user
 //! have counts by half as its own: many sessions of one get it little more than one
 //! does. A little is everybody's own.
 
@@ -68,7 +68,7 @@ impl Budget {
 /// What one client has taken.
 pub(super) struct Portion {
     budget: Arc<Budget>,
-    /// What all clients of its address or user have.
+    /// What all clients of its share have.
     kin: Arc<AtomicUsize>,
     used: AtomicUsize,
     /// It waits for so many bytes; for none if this is 0.
@@ -77,7 +77,7 @@ pub(super) struct Portion {
 }
 
 impl Portion {
-    /// For a client, beside this other one of its address or user.
+    /// For a client, beside this other one of its share.
     pub(super) fn of(budget: &Arc<Budget>, kin: Option<&Self>) -> Arc<Self> {
         Arc::new(Self {
             budget: Arc::clone(budget),
@@ -93,10 +93,15 @@ impl Portion {
         self.room_beside(self.budget.used())
     }
 
+    /// Bytes that all clients of its share have taken.
+    pub(super) fn used_by_kin(&self) -> usize {
+        self.kin.load(Ordering::SeqCst)
+    }
+
     /// As [`room`](Self::room), where so much is taken in all.
     fn room_beside(&self, taken: usize) -> usize {
         let used = self.used.load(Ordering::SeqCst);
-        let all = self.kin.load(Ordering::SeqCst);
+        let all = self.used_by_kin();
         let free = self.budget.limit.saturating_sub(taken);
         let fair = free.saturating_sub((used + all) / 2);
         fair.max(OWN.saturating_sub(used))

@@ -104,7 +104,7 @@ pub(super) async fn serve(
         origin,
     };
     let end = connection.run().await;
-    tracing::debug!(peer = %origin, why = end.reason, "connection ended");
+    tracing::debug!(peer = %connection.origin, why = end.reason, "connection ended");
     if let Some(code) = end.code {
         // No more than a control frame carries.
         let reason: String = end.reason.chars().take(100).collect();

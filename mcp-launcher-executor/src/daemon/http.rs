@@ -1,13 +1,14 @@
 //! The HTTP request that opens a connection.
 
 use std::io;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::token::Token;
+use super::token::{Token, shown};
 
 /// A request head is never larger.
 const HEAD: usize = 16 * 1024;
@@ -21,13 +22,17 @@ pub(super) enum Refused {
     Because(&'static str),
 }
 
-/// Reads the request and answers it. Bytes that came after it are returned, for
-/// the WebSocket; `None` when there is to be none, and all is well.
+/// Bytes that came after a request, for the WebSocket, and the name of the token
+/// that it showed.
+pub(super) type Upgraded = (Vec<u8>, Option<Arc<str>>);
+
+/// Reads the request and answers it. `None` when there is to be no WebSocket, and
+/// all is well. Without tokens none is asked for.
 pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    token: Option<&Token>,
-) -> Result<Option<Vec<u8>>, Refused> {
-    exchange(stream, |head| judge(head, token)).await
+    tokens: &[Token],
+) -> Result<Option<Upgraded>, Refused> {
+    exchange(stream, |head| judge(head, tokens)).await
 }
 
 /// As [`upgrade`]; `judge` has the answer once a request is complete, and its
@@ -35,7 +40,7 @@ pub(super) async fn upgrade<S: AsyncRead + AsyncWrite + Unpin>(
 pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     judge: impl Fn(&[u8]) -> Option<(Answer, usize)>,
-) -> Result<Option<Vec<u8>>, Refused> {
+) -> Result<Option<Upgraded>, Refused> {
     let mut head = Vec::with_capacity(1024);
     let (answer, rest) = loop {
         if stream.read_buf(&mut head).await? == 0 {
@@ -56,14 +61,14 @@ pub(super) async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     match answer {
-        Answer::Upgrade(accept) => {
+        Answer::Upgrade(accept, token) => {
             let text = format!(
                 "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
                  Connection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
             );
             stream.write_all(text.as_bytes()).await?;
             stream.flush().await?;
-            Ok(Some(rest))
+            Ok(Some((rest, token)))
         }
         Answer::Say(text) => {
             say(stream, "200 OK", &text).await?;
@@ -93,7 +98,8 @@ async fn say<S: AsyncWrite + Unpin>(stream: &mut S, status: &str, text: &str) ->
 }
 
 pub(super) enum Answer {
-    Upgrade(String),
+    /// The proof that the request was understood, and the name of its token.
+    Upgrade(String, Option<Arc<str>>),
     /// A text, and all is well.
     Say(String),
     Refuse(&'static str, &'static str),
@@ -102,8 +108,8 @@ pub(super) enum Answer {
 const TOO_LARGE: Answer = Answer::Refuse("431 Request Header Fields Too Large", "too large");
 
 /// The answer to a request, and its length; `None` while it is not complete.
-fn judge(head: &[u8], token: Option<&Token>) -> Option<(Answer, usize)> {
-    get(head, |path, request| answer(path, request, token))
+fn judge(head: &[u8], tokens: &[Token]) -> Option<(Answer, usize)> {
+    get(head, |path, request| answer(path, request, tokens))
 }
 
 /// As [`judge`], of any request with `GET`; its path has no query.
@@ -129,7 +135,7 @@ pub(super) fn get(
     Some((answer, length))
 }
 
-fn answer(path: &str, request: &httparse::Request<'_, '_>, token: Option<&Token>) -> Answer {
+fn answer(path: &str, request: &httparse::Request<'_, '_>, tokens: &[Token]) -> Answer {
     let header = |name: &str| {
         let mut found = request
             .headers
@@ -149,6 +155,7 @@ fn answer(path: &str, request: &httparse::Request<'_, '_>, token: Option<&Token>
                 .any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
         })
     };
+    let token = shown(tokens, header("authorization"));
     if path == "/readyz" {
         Answer::Say("ok\n".to_owned())
     } else if header("origin").is_some() {
@@ -159,7 +166,7 @@ fn answer(path: &str, request: &httparse::Request<'_, '_>, token: Option<&Token>
             "400 Bad Request",
             "a header that may be there once is there twice",
         )
-    } else if token.is_some_and(|token| !token.opens(header("authorization"))) {
+    } else if token.is_none() && !tokens.is_empty() {
         Answer::Refuse("401 Unauthorized", "a bearer token is required")
     } else if path != "/" {
         Answer::Refuse("404 Not Found", "there is `/` and `/readyz`")
@@ -171,7 +178,9 @@ fn answer(path: &str, request: &httparse::Request<'_, '_>, token: Option<&Token>
         Answer::Refuse("400 Bad Request", "WebSocket version 13 is required")
     } else {
         match header("sec-websocket-key") {
-            Some(key) if is_key(key) => Answer::Upgrade(derive_accept_key(key)),
+            Some(key) if is_key(key) => {
+                Answer::Upgrade(derive_accept_key(key), token.map(Token::name))
+            }
             _ => Answer::Refuse("400 Bad Request", "no valid Sec-WebSocket-Key"),
         }
     }
@@ -188,8 +197,8 @@ mod tests {
     use super::*;
 
     fn status(request: &str, token: Option<&Token>) -> String {
-        match judge(request.as_bytes(), token) {
-            Some((Answer::Upgrade(_), _)) => "101".to_owned(),
+        match judge(request.as_bytes(), token.map_or(&[], std::slice::from_ref)) {
+            Some((Answer::Upgrade(..), _)) => "101".to_owned(),
             Some((Answer::Say(_), _)) => "200".to_owned(),
             Some((Answer::Refuse(status, _), _)) => status[..3].to_owned(),
             None => "more".to_owned(),

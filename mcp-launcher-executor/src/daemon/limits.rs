@@ -32,11 +32,14 @@ pub struct Limits {
     /// Sessions at once, attached or not. 256 by default. Each has a place for its
     /// connection: a client that lost it finds one.
     pub max_sessions: usize,
-    /// Sessions at once of clients at one address, or of one user of this machine.
+    /// Sessions at once of clients that are one share: all who show one token, where a
+    /// listener has several; else all of one address, or of one user of this machine.
     /// 192 by default: some are left for the others.
-    pub max_sessions_per_address: usize,
+    pub max_sessions_per_share: usize,
     /// Processes of one session. 1024 by default.
     pub max_processes: usize,
+    /// Processes of clients that are one share. 3072 by default.
+    pub max_processes_per_share: usize,
     /// Processes of all sessions. 4096 by default.
     pub max_processes_in_all: usize,
     /// Bytes that clients' frames, input, output and waiting requests may take in
@@ -69,8 +72,9 @@ impl Default for Limits {
         Self {
             max_frame: 16 << 20,
             max_sessions: 256,
-            max_sessions_per_address: 192,
+            max_sessions_per_share: 192,
             max_processes: 1024,
+            max_processes_per_share: 3072,
             max_processes_in_all: 4096,
             max_memory: 36 << 20,
             window: 256 << 10,

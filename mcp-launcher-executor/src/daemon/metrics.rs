@@ -38,6 +38,22 @@ pub struct Metrics {
     pub received_bytes_total: u64,
     /// Bytes of frames to clients.
     pub sent_bytes_total: u64,
+    /// Those of each token that clients have shown, where there are several.
+    pub tokens: Vec<TokenMetrics>,
+}
+
+/// The numbers of the clients of one token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenMetrics {
+    /// The token's name.
+    pub name: String,
+    /// Sessions, attached or not.
+    pub sessions: u64,
+    /// Processes that are not proven gone, and starts under way.
+    pub processes: u64,
+    /// Bytes of memory that its clients have filled.
+    pub memory_bytes: u64,
 }
 
 impl std::fmt::Display for Metrics {
@@ -68,6 +84,17 @@ impl std::fmt::Display for Metrics {
             };
             f.write_str("# TYPE mcp_executor_")?;
             writeln!(f, "{name} {kind}\nmcp_executor_{name} {number}")?;
+        }
+        for (at, what) in ["sessions", "processes", "memory_bytes"].iter().enumerate() {
+            if !self.tokens.is_empty() {
+                writeln!(f, "# TYPE mcp_executor_token_{what} gauge")?;
+            }
+            for token in &self.tokens {
+                let number = [token.sessions, token.processes, token.memory_bytes][at];
+                // Rust's escapes of a quote, a backslash and a line break are the format's.
+                let name = &token.name;
+                writeln!(f, "mcp_executor_token_{what}{{token={name:?}}} {number}")?;
+            }
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use accept::Listener;
 pub use limits::Limits;
-pub use metrics::Metrics;
+pub use metrics::{Metrics, TokenMetrics};
 pub use scrape::MetricsListener;
 pub use tls::{TlsError, TlsIdentity};
 pub use token::{Token, TokenError};
@@ -203,6 +203,7 @@ impl Daemon {
             memory_limit_bytes: limits.max_memory as u64,
             received_bytes_total: now(&counters.received),
             sent_bytes_total: now(&counters.sent),
+            tokens: registry.tokens(limits),
         }
     }
 

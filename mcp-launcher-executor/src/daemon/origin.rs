@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 /// Where a connection comes from, as far as the system tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The network.
-    Network(SocketAddr),
+    /// The network, and the name of the token that was shown, where there are several.
+    Network(SocketAddr, Option<Arc<str>>),
     /// A socket file of this machine.
     User(super::unix::Caller),
     /// The streams that this program was started with.
@@ -15,8 +16,10 @@ pub(super) enum Origin {
 }
 
 /// Who shares what there is for one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Share {
+    /// All who show the token of this name, from wherever.
+    Token(Arc<str>),
     /// An address, or all of a network that belongs to one.
     Address(IpAddr),
     User(u32),
@@ -24,9 +27,10 @@ pub(super) enum Share {
 
 impl Origin {
     /// Whose share it takes.
-    pub(super) fn share(self) -> Share {
+    pub(super) fn share(&self) -> Share {
         match self {
-            Self::Network(address) => Share::Address(network(address.ip())),
+            Self::Network(_, Some(token)) => Share::Token(Arc::clone(token)),
+            Self::Network(address, None) => Share::Address(network(address.ip())),
             Self::User(caller) => Share::User(caller.uid),
             Self::Stdio => Share::User(0),
         }
@@ -46,7 +50,8 @@ fn network(address: IpAddr) -> IpAddr {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Network(address) => write!(f, "{address}"),
+            Self::Network(address, None) => write!(f, "{address}"),
+            Self::Network(address, Some(token)) => write!(f, "{address} (token {token})"),
             Self::User(caller) => match caller.pid {
                 Some(pid) => write!(f, "uid {} (pid {pid})", caller.uid),
                 None => write!(f, "uid {}", caller.uid),
@@ -60,9 +65,24 @@ impl fmt::Display for Origin {
 mod tests {
     use super::*;
 
+    fn from(ip: &str, token: Option<&str>) -> Share {
+        Origin::Network(
+            SocketAddr::new(ip.parse().unwrap(), 1),
+            token.map(Arc::from),
+        )
+        .share()
+    }
+
+    #[test]
+    fn a_token_has_one_share_from_wherever_it_comes() {
+        assert_eq!(from("10.0.0.1", Some("a")), from("10.0.0.2", Some("a")));
+        assert_ne!(from("10.0.0.1", Some("a")), from("10.0.0.1", Some("b")));
+        assert_ne!(from("10.0.0.1", Some("a")), from("10.0.0.1", None));
+    }
+
     #[test]
     fn a_network_of_version_6_has_one_share() {
-        let share = |ip: &str| Origin::Network(SocketAddr::new(ip.parse().unwrap(), 1)).share();
+        let share = |ip: &str| from(ip, None);
         assert_eq!(share("2001:db8:0:1::1"), share("2001:db8:0:1:ffff::2"));
         assert_ne!(share("2001:db8:0:1::1"), share("2001:db8:0:2::1"));
         assert_ne!(share("10.0.0.1"), share("10.0.0.2"));

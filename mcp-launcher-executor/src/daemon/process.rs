@@ -29,6 +29,9 @@ use crate::wire::wire_remnant;
 /// client is a plain one, which can do nothing about it.
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
+/// The places that a process takes until it is proven gone.
+pub(super) type Places = [OwnedSemaphorePermit; 2];
+
 pub(super) struct Process {
     pub(super) id: String,
     pub(super) program: String,
@@ -64,7 +67,7 @@ impl Process {
         params: &StartParams,
         launched: LaunchedServer,
         session: &Arc<Session>,
-        place: OwnedSemaphorePermit,
+        places: Places,
     ) -> Arc<Self> {
         let id = params.process_id.clone();
         let program = params.argv.first().cloned().unwrap_or_default();
@@ -109,7 +112,7 @@ impl Process {
         if let Some(stderr) = parts.stderr {
             tokio::spawn(pump(Arc::clone(&process), stderr, Stream::Stderr));
         }
-        tokio::spawn(Arc::clone(&process).watch(place));
+        tokio::spawn(Arc::clone(&process).watch(places));
         process
     }
 
@@ -259,7 +262,7 @@ impl Process {
     }
 
     /// The main process's exit, and the proof that everything is gone.
-    async fn watch(self: Arc<Self>, place: OwnedSemaphorePermit) {
+    async fn watch(self: Arc<Self>, places: Places) {
         let exit = self.terminator.exited().await;
         self.push(Event::Exited(wire_code(exit)));
         self.part_done();
@@ -307,7 +310,7 @@ impl Process {
             self.push(event);
         }
         self.ended.store(true, Ordering::Release);
-        drop(place);
+        drop(places);
         self.changed.notify_waiters();
         self.close_stdin();
         self.retire();

@@ -1,12 +1,14 @@
 //! The sessions there are, and the end of those that nobody is heard of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::terminate::EndReason;
 
 use super::Shared;
+use super::limits::Limits;
+use super::metrics::TokenMetrics;
 use super::origin::Share;
 use super::session::Session;
 use crate::protocol::extension::{Lifecycle, longest_reprieve};
@@ -25,6 +27,25 @@ impl Registry {
     /// How many sessions there are.
     pub(super) fn count(&self) -> usize {
         self.sessions().len()
+    }
+
+    /// What the clients of each token have, where there are several.
+    pub(super) fn tokens(&self, limits: &Limits) -> Vec<TokenMetrics> {
+        let mut tokens = BTreeMap::new();
+        for session in self.sessions().values() {
+            let Share::Token(name) = &session.of else {
+                continue;
+            };
+            let free = session.places.available_permits();
+            let token = tokens.entry(Arc::clone(name)).or_insert(TokenMetrics {
+                name: name.to_string(),
+                sessions: 0,
+                processes: (limits.max_processes_per_share - free) as u64,
+                memory_bytes: session.portion.used_by_kin() as u64,
+            });
+            token.sessions += 1;
+        }
+        tokens.into_values().collect()
     }
 
     /// Whether this session is being ended: it is there, and not for resuming.
@@ -54,7 +75,7 @@ impl Registry {
                 let text = "this executor is about to leave";
                 return Err(RpcError::new(code::LIMIT, text));
             }
-            let share = limits.max_sessions_per_address;
+            let share = limits.max_sessions_per_share;
             if sessions.values().filter(|other| other.of == of).count() >= share {
                 give_up_one(shared, &mut sessions, |session| session.of == of);
             }
@@ -67,11 +88,12 @@ impl Registry {
             }
             let same: Vec<_> = sessions.values().filter(|other| other.of == of).collect();
             if same.len() >= share {
-                let text =
-                    format!("this executor has {share} sessions of this address or user already");
+                let text = format!(
+                    "this executor has {share} sessions of this token, address or user already"
+                );
                 return Err(RpcError::new(code::LIMIT, text));
             }
-            let kin = same.first().map(|other| &*other.portion);
+            let kin = same.first().map(|other| &***other);
             let session = Session::new(id.clone(), shared, kin, lifecycle, takes, of);
             sessions.insert(id, Arc::clone(&session));
             session

@@ -46,6 +46,8 @@ pub(super) struct Session {
     pub(super) lease: Duration,
     /// Whose it was when it was opened.
     pub(super) of: Share,
+    /// Places for processes of that share.
+    pub(super) places: Arc<Semaphore>,
     /// The largest frame that its client takes, in bytes.
     pub(super) largest_answer: usize,
     /// What of the daemon's memory it has taken.
@@ -98,7 +100,7 @@ impl Session {
     pub(super) fn new(
         id: String,
         shared: &Shared,
-        kin: Option<&Portion>,
+        kin: Option<&Self>,
         lifecycle: Option<Lifecycle>,
         takes: Option<u64>,
         of: Share,
@@ -106,6 +108,8 @@ impl Session {
         let limits = shared.limits.clone();
         let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
         let lease = asked.map_or(limits.lease, Duration::from_millis);
+        let places = || Arc::new(Semaphore::new(limits.max_processes_per_share));
+        let places = kin.map_or_else(places, |kin| Arc::clone(&kin.places));
         Arc::new(Self {
             id,
             client: Mutex::default(),
@@ -114,7 +118,8 @@ impl Session {
             limits,
             lease,
             of,
-            portion: Portion::of(&shared.budget, kin),
+            places,
+            portion: Portion::of(&shared.budget, kin.map(|kin| &*kin.portion)),
             largest_answer: takes.map_or(usize::MAX, |takes| takes as usize),
             lifecycle,
             processes: Mutex::default(),

@@ -10,7 +10,7 @@ use mcp_lifecycle_core::launch::{
 };
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use serde_json::json;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -18,7 +18,7 @@ use super::audit;
 use super::budget::Grant;
 use super::environment;
 use super::limits::{MOST_NAME, MOST_START};
-use super::process::Process;
+use super::process::{Places, Process};
 use super::restrictions;
 use super::session::{Session, Slot};
 use crate::protocol::process::{ProcessParams, SandboxType, StartParams, StartResult};
@@ -57,14 +57,7 @@ pub(super) fn start(
     restrictions::check(params)?;
     let params: StartParams = params.parse()?;
     check(&params)?;
-    let place = Arc::clone(&shared.places).try_acquire_owned();
-    let place = place.map_err(|_| {
-        let most = shared.limits.max_processes_in_all;
-        RpcError::new(
-            code::LIMIT,
-            format!("this executor has {most} processes already"),
-        )
-    })?;
+    let places = places(shared, session)?;
     let cancel = CancellationToken::new();
     {
         let mut processes = session.processes();
@@ -95,7 +88,7 @@ pub(super) fn start(
         Arc::clone(session),
         params,
         cancel,
-        place,
+        places,
     );
     session.launching().spawn(async move {
         let _grant = grant;
@@ -124,6 +117,20 @@ fn is_repetition(
     }
 }
 
+/// A place among all processes, and among those of its share.
+fn places(shared: &Shared, session: &Session) -> Result<Places, RpcError> {
+    let place = |places: &Arc<Semaphore>, most: usize, whose: &str| {
+        let text = || format!("this executor has {most} processes{whose} already");
+        let place = Arc::clone(places).try_acquire_owned();
+        place.map_err(|_| RpcError::new(code::LIMIT, text()))
+    };
+    let (limits, whose) = (&shared.limits, " of this token, address or user");
+    Ok([
+        place(&session.places, limits.max_processes_per_share, whose)?,
+        place(&shared.places, limits.max_processes_in_all, "")?,
+    ])
+}
+
 fn no_room(size: usize, why: &str) -> RpcError {
     RpcError::new(code::LIMIT, format!("a start of {size} bytes: {why}"))
 }
@@ -133,7 +140,7 @@ async fn launch(
     session: Arc<Session>,
     params: StartParams,
     cancel: CancellationToken,
-    place: OwnedSemaphorePermit,
+    places: Places,
 ) {
     let begun = Instant::now();
     let process_id = params.process_id.clone();
@@ -165,7 +172,7 @@ async fn launch(
             return;
         }
     };
-    let settled = settle(&session, params, launched, &cancel, place);
+    let settled = settle(&session, params, launched, &cancel, places);
     match settled {
         Ok(answer_to) => {
             tracing::debug!(process = process_id, took = ?begun.elapsed(), "started");
@@ -185,14 +192,14 @@ fn settle(
     params: StartParams,
     launched: LaunchedServer,
     cancel: &CancellationToken,
-    place: OwnedSemaphorePermit,
+    places: Places,
 ) -> Result<RequestId, Box<LaunchedServer>> {
     let mut processes = session.processes();
     let answer_to = match processes.get(&params.process_id) {
         Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
         _ => return Err(Box::new(launched)),
     };
-    let process = Process::adopt(&params, launched, session, place);
+    let process = Process::adopt(&params, launched, session, places);
     processes.insert(params.process_id, Slot::Running(process));
     Ok(answer_to)
 }

@@ -15,7 +15,10 @@ use super::reload::Reloading;
 /// One that was read from a file is read again when the file has changed: the
 /// earlier one then opens nothing more, and what it has opened goes on.
 #[derive(Clone)]
-pub struct Token(Secret);
+pub struct Token {
+    name: Arc<str>,
+    secret: Secret,
+}
 
 #[derive(Clone)]
 enum Secret {
@@ -78,7 +81,10 @@ impl Token {
     ///
     /// [`TokenError::TooShort`] or [`TokenError::Unsendable`].
     pub fn new(secret: &str) -> Result<Self, TokenError> {
-        check(secret).map(|secret| Self(Secret::Given(secret)))
+        Ok(Self {
+            name: "token".into(),
+            secret: Secret::Given(check(secret)?),
+        })
     }
 
     /// From a file that only its owner can read.
@@ -95,22 +101,47 @@ impl Token {
             path: path.to_owned(),
             source: std::io::Error::other(error),
         })?;
-        Ok(Self(Secret::InFile(Arc::new(secret))))
+        Ok(Self {
+            name: path.to_string_lossy().into(),
+            secret: Secret::InFile(Arc::new(secret)),
+        })
+    }
+
+    /// Gives it another name than that of its file. The name is no secret: the log and
+    /// the metrics have it. Tokens of one name are one share.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    pub(super) fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// Whether this header carries the token; takes as long whatever it says.
-    pub(super) fn opens(&self, authorization: Option<&[u8]>) -> bool {
+    fn opens(&self, authorization: Option<&[u8]>) -> bool {
         let Some((scheme, given)) = authorization.and_then(|value| value.split_at_checked(7))
         else {
             return false;
         };
         let opens = |secret: &[u8]| bool::from(secret.ct_eq(given.trim_ascii()));
         scheme.eq_ignore_ascii_case(b"bearer ")
-            && match &self.0 {
+            && match &self.secret {
                 Secret::Given(secret) => opens(secret),
                 Secret::InFile(secret) => opens(&secret.current()),
             }
     }
+}
+
+/// Which of the tokens this header carries; takes as long whatever it says.
+pub(super) fn shown<'a>(tokens: &'a [Token], authorization: Option<&[u8]>) -> Option<&'a Token> {
+    // Every one is asked.
+    let ask = |found, token: &'a Token| match token.opens(authorization) {
+        true => Some(token),
+        false => found,
+    };
+    tokens.iter().fold(None, ask)
 }
 
 fn check(secret: &str) -> Result<Vec<u8>, TokenError> {
@@ -142,7 +173,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TokenError> {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(***)")
+        write!(f, "Token({}, ***)", self.name)
     }
 }
 

@@ -74,9 +74,10 @@ pub(crate) struct Cli {
 pub(crate) struct Door {
     /// A file with the bearer token that clients must show; nobody else may be
     /// able to read it. MCP_EXECUTOR_TOKEN in the environment does as well.
-    /// Required unless the address is loopback.
+    /// Required unless the address is loopback. Given several times, the clients
+    /// of each token have a share of their own.
     #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) token_file: Vec<PathBuf>,
 
     /// The certificate chain for wss://, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_key")]

@@ -2,7 +2,7 @@
 
 use std::env::VarError;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mcp_launcher_executor::daemon::{Listener, MetricsListener, TlsIdentity, Token};
 use mcp_lifecycle_core::launch::BoxError;
@@ -26,7 +26,7 @@ pub(crate) async fn bind(cli: &Cli) -> Result<Option<Listener>, BoxError> {
 }
 
 async fn bind_file(cli: &Cli, path: &Path) -> Result<Listener, BoxError> {
-    if cli.door.token_file.is_some() || cli.door.tls_cert.is_some() {
+    if !cli.door.token_file.is_empty() || cli.door.tls_cert.is_some() {
         return Err("a socket file needs neither --token-file nor --tls-cert: \
                     only this user and root can connect to it"
             .into());
@@ -37,13 +37,8 @@ async fn bind_file(cli: &Cli, path: &Path) -> Result<Listener, BoxError> {
 }
 
 async fn bind_network(cli: &Cli, address: SocketAddr, secure: bool) -> Result<Listener, BoxError> {
-    let token = match (&cli.door.token_file, std::env::var(TOKEN)) {
-        (Some(file), _) => Some(Token::from_file(file)?),
-        (None, Ok(secret)) => Some(Token::new(&secret)?),
-        (None, Err(VarError::NotPresent)) => None,
-        (None, Err(VarError::NotUnicode(_))) => return Err(format!("{TOKEN} is not UTF-8").into()),
-    };
-    if token.is_none() && cli.door.tls_client_ca.is_none() && !address.ip().is_loopback() {
+    let tokens = tokens(&cli.door.token_file)?;
+    if tokens.is_empty() && cli.door.tls_client_ca.is_none() && !address.ip().is_loopback() {
         return Err(format!(
             "{address} can be reached from other machines; give --token-file or --tls-client-ca, or listen on 127.0.0.1"
         )
@@ -62,7 +57,7 @@ async fn bind_network(cli: &Cli, address: SocketAddr, secure: bool) -> Result<Li
     if !secure && !address.ip().is_loopback() {
         tracing::warn!("the token crosses the network unencrypted; wss:// would protect it");
     }
-    let bound = Listener::bind(address, token, tls).await;
+    let bound = Listener::bind(address, tokens, tls).await;
     bound.map_err(|error| {
         explain(
             error,
@@ -70,6 +65,19 @@ async fn bind_network(cli: &Cli, address: SocketAddr, secure: bool) -> Result<Li
             "another port, or 0 for a free one",
         )
     })
+}
+
+/// Those of the files, or the one of the environment.
+fn tokens(files: &[PathBuf]) -> Result<Vec<Token>, BoxError> {
+    if !files.is_empty() {
+        let tokens = files.iter().map(|file| Token::from_file(file));
+        return Ok(tokens.collect::<Result<_, _>>()?);
+    }
+    match std::env::var(TOKEN) {
+        Ok(secret) => Ok(vec![Token::new(&secret)?]),
+        Err(VarError::NotPresent) => Ok(Vec::new()),
+        Err(VarError::NotUnicode(_)) => Err(format!("{TOKEN} is not UTF-8").into()),
+    }
 }
 
 /// Binds where the metrics are to be served, if they are.

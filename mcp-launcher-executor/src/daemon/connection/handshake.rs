@@ -45,7 +45,7 @@ impl Connection {
         };
         let generation = session.attach(Client {
             name: params.client_name,
-            origin: self.origin,
+            origin: self.origin.clone(),
         });
         self.ticket = None;
         self.intake.belongs_to(&session);

@@ -22,9 +22,9 @@ async fn launched(session: &Arc<Session>) -> Arc<Process> {
     let (spec, context) = (spec.unwrap(), LaunchContext::new());
     let launched = LocalLauncher::new().launch(&spec, &context).await.unwrap();
     let params = json!({"processId": "p", "argv": ["/bin/cat"], "cwd": "/", "pipeStdin": true});
-    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let place = || Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let params = serde_json::from_value(params).unwrap();
-    Process::adopt(&params, launched, session, place)
+    Process::adopt(&params, launched, session, [place(), place()])
 }
 
 #[tokio::test(flavor = "multi_thread")]
