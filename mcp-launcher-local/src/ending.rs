@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mcp_lifecycle_core::launch::{ExitStatus, Gone, StepError};
+use mcp_lifecycle_core::launch::{ExitStatus, Gone, Remnant, StepError};
 use tokio::sync::watch;
 
 /// The end of one server, as far as it has come.
@@ -29,6 +29,9 @@ pub(crate) enum Proof {
     Gone(Gone),
     /// Asking again may bring it.
     Lost(Cow<'static, str>),
+    /// There is none before this process has ended, which may be one of the server's.
+    /// Then it is looked again, without being asked.
+    Awaits(Remnant),
 }
 
 impl Ending {
@@ -48,7 +51,7 @@ impl Ending {
         self.state.borrow().exit.is_some()
     }
 
-    /// Whether the last word is spoken, for now.
+    /// Whether there is a word on the end, for now.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_over(&self) -> bool {
         self.state.borrow().proof.is_some()
@@ -81,19 +84,30 @@ impl Ending {
         })
     }
 
+    /// The process that has to end before there is a proof, as far as is known.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn awaited(&self) -> Option<Remnant> {
+        match &self.state.borrow().proof {
+            Some(Proof::Awaits(process)) => Some(process.clone()),
+            _ => None,
+        }
+    }
+
     /// Waits for the last word.
     pub(crate) async fn gone(&self) -> Result<Gone, StepError> {
         let mut state = self.state.subscribe();
-        let state = state.wait_for(|state| state.proof.is_some()).await;
+        let is_last = |proof: &Proof| !matches!(proof, Proof::Awaits(_));
+        let state = state.wait_for(|state| state.proof.as_ref().is_some_and(is_last));
+        let state = state.await;
         match state.map(|state| state.proof.clone()) {
             Ok(Some(Proof::Gone(gone))) => Ok(gone),
             Ok(Some(Proof::Lost(why))) => Err(StepError::new("prove that nothing is left", why)),
-            Ok(None) => Err(StepError::new("prove that nothing is left", "no word")),
+            Ok(_) => Err(StepError::new("prove that nothing is left", "no word")),
             Err(closed) => Err(StepError::new("hear from the watcher of servers", closed)),
         }
     }
 
-    /// Waits until the last word is spoken, whatever it is.
+    /// Waits until there is a word on the end, whatever it is.
     #[cfg(target_os = "linux")]
     pub(crate) async fn over(&self) {
         let mut state = self.state.subscribe();

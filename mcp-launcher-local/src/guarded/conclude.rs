@@ -32,7 +32,7 @@ pub(super) struct Settling {
 /// What the guardian has said last.
 #[derive(Debug, Clone)]
 pub(super) struct Word {
-    exit: Option<ExitStatus>,
+    pub(super) exit: Option<ExitStatus>,
     gone: Gone,
     /// Whether there was a server.
     executed: bool,
@@ -126,27 +126,22 @@ impl Server {
             return self.publish(exit, gone);
         };
         let server = Arc::clone(self);
-        strays::end(
-            Where::Abroad,
-            identity,
-            self.since,
-            move |found| match found {
-                Ok(Found { ended, .. }) => {
-                    let gone =
-                        Inside::these(ended).swept_from(gone.with_evidence(Evidence::NoneMarked));
-                    server.publish(exit, gone);
-                }
-                // It stays written down, and is tried again.
-                Err(error) => {
-                    let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
-                    sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
-                    server.ending.update(|known| {
-                        known.exit = known.exit.or(exit);
-                        known.proof = Some(Proof::Lost(why));
-                    });
-                }
-            },
-        );
+        strays::end(self, Where::Abroad, identity, move |found| match found {
+            Ok(Found { ended, .. }) => {
+                let gone =
+                    Inside::these(ended).swept_from(gone.with_evidence(Evidence::NoneMarked));
+                server.publish(exit, gone);
+            }
+            // It stays written down, and is tried again.
+            Err(error) => {
+                let why = Cow::Owned(format!("{UNSEARCHED}: {error}"));
+                sys::shielded(|| tracing::error!(guardian = server.guardian.pid(), "{why}"));
+                server.ending.update(|known| {
+                    known.exit = known.exit.or(exit);
+                    known.proof = Some(Proof::Lost(why));
+                });
+            }
+        });
     }
 
     fn publish(&self, exit: Option<ExitStatus>, gone: Gone) {

@@ -56,10 +56,9 @@ impl Server {
                 found.insert(guardian.pid, format!("{}, {why}", guardian.name));
             }
         }
-        Ok(found
-            .into_iter()
-            .map(|(pid, name)| Remnant::process(pid, name))
-            .collect())
+        let found = found.into_iter();
+        let found = found.map(|(pid, name)| Remnant::process(pid, name));
+        Ok(found.chain(self.ending.awaited()).collect())
     }
 
     /// The main process, by pid and start time.

@@ -15,11 +15,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+
+use mcp_lifecycle_core::launch::Remnant;
 
 use super::adoptions::{self, Wanted};
 use super::decide::Adopted;
 use super::look;
+use super::server::Server;
+use crate::ending::Proof;
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen};
@@ -32,11 +35,7 @@ pub(super) type Ended = BTreeMap<u32, String>;
 /// kernel has locked keeps waiting whoever reads its environment.
 static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
 
-/// How long those are waited for that are on their way out and do not say any more whose
-/// they are. Who waits for the proof waits longer, and is told why there is none.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-const NAMELESS: &str = "it does not say any more whose it is";
+const NAMELESS: &str = "is on its way out and does not say any more whose it is";
 
 /// What a search has found.
 pub(super) struct Found {
@@ -50,25 +49,32 @@ pub(super) fn start() -> io::Result<()> {
     SEARCHES.start()
 }
 
-/// Looks for those that carry `identity`, ends them, and calls `done` with their
-/// names when none is left, and with those who may be theirs all the same. With an
+/// Looks for those of `server`, which carry `identity`, ends them, and calls `done` with
+/// their names when none is left, and with those who may be theirs all the same. With an
 /// error if nobody could look.
 ///
-/// Nobody who started before `since`, in clock ticks since boot, can be one of
-/// them. `done` is called on the search's thread.
+/// `done` is called on the search's thread. Until then, the server knows whom that
+/// waits for who is on its way out and may be one of them.
 pub(super) fn end(
+    server: &Arc<Server>,
     place: Where,
     identity: Cookie,
-    since: u64,
     done: impl FnOnce(io::Result<Found>) + Send + 'static,
 ) {
+    let waiting = Arc::clone(server);
     SEARCHES.add(Search {
         place,
         identity,
-        since,
+        since: server.since,
         ended: Ended::new(),
         suspects: None,
-        patience: None,
+        awaits: Box::new(move |process| {
+            let exit = waiting.word.get().and_then(|word| word.exit);
+            waiting.ending.update(|known| {
+                known.exit = known.exit.or(exit);
+                known.proof = Some(Proof::Awaits(process));
+            });
+        }),
         done: Some(Box::new(done)),
     });
 }
@@ -83,8 +89,8 @@ struct Search {
     /// more: whoever shows up later is another server's, and is not waited for,
     /// or one server would keep back the proofs of all others.
     suspects: Option<BTreeSet<(u32, u64)>>,
-    /// Until when it waits for those that do not say whose they are.
-    patience: Option<Instant>,
+    /// Says who is waited for: it may be a stranger, whom nothing ends.
+    awaits: Box<dyn Fn(Remnant) + Send>,
     done: Option<Box<dyn FnOnce(io::Result<Found>) + Send>>,
 }
 
@@ -154,8 +160,14 @@ impl Search {
         }
         match self.judge(found) {
             Left::Nobody => return Some(self),
-            Left::Somebody(seen) => self.again_after(seen, false),
-            Left::Nameless(seen) => self.again_after(seen, true),
+            Left::Somebody(seen) => self.again_after(seen),
+            Left::Nameless(seen) => {
+                (self.awaits)(Remnant::process(
+                    seen.pid,
+                    format!("{}, {NAMELESS}", seen.name),
+                ));
+                self.again_after(seen);
+            }
             Left::Unknown(pid) => {
                 self.fail(format!("process {pid} does not say yet whose it is"));
             }
@@ -193,14 +205,11 @@ impl Search {
         left
     }
 
-    /// Looks again at the end of a process. For one without a name not for ever: it may
-    /// be a stranger, which nothing ends.
-    fn again_after(mut self, seen: &Seen, is_nameless: bool) {
+    /// Looks again at the end of a process.
+    fn again_after(self, seen: &Seen) {
         let Some(pid) = Pid::new(seen.pid.into()) else {
             return self.fail("a process with a number that nobody has".to_owned());
         };
-        let now = Instant::now();
-        let end = is_nameless.then(|| *self.patience.get_or_insert(now + PATIENCE));
         let search = Arc::new(Mutex::new(Some(self)));
         let take = |search: &Mutex<Option<Self>>| {
             let mut search = search.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,21 +222,7 @@ impl Search {
             }
         };
         let still = || sys::see(seen.pid).is_some_and(|now| now.start_time == seen.start_time);
-        let watched = sys::watch_process(pid, still, look_again).and_then(|watched| {
-            let (Some(end), Some(watched)) = (end, watched) else {
-                return Ok(());
-            };
-            let given_up = Arc::clone(&search);
-            let pid = pid.as_u32();
-            let give_up = move || {
-                watched.forget();
-                if let Some(search) = take(&given_up) {
-                    search.fail(format!("process {pid} ends and has not ended: {NAMELESS}"));
-                }
-            };
-            sys::watch::after(end.saturating_duration_since(now), give_up)
-        });
-        if let Err(error) = watched
+        if let Err(error) = sys::watch_process(pid, still, look_again)
             && let Some(search) = take(&search)
         {
             search.fail(format!("process {} cannot be watched: {error}", seen.pid));
@@ -286,7 +281,7 @@ mod tests {
             since: 100,
             ended: Ended::new(),
             suspects: None,
-            patience: None,
+            awaits: Box::new(|_| ()),
             done: None,
         }
     }

@@ -103,7 +103,7 @@ impl Server {
             self.note_exit();
         }
         let server = Arc::clone(self);
-        strays::end(Where::Everywhere, identity, self.since, move |found| {
+        strays::end(self, Where::Everywhere, identity, move |found| {
             let (marked, adopted) = match found {
                 Ok(Found { ended, adopted }) => (
                     match ended.len() {

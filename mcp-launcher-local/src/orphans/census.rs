@@ -14,9 +14,20 @@ use crate::sys::{self, ProcessState, Seen};
 /// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Where {
-    /// In other PID namespaces than this host's.
+    /// In other PID namespaces than this host's, out of reach of a guardian that has
+    /// reaped everybody.
     Abroad,
     Everywhere,
+}
+
+/// Whether a guardian that has reaped everybody may have missed a process in another PID
+/// namespace than its own, by where that one's parent is.
+///
+/// The kernel gives an orphan to a subreaper, or to the first process, of the namespace
+/// in which its *parent* was. So who has a parent in the guardian's namespace was the
+/// guardian's all the time, if it was ever the server's: it has been reaped.
+pub(super) fn is_out_of_reach(parent_is_here: bool) -> bool {
+    !parent_is_here
 }
 
 /// A process that carries an identity, or may.
@@ -117,6 +128,9 @@ fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
     if seen.state == ProcessState::Dead || seen.start_time < since {
         return Ok(Look::Other);
     }
+    if place == Where::Abroad && !is_out_of_reach(has_parent_in(home, &seen)) {
+        return Ok(Look::Other);
+    }
     let identity = match mark_of(pid) {
         Ok(Some(Mark::Cookie(identity))) => Some(identity),
         Ok(Some(Mark::Passing)) => None,
@@ -132,6 +146,15 @@ fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
         Err(error) => return Err(error),
     };
     Ok(Look::Carrier(Carrier { seen, identity }))
+}
+
+/// Whether the parent of a process is known to be in this PID namespace.
+fn has_parent_in(home: u64, child: &Seen) -> bool {
+    let is_here = sight::namespace_of(child.parent).is_ok_and(|namespace| namespace == home);
+    // Its number can have changed hands before it was looked at; but nobody who is younger
+    // becomes a parent of this one.
+    let now = sys::see(child.pid).filter(|now| now.start_time == child.start_time);
+    is_here && now.is_some_and(|now| now.parent == child.parent)
 }
 
 #[cfg(test)]
@@ -157,9 +180,17 @@ mod tests {
         let look = |pid, home| look_at(pid, Where::Abroad, home, 0);
         assert!(matches!(look(std::process::id(), own), Ok(Look::Other)));
         assert!(matches!(look(u32::MAX, own), Ok(Look::Vanished)));
-        // Seen from anywhere else, this process is one that can be looked at.
+        // Seen from anywhere else, this process is one that can be looked at, and so is
+        // its parent.
         let elsewhere = look(std::process::id(), own ^ 1).unwrap();
         assert!(!matches!(elsewhere, Look::Vanished));
+        let seen = sys::see(std::process::id()).unwrap();
+        assert!(has_parent_in(own, &seen) && !has_parent_in(own ^ 1, &seen));
+        let adopted = Seen {
+            parent: seen.parent + 1,
+            ..seen
+        };
+        assert!(!has_parent_in(own, &adopted), "it is another one's by now");
     }
 
     /// As a build next door does.

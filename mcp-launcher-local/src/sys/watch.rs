@@ -19,8 +19,6 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 /// What a callback wants next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,15 +105,6 @@ pub(crate) fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
-}
-
-/// Calls `callback` once, on the watcher's thread, when so much time has passed.
-pub(crate) fn after(time: Duration, callback: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC)?;
-    // Zero would be never.
-    let time = TimeSpec::from_duration(time.max(Duration::from_nanos(1)));
-    timer.set(Expiration::OneShot(time), TimerSetTimeFlags::empty())?;
-    readable(Arc::new(timer), once(callback)).map(drop)
 }
 
 /// What is done at the first call.

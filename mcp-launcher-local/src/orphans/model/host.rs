@@ -64,7 +64,13 @@ impl World {
             self.servers[index].proven = Some(false);
             return Ok(());
         }
-        for pid in self.marked(index, |process| process.foreign) {
+        let is_foreign = |pid: &u32| match self.processes.get(pid) {
+            Some(process) => process.foreign,
+            None => *pid == FOREIGN_INIT,
+        };
+        let is_out_of_reach = self.decisions.is_out_of_reach;
+        let is_looked_at = |it: &Proc| it.foreign && is_out_of_reach(!is_foreign(&it.parent));
+        for pid in self.marked(index, is_looked_at) {
             self.kill(pid, index)?;
         }
         self.claim(index)

@@ -44,6 +44,7 @@ use self::adopted::Whose;
 use self::decide::{Adopted, Cgroup, Findings};
 use self::random::Random;
 use self::world::World;
+use super::census::is_out_of_reach;
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
 use super::verdict::{Emptying, Hosts, Process, Scene, Verdict};
 use crate::identity::{Cookie, HostId};
@@ -55,6 +56,9 @@ struct Decisions {
     nobody_is_left: fn(usize) -> bool,
     /// By the host, of a server whose guardian has reaped everybody.
     concluded: fn(&Cgroup) -> Result<Vec<Proof>, Cow<'static, str>>,
+    /// By the host, of one in another PID namespace, once the guardian has reaped
+    /// everybody: its parent is here.
+    is_out_of_reach: fn(bool) -> bool,
     /// By the host, of a server whose guardian has gone without a word.
     verdict: fn(&Findings) -> Result<Vec<Proof>, Cow<'static, str>>,
     /// By the host, of one who was adopted since the server was started.
@@ -70,6 +74,7 @@ struct Decisions {
 const REAL: Decisions = Decisions {
     nobody_is_left: |children| children == 0,
     concluded: decide::concluded,
+    is_out_of_reach,
     verdict: Findings::verdict,
     may_be: Whose::may_be,
     may_replace: decide::may_replace,
@@ -117,7 +122,7 @@ fn no_wrong_proof_no_stranger_and_nobody_forgotten() {
 
 #[test]
 fn every_wrong_decision_is_noticed() {
-    let wrong: [(&str, Decisions); 10] = [
+    let wrong: [(&str, Decisions); 11] = [
         (
             "the guardian claims while one child lives",
             Decisions {
@@ -129,6 +134,13 @@ fn every_wrong_decision_is_noticed() {
             "the guardian's word is enough, whatever the cgroup says",
             Decisions {
                 concluded: |_| Ok(Vec::new()),
+                ..REAL
+            },
+        ),
+        (
+            "a guardian that has reaped everybody has missed nobody abroad",
+            Decisions {
+                is_out_of_reach: |_| false,
                 ..REAL
             },
         ),

@@ -300,7 +300,11 @@ impl World {
             return;
         };
         let owner = process.owner;
-        let heir = self.heir_of(pid);
+        // Whoever is abroad leaves its children there, and nobody else does.
+        let heir = match process.foreign {
+            true => FOREIGN_INIT,
+            false => self.heir_of(pid),
+        };
         let parent = process.parent;
         if let Some(process) = self.processes.get_mut(&pid) {
             process.zombie = true;
@@ -311,7 +315,7 @@ impl World {
             let Some(orphan) = self.processes.get_mut(&child) else {
                 continue;
             };
-            orphan.parent = if orphan.foreign { FOREIGN_INIT } else { heir };
+            orphan.parent = heir;
             if orphan.zombie && orphan.parent <= FOREIGN_INIT {
                 self.processes.remove(&child);
             }

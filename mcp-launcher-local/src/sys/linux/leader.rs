@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 
 use mcp_lifecycle_core::launch::ExitStatus;
 
-use super::super::watch::{self, Watched, once};
+use super::super::watch::{self, once};
 use super::super::{self as sys, Pid, Signal, reserve, unix};
 use super::pidfd::{
     group_flag_works, hold_this, is_refusal, pidfd_open, pidfd_signal_alone, pidfd_signal_group,
@@ -209,18 +209,18 @@ pub(crate) fn watch_process(
     pid: Pid,
     still: impl FnOnce() -> bool,
     on_exit: impl FnOnce() + Send + 'static,
-) -> io::Result<Option<Watched>> {
+) -> io::Result<()> {
     let pidfd = match pidfd_open(pid) {
         Ok(pidfd) => pidfd,
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
             on_exit();
-            return Ok(None);
+            return Ok(());
         }
         Err(error) => return Err(error),
     };
     if !still() {
         on_exit();
-        return Ok(None);
+        return Ok(());
     }
-    watch::readable(Arc::new(pidfd), once(on_exit)).map(Some)
+    watch::readable(Arc::new(pidfd), once(on_exit)).map(drop)
 }
