@@ -18,12 +18,7 @@ pub struct LifecycleClientBuilder {
 
 impl LifecycleClientBuilder {
     pub(crate) fn new(config: ServerConfig) -> Self {
-        let observed = Observed {
-            server: config.name().into(),
-            owner: "".into(),
-            generation: 1,
-            observer: None,
-        };
+        let observed = Observed::by_nobody(config.name());
         Self {
             config,
             handler: Arc::new(()),

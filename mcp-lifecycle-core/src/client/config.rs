@@ -13,6 +13,9 @@ use crate::launch::setters::setters;
 use crate::launch::spec::ServerSpec;
 use crate::terminate::policy::TerminationPolicy;
 
+/// How long `server/discover` may stay unanswered, unless it is set.
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Whether a pooled server serves several leases at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -84,7 +87,7 @@ impl ServerConfig {
             restart: RestartPolicy::default(),
             prepare_timeout: Duration::from_secs(600),
             startup_timeout: Duration::from_secs(30),
-            probe_timeout: Duration::from_secs(5),
+            probe_timeout: PROBE_TIMEOUT,
             termination: TerminationPolicy::default(),
             call_options: CallOptions::default(),
             limits: TransportLimits::default(),

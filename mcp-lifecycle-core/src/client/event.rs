@@ -233,6 +233,15 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    pub(crate) fn by_nobody(server: &str) -> Self {
+        Self {
+            server: server.into(),
+            owner: "".into(),
+            generation: 1,
+            observer: None,
+        }
+    }
+
     pub(crate) fn event(&self, kind: ServerEventKind) {
         let Some(observer) = &self.observer else {
             return;

@@ -1,7 +1,6 @@
 //! What calls need of a connection, apart from owning the server.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use rmcp::service::{RoleClient, RunningService};
 use tokio::sync::watch;
@@ -15,6 +14,7 @@ use super::stderr::StderrTail;
 use super::transport::stdio::Wire;
 use crate::launch::exit::ExitStatus;
 use crate::terminate::report::EndReason;
+use crate::terminate::timing::CAUSE_KNOWN;
 
 /// One connection to one server, shared by the owner and all peers. Holding it
 /// keeps no server alive.
@@ -30,10 +30,6 @@ pub(super) struct Session {
     /// Counts the calls in flight, for draining.
     pub(super) calls: TaskTracker,
 }
-
-/// How long a broken connection may go without anybody knowing why: the watcher over
-/// the server finds out sooner. It runs out only if rmcp's loop ended by itself.
-const CAUSE_KNOWN: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Why calls are refused or fail, if they do.

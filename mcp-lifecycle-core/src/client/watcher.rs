@@ -13,21 +13,13 @@ use crate::launch::exit::ExitStatus;
 use crate::terminate::handle::TerminationOutcome;
 use crate::terminate::policy::TerminationPolicy;
 use crate::terminate::report::EndReason;
-use crate::terminate::timing::after;
+use crate::terminate::timing::{EXIT_AFTER_OUTPUT, REST_OF_OUTPUT, after};
 
 /// The tasks that carry a connection's bytes.
 pub(super) struct Pumps {
     pub(super) writer: JoinHandle<()>,
     pub(super) stderr: Option<JoinHandle<()>>,
 }
-
-/// How long the exit of a server may lag behind the end of its output before
-/// the two are taken for different things.
-const EXIT_AFTER_OUTPUT: Duration = Duration::from_millis(100);
-
-/// How long the rest of the output, or of standard error, may take after the
-/// server is gone.
-const REST_OF_OUTPUT: Duration = Duration::from_millis(250);
 
 /// The task that watches over one server. Dropped unfinished, which happens
 /// when its runtime goes away, it kills the server synchronously.

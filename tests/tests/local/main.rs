@@ -7,3 +7,4 @@ mod ownership;
 mod real_servers;
 mod shutdown;
 mod support;
+mod transport;

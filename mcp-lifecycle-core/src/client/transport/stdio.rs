@@ -26,6 +26,7 @@ use super::{TransportLimits, WireCounters};
 use crate::client::error::start::SkippedLines;
 use crate::launch::launched::BoxRead;
 use crate::terminate::stdin::ServerStdin;
+use crate::terminate::timing::OUTPUT_AFTER_EXIT;
 
 /// What the owner of a connection shares with its transport.
 #[derive(Debug)]
@@ -46,10 +47,6 @@ pub(crate) struct Wire {
     /// The read half: used by the transport until its owner takes it away.
     reader: Mutex<Option<LineReader>>,
 }
-
-/// How long output may still come after the main process has exited. Ended
-/// early by end of file; runs out only where somebody else holds the pipe.
-const OUTPUT_AFTER_EXIT: Duration = Duration::from_millis(100);
 
 /// How much of a line that was skipped is shown, in bytes.
 const SKIPPED_SHOWN: usize = 120;
@@ -153,6 +150,7 @@ impl Wire {
 }
 
 /// The transport that rmcp's service loop owns. The streams are the [`Wire`]'s.
+#[derive(Debug)]
 pub(crate) struct StdioTransport {
     wire: Arc<Wire>,
     inbox: VecDeque<RxJsonRpcMessage<RoleClient>>,

@@ -15,7 +15,7 @@ use crate::launch::identity::ServerIdentity;
 use crate::terminate::error::{TerminateError, TerminateErrorContext};
 use crate::terminate::policy::TerminationPolicy;
 use crate::terminate::report::EndReason;
-use crate::terminate::timing::after;
+use crate::terminate::timing::{PROOF_RESERVE, after};
 
 /// How everything ended.
 #[derive(Clone)]
@@ -86,7 +86,7 @@ impl<K: Key> Engine<K> {
     /// Waits until nothing is left, and kills what is left shortly before the
     /// deadline, so that its proof still fits.
     async fn empty(&self, end_by: Instant, within: Duration) {
-        let reserve = (within / 4).min(Duration::from_secs(1));
+        let reserve = (within / 4).min(PROOF_RESERVE);
         let empty = || self.wait_for(|state| state.table.is_empty().then_some(()));
         if timeout_at(end_by - reserve, empty()).await.is_err() {
             self.kill_now();

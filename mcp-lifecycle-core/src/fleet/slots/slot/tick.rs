@@ -7,13 +7,11 @@ use crate::fleet::restart::Time;
 use crate::fleet::slots::effect::{Effect, Gauge};
 use crate::fleet::slots::settings::Demand;
 use crate::terminate::report::EndReason;
+use crate::terminate::timing::END_AGAIN;
 
-/// How long after a failed end the next attempt is made: doubling, within these. A
-/// proof that becomes possible meanwhile is noticed at once, where the launcher waits
-/// for it; this is for those that have to be asked.
-const END_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-
-/// How long to wait after so many ends in a row that gave no proof.
+/// How long to wait after so many ends in a row that gave no proof. A proof that becomes
+/// possible meanwhile is noticed at once, where the launcher waits for it; this is for
+/// those that have to be asked.
 pub(super) fn end_again_after(unproven: u32) -> Duration {
     let (first, longest) = END_AGAIN;
     first.saturating_mul(1 << unproven.min(16)).min(longest)

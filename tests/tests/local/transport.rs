@@ -1,0 +1,85 @@
+//! A server under rmcp's own service loop: the transport owns it, and has the proof.
+
+use mcp_lifecycle_core::client::ServerTransport;
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext};
+use mcp_lifecycle_core::terminate::{EndReason, Phase};
+use rmcp::RoleClient;
+use rmcp::service::{RunningService, ServiceExt};
+use serde_json::json;
+
+use crate::support::{Rig, launcher, short, test, text, tool};
+
+async fn transport(rig: &Rig, args: &[&str]) -> ServerTransport {
+    let spec = rig.fixture(args);
+    let launched = launcher().launch(&spec, &LaunchContext::new()).await;
+    ServerTransport::new(args[0], launched.unwrap()).with_policy(short())
+}
+
+async fn serve(transport: ServerTransport) -> RunningService<RoleClient, ()> {
+    ().serve(transport).await.unwrap()
+}
+
+#[test]
+fn calls_work_and_a_cancelled_service_ends_its_server() {
+    test("cancelled", async |rig| {
+        let transport = transport(rig, &["setsid"]).await;
+        let outcome = transport.outcome();
+        let service = serve(transport).await;
+        let echo = service
+            .call_tool(tool("echo", json!({ "text": "hello" })))
+            .await;
+        assert_eq!(text(&echo.unwrap()), "hello");
+        service.cancel().await.unwrap();
+        let report = outcome.await.unwrap();
+        assert_eq!(report.reason, EndReason::Shutdown);
+        assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
+    });
+}
+
+#[test]
+fn a_dropped_service_ends_a_stubborn_server_by_the_policy() {
+    test("dropped service", async |rig| {
+        let transport = transport(rig, &["ignore-eof-term"]).await;
+        let outcome = transport.outcome();
+        drop(serve(transport).await);
+        let report = outcome.await.unwrap();
+        assert_eq!(report.ended_in(), Some(Phase::ForceEnd), "{report}");
+    });
+}
+
+#[test]
+fn a_dropped_transport_kills_its_server_at_once() {
+    test("dropped transport", async |rig| {
+        let transport = transport(rig, &["ignore-eof-term"]).await;
+        let outcome = transport.outcome();
+        drop(transport);
+        let report = outcome.await.unwrap();
+        assert_eq!(report.reason, EndReason::OwnerDropped);
+    });
+}
+
+#[test]
+fn a_transport_whose_runtime_has_gone_kills_its_server() {
+    let rig = Rig::new("runtime gone");
+    let runtime = crate::support::runtime();
+    let service =
+        runtime.block_on(async { serve(transport(&rig, &["ignore-eof-term"]).await).await });
+    drop(runtime);
+    drop(service);
+    rig.finish();
+}
+
+#[test]
+fn a_server_that_dies_closes_the_service_and_is_proven_gone() {
+    test("died", async |rig| {
+        let transport = transport(rig, &["helper"]).await;
+        let outcome = transport.outcome();
+        let service = serve(transport).await;
+        let exit = service.call_tool(tool("exit", json!({ "code": 3 }))).await;
+        exit.unwrap_err();
+        let report = outcome.await.unwrap();
+        assert_eq!(report.reason, EndReason::ServerExited);
+        assert_eq!(report.exit, ExitStatus::Code(3), "{report}");
+        service.waiting().await.unwrap();
+    });
+}
