@@ -53,8 +53,8 @@ pub(super) fn start() -> io::Result<()> {
 /// Why there is no proof.
 const HIDDEN: &str = "the kernel says that somebody is left in its process group, and /proc shows \
                       nobody (hidepid, and a process of another user's)";
-const UNSEEN: &str = "the members of its process group cannot be listed (is /proc mounted?); \
-                      whoever was left in it was sent SIGKILL";
+const UNSEEN: &str = "the members of its process group cannot be listed (is /proc mounted?)";
+const UNWATCHED: &str = "somebody is left in its process group and cannot be watched";
 
 impl GroupServer {
     /// Takes the server over from `posix_spawn` and watches it.
@@ -211,7 +211,7 @@ impl Group {
                 sys::shielded(|| {
                     tracing::error!(%error, "the members of a group cannot be listed");
                 });
-                self.kill_unseen();
+                self.let_go();
                 return Some(Proof::Lost(format!("{UNSEEN}: {error}").into()));
             }
         };
@@ -231,14 +231,16 @@ impl Group {
         let group = self.leader.pid();
         let again = Arc::clone(self);
         let still = move || sys::members_of_group(group).is_ok_and(|m| m.contains(&first));
-        if let Err(error) = sys::watch_process(pid, still, move || again.has_ended(pid)) {
-            self.lock().waits_for = None;
-            let pid = pid.as_u32();
-            sys::shielded(|| {
-                tracing::warn!(pid, %error, "a member of a group cannot be watched");
-            });
+        match sys::watch_process(pid, still, move || again.has_ended(pid)) {
+            Ok(()) => None,
+            Err(error) => {
+                self.lock().waits_for = None;
+                sys::shielded(|| {
+                    tracing::warn!(pid = pid.as_u32(), %error, "a member of a group cannot be watched");
+                });
+                Some(Proof::Lost(format!("{UNWATCHED}: {error}").into()))
+            }
         }
-        None
     }
 
     /// The proof, with those who were swept, as far as they were seen.
@@ -247,16 +249,18 @@ impl Group {
         Gone::proven_by(Evidence::ProcessGroupEmpty).with_swept(self.lock().swept())
     }
 
-    /// Whoever is left is killed, before the group's number is let go.
-    fn kill_unseen(&self) {
+    /// Lets the number of a group go that was ordered to end and cannot be listed; the
+    /// order is given once more before that. One that was not has its graces first.
+    fn let_go(&self) {
         let mut state = self.lock();
-        if let Err(error) = self.leader.signal_group(Signal::Kill, state.reaped) {
+        if !state.is_killed || state.reaped {
+            return;
+        }
+        if let Err(error) = self.leader.signal_group(Signal::Kill, false) {
             sys::shielded(|| tracing::warn!(%error, "SIGKILL could not be sent"));
         }
-        if !state.reaped {
-            self.leader.reap();
-            state.reaped = true;
-        }
+        self.leader.reap();
+        state.reaped = true;
     }
 
     fn reap(&self) {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::launch::{LaunchContext, ServerIdentity};
+use mcp_lifecycle_core::launch::ServerIdentity;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, setsid};
 
-use crate::stage::{self, LIMIT, Stage, perform, plays, role_as_server};
+use crate::stage::{self, LIMIT, Stage, perform, plays};
 
 /// A server with a child that leaves the group when it is told to.
 #[test]
@@ -34,6 +34,29 @@ fn leaves_late() {
     }
 }
 
+/// A server with a child that ends when it is asked to, and says so.
+#[test]
+#[ignore = "a role"]
+fn ends_when_asked() {
+    if !plays() {
+        return;
+    }
+    let mut order = SigSet::empty();
+    order.add(Signal::SIGTERM);
+    order.thread_block().unwrap();
+    // SAFETY: as above.
+    if let ForkResult::Child = unsafe { fork() }.unwrap() {
+        stage::say_hello("inside");
+        order.wait().unwrap();
+        stage::say_hello("asked");
+        std::process::exit(0);
+    }
+    stage::say_hello("server");
+    loop {
+        std::thread::park();
+    }
+}
+
 #[test]
 fn one_that_leaves_its_group_after_the_leader_keeps_no_proof_back() {
     perform("group::left_late");
@@ -47,12 +70,7 @@ fn left_late() {
     }
     let mut stage = Stage::new();
     stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
-    let spec = role_as_server("group::leaves_late", &stage.alive.address());
-    let launched = stage.wait(
-        "the launch",
-        stage.launcher.launch(&spec, &LaunchContext::new()),
-    );
-    let server = launched.unwrap();
+    let server = stage.launch_role("group::leaves_late");
     stage.wait_for("server");
     let inside = stage.alive.accept("inside", LIMIT);
     let inside = stage.alive.block_on(inside).unwrap();

@@ -84,6 +84,38 @@ fn unlisted_group() {
 }
 
 #[test]
+fn a_group_that_cannot_be_listed_has_its_graces() {
+    perform("shortage::unlisted_grace");
+}
+
+#[test]
+#[ignore = "a role"]
+fn unlisted_grace() {
+    if !plays() {
+        return;
+    }
+    let mut stage = Stage::new();
+    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    limit_descriptors(128);
+    let server = stage.launch_role("group::ends_when_asked");
+    stage.wait_for("server");
+    stage.wait_for("inside");
+    let terminator = server.terminator().clone();
+    let ServerIdentity::Process { pid, .. } = terminator.identity() else {
+        panic!("a process");
+    };
+    limit_descriptors(3);
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+    let gone = stage.wait("the last word", terminator.gone());
+    gone.expect_err("without descriptors nobody can look");
+    limit_descriptors(128);
+    stage.wait("the request", terminator.request_end()).unwrap();
+    stage.wait_for("asked");
+    stage.wait("the proof", terminator.gone()).unwrap();
+    stage.nobody_is_left();
+}
+
+#[test]
 fn with_any_number_of_free_descriptors_a_dead_guardian_leads_to_a_proof() {
     perform("shortage::few_descriptors_and_no_guardian");
 }

@@ -269,10 +269,18 @@ impl Stage {
     }
 
     pub(crate) fn launch(&self, args: &[&str]) -> LaunchedServer {
-        let spec = self.spec(args);
+        self.launch_spec(&self.spec(args))
+    }
+
+    /// A server that plays a role.
+    pub(crate) fn launch_role(&self, name: &str) -> LaunchedServer {
+        self.launch_spec(&role_as_server(name, &self.alive.address()))
+    }
+
+    fn launch_spec(&self, spec: &ServerSpec) -> LaunchedServer {
         let launched = self
             .runtime
-            .block_on(self.launcher.launch(&spec, &LaunchContext::new()));
+            .block_on(self.launcher.launch(spec, &LaunchContext::new()));
         launched.unwrap_or_else(|error| panic!("{error:?}"))
     }
 
