@@ -1,6 +1,8 @@
 //! Credentials of a registry: as the docker CLI stores them, or Podman, or a helper
 //! program of theirs.
 
+mod helper;
+
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +10,9 @@ use std::time::Duration;
 use bollard::auth::DockerCredentials;
 use bollard::{BollardRequest, Docker};
 use docker_credential::{CredentialRetrievalError as Problem, DockerCredential};
-use tokio::sync::{Semaphore, oneshot};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -17,7 +21,7 @@ use super::EngineError;
 /// How long a helper may take: it may ask a person to unlock something.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// So many helpers at a time. One that hangs keeps its place.
+/// So many look at a time. A file that never ends to be opened keeps its place.
 static PLACES: Semaphore = Semaphore::const_new(8);
 
 /// The name under which the CLI stores what opens Docker Hub.
@@ -46,27 +50,11 @@ pub(super) async fn of(image: &str, limit: Duration) -> Result<Stored, EngineErr
         registry: registry.to_owned(),
         problem,
     };
-    let late = || {
-        failed(format!(
-            "its credential helper has not answered within {limit:?}"
-        ))
+    let Ok(looked) = timeout(limit, look(registry, files())).await else {
+        let late = format!("its credential helper has not answered within {limit:?}");
+        return Err(failed(late));
     };
-    let place = timeout(limit, PLACES.acquire()).await;
-    let place = place.ok().and_then(Result::ok).ok_or_else(late)?;
-    let (sender, found) = oneshot::channel();
-    let name = registry.to_owned();
-    // A thread of its own: a helper is waited for without a limit.
-    std::thread::Builder::new()
-        .name("mcp-docker-auth".to_owned())
-        .spawn(move || {
-            let _place = place;
-            // Or nobody waits any more.
-            let _ = sender.send(look(&name, &files()));
-        })?;
-    let stored = match timeout(limit, found).await {
-        Ok(Ok(found)) => found.map_err(failed)?,
-        Ok(Err(_)) | Err(_) => return Err(late()),
-    };
+    let stored = looked.map_err(failed)?;
     if !stored.unread.is_empty() {
         let problem = stored.unread.join("; ");
         warn!(
@@ -106,14 +94,21 @@ fn files() -> Vec<File> {
 }
 
 /// The first credentials in these files. A helper program that fails is an error.
-fn look(registry: &str, files: &[File]) -> Result<Stored, String> {
+async fn look(registry: &str, files: Vec<File>) -> Result<Stored, String> {
+    let place = PLACES.acquire().await.map_err(|error| error.to_string())?;
+    // One that is a pipe is waited for without a limit.
+    let read = spawn_blocking(move || {
+        let read = |file: File| (read(&file.path), file);
+        (files.into_iter().map(read).collect::<Vec<_>>(), place)
+    });
+    let (files, _place) = read.await.map_err(|error| error.to_string())?;
     let mut stored = Stored::default();
-    for File { path, hub } in files {
+    for (content, File { path, hub }) in files {
         let name = match registry {
             HUB => hub,
             other => other,
         };
-        let content = match read(path) {
+        let content = match content {
             Ok(content) => content,
             Err(error) if is_absent(&error) => continue,
             Err(error) => {
@@ -122,22 +117,60 @@ fn look(registry: &str, files: &[File]) -> Result<Stored, String> {
                 continue;
             }
         };
-        match docker_credential::get_credential_from_reader(&content[..], name) {
-            Ok(found) => {
-                stored.credentials = Some(given(found, registry));
-                break;
-            }
-            Err(problem) if is_nothing(&problem) => {}
+        let found = match entry(&content, name) {
+            Ok(Entry::Credentials(found)) => Some(found),
+            Ok(Entry::Helper(program)) => helper::ask(&program, name).await?,
+            Err(Problem::NoCredentialConfigured) => None,
             Err(Problem::ConfigReadError) => {
                 let why = malformed(&content);
                 stored.unread.push(format!("{} is {why}", path.display()));
+                None
             }
-            // What it printed may be a secret.
-            Err(Problem::HelperFailure { helper, .. }) => return Err(format!("`{helper}` failed")),
             Err(problem) => return Err(format!("{problem}, as {} has it", path.display())),
+        };
+        if let Some(found) = found {
+            stored.credentials = Some(given(found, registry));
+            break;
         }
     }
     Ok(stored)
+}
+
+/// What a file has for a registry.
+enum Entry {
+    Credentials(DockerCredential),
+    /// The program that has them.
+    Helper(String),
+}
+
+/// Reads a file as `docker_credential` does, which would wait for a helper without a
+/// limit: helpers are taken out of what it is given.
+fn entry(content: &[u8], name: &str) -> Result<Entry, Problem> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Helpers {
+        cred_helpers: Option<std::collections::HashMap<String, String>>,
+        creds_store: Option<String>,
+    }
+
+    let unread = |_| Problem::ConfigReadError;
+    let helpers: Helpers = serde_json::from_slice(content).map_err(unread)?;
+    let program = |helper: String| Entry::Helper(format!("docker-credential-{helper}"));
+    let own = helpers.cred_helpers.and_then(|mut all| all.remove(name));
+    if let Some(helper) = own.filter(|helper| !helper.is_empty()) {
+        return Ok(program(helper));
+    }
+    let mut rest: serde_json::Map<_, _> = serde_json::from_slice(content).map_err(unread)?;
+    rest.retain(|key, _| key == "auths");
+    let rest = serde_json::to_vec(&rest).map_err(unread)?;
+    match docker_credential::get_credential_from_reader(&rest[..], name) {
+        Ok(found) => Ok(Entry::Credentials(found)),
+        Err(Problem::NoCredentialConfigured) => {
+            let store = helpers.creds_store.map(program);
+            store.ok_or(Problem::NoCredentialConfigured)
+        }
+        Err(problem) => Err(problem),
+    }
 }
 
 /// The content of a file, as far as it is a configuration's.
@@ -176,16 +209,6 @@ fn given(found: DockerCredential, registry: &str) -> DockerCredentials {
             serveraddress,
             ..DockerCredentials::default()
         },
-    }
-}
-
-/// Tells the absence of credentials from a helper that failed.
-fn is_nothing(problem: &Problem) -> bool {
-    match problem {
-        Problem::NoCredentialConfigured => true,
-        // The words that all helpers have in common.
-        Problem::HelperFailure { stdout, .. } => stdout.contains("credentials not found"),
-        _ => false,
     }
 }
 

@@ -1,105 +1,16 @@
 //! Which image is run, and where it comes from: a real registry that asks who
 //! pulls.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_docker::{ContainerOptions, DockerLauncher, Endpoint, PullPolicy};
-use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher};
+use mcp_lifecycle_core::client::ServerConfig;
+use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
+use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher, ServerSpec};
 
-use crate::support::{Engine, Host, Rig, image, in_time, is_host};
-
-/// In base64 its header has a `/`, which is another character in the alphabet
-/// that the engine reads.
-const PASSWORD: &str = "a?b>~c?~";
-const USER_AND_PASSWORD: &str = "dTphP2I+fmM/fg==";
-const HASHED: &str = "$2b$04$5Ecq/A3AGtRbFQsc0KxNce3NFuMaZFC1RVjTdEYZQkrv09QsJKmh6";
-
-/// Debian's `docker-registry`, with one user.
-struct Registry {
-    child: Child,
-    address: String,
-    directory: tempfile::TempDir,
-}
-
-impl Registry {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        std::fs::write(at("users"), format!("u:{HASHED}\n")).unwrap();
-        let config = format!(
-            "version: 0.1\nlog: {{level: info}}\nhttp: {{addr: '127.0.0.1:0'}}\n\
-             storage: {{filesystem: {{rootdir: {}}}}}\n\
-             auth: {{htpasswd: {{realm: mcp, path: {}}}}}\n",
-            at("data").display(),
-            at("users").display()
-        );
-        std::fs::write(at("config.yml"), config).unwrap();
-        let mut child = Command::new("docker-registry")
-            .arg("serve")
-            .arg(at("config.yml"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("docker-registry is installed by tests/containers");
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = lines.find_map(|line| {
-            let line = line.unwrap();
-            let (_, rest) = line.split_once("listening on ")?;
-            let address = rest.split(['"', ' ', ',']).next()?;
-            Some(address.to_owned())
-        });
-        // Its log has to be read for as long as it lives.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self {
-            child,
-            address: address.expect("it says where it listens"),
-            directory,
-        }
-    }
-
-    /// What `docker login` writes.
-    fn stored(&self, config: &serde_json::Value) -> &Path {
-        let path = self.directory.path();
-        std::fs::write(path.join("config.json"), config.to_string()).unwrap();
-        path
-    }
-
-    fn login(&self) -> serde_json::Value {
-        serde_json::json!({"auths": {&self.address: {"auth": USER_AND_PASSWORD}}})
-    }
-
-    /// Makes the program that `credHelpers` call `mcp-test`.
-    fn helper(&self, script: &str) {
-        let program = self.directory.path().join("docker-credential-mcp-test");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
-    }
-
-    /// Puts the fixture there under this name, and nowhere else. Its digest.
-    fn push(&self, engine: &Engine, name: &str) -> String {
-        let name = format!("{}/{name}", self.address);
-        let config = self.stored(&self.login()).to_str().unwrap().to_owned();
-        engine.docker(&["tag", "mcp-fixture:test", &name]);
-        engine.docker(&["--config", &config, "push", "-q", &name]);
-        let digests = engine.docker(&["inspect", "-f", "{{join .RepoDigests \"\\n\"}}", &name]);
-        let ours = |digest: &&str| digest.starts_with(&self.address);
-        let digest = digests.lines().find(ours).unwrap().to_owned();
-        engine.docker(&["rmi", &name]);
-        digest
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::registry::{PASSWORD, Registry};
+use crate::support::{Engine, Host, LIMIT, Rig, image, in_time, is_host};
 
 /// As a host whose environment says where its user's credentials are: pulls
 /// the image that it is told, and says how that went.
@@ -170,9 +81,14 @@ async fn a_private_image_is_pulled_with_what_the_user_has_stored() {
     registry.helper(&format!(
         r#"cat >/dev/null; echo '{{"ServerURL":"x","Username":"u","Secret":"{PASSWORD}"}}'"#
     ));
-    let by_helper = pulled(&image, helper.clone());
-    assert!(!by_helper.contains("not pulled"), "{by_helper}");
-    engine.docker(&["rmi", &image]);
+    for config in [
+        helper.clone(),
+        serde_json::json!({"credsStore": "mcp-test"}),
+    ] {
+        let by_helper = pulled(&image, config);
+        assert!(!by_helper.contains("not pulled"), "{by_helper}");
+        engine.docker(&["rmi", &image]);
+    }
     // What it prints may be a secret.
     registry.helper("cat >/dev/null; echo hunter2; exit 1");
     let failed = pulled(&image, helper);
@@ -220,12 +136,21 @@ async fn credentials_that_cannot_be_read_are_named_by_the_pull_that_fails() {
 
     // One that hangs costs a part of the pull's time, and is named.
     registry.stored(&serde_json::json!({"credHelpers": {&registry.address: "mcp-test"}}));
-    registry.helper("exec sleep 15");
+    let held = registry.directory.path().join("held");
+    nix::unistd::mkfifo(&held, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    registry.helper(&format!("exec 9>{}; sleep 300 & sleep 300", held.display()));
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Opened by the helper; at its end when nobody of it lives.
+        let read = std::fs::read(held);
+        let _ = sender.send(read.is_ok());
+    });
     let begun = Instant::now();
     let hung = pulled(4);
     assert!(hung.contains("credential helper"), "{hung}");
     assert!(hung.contains("within 2s"), "{hung}");
     assert!(begun.elapsed() < Duration::from_secs(12), "{hung}");
+    assert_eq!(ended.recv_timeout(LIMIT), Ok(true), "the helper lives");
 }
 
 #[tokio::test]
@@ -308,4 +233,74 @@ async fn an_image_that_has_changed_behind_its_name_is_not_run() {
     assert!(said.contains("not launched"), "{said}");
     assert!(said.contains("is not the expected one"), "{said}");
     rig.assert_clean().await;
+}
+
+/// Shorter than the pull, and longer than a container takes to start.
+const START_UP: Duration = Duration::from_secs(8);
+const PULL: Duration = Duration::from_secs(10);
+
+/// As a host: starts one server by a manager and one by a pool, of these images.
+async fn start_as_host(told: &str) {
+    let [host, leases, server, managed, pooled] = told.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{told}");
+    };
+    let launcher = DockerLauncher::builder()
+        .endpoint(Endpoint::from_url(host).unwrap())
+        .lease_directory(leases)
+        .build();
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(launcher.unwrap());
+    let config = |image: &str| {
+        let spec = ServerSpec::builder(server, "/mcp-fixture").arg("plain");
+        let spec = ContainerOptions::new(image).network("none").apply(spec);
+        ServerConfig::new(Arc::clone(&launcher), spec.build().unwrap())
+            .with_startup_timeout(START_UP)
+    };
+    let managed = async {
+        let manager = ServerManager::new("m");
+        let report = manager.refresh([config(managed)]).await.unwrap();
+        println!("managed: {} ready, {report:?}", report.ready());
+        manager.shutdown(LIMIT).await.unwrap();
+    };
+    let pooled = async {
+        let pool = ServerPool::new("p");
+        let patient = AcquireOptions::new().with_patience(LIMIT * 4);
+        let lease = pool.acquire_with(&config(pooled), &patient).await;
+        println!("pooled: {:?}", lease.map(drop));
+        pool.shutdown(LIMIT).await.unwrap();
+    };
+    tokio::join!(managed, pooled);
+}
+
+#[tokio::test]
+async fn a_pull_that_is_longer_than_the_start_up_deadline_does_not_use_it_up() {
+    const NAME: &str =
+        "images::a_pull_that_is_longer_than_the_start_up_deadline_does_not_use_it_up";
+    if let Some(told) = is_host() {
+        return start_as_host(&told).await;
+    }
+    let Some(rig) = Rig::new("slow-pull") else {
+        return;
+    };
+    let registry = Registry::start();
+    let slow = registry.behind_a_slow_line(PULL);
+    let names = ["managed", "pooled"].map(|name| {
+        let name = format!("{name}-{}:1", std::process::id());
+        registry.push(&rig.engine, &name);
+        format!("{slow}/{name}")
+    });
+    let config = registry.stored(&Registry::login_at(&slow));
+    let leases = rig.leases.path().display();
+    let [managed, pooled] = &names;
+    let told = format!(
+        "{} {leases} {} {managed} {pooled}",
+        rig.engine.host, rig.server
+    );
+    let variables = [("DOCKER_CONFIG", config.to_str().unwrap())];
+    let begun = Instant::now();
+    let said = Host::start_with(NAME, &told, &variables).output();
+    assert!(begun.elapsed() > START_UP, "the pull was quick: {said}");
+    assert!(said.contains("managed: 1 ready"), "{said}");
+    assert!(said.contains("pooled: Ok"), "{said}");
+    rig.assert_clean().await;
+    rig.engine.docker(&["rmi", managed, pooled]);
 }

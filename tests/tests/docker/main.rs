@@ -14,6 +14,7 @@ mod main_job;
 mod odd_engine;
 mod options;
 mod podman_engine;
+mod registry;
 mod ssh;
 mod supervised;
 mod wrapped;

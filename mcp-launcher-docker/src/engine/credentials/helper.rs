@@ -1,0 +1,78 @@
+//! A helper program that keeps credentials: `docker-credential-NAME get`.
+
+use std::process::Stdio;
+
+use docker_credential::DockerCredential;
+use serde::Deserialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+/// As much of an answer is read: more than anybody's token.
+const LONGEST: u64 = 1 << 20;
+
+/// The words that all helpers have in common for the absence of credentials.
+const NOTHING: &str = "credentials not found";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Answer {
+    username: String,
+    secret: String,
+}
+
+/// A running helper.
+///
+/// # Drop
+///
+/// Kills it, with what it has started.
+struct Helper(Child);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // `None` once it was waited for: then the number may be anybody's.
+        #[cfg(unix)]
+        if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()) {
+            use nix::sys::signal::{Signal, killpg};
+            let _ = killpg(nix::unistd::Pid::from_raw(group), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Asks a helper for what opens a registry; `None` where it has nothing. What it prints
+/// may be a secret and is in no error.
+///
+/// A helper that does not answer is waited for without a limit. It ends with the future.
+pub(super) async fn ask(program: &str, registry: &str) -> Result<Option<DockerCredential>, String> {
+    let failed = |error: std::io::Error| format!("`{program}` cannot be asked: {error}");
+    let mut command = Command::new(program);
+    command.arg("get").kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::null());
+    #[cfg(unix)]
+    command.process_group(0);
+    let mut helper = Helper(command.spawn().map_err(failed)?);
+    if let Some(mut stdin) = helper.0.stdin.take() {
+        // One that reads nothing may answer all the same.
+        let _ = stdin.write_all(registry.as_bytes()).await;
+    }
+    let mut said = Vec::new();
+    if let Some(stdout) = helper.0.stdout.take() {
+        let mut stdout = stdout.take(LONGEST);
+        stdout.read_to_end(&mut said).await.map_err(failed)?;
+    }
+    let status = helper.0.wait().await.map_err(failed)?;
+    if !status.success() {
+        let said = String::from_utf8_lossy(&said);
+        return match said.contains(NOTHING) {
+            true => Ok(None),
+            false => Err(format!("`{program}` failed")),
+        };
+    }
+    let answer = serde_json::from_slice(&said);
+    let Answer { username, secret } =
+        answer.map_err(|_| format!("`{program}` answered with no credentials"))?;
+    Ok(Some(match username.as_str() {
+        "<token>" => DockerCredential::IdentityToken(secret),
+        _ => DockerCredential::UsernamePassword(username, secret),
+    }))
+}
