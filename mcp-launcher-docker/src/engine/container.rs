@@ -15,7 +15,6 @@ use bollard::query_parameters::{
 use futures_util::{Stream, StreamExt};
 use mcp_lifecycle_core::launch::{BoxWrite, ExitStatus};
 
-use super::quiet::quietly;
 use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
 /// What a container is doing, as far as the daemon tells.
@@ -247,9 +246,8 @@ impl Engine {
             .filters(&filters)
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let list = quietly(docker.list_containers(Some(options)));
-        let list = whole(ANSWER_LIMIT, list).await;
-        let list = list.map_err(|error| self.error(error))?;
+        let list = || docker.list_containers(Some(options.clone()));
+        let list = self.ask(ANSWER_LIMIT, list).await?;
         // What is not in the list of another engine is not gone.
         self.is_same().await?;
         Ok(list.into_iter().filter_map(found).collect())
@@ -257,9 +255,8 @@ impl Engine {
 
     async fn inspect(&self, id: &str) -> Result<ContainerInspectResponse, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let answer = docker.inspect_container(id, None::<InspectContainerOptions>);
-        let answer = whole(ANSWER_LIMIT, quietly(answer)).await;
-        answer.map_err(|error| self.error(error))
+        let question = || docker.inspect_container(id, None::<InspectContainerOptions>);
+        self.ask(ANSWER_LIMIT, question).await
     }
 
     fn unless_gone(&self, answer: Result<(), Error>) -> Result<(), EngineError> {

@@ -5,7 +5,7 @@ use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
 
 use super::quiet::quietly;
-use super::{Engine, EngineError, SLOW_ANSWER_LIMIT, whole};
+use super::{Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
 /// A create failed.
 #[derive(Debug)]
@@ -52,9 +52,8 @@ impl Engine {
 /// it was refused, nor when there was no connection to send it on.
 fn may_be_done(error: &Error) -> bool {
     match error {
-        Error::DockerResponseServerError { .. } => false,
         Error::HyperLegacyError { err } => !err.is_connect(),
-        _ => true,
+        error => Meaning::of(error) == Meaning::Unknown,
     }
 }
 
@@ -80,6 +79,9 @@ mod tests {
     fn only_what_was_sent_and_not_answered_may_exist() {
         let silent = FakeEngine::start(|_| None);
         let engine = Engine::new(silent.endpoint());
+        assert!(may_exist(&engine, async |_| {}));
+        let between = FakeEngine::start(|_| Some((502, "<html>".to_owned())));
+        let engine = Engine::new(between.endpoint());
         assert!(may_exist(&engine, async |_| {}));
 
         let refusing = FakeEngine::start(|_| Some((409, r#"{"message":"no"}"#.to_owned())));

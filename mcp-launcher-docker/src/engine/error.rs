@@ -29,6 +29,14 @@ pub(crate) enum EngineError {
     #[error("the container engine refused ({status}): {message}")]
     Refused { status: u16, message: String },
     #[error(
+        "no answer of the container engine at {endpoint} came through: something in between answered {status}: {message}"
+    )]
+    Between {
+        endpoint: Endpoint,
+        status: u16,
+        message: String,
+    },
+    #[error(
         "another engine answers at {endpoint} than the one that has the container; lead the address back to that one"
     )]
     OtherEngine { endpoint: Endpoint },
@@ -73,6 +81,12 @@ pub(crate) enum EngineError {
     Lease(#[source] std::io::Error),
 }
 
+/// Tells the status of a box in between, whose engine may have done what it was asked
+/// for. An engine itself has 503 for what it cannot do at the moment.
+pub(crate) const fn is_between(status: u16) -> bool {
+    matches!(status, 502..=504)
+}
+
 /// What an answer means for a container that is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
@@ -83,7 +97,7 @@ pub(crate) enum Meaning {
     AsAsked,
     /// The daemon says no, for another reason.
     Refused,
-    /// Nobody knows: the daemon did not answer.
+    /// Nobody knows: the daemon did not answer, or its answer did not come through.
     Unknown,
 }
 
@@ -103,6 +117,7 @@ impl Meaning {
     fn of_status(status: u16, message: &str) -> Self {
         match status {
             404 => Self::Absent,
+            status if is_between(status) => Self::Unknown,
             304 => Self::AsAsked,
             409 if message.contains("already in progress")
                 || message.contains("is not running")
@@ -122,6 +137,14 @@ impl EngineError {
                 status_code: 404,
                 message,
             } => Self::Absent(message),
+            Error::DockerResponseServerError {
+                status_code: status,
+                message,
+            } if is_between(status) => Self::Between {
+                endpoint: endpoint.clone(),
+                status,
+                message,
+            },
             Error::DockerResponseServerError {
                 status_code: status,
                 message,
@@ -170,6 +193,7 @@ mod tests {
         );
         assert_eq!(of(409, "Conflict. The name is in use"), Meaning::Refused);
         assert_eq!(of(500, "device is busy"), Meaning::Refused);
+        assert_eq!(of(504, "<html>"), Meaning::Unknown);
         let timeout = Meaning::of(&Error::RequestTimeoutError);
         assert_eq!(timeout, Meaning::Unknown);
     }

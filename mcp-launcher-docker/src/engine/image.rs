@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bollard::models::CreateImageInfo;
+use bollard::models::{CreateImageInfo, ImageInspect};
 use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::StreamExt;
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::credentials;
 use super::quiet::quietly;
-use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT, whole};
+use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT};
 use crate::control;
 
 /// One step of a pull.
@@ -96,21 +96,20 @@ impl Drop for Entry {
 
 impl Engine {
     pub(crate) async fn has_image(&self, image: &str) -> Result<bool, EngineError> {
-        let docker = self.docker(ANSWER_LIMIT).await?;
-        match whole(ANSWER_LIMIT, quietly(docker.inspect_image(image)))
-            .await
-            .map_err(|e| self.error(e))
-        {
+        match self.inspect_image(image).await {
             Ok(_) => Ok(true),
             Err(EngineError::Absent(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    pub(crate) async fn image_facts(&self, image: &str) -> Result<ImageFacts, EngineError> {
+    async fn inspect_image(&self, image: &str) -> Result<ImageInspect, EngineError> {
         let docker = self.docker(ANSWER_LIMIT).await?;
-        let answer = whole(ANSWER_LIMIT, quietly(docker.inspect_image(image))).await;
-        let answer = answer.map_err(|error| self.error(error))?;
+        self.ask(ANSWER_LIMIT, || docker.inspect_image(image)).await
+    }
+
+    pub(crate) async fn image_facts(&self, image: &str) -> Result<ImageFacts, EngineError> {
+        let answer = self.inspect_image(image).await?;
         let config = answer.config.unwrap_or_default();
         Ok(ImageFacts {
             id: answer.id.unwrap_or_default(),

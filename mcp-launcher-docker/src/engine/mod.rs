@@ -16,14 +16,15 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::errors::Error;
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 pub(crate) use container::{Attached, Condition, Found, OomStream, State, WaitStream};
 pub(crate) use create::CreateError;
-pub(crate) use error::{EngineError, Meaning};
+pub(crate) use error::{EngineError, Meaning, is_between};
 pub(crate) use image::{ImageFacts, Progress, Pull, PullEvent, Pulls};
 
 use crate::endpoint::Endpoint;
+use quiet::quietly;
 
 /// How long a daemon may take to say its version.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
@@ -34,6 +35,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a create or a start may take: the daemon mounts and runs.
 const SLOW_ANSWER_LIMIT: Duration = Duration::from_secs(120);
+
+/// The first pause before a question is asked again, and the longest.
+const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(800)];
 
 /// One daemon. Used on the control thread only: bollard's connections belong
 /// to the runtime that opened them.
@@ -81,15 +85,27 @@ impl Engine {
 
     async fn connect(&self) -> Result<who::Greeted, EngineError> {
         let docker = connect::open(&self.endpoint)?;
-        let docker = match timeout(HELLO_LIMIT, docker.negotiate_version()).await {
-            Ok(answer) => answer.map_err(|error| self.error(error))?,
-            Err(_) => {
-                return Err(EngineError::Silent {
-                    endpoint: self.endpoint.clone(),
-                });
-            }
-        };
+        let greeting = || docker.clone().negotiate_version();
+        let docker = self.ask(HELLO_LIMIT, greeting).await?;
         self.greet(docker).await
+    }
+
+    /// Asks a question, its answer whole and in no log; and for a moment again where
+    /// something in between has answered in the engine's place.
+    async fn ask<T, A>(&self, limit: Duration, question: impl Fn() -> A) -> Result<T, EngineError>
+    where
+        A: Future<Output = Result<T, Error>>,
+    {
+        let [mut pause, longest] = AGAIN;
+        loop {
+            let answer = whole(limit, quietly(question())).await;
+            match answer.map_err(|error| self.error(error)) {
+                Err(EngineError::Between { .. }) if pause <= longest => {}
+                answer => return answer,
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
     }
 
     fn error(&self, error: Error) -> EngineError {

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 
 use bollard::Docker;
 use bollard::errors::Error;
-use tokio::time::timeout;
 
 use super::{Engine, EngineError, HELLO_LIMIT};
 
@@ -62,8 +61,8 @@ impl Engine {
     }
 
     async fn ask_who(&self, docker: &Docker) -> Result<Option<String>, EngineError> {
-        match timeout(HELLO_LIMIT, docker.info()).await {
-            Ok(Ok(info)) => {
+        match self.ask(HELLO_LIMIT, || docker.info()).await {
+            Ok(info) => {
                 // Older daemons of one machine share an id, and never a directory.
                 let root = info.docker_root_dir.unwrap_or_default();
                 let id = info.id.filter(|id| !id.is_empty());
@@ -71,17 +70,17 @@ impl Engine {
             }
             // It will not say: a proxy that lets some questions pass, an engine that
             // has another form for it.
-            Ok(Err(
-                Error::DockerResponseServerError {
-                    status_code: 400..500,
-                    ..
+            Err(
+                EngineError::Absent(_)
+                | EngineError::Refused {
+                    status: 400..500, ..
                 }
-                | Error::JsonDataError { .. },
-            )) => Ok(None),
-            Ok(Err(error)) => Err(self.error(error)),
-            Err(_) => Err(EngineError::Silent {
-                endpoint: self.endpoint.clone(),
-            }),
+                | EngineError::Unreachable {
+                    source: Error::JsonDataError { .. },
+                    ..
+                },
+            ) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -11,6 +11,7 @@ mod images;
 mod launches;
 mod leases;
 mod main_job;
+mod middle_box;
 mod odd_engine;
 mod options;
 mod podman_engine;

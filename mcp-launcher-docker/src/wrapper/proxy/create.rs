@@ -19,6 +19,7 @@ use super::forward::{self, Failure};
 use super::rewrite::rewrite;
 use super::route::Kind;
 use crate::container::LATE_CREATE;
+use crate::engine::is_between;
 
 /// How long a body may take to come.
 const BODY: Duration = Duration::from_secs(60);
@@ -87,6 +88,7 @@ pub(super) async fn create(
         async move {
             let answer = exchange(&shared, request).await;
             match &answer {
+                Ok(answer) if !is_the_engines(answer) => shared.fence.leave_unheard(pass, LATE),
                 Ok(answer) => note(&shared, kind, answer),
                 // Not sent.
                 Err(Failure::Connect(..)) => {}
@@ -129,6 +131,13 @@ async fn exchange(
     head.headers.remove(TRANSFER_ENCODING);
     head.headers.remove(CONTENT_LENGTH);
     Ok(Response::from_parts(head, body.to_bytes()))
+}
+
+/// Whether the engine has answered, and nothing between it and us: that may have given
+/// up on a create that the engine goes on with. Each answer of an engine has the version
+/// of its API.
+fn is_the_engines(answer: &Response<Bytes>) -> bool {
+    !is_between(answer.status().as_u16()) || answer.headers().contains_key("api-version")
 }
 
 /// Remembers what was created.

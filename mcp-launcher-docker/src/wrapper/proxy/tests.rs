@@ -109,6 +109,55 @@ fn a_server_that_keeps_connections_open_waits_for_its_own_and_costs_no_more() {
     answer(&mut late, LIMIT).unwrap();
 }
 
+/// The memory of this process, in MiB.
+#[cfg(target_os = "linux")]
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096 >> 20
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn heads_that_do_not_end_cost_a_bounded_memory() {
+    const ME: &str = "wrapper::proxy::tests::heads_that_do_not_end_cost_a_bounded_memory";
+    if !crate::alone::is_alone(ME, "true") {
+        return;
+    }
+    let engine = FakeEngine::start(|_| Some((200, "{}".to_owned())));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let _proxy = proxy_to(&engine, &path);
+    let before = resident();
+    let begun = b"GET /_ping HTTP/1.1\r\nHost: d\r\nX-Long: ".as_slice();
+    let some = vec![b'x'; 4096];
+    let clients = (0..serve::CONNECTIONS).map(|_| {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        client.write_all(begun).unwrap();
+        for _ in 2..serve::LONGEST_HEAD / some.len() {
+            client.write_all(&some).unwrap();
+        }
+        client
+    });
+    let mut clients: Vec<_> = clients.collect();
+    // What is in a socket and not in memory yet is read by the time of the last answer.
+    let grown = resident() - before;
+    assert!(grown < 40, "{grown} MiB");
+    let mut last = clients.pop().unwrap();
+    last.write_all(b"\r\n\r\n").unwrap();
+    let mut answer = [0; 12];
+    last.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    let grown = resident() - before;
+    println!("{} heads: {grown} MiB", clients.len() + 1);
+    assert!(grown < 40, "{grown} MiB");
+    // And no more than that.
+    let _ = clients[0].write_all(&some.repeat(3));
+    clients[0].read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 431");
+}
+
 #[test]
 fn a_create_that_says_that_it_is_too_long_is_refused_at_once() {
     let engine = FakeEngine::start(|_| panic!("the engine was asked"));

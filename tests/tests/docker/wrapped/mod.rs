@@ -30,7 +30,7 @@ fn policy() -> TerminationPolicy {
 }
 
 impl Rig {
-    fn tracker(&self) -> ContainerTracker<LocalLauncher> {
+    pub(crate) fn tracker(&self) -> ContainerTracker<LocalLauncher> {
         ContainerTracker::new(LocalLauncher::new()).lease_directory(self.leases.path())
     }
 
