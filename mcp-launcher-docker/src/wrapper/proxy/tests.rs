@@ -114,7 +114,7 @@ fn a_server_that_keeps_connections_open_waits_for_its_own_and_costs_no_more() {
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = pages.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4096 >> 20
+    pages * 4096 / (1 << 20)
 }
 
 #[test]
