@@ -13,7 +13,7 @@ use super::config::PROBE_TIMEOUT;
 use super::event::Observed;
 use super::stderr::{self, StderrTail};
 use super::transport::TransportLimits;
-use super::transport::stdio::{StdioTransport, Wire};
+use super::transport::stdio::{Connection, StdioTransport};
 use crate::launch::identity::ServerIdentity;
 use crate::launch::launched::LaunchedServer;
 use crate::terminate::handle::{ServerHandle, TerminationOutcome};
@@ -53,7 +53,7 @@ use crate::terminate::timing::EXIT_AFTER_OUTPUT;
 #[derive(Debug)]
 pub struct ServerTransport {
     stdio: StdioTransport,
-    wire: Arc<Wire>,
+    wire: Arc<Connection>,
     writer: JoinHandle<()>,
     handle: Arc<ServerHandle>,
     policy: TerminationPolicy,
@@ -71,7 +71,7 @@ impl ServerTransport {
         let server = server.into();
         let limits = TransportLimits::new();
         let (handle, streams) = launched.into_handle(server.clone());
-        let wire = Wire::new(streams.stdin, streams.stdout, &limits);
+        let wire = Connection::new(streams.stdin, streams.stdout, &limits);
         let writer = tokio::spawn(Arc::clone(&wire.outbox).write_all());
         if let Some(io) = streams.stderr {
             let observed = Observed::by_nobody(&server);

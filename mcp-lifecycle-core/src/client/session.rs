@@ -11,7 +11,7 @@ use super::error::call::CallErrorKind;
 use super::handler::SharedHandler;
 use super::state::ClientState;
 use super::stderr::StderrTail;
-use super::transport::stdio::Wire;
+use super::transport::stdio::Connection;
 use crate::launch::exit::ExitStatus;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::CAUSE_KNOWN;
@@ -20,7 +20,7 @@ use crate::terminate::timing::CAUSE_KNOWN;
 /// keeps no server alive.
 pub(super) struct Session {
     pub(super) server: Arc<str>,
-    pub(super) wire: Arc<Wire>,
+    pub(super) wire: Arc<Connection>,
     pub(super) stderr: Arc<StderrTail>,
     pub(super) handler: SharedHandler,
     /// rmcp's side of the connection, once the handshake is complete.

@@ -21,7 +21,7 @@ use super::session::Session;
 use super::state::ClientState;
 use super::stderr;
 use super::stderr::StderrTail;
-use super::transport::stdio::Wire;
+use super::transport::stdio::Connection;
 use super::watcher::{Pumps, Watcher};
 use crate::launch::context::LaunchContext;
 use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
@@ -206,7 +206,7 @@ impl StartAttempt {
         } = &self.builder;
         let parts = launched.into_parts();
         let (handle, stdin) = ServerHandle::new(config.name(), parts.stdin, parts.terminator);
-        let wire = Wire::new(stdin, parts.stdout, &config.limits);
+        let wire = Connection::new(stdin, parts.stdout, &config.limits);
         let tail = StderrTail::new(&config.limits);
         let pumps = Pumps {
             writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),

@@ -107,8 +107,8 @@ pub(crate) async fn shutdown<K: Key>(
         .ends
         .iter()
         .map(|end| ServerEnd {
-            server: Arc::clone(&end.card.server),
-            owner: Arc::clone(&end.card.owner),
+            server: Arc::clone(&end.record.server),
+            owner: Arc::clone(&end.record.owner),
             result: end.result.clone(),
         })
         .collect();

@@ -78,7 +78,7 @@ async fn a_manager_and_a_pool_take_endless_times() {
     let peer = manager.ready("s", EVER).await.unwrap();
     peer.call_tool(call(10)).await.unwrap();
     let scope = pool.scope("a");
-    let options = AcquireOptions::new().with_patience(EVER);
+    let options = AcquireOptions::new().with_timeout(EVER);
     let lease = scope.acquire_with(&config, &options).await.unwrap();
     lease.call_tool(call(10)).await.unwrap();
     drop(lease);

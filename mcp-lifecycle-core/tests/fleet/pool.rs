@@ -49,7 +49,7 @@ async fn a_cancelled_waiter_does_not_cancel_the_others() {
     let fake = Fake::new();
     let pool = ServerPool::new("p");
     let server = fake.config("s", &["--slow", "2000"]);
-    let impatient = AcquireOptions::new().with_patience(seconds(1));
+    let impatient = AcquireOptions::new().with_timeout(seconds(1));
     let (gave_up, waited) = tokio::join!(
         pool.acquire_with(&server, &impatient),
         pool.acquire(&server)

@@ -22,10 +22,10 @@ async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_pool() {
     let config = fake.config("s", &["--fetch", "120000"]);
     let config = config.with_startup_timeout(seconds(1));
     let pool = ServerPool::new("p");
-    let impatient = AcquireOptions::new().with_patience(seconds(5));
+    let impatient = AcquireOptions::new().with_timeout(seconds(5));
     assert!(pool.acquire_with(&config, &impatient).await.is_err());
     // The start goes on for the next one.
-    let patient = AcquireOptions::new().with_patience(seconds(200));
+    let patient = AcquireOptions::new().with_timeout(seconds(200));
     drop(pool.acquire_with(&config, &patient).await.unwrap());
     assert_eq!(fake.starts(), 1);
 }

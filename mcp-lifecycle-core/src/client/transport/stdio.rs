@@ -30,7 +30,7 @@ use crate::terminate::timing::OUTPUT_AFTER_EXIT;
 
 /// What the owner of a connection shares with its transport.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) counters: Arc<WireCounters>,
     /// Cancelled by the owner when the main process has exited.
@@ -61,7 +61,7 @@ const READS_PER_TURN: usize = 32;
 /// does everybody who is woken from elsewhere.
 const MESSAGES_PER_TURN: usize = 16;
 
-impl Wire {
+impl Connection {
     pub(crate) fn new(stdin: ServerStdin, stdout: BoxRead, limits: &TransportLimits) -> Arc<Self> {
         Arc::new(Self {
             outbox: Outbox::new(stdin, limits.max_queue),
@@ -149,10 +149,10 @@ impl Wire {
     }
 }
 
-/// The transport that rmcp's service loop owns. The streams are the [`Wire`]'s.
+/// The transport that rmcp's service loop owns. The streams are the [`Connection`]'s.
 #[derive(Debug)]
 pub(crate) struct StdioTransport {
-    wire: Arc<Wire>,
+    wire: Arc<Connection>,
     inbox: VecDeque<RxJsonRpcMessage<RoleClient>>,
     /// How many messages were taken since other tasks had a turn.
     in_turn: usize,
@@ -167,7 +167,7 @@ pub(crate) struct StdioTransport {
 
 impl StdioTransport {
     pub(crate) fn new(
-        wire: Arc<Wire>,
+        wire: Arc<Connection>,
         limits: &TransportLimits,
         probe_timeout: Option<Duration>,
     ) -> Self {
@@ -322,7 +322,7 @@ impl Transport<RoleClient> for StdioTransport {
 
 /// Takes lines and makes messages of them.
 struct Sink<'a> {
-    wire: &'a Wire,
+    wire: &'a Connection,
     inbox: &'a mut VecDeque<RxJsonRpcMessage<RoleClient>>,
     max_message: usize,
 }

@@ -14,28 +14,28 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 struct Shared<T> {
     server: Arc<str>,
     future: Mutex<Option<BoxFuture<T>>>,
-    revoked: AtomicBool,
+    aborted: AtomicBool,
     waker: AtomicWaker,
 }
 
-/// Drops a [`Revocable`]'s future, from anywhere.
-pub(super) struct Revoker<T>(Arc<Shared<T>>);
+/// Drops a [`Abortable`]'s future, from anywhere.
+pub(super) struct AbortHandle<T>(Arc<Shared<T>>);
 
-/// Runs a future until it is done or revoked; the latter gives `None`.
-pub(super) struct Revocable<T>(Arc<Shared<T>>);
+/// Runs a future until it is done or aborted; the latter gives `None`.
+pub(super) struct Abortable<T>(Arc<Shared<T>>);
 
-/// Makes the launch of a server revocable.
-pub(super) fn revocable<T>(
+/// Makes the launch of a server abortable.
+pub(super) fn abortable<T>(
     server: Arc<str>,
     future: impl Future<Output = T> + Send + 'static,
-) -> (Revoker<T>, Revocable<T>) {
+) -> (AbortHandle<T>, Abortable<T>) {
     let shared = Arc::new(Shared {
         server,
         future: Mutex::new(Some(Box::pin(future))),
-        revoked: AtomicBool::new(false),
+        aborted: AtomicBool::new(false),
         waker: AtomicWaker::new(),
     });
-    (Revoker(Arc::clone(&shared)), Revocable(shared))
+    (AbortHandle(Arc::clone(&shared)), Abortable(shared))
 }
 
 impl<T> Shared<T> {
@@ -46,17 +46,17 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Clone for Revoker<T> {
+impl<T> Clone for AbortHandle<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T> Revoker<T> {
+impl<T> AbortHandle<T> {
     /// Drops the future: at once and here, unless it is being polled this very
     /// moment, in which case whoever polls it drops it.
-    pub(super) fn revoke(&self) {
-        self.0.revoked.store(true, Ordering::SeqCst);
+    pub(super) fn abort(&self) {
+        self.0.aborted.store(true, Ordering::SeqCst);
         let future = match self.0.future.try_lock() {
             Ok(mut future) => future.take(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
@@ -67,15 +67,15 @@ impl<T> Revoker<T> {
     }
 }
 
-impl<T> Future for Revocable<T> {
+impl<T> Future for Abortable<T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let shared = &*self.0;
         shared.waker.register(cx.waker());
         let mut slot = shared.future.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_revoked = || shared.revoked.load(Ordering::SeqCst);
-        let Some(future) = slot.as_mut().filter(|_| !is_revoked()) else {
+        let is_aborted = || shared.aborted.load(Ordering::SeqCst);
+        let Some(future) = slot.as_mut().filter(|_| !is_aborted()) else {
             shared.discard(slot.take());
             return Poll::Ready(None);
         };
@@ -84,7 +84,7 @@ impl<T> Future for Revocable<T> {
                 shared.discard(slot.take());
                 Poll::Ready(Some(output))
             }
-            Poll::Pending if is_revoked() => {
+            Poll::Pending if is_aborted() => {
                 shared.discard(slot.take());
                 Poll::Ready(None)
             }
@@ -93,10 +93,10 @@ impl<T> Future for Revocable<T> {
     }
 }
 
-impl<T> Drop for Revocable<T> {
+impl<T> Drop for Abortable<T> {
     fn drop(&mut self) {
         // The runtime has dropped the task; the revoker must not keep it.
-        Revoker(Arc::clone(&self.0)).revoke();
+        AbortHandle(Arc::clone(&self.0)).abort();
     }
 }
 
@@ -108,21 +108,21 @@ mod tests {
     async fn a_revoked_future_is_dropped_at_once() {
         let held = Arc::new(());
         let inner = Arc::clone(&held);
-        let (revoker, revocable) = revocable("s".into(), async move {
+        let (revoker, abortable) = abortable("s".into(), async move {
             let _held = inner;
             std::future::pending::<()>().await;
         });
-        let task = tokio::spawn(revocable);
+        let task = tokio::spawn(abortable);
         tokio::task::yield_now().await;
-        revoker.revoke();
+        revoker.abort();
         assert_eq!(Arc::strong_count(&held), 1);
         assert_eq!(task.await.unwrap(), None);
     }
 
     #[tokio::test]
     async fn one_that_is_done_is_not_taken_away() {
-        let (revoker, done) = revocable("s".into(), async { 7 });
+        let (revoker, done) = abortable("s".into(), async { 7 });
         assert_eq!(done.await, Some(7));
-        revoker.revoke();
+        revoker.abort();
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::record::{Card, Failure};
+use super::record::{Failure, Record};
 use super::{Engine, Key, State};
 use crate::client::peer::LifecyclePeer;
 use crate::fleet::acquire_error::AcquireErrorKind;
@@ -27,7 +27,7 @@ pub(crate) struct Grant<K: Key> {
 
 /// Where the answer to a waiter goes.
 pub(super) struct Answer<K: Key> {
-    pub(super) card: Arc<Card>,
+    pub(super) record: Arc<Record>,
     pub(super) sender: oneshot::Sender<Result<Grant<K>, AcquireErrorKind>>,
 }
 
@@ -36,14 +36,14 @@ impl<K: Key> Engine<K> {
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         key: &K,
-        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), AcquireErrorKind>,
-        patience: Duration,
+        make: impl FnOnce() -> Result<(SlotSettings, Arc<Record>), AcquireErrorKind>,
+        timeout: Duration,
     ) -> Result<Grant<K>, AcquireErrorKind> {
         if let Some(grant) = self.lease_now(key) {
             self.journal.tally().leased();
             return Ok(grant);
         }
-        let result = self.wait_for_lease(key, make, patience).await;
+        let result = self.wait_for_lease(key, make, timeout).await;
         match &result {
             Ok(_) => self.journal.tally().leased(),
             Err(_) => self.journal.tally().refused(),
@@ -62,10 +62,10 @@ impl<K: Key> Engine<K> {
     async fn wait_for_lease(
         self: &Arc<Self>,
         key: &K,
-        make: impl FnOnce() -> Result<(SlotSettings, Arc<Card>), AcquireErrorKind>,
-        patience: Duration,
+        make: impl FnOnce() -> Result<(SlotSettings, Arc<Record>), AcquireErrorKind>,
+        timeout: Duration,
     ) -> Result<Grant<K>, AcquireErrorKind> {
-        let deadline = after(Instant::now(), patience);
+        let deadline = after(Instant::now(), timeout);
         let until = self.at(deadline);
         let (sender, receiver) = oneshot::channel();
         let asked = self.change(|state, now| {
@@ -74,27 +74,27 @@ impl<K: Key> Engine<K> {
                 Some(slot) => {
                     // What starts next, starts as it was asked for last: an equal
                     // launcher may have a better connection.
-                    let (settings, card) = make()?;
-                    state.configure(slot, settings, card.config());
+                    let (settings, record) = make()?;
+                    state.configure(slot, settings, record.config());
                     slot
                 }
                 None => {
-                    let (settings, card) = make()?;
-                    Self::insert(state, key.clone(), settings, card, now)
+                    let (settings, record) = make()?;
+                    Self::insert(state, key.clone(), settings, record, now)
                 }
             };
-            let card = state
+            let record = state
                 .entries
                 .get(&slot)
-                .map(|entry| Arc::clone(&entry.card));
-            let Some(card) = card else {
+                .map(|entry| Arc::clone(&entry.record));
+            let Some(record) = record else {
                 return Err(AcquireErrorKind::Closed);
             };
             match state.table.acquire(slot, until, now) {
                 Acquired::Granted(generation) => Ok(Err(self.grant(state, slot, generation))),
-                Acquired::Refused(refusal) => Err(self.refused(state, &card, refusal, now)),
+                Acquired::Refused(refusal) => Err(self.refused(state, &record, refusal, now)),
                 Acquired::Waiting(waiter) => {
-                    state.waiters.insert(waiter, Answer { card, sender });
+                    state.waiters.insert(waiter, Answer { record, sender });
                     Ok(Ok((slot, waiter)))
                 }
             }
@@ -111,7 +111,7 @@ impl<K: Key> Engine<K> {
         match timeout_at(deadline, receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(AcquireErrorKind::Closed),
-            Err(_) => Err(AcquireErrorKind::TimedOut(patience)),
+            Err(_) => Err(AcquireErrorKind::TimedOut(timeout)),
         }
     }
 
@@ -134,7 +134,7 @@ impl<K: Key> Engine<K> {
     pub(super) fn refused(
         &self,
         state: &State<K>,
-        card: &Card,
+        record: &Record,
         refusal: Refusal,
         now: Time,
     ) -> AcquireErrorKind {
@@ -143,7 +143,7 @@ impl<K: Key> Engine<K> {
         match refusal {
             Refusal::Closed => AcquireErrorKind::Closed,
             Refusal::Retired(reason) => AcquireErrorKind::Retired(reason),
-            Refusal::StartFailed => match card.failure() {
+            Refusal::StartFailed => match record.failure() {
                 Some(Failure::Start(error)) => AcquireErrorKind::Start(error),
                 other => AcquireErrorKind::Failed(
                     text(other).unwrap_or_else(|| "its start failed".to_owned()),
@@ -152,14 +152,14 @@ impl<K: Key> Engine<K> {
             Refusal::Backoff { until, failures } => AcquireErrorKind::Backoff {
                 retry_in: wait(until),
                 failures,
-                last: text(card.failure()),
+                last: text(record.failure()),
             },
             Refusal::Exhausted { until, failures } => AcquireErrorKind::Exhausted {
                 retry_in: until.map(wait),
                 failures,
-                last: text(card.failure()),
+                last: text(record.failure()),
             },
-            Refusal::Uncertain => AcquireErrorKind::Unproven(text(card.failure())),
+            Refusal::Uncertain => AcquireErrorKind::Unproven(text(record.failure())),
             Refusal::Capacity {
                 limit,
                 of_server,
@@ -178,14 +178,14 @@ impl<K: Key> Engine<K> {
 
     /// `server of owner (2 leases)`.
     fn holder(state: &State<K>, slot: SlotId) -> Option<String> {
-        let card = &state.entries.get(&slot)?.card;
+        let record = &state.entries.get(&slot)?.record;
         let slot = state.table.slot(slot)?;
         let doing = match slot.leases() {
             0 => slot.state().to_string(),
             1 => "1 lease".to_owned(),
             leases => format!("{leases} leases"),
         };
-        Some(format!("{} of {} ({doing})", card.server, card.owner))
+        Some(format!("{} of {} ({doing})", record.server, record.owner))
     }
 }
 
@@ -212,7 +212,7 @@ impl<K: Key> Grant<K> {
         let follows = {
             let mut state = engine.lock();
             if let Some(at) = state.table.release(self.slot, self.generation, now) {
-                engine.advance_alarm(&mut state, at);
+                engine.advance_timer(&mut state, at);
             }
             state.table.has_effects()
         };

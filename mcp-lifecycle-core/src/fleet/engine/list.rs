@@ -41,8 +41,8 @@ impl<K: Key> Engine<K> {
 }
 
 fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> ServerRecord {
-    let Entry { card, run } = entry;
-    let config = card.config();
+    let Entry { record, run } = entry;
+    let config = record.config();
     let client = run
         .as_ref()
         .and_then(crate::fleet::engine::process::Run::client);
@@ -53,8 +53,8 @@ fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> Server
         _ => None,
     };
     ServerRecord {
-        server: Arc::clone(&card.server),
-        owner: Arc::clone(&card.owner),
+        server: Arc::clone(&record.server),
+        owner: Arc::clone(&record.owner),
         launcher: config.launcher_name.to_string(),
         command: config.spec().display_command().to_string(),
         state: slot.state(),
@@ -80,11 +80,11 @@ fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> Server
         last_use: now.saturating_sub(slot.last_used()),
         failures: slot.failures(),
         next_attempt: next.map(|at| at.saturating_sub(now)),
-        last_error: card.failure().map(|failure| failure.to_string()),
+        last_error: record.failure().map(|failure| failure.to_string()),
     }
 }
 
-fn kept_by<G: crate::fleet::slots::effect::Gauge>(
+fn kept_by<G: crate::fleet::slots::effect::Liveness>(
     slot: &Slot<G>,
     in_flight: usize,
     ends: Option<EndReason>,

@@ -27,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 
 use self::lease::{Answer, Grant};
 use self::process::Run;
-use self::record::Card;
+use self::record::Record;
 use self::shutdown::Closed;
 use super::acquire_error::AcquireErrorKind;
 use super::journal::Journal;
 use super::restart::Time;
-use super::slots::effect::{Effect, Gauge, SlotId, WaiterId};
+use super::slots::effect::{Effect, Liveness, SlotId, WaiterId};
 use super::slots::settings::{Limits, SlotSettings};
 use super::slots::table::Table;
 use crate::client::config::ServerConfig;
@@ -45,7 +45,7 @@ use crate::terminate::timing::after;
 pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {}
 impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
 
-impl Gauge for Arc<LifecycleClient> {
+impl Liveness for Arc<LifecycleClient> {
     fn is_busy(&self) -> bool {
         self.in_flight() > 0
     }
@@ -61,7 +61,7 @@ pub(crate) struct Engine<K: Key> {
     epoch: Instant,
     runtime: Option<Handle>,
     changed: watch::Sender<()>,
-    alarm: Arc<Notify>,
+    timer: Arc<Notify>,
     closing: Mutex<Option<watch::Receiver<Option<Closed>>>>,
     pub(crate) journal: Arc<Journal>,
     /// Cancelled when the owner drops the engine.
@@ -73,29 +73,29 @@ pub(crate) struct Engine<K: Key> {
 }
 
 /// Makes the handler of a server's process.
-pub(crate) type Handlers = Box<dyn Fn(&Card) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;
+pub(crate) type Handlers = Box<dyn Fn(&Record) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;
 
 pub(crate) struct State<K: Key> {
     pub(crate) table: Table<K, Arc<LifecycleClient>>,
     entries: HashMap<SlotId, Entry>,
     waiters: HashMap<WaiterId, Answer<K>>,
-    /// When the alarm goes off; `None` when it is not set.
-    alarm_at: Option<Time>,
-    alarm_runs: bool,
+    /// When the timer goes off; `None` when it is not set.
+    timer_at: Option<Time>,
+    timer_runs: bool,
     /// Every end has to be over at this time.
     end_by: Option<Instant>,
 }
 
 /// What belongs to one slot.
 struct Entry {
-    card: Arc<Card>,
+    record: Arc<Record>,
     run: Option<Run>,
 }
 
 /// What is to be done once the lock is released.
 enum Action<K: Key> {
     Start(process::Start),
-    End(Arc<Card>, process::End),
+    End(Arc<Record>, process::End),
     EndAgain(Arc<Notify>),
     Adopt(process::Orphan),
     Answer(Answer<K>, Result<Grant<K>, AcquireErrorKind>),
@@ -113,14 +113,14 @@ impl<K: Key> Engine<K> {
                 table: Table::new(limits),
                 entries: HashMap::new(),
                 waiters: HashMap::new(),
-                alarm_at: None,
-                alarm_runs: false,
+                timer_at: None,
+                timer_runs: false,
                 end_by: None,
             }),
             epoch: Instant::now(),
             runtime: Handle::try_current().ok(),
             changed: watch::Sender::new(()),
-            alarm: Arc::new(Notify::new()),
+            timer: Arc::new(Notify::new()),
             closing: Mutex::new(None),
             journal,
             dropped: CancellationToken::new(),
@@ -152,7 +152,7 @@ impl<K: Key> Engine<K> {
             let mut state = self.lock();
             let result = change(&mut state, now);
             let actions = self.orders(&mut state, now);
-            self.set_alarm(&mut state);
+            self.set_timer(&mut state);
             (result, actions)
         };
         for action in actions {
@@ -182,22 +182,22 @@ impl<K: Key> Engine<K> {
                 let demand = state.table.slot(slot)?.demand();
                 let entry = state.entries.get_mut(&slot)?;
                 let (run, start) =
-                    process::prepare(self, slot, generation, &entry.card, demand, failures);
+                    process::prepare(self, slot, generation, &entry.record, demand, failures);
                 entry.run = Some(run);
                 Some(Action::Start(start))
             }
             Effect::End { slot, reason } => {
                 let end_by = state.end_by;
                 let entry = state.entries.get_mut(&slot)?;
-                let policy = self.policy(&entry.card, &reason, end_by);
+                let policy = self.policy(&entry.record, &reason, end_by);
                 let end = entry.run.as_mut()?.end(reason, policy)?;
-                Some(Action::End(Arc::clone(&entry.card), end))
+                Some(Action::End(Arc::clone(&entry.record), end))
             }
             Effect::EndAgain { slot } => {
                 let generation = state.table.slot(slot)?.generation();
-                let Entry { card, run } = state.entries.get_mut(&slot)?;
+                let Entry { record, run } = state.entries.get_mut(&slot)?;
                 let run = run.as_mut()?;
-                Some(match run.adopt(slot, generation, card) {
+                Some(match run.adopt(slot, generation, record) {
                     Some(orphan) => Action::Adopt(orphan),
                     None => Action::EndAgain(Arc::clone(&run.again)),
                 })
@@ -213,7 +213,7 @@ impl<K: Key> Engine<K> {
             }
             Effect::Refuse { waiter, refusal } => {
                 let answer = state.waiters.remove(&waiter)?;
-                let refused = self.refused(state, &answer.card, refusal, now);
+                let refused = self.refused(state, &answer.record, refusal, now);
                 Some(Action::Answer(answer, Err(refused)))
             }
             Effect::Removed { slot } => {
@@ -228,8 +228,8 @@ impl<K: Key> Engine<K> {
             Action::Start(start) => self.spawn(start.live(Arc::clone(self))),
             Action::Adopt(orphan) => self.spawn(orphan.end(Arc::clone(self))),
             // A launcher that panics must not cost the others what follows.
-            Action::End(card, end) => {
-                guarded("the launcher", &card.server, || end.begin());
+            Action::End(record, end) => {
+                guarded("the launcher", &record.server, || end.begin());
             }
             Action::EndAgain(again) => again.notify_one(),
             // A waiter that has gone drops the grant, which returns the lease.
@@ -250,11 +250,11 @@ impl<K: Key> Engine<K> {
         state: &mut State<K>,
         key: K,
         settings: SlotSettings,
-        card: Arc<Card>,
+        record: Arc<Record>,
         now: Time,
     ) -> SlotId {
         let id = state.table.reserve();
-        state.entries.insert(id, Entry { card, run: None });
+        state.entries.insert(id, Entry { record, run: None });
         state.table.insert(id, key, settings, now);
         id
     }
@@ -300,7 +300,7 @@ impl<K: Key> Engine<K> {
             state.end_by = Some(Instant::now());
             state.table.close(&EndReason::OwnerDropped, now);
         });
-        self.alarm.notify_one();
+        self.timer.notify_one();
     }
 
     /// Kills whatever lives, and drops every launch in progress.
@@ -309,7 +309,7 @@ impl<K: Key> Engine<K> {
             let mut state = self.lock();
             let runs = state.entries.values_mut().filter_map(|entry| {
                 let kill = entry.run.as_mut()?.kill();
-                Some((Arc::clone(&entry.card.server), kill))
+                Some((Arc::clone(&entry.record.server), kill))
             });
             runs.collect()
         };
@@ -321,8 +321,8 @@ impl<K: Key> Engine<K> {
 }
 
 impl<K: Key> State<K> {
-    pub(crate) fn card(&self, slot: SlotId) -> Option<Arc<Card>> {
-        Some(Arc::clone(&self.entries.get(&slot)?.card))
+    pub(crate) fn record(&self, slot: SlotId) -> Option<Arc<Record>> {
+        Some(Arc::clone(&self.entries.get(&slot)?.record))
     }
 
     /// Takes over what governs a slot, and what its next process is made from.
@@ -334,7 +334,7 @@ impl<K: Key> State<K> {
     ) {
         self.table.configure(slot, settings);
         if let Some(entry) = self.entries.get(&slot) {
-            entry.card.set_config(config);
+            entry.record.set_config(config);
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::abort::{Revocable, Revoker, revocable};
-use super::record::Card;
+use super::abort::{AbortHandle, Abortable, abortable};
+use super::record::Record;
 use super::{Engine, Key};
 use crate::client::error::start::StartError;
 use crate::client::event::StartReason;
@@ -22,7 +22,7 @@ pub(super) type Launched = Result<(StartAttempt, LifecycleClient), StartError>;
 
 /// What the engine knows of a process that lives, or may.
 pub(super) struct Run {
-    pub(super) launch: Revoker<Launched>,
+    pub(super) launch: AbortHandle<Launched>,
     pub(super) client: Option<Arc<LifecycleClient>>,
     /// Asks for another attempt to end what is not proven gone.
     pub(super) again: Arc<Notify>,
@@ -37,7 +37,7 @@ pub(super) struct Run {
 pub(super) struct Orphan {
     pub(super) slot: SlotId,
     pub(super) generation: Generation,
-    pub(super) card: Arc<Card>,
+    pub(super) record: Arc<Record>,
     pub(super) client: Arc<LifecycleClient>,
     pub(super) again: Arc<Notify>,
     pub(super) reason: EndReason,
@@ -47,15 +47,15 @@ pub(super) struct Orphan {
 pub(super) struct Start {
     pub(super) slot: SlotId,
     pub(super) generation: Generation,
-    pub(super) card: Arc<Card>,
+    pub(super) record: Arc<Record>,
     pub(super) why: StartReason,
-    pub(super) launch: Revocable<Launched>,
+    pub(super) launch: Abortable<Launched>,
     pub(super) again: Arc<Notify>,
 }
 
 /// A process to be ended.
 pub(super) enum End {
-    Launch(Revoker<Launched>),
+    Launch(AbortHandle<Launched>),
     Client(Arc<LifecycleClient>, EndReason, TerminationPolicy),
 }
 
@@ -63,13 +63,13 @@ pub(super) fn prepare<K: Key>(
     engine: &Arc<Engine<K>>,
     slot: SlotId,
     generation: Generation,
-    card: &Arc<Card>,
+    record: &Arc<Record>,
     demand: Demand,
     failures: u32,
 ) -> (Run, Start) {
-    card.begins();
-    let (engine, server) = (Arc::clone(engine), Arc::clone(card));
-    let (launch, launching) = revocable(Arc::clone(&card.server), async move {
+    record.begins();
+    let (engine, server) = (Arc::clone(engine), Arc::clone(record));
+    let (launch, launching) = abortable(Arc::clone(&record.server), async move {
         // The start-up clock begins when the task first runs.
         let mut client = LifecycleClient::builder((*server.config()).clone());
         if let Some(handlers) = &engine.handlers {
@@ -103,13 +103,13 @@ pub(super) fn prepare<K: Key>(
         (0, Demand::OnDemand) => StartReason::Wanted,
         (failures, _) => StartReason::Restart { failures },
     };
-    let card = Arc::clone(card);
+    let record = Arc::clone(record);
     (
         run,
         Start {
             slot,
             generation,
-            card,
+            record,
             why,
             launch: launching,
             again,
@@ -135,14 +135,14 @@ impl Run {
         &mut self,
         slot: SlotId,
         generation: Generation,
-        card: &Arc<Card>,
+        record: &Arc<Record>,
     ) -> Option<Orphan> {
         let client = self.client.clone().filter(|_| self.orphaned)?;
         self.orphaned = false;
         Some(Orphan {
             slot,
             generation,
-            card: Arc::clone(card),
+            record: Arc::clone(record),
             client,
             again: Arc::clone(&self.again),
             reason: self.asked().cloned().unwrap_or(EndReason::OwnerDropped),
@@ -154,7 +154,7 @@ impl Run {
         self.killed = true;
         let (launch, client) = (self.launch.clone(), self.client.clone());
         move || {
-            launch.revoke();
+            launch.abort();
             if let Some(client) = client {
                 client.kill_now();
             }
@@ -173,7 +173,7 @@ impl Run {
 impl End {
     pub(super) fn begin(self) {
         match self {
-            Self::Launch(launch) => launch.revoke(),
+            Self::Launch(launch) => launch.abort(),
             Self::Client(client, reason, policy) => client.begin_shutdown(reason, policy),
         }
     }

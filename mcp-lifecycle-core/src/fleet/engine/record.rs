@@ -11,7 +11,7 @@ use crate::terminate::report::EndReason;
 
 /// One server of one owner: what it is, and what went wrong last. Outlives the
 /// slot for whoever waits for the outcome.
-pub(crate) struct Card {
+pub(crate) struct Record {
     pub(crate) server: Arc<str>,
     pub(crate) owner: Arc<str>,
     inner: Mutex<Inner>,
@@ -34,7 +34,7 @@ pub(crate) enum Failure {
     Unproven(Arc<TerminateError>),
 }
 
-impl Card {
+impl Record {
     pub(crate) fn new(owner: Arc<str>, config: Arc<ServerConfig>) -> Arc<Self> {
         Arc::new(Self {
             server: config.name().into(),

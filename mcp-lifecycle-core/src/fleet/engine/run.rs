@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::abort::Revocable;
+use super::abort::Abortable;
 use super::process::{Launched, Orphan, Start};
-use super::record::{Card, Failure};
+use super::record::{Failure, Record};
 use super::{Engine, Key, entropy};
 use crate::client::callback::guarded_async;
 use crate::client::era::Era;
@@ -29,7 +29,7 @@ impl Start {
         let Self {
             slot,
             generation,
-            card,
+            record,
             why,
             launch,
             again,
@@ -38,12 +38,12 @@ impl Start {
             engine,
             slot,
             generation,
-            card,
+            record,
             told: false,
             over: false,
         };
         async move {
-            let server = Arc::clone(&life.card.server);
+            let server = Arc::clone(&life.record.server);
             let lived = life.run(why, launch, &again);
             if guarded_async("the task of a server", &server, lived)
                 .await
@@ -62,7 +62,7 @@ impl Orphan {
             engine,
             slot: self.slot,
             generation: self.generation,
-            card: self.card,
+            record: self.record,
             told: true,
             over: false,
         };
@@ -78,7 +78,7 @@ struct Life<K: Key> {
     engine: Arc<Engine<K>>,
     slot: SlotId,
     generation: Generation,
-    card: Arc<Card>,
+    record: Arc<Record>,
     /// Whether its end was told, which happens once.
     told: bool,
     over: bool,
@@ -87,14 +87,14 @@ struct Life<K: Key> {
 impl<K: Key> Life<K> {
     fn tell(&self, kind: ServerEventKind) {
         self.engine.journal.record(&ServerEvent {
-            server: Arc::clone(&self.card.server),
-            owner: Arc::clone(&self.card.owner),
+            server: Arc::clone(&self.record.server),
+            owner: Arc::clone(&self.record.owner),
             generation: self.generation,
             kind,
         });
     }
 
-    async fn run(&mut self, why: StartReason, launch: Revocable<Launched>, again: &Notify) {
+    async fn run(&mut self, why: StartReason, launch: Abortable<Launched>, again: &Notify) {
         self.tell(ServerEventKind::Starting { why });
         let begun = Instant::now();
         match launch.await {
@@ -197,7 +197,7 @@ impl<K: Key> Life<K> {
         if matches!(reason, EndReason::ServerExited | EndReason::OutputClosed) {
             let exit = outcome.as_ref().ok().map(|report| report.exit);
             let exit = exit.filter(|exit| *exit != ExitStatus::Unknown);
-            self.card.failed(Failure::Died { exit, reason });
+            self.record.failed(Failure::Died { exit, reason });
         }
         outcome
     }
@@ -219,7 +219,7 @@ impl<K: Key> Life<K> {
     }
 
     fn failed(&self, error: StartError) {
-        self.card.failed(Failure::Start(error.clone()));
+        self.record.failed(Failure::Start(error.clone()));
         self.tell(match self.asked() {
             Some(reason) => ServerEventKind::Cancelled { reason },
             None => ServerEventKind::Failed { error },
@@ -247,13 +247,14 @@ impl<K: Key> Life<K> {
         again: &Notify,
     ) {
         loop {
-            self.card.ended(outcome.clone());
+            self.record.ended(outcome.clone());
             let error = match outcome {
                 Ok(report) => return self.over(report.reason.clone(), EndResult::Proven(report)),
                 Err(error) => error,
             };
             let reason = error.context().reason.clone();
-            self.card.failed(Failure::Unproven(Arc::new(error.clone())));
+            self.record
+                .failed(Failure::Unproven(Arc::new(error.clone())));
             self.tell(ServerEventKind::Unproven { error });
             self.account(false);
             tokio::select! {

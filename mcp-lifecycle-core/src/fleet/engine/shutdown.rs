@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::deadline::fit;
-use super::record::Card;
+use super::record::Record;
 use super::{Engine, Key};
 use crate::client::event::EndResult;
 use crate::fleet::slots::effect::SlotId;
@@ -26,7 +26,7 @@ pub(crate) struct Closed {
 
 /// How one server ended.
 pub(crate) struct Ended {
-    pub(crate) card: Arc<Card>,
+    pub(crate) record: Arc<Record>,
     pub(crate) result: Result<EndResult, TerminateError>,
 }
 
@@ -94,23 +94,25 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    fn live(&self) -> Vec<(SlotId, Arc<Card>)> {
+    fn live(&self) -> Vec<(SlotId, Arc<Record>)> {
         let state = self.lock();
         let live = state.table.slots().filter(|(_, slot)| slot.is_live());
         live.filter_map(|(_, slot)| {
-            let card = Arc::clone(&state.entries.get(&slot.id())?.card);
-            Some((slot.id(), card))
+            let record = Arc::clone(&state.entries.get(&slot.id())?.record);
+            Some((slot.id(), record))
         })
         .collect()
     }
 
-    fn closed(&self, live: &[(SlotId, Arc<Card>)], begun: Instant) -> Closed {
-        let end = |(slot, card): &(SlotId, Arc<Card>)| Ended {
-            card: Arc::clone(card),
-            result: self.end_of(*slot, card, begun),
+    fn closed(&self, live: &[(SlotId, Arc<Record>)], begun: Instant) -> Closed {
+        let end = |(slot, record): &(SlotId, Arc<Record>)| Ended {
+            record: Arc::clone(record),
+            result: self.end_of(*slot, record, begun),
         };
         let mut ends: Vec<_> = live.iter().map(end).collect();
-        ends.sort_by(|a, b| (&a.card.owner, &a.card.server).cmp(&(&b.card.owner, &b.card.server)));
+        ends.sort_by(|a, b| {
+            (&a.record.owner, &a.record.server).cmp(&(&b.record.owner, &b.record.server))
+        });
         Closed {
             ends: Arc::new(ends),
             took: begun.elapsed(),
@@ -121,7 +123,7 @@ impl<K: Key> Engine<K> {
     pub(crate) fn end_of(
         &self,
         slot: SlotId,
-        card: &Card,
+        record: &Record,
         begun: Instant,
     ) -> Result<EndResult, TerminateError> {
         let client = {
@@ -133,11 +135,11 @@ impl<K: Key> Engine<K> {
                 .and_then(|entry| entry.run.as_ref());
             live.then(|| run.and_then(|run| run.client()).cloned())
         };
-        match (client, card.outcome()) {
+        match (client, record.outcome()) {
             (_, Some(Ok(report))) => Ok(EndResult::Proven(report)),
             (Some(_), Some(Err(error))) => Err(error),
             (Some(client), None) => Err(TerminateErrorContext {
-                server: card.server.to_string(),
+                server: record.server.to_string(),
                 identity: match client {
                     Some(client) => client.identity(),
                     None => ServerIdentity::Other("in launch".to_owned()),
@@ -159,11 +161,11 @@ impl<K: Key> Engine<K> {
     /// is replaced or removed, fitted into what time there is.
     pub(super) fn policy(
         &self,
-        card: &Card,
+        record: &Record,
         reason: &EndReason,
         end_by: Option<Instant>,
     ) -> TerminationPolicy {
-        let mut policy = card.config().termination.clone();
+        let mut policy = record.config().termination.clone();
         if matches!(reason, EndReason::ConfigChanged | EndReason::ScopeEnded) {
             policy.drain = policy.drain.max(self.drain);
         }

@@ -9,42 +9,42 @@ use super::{Engine, Key, State};
 use crate::fleet::restart::Time;
 
 impl<K: Key> Engine<K> {
-    /// Sets the alarm to the table's next deadline, if that is earlier.
-    pub(super) fn set_alarm(self: &Arc<Self>, state: &mut State<K>) {
+    /// Sets the timer to the table's next deadline, if that is earlier.
+    pub(super) fn set_timer(self: &Arc<Self>, state: &mut State<K>) {
         if let Some(at) = state.table.next_deadline() {
-            self.advance_alarm(state, at);
+            self.advance_timer(state, at);
         }
     }
 
-    /// Sets the alarm to `at`, if that is earlier.
-    pub(super) fn advance_alarm(self: &Arc<Self>, state: &mut State<K>, at: Time) {
-        if state.alarm_at.is_some_and(|set| set <= at) {
+    /// Sets the timer to `at`, if that is earlier.
+    pub(super) fn advance_timer(self: &Arc<Self>, state: &mut State<K>, at: Time) {
+        if state.timer_at.is_some_and(|set| set <= at) {
             return;
         }
-        state.alarm_at = Some(at);
-        if state.alarm_runs {
-            self.alarm.notify_one();
+        state.timer_at = Some(at);
+        if state.timer_runs {
+            self.timer.notify_one();
         } else if let Some(runtime) = Handle::try_current().ok().or_else(|| self.runtime.clone()) {
-            state.alarm_runs = true;
-            runtime.spawn(run(Arc::downgrade(self), Arc::clone(&self.alarm)));
+            state.timer_runs = true;
+            runtime.spawn(run(Arc::downgrade(self), Arc::clone(&self.timer)));
         }
     }
 }
 
 /// Lets time pass for an engine. It holds no engine while it sleeps.
-async fn run<K: Key>(engine: std::sync::Weak<Engine<K>>, alarm: Arc<tokio::sync::Notify>) {
+async fn run<K: Key>(engine: std::sync::Weak<Engine<K>>, timer: Arc<tokio::sync::Notify>) {
     loop {
         let next = {
             let Some(engine) = engine.upgrade() else {
                 return;
             };
             let mut state = engine.lock();
-            state.alarm_at = state.table.next_deadline();
+            state.timer_at = state.table.next_deadline();
             if state.table.is_closed() && state.table.is_empty() {
-                state.alarm_runs = false;
+                state.timer_runs = false;
                 return;
             }
-            state.alarm_at.map(|at| engine.instant(at))
+            state.timer_at.map(|at| engine.instant(at))
         };
         let due = async {
             match next {
@@ -53,14 +53,14 @@ async fn run<K: Key>(engine: std::sync::Weak<Engine<K>>, alarm: Arc<tokio::sync:
             }
         };
         tokio::select! {
-            () = alarm.notified() => continue,
+            () = timer.notified() => continue,
             () = due => {}
         }
         let Some(engine) = engine.upgrade() else {
             return;
         };
         engine.change(|state, now| {
-            state.alarm_at = None;
+            state.timer_at = None;
             state.table.tick(now);
         });
     }
@@ -68,6 +68,6 @@ async fn run<K: Key>(engine: std::sync::Weak<Engine<K>>, alarm: Arc<tokio::sync:
 
 impl<K: Key> Drop for Engine<K> {
     fn drop(&mut self) {
-        self.alarm.notify_one();
+        self.timer.notify_one();
     }
 }

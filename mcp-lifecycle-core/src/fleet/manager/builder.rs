@@ -97,7 +97,7 @@ impl ServerManagerBuilder {
         mut self,
         make: impl Fn(&str) -> H + Send + Sync + 'static,
     ) -> Self {
-        self.handlers = Some(Box::new(move |card| Arc::new(make(&card.server))));
+        self.handlers = Some(Box::new(move |record| Arc::new(make(&record.server))));
         self
     }
 

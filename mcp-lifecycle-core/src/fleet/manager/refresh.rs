@@ -11,7 +11,7 @@ use super::server_manager::{Replacement, ServerManager};
 use super::settings;
 use crate::client::config::ServerConfig;
 use crate::client::event::EndResult;
-use crate::fleet::engine::record::{Card, Failure};
+use crate::fleet::engine::record::{Failure, Record};
 use crate::fleet::engine::{Engine, State};
 use crate::fleet::inventory::record::ServerState;
 use crate::fleet::outcome::{RefreshReport, ServerOutcome, StartOutcome};
@@ -28,8 +28,8 @@ type Name = Arc<str>;
 #[derive(Default)]
 struct Change {
     kept: bool,
-    starts: Option<(SlotId, Arc<Card>)>,
-    ends: Option<(SlotId, Arc<Card>)>,
+    starts: Option<(SlotId, Arc<Record>)>,
+    ends: Option<(SlotId, Arc<Record>)>,
     required: bool,
 }
 
@@ -83,11 +83,11 @@ async fn refresh(
             start: None,
             end: None,
         };
-        if let Some((slot, card)) = &change.ends {
-            outcome.end = Some(ended(manager, *slot, card, begun).await);
+        if let Some((slot, record)) = &change.ends {
+            outcome.end = Some(ended(manager, *slot, record, begun).await);
         }
         outcome.start = match &change.starts {
-            Some((slot, card)) => Some(started(manager, &outcome.server, *slot, card).await),
+            Some((slot, record)) => Some(started(manager, &outcome.server, *slot, record).await),
             None => change.kept.then_some(StartOutcome::Kept),
         };
         if change.required {
@@ -212,10 +212,10 @@ impl Set<'_> {
         let settings = settings::slot(&config, beside);
         self.state.configure(slot, settings, config);
         self.state.table.end_again(slot);
-        if let Some(card) = self.state.card(slot) {
+        if let Some(record) = self.state.record(slot) {
             match self.state.table.slot(slot).map(|slot| slot.state()) {
                 Some(ServerState::Ready) => change.kept = true,
-                _ => change.starts = Some((slot, card)),
+                _ => change.starts = Some((slot, record)),
             }
         }
         change
@@ -227,7 +227,7 @@ impl Set<'_> {
             let was_live = self.state.is_live(old);
             self.retire(old).filter(|_| was_live)
         });
-        let (slot, card) = self.insert(name, &config, false);
+        let (slot, record) = self.insert(name, &config, false);
         let server = Server {
             config,
             slot,
@@ -236,14 +236,14 @@ impl Set<'_> {
         self.declared.servers.insert(Arc::clone(name), server);
         Change {
             ends,
-            starts: Some((slot, card)),
+            starts: Some((slot, record)),
             ..Change::default()
         }
     }
 
     /// A server that starts while its predecessor runs.
     fn put_beside(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
-        let (slot, card) = self.insert(name, &config, true);
+        let (slot, record) = self.insert(name, &config, true);
         let server = self.declared.servers.get_mut(name);
         let overtaken = server.and_then(|server| server.successor.replace((slot, config)));
         if let Some((overtaken, _)) = overtaken {
@@ -251,7 +251,7 @@ impl Set<'_> {
         }
         self.successors.push((Arc::clone(name), slot));
         Change {
-            starts: Some((slot, card)),
+            starts: Some((slot, record)),
             ..Change::default()
         }
     }
@@ -261,23 +261,23 @@ impl Set<'_> {
         name: &Name,
         config: &Arc<ServerConfig>,
         beside: bool,
-    ) -> (SlotId, Arc<Card>) {
-        let card = Card::new(Arc::clone(self.owner), Arc::clone(config));
+    ) -> (SlotId, Arc<Record>) {
+        let record = Record::new(Arc::clone(self.owner), Arc::clone(config));
         let slot = Engine::insert(
             self.state,
             Arc::clone(name),
             settings::slot(config, beside),
-            Arc::clone(&card),
+            Arc::clone(&record),
             self.now,
         );
-        (slot, card)
+        (slot, record)
     }
 
-    fn retire(&mut self, slot: SlotId) -> Option<(SlotId, Arc<Card>)> {
-        let card = self.state.card(slot);
+    fn retire(&mut self, slot: SlotId) -> Option<(SlotId, Arc<Record>)> {
+        let record = self.state.record(slot);
         let table = &mut self.state.table;
         table.retire(slot, &EndReason::ConfigChanged, self.now);
-        Some((slot, card?))
+        Some((slot, record?))
     }
 }
 
@@ -339,7 +339,12 @@ fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
     }
 }
 
-async fn started(manager: &ServerManager, name: &str, slot: SlotId, card: &Card) -> StartOutcome {
+async fn started(
+    manager: &ServerManager,
+    name: &str,
+    slot: SlotId,
+    record: &Record,
+) -> StartOutcome {
     // Ready is what `ServerManager::server` gives: a successor has taken over by then.
     let waits = || {
         let declared = manager.lock();
@@ -352,7 +357,7 @@ async fn started(manager: &ServerManager, name: &str, slot: SlotId, card: &Card)
     let settled = manager.engine.wait_for(|state| {
         settled(state, slot).filter(|settled| !matches!(settled, Settled::Ready) || !waits())
     });
-    match (settled.await, card.failure()) {
+    match (settled.await, record.failure()) {
         (Settled::Ready, _) => StartOutcome::Ready,
         (Settled::Blocked, _) => StartOutcome::Blocked,
         (_, Some(Failure::Start(error))) if !is_cancelled(&error) => StartOutcome::Failed(error),
@@ -373,7 +378,7 @@ fn is_cancelled(error: &crate::client::error::start::StartError) -> bool {
 async fn ended(
     manager: &ServerManager,
     slot: SlotId,
-    card: &Card,
+    record: &Record,
     begun: Instant,
 ) -> Result<EndResult, TerminateError> {
     let over = |state: &mut State<Name>| match state.table.slot(slot) {
@@ -381,7 +386,7 @@ async fn ended(
         Some(slot) => matches!(slot.phase(), Phase::Uncertain { .. }).then_some(()),
     };
     manager.engine.wait_for(over).await;
-    manager.engine.end_of(slot, card, begun)
+    manager.engine.end_of(slot, record, begun)
 }
 
 fn failure(outcome: &ServerOutcome) -> Option<RequiredFailure> {

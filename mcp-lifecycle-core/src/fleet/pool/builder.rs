@@ -104,7 +104,7 @@ impl ServerPoolBuilder {
         let name: Arc<str> = Arc::from(self.name);
         let pool = Arc::clone(&name);
         let handlers = self.handlers.map(|make| -> Handlers {
-            Box::new(move |card| make(scope::of_owner(&pool, &card.owner), &card.server))
+            Box::new(move |record| make(scope::of_owner(&pool, &record.owner), &record.server))
         });
         let journal = Journal::new(self.observer);
         let engine = Engine::new(self.limits, journal, self.drain, handlers);

@@ -12,7 +12,7 @@ use crate::launch::setters::setters;
 pub struct AcquireOptions {
     /// How long to wait for a lease: for room, for a start, for a restart that
     /// is due, for the holder of an exclusive server. 1 minute by default.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// On whose behalf. Callers with different identities share nothing, also
     /// where the server's specification is the same.
     pub(super) identity: Option<Arc<str>>,
@@ -21,7 +21,7 @@ pub struct AcquireOptions {
 impl Default for AcquireOptions {
     fn default() -> Self {
         Self {
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             identity: None,
         }
     }
@@ -35,7 +35,7 @@ impl AcquireOptions {
 
     setters! {
         /// Sets how long to wait.
-        with_patience(patience: Duration);
+        with_timeout(timeout: Duration);
     }
 
     /// Sets on whose behalf the server is used.
@@ -49,7 +49,7 @@ impl AcquireOptions {
 impl fmt::Debug for AcquireOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcquireOptions")
-            .field("patience", &self.patience)
+            .field("timeout", &self.timeout)
             .field("identity", &self.identity.as_ref().map(|_| "***"))
             .finish()
     }

@@ -13,7 +13,7 @@ use super::options::AcquireOptions;
 use crate::client::config::{ServerConfig, Sharing};
 use crate::fleet::acquire_error::{AcquireError, AcquireErrorKind};
 
-use crate::fleet::engine::record::Card;
+use crate::fleet::engine::record::Record;
 use crate::fleet::engine::{Engine, State};
 use crate::fleet::shutdown::{ServerEnd, ShutdownError, ShutdownReport};
 use crate::fleet::slots::effect::SlotId;
@@ -99,10 +99,10 @@ impl Scope {
             if inner.ended.load(Ordering::Relaxed) {
                 return Err(AcquireErrorKind::Retired(EndReason::ScopeEnded));
             }
-            let card = Card::new(Arc::clone(&inner.owner), Arc::new(server.clone()));
-            Ok((slot_settings(server), card))
+            let record = Record::new(Arc::clone(&inner.owner), Arc::new(server.clone()));
+            Ok((slot_settings(server), record))
         };
-        match inner.engine.acquire(&key, make, options.patience).await {
+        match inner.engine.acquire(&key, make, options.timeout).await {
             Ok(mut grant) => {
                 grant.peer = grant
                     .peer
@@ -137,10 +137,10 @@ impl Scope {
         let _ = timeout_at(after(begun, within), inner.engine.wait_for(left)).await;
         let ends: Vec<_> = ends
             .iter()
-            .map(|(slot, card)| ServerEnd {
-                server: Arc::clone(&card.server),
-                owner: Arc::clone(&card.owner),
-                result: inner.engine.end_of(*slot, card, begun),
+            .map(|(slot, record)| ServerEnd {
+                server: Arc::clone(&record.server),
+                owner: Arc::clone(&record.owner),
+                result: inner.engine.end_of(*slot, record, begun),
             })
             .collect();
         let report = ShutdownReport {
@@ -167,7 +167,7 @@ impl ScopeInner {
     }
 
     /// Retires everything in the scope; what of it was alive.
-    fn retire(&self) -> Vec<(SlotId, Arc<Card>)> {
+    fn retire(&self) -> Vec<(SlotId, Arc<Record>)> {
         self.engine.change(|state, now| {
             self.ended.store(true, Ordering::Relaxed);
             let mine = |key: &PoolKey| key.scope == self.name;
@@ -175,7 +175,12 @@ impl ScopeInner {
             let ids: Vec<_> = slots.map(|(_, slot)| (slot.id(), slot.is_live())).collect();
             let mut live = Vec::new();
             for (id, is_live) in ids {
-                live.extend(state.card(id).filter(|_| is_live).map(|card| (id, card)));
+                live.extend(
+                    state
+                        .record(id)
+                        .filter(|_| is_live)
+                        .map(|record| (id, record)),
+                );
                 state.table.retire(id, &EndReason::ScopeEnded, now);
             }
             live

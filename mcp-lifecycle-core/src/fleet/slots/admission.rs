@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::effect::{Gauge, Refusal, SlotId};
+use super::effect::{Liveness, Refusal, SlotId};
 use super::settings::Demand;
 use super::slot::{Phase, Slot};
 use super::table::Table;
@@ -27,9 +27,9 @@ enum Room {
     Never(Refusal),
 }
 
-impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
+impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
     /// Starts what can start, in the order it was asked for.
-    pub(super) fn pump(&mut self) {
+    pub(super) fn start_ready(&mut self) {
         if self.queue.is_empty() {
             return;
         }
@@ -87,7 +87,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
 
     /// A slot that lost its waiters may have nothing left to be there for.
     fn remove_if_void(&mut self, id: SlotId) {
-        let void = |slot: &Slot<G>| slot.is_void(slot.last_used());
+        let void = |slot: &Slot<G>| slot.is_forgettable(slot.last_used());
         if self.slots.get(&id).is_some_and(void) {
             self.remove(id);
         }

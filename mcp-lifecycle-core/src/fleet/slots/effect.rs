@@ -25,7 +25,7 @@ pub(crate) struct End {
 }
 
 /// What the table needs to see of a running server.
-pub(crate) trait Gauge: Clone {
+pub(crate) trait Liveness: Clone {
     /// Whether calls are in flight.
     fn is_busy(&self) -> bool;
     /// Whether it has died, as far as is known.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use self::tick::end_again_after;
 use self::wait::Waiter;
-use super::effect::{Effect, End, Gauge, Generation, Refusal, SlotId};
+use super::effect::{Effect, End, Generation, Liveness, Refusal, SlotId};
 use super::settings::{Demand, SlotSettings};
 use crate::fleet::inventory::record::ServerState;
 use crate::fleet::restart::{Restarts, Time, Verdict};
@@ -54,7 +54,7 @@ pub(crate) struct Slot<G> {
     pub(in crate::fleet::slots) queued: bool,
 }
 
-impl<G: Gauge> Slot<G> {
+impl<G: Liveness> Slot<G> {
     pub(in crate::fleet::slots) fn new(id: SlotId, settings: SlotSettings, now: Time) -> Self {
         Self {
             id,
@@ -149,11 +149,11 @@ impl<G: Gauge> Slot<G> {
             && self.settings.demand == Demand::OnDemand
             && self.leases == 0
             && self.waiters.is_empty()
-            && !self.gauge.as_ref().is_some_and(Gauge::is_busy)
+            && !self.gauge.as_ref().is_some_and(Liveness::is_busy)
     }
 
     /// Whether nothing would be lost by forgetting it.
-    pub(in crate::fleet::slots) fn is_void(&self, now: Time) -> bool {
+    pub(in crate::fleet::slots) fn is_forgettable(&self, now: Time) -> bool {
         if self.is_live() || !self.waiters.is_empty() {
             return false;
         }
@@ -166,7 +166,7 @@ impl<G: Gauge> Slot<G> {
         if !matches!(self.phase, Phase::Ready { .. }) {
             return None;
         }
-        if self.gauge.as_ref().is_none_or(Gauge::is_dead) {
+        if self.gauge.as_ref().is_none_or(Liveness::is_dead) {
             self.died(self.generation, now);
             return None;
         }
@@ -267,12 +267,12 @@ impl<G: Gauge> Slot<G> {
             Verdict::RetryAt(until) => Phase::Backoff { until },
             Verdict::Exhausted(until) => Phase::Exhausted { until },
         };
-        let hopeless: Vec<_> = self
+        let refused_before: Vec<_> = self
             .waiters
             .iter()
-            .filter_map(|w| Some((w.id, self.hopeless(w.patience).err()?)))
+            .filter_map(|w| Some((w.id, self.refused_before(w.deadline).err()?)))
             .collect();
-        for (waiter, refusal) in hopeless {
+        for (waiter, refusal) in refused_before {
             self.cancel(waiter, now);
             out.push(Effect::Refuse { waiter, refusal });
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-use super::effect::{Effect, End, Gauge, Generation, Refusal, SlotId, WaiterId};
+use super::effect::{Effect, End, Generation, Liveness, Refusal, SlotId, WaiterId};
 use super::settings::{Limits, SlotSettings};
 use super::slot::{Phase, Slot};
 use crate::fleet::restart::Time;
@@ -39,7 +39,7 @@ pub(crate) struct Table<K, G> {
     pub(super) out: Vec<Effect>,
 }
 
-impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
+impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             slots: HashMap::new(),
@@ -114,7 +114,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         let settled = slot.wants_start() || self.closed;
         self.slots.insert(id, slot);
         if settled {
-            self.settle(id, now);
+            self.reconcile(id, now);
         }
     }
 
@@ -127,7 +127,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
     }
 
     /// Leases the slot's process, now or when there is one.
-    pub(crate) fn acquire(&mut self, id: SlotId, patience: Time, now: Time) -> Acquired {
+    pub(crate) fn acquire(&mut self, id: SlotId, deadline: Time, now: Time) -> Acquired {
         if self.closed {
             return Acquired::Refused(Refusal::Closed);
         }
@@ -140,11 +140,11 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         }
         self.names += 1;
         let waiter = WaiterId(self.names);
-        if let Err(refusal) = slot.wait(waiter, patience) {
-            self.settle(id, now);
+        if let Err(refusal) = slot.wait(waiter, deadline) {
+            self.reconcile(id, now);
             return Acquired::Refused(refusal);
         }
-        self.settle(id, now);
+        self.reconcile(id, now);
         Acquired::Waiting(waiter)
     }
 
@@ -154,7 +154,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
             .slots
             .get_mut(&id)
             .is_some_and(|slot| slot.cancel(waiter, now));
-        self.settle(id, now);
+        self.reconcile(id, now);
         waited
     }
 
@@ -169,7 +169,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         slot.release(generation, now, &mut self.out);
         // An idle place may be what another slot waits for.
         if !self.queue.is_empty() {
-            self.pump();
+            self.start_ready();
         }
         self.slots.get(&id)?.deadline()
     }
@@ -178,7 +178,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.started(generation, gauge, now, &mut self.out);
         }
-        self.pump();
+        self.start_ready();
     }
 
     pub(crate) fn died(&mut self, id: SlotId, generation: Generation, now: Time) {
@@ -192,14 +192,14 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.ended(end, now, &mut self.out);
         }
-        self.settle(id, now);
+        self.reconcile(id, now);
     }
 
     pub(crate) fn retire(&mut self, id: SlotId, reason: &EndReason, now: Time) {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.retire(reason, &mut self.out);
         }
-        self.settle(id, now);
+        self.reconcile(id, now);
     }
 
     pub(crate) fn reset(&mut self, id: SlotId, now: Time) {
@@ -207,7 +207,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
             slot.reset();
         }
         self.end_again(id);
-        self.settle(id, now);
+        self.reconcile(id, now);
     }
 
     /// Tries now what stands in the slot's way: to end what is not proven gone, of it
@@ -241,7 +241,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
                 slot.retire(reason, &mut self.out);
                 slot.end_again(&mut self.out);
             }
-            self.settle(id, now);
+            self.reconcile(id, now);
         }
     }
 
@@ -258,7 +258,7 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
             if let Some(slot) = self.slots.get_mut(&id) {
                 slot.tick(now, &mut self.out);
             }
-            self.settle(id, now);
+            self.reconcile(id, now);
         }
     }
 
@@ -269,17 +269,17 @@ impl<K: Clone + Eq + Hash, G: Gauge> Table<K, G> {
 
     /// Queues the slot if it wants to start, removes it if it is void, and
     /// starts what can start.
-    fn settle(&mut self, id: SlotId, now: Time) {
+    fn reconcile(&mut self, id: SlotId, now: Time) {
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
         };
         if slot.wants_start() && !slot.queued && !self.closed {
             slot.queued = true;
             self.queue.push_back(id);
-        } else if slot.is_void(now) {
+        } else if slot.is_forgettable(now) {
             self.remove(id);
         }
-        self.pump();
+        self.start_ready();
     }
 
     pub(super) fn remove(&mut self, id: SlotId) {

@@ -22,7 +22,7 @@ fn end(generation: Generation, proven: bool, entropy: u64) -> End {
 #[derive(Debug, Clone)]
 struct Quiet;
 
-impl Gauge for Quiet {
+impl Liveness for Quiet {
     fn is_busy(&self) -> bool {
         false
     }

@@ -28,7 +28,7 @@ async fn a_server_that_floods_leaves_other_tasks_their_turn() {
     const MAX: u64 = 2048;
     let limits = TransportLimits::default();
     let (stdin, _closer) = ServerStdin::new(Box::new(tokio::io::sink()));
-    let wire = Wire::new(stdin, Box::new(Flood), &limits);
+    let wire = Connection::new(stdin, Box::new(Flood), &limits);
     let mut transport = StdioTransport::new(wire, &limits, None);
     let received = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let count = Arc::clone(&received);

@@ -23,7 +23,7 @@ use crate::terminate::report::EndReason;
 #[derive(Debug, Clone, Default)]
 struct Server(Rc<Cell<(bool, bool)>>);
 
-impl Gauge for Server {
+impl Liveness for Server {
     fn is_busy(&self) -> bool {
         self.0.get().0
     }
@@ -124,7 +124,7 @@ impl World {
             Op::Acquire {
                 key,
                 exclusive,
-                patience,
+                deadline,
             } => {
                 let id = self.table.find(&key).unwrap_or_else(|| {
                     insert(
@@ -134,8 +134,8 @@ impl World {
                         self.now,
                     )
                 });
-                let patience = self.now + Duration::from_secs(patience);
-                match self.table.acquire(id, patience, self.now) {
+                let deadline = self.now + Duration::from_secs(deadline);
+                match self.table.acquire(id, deadline, self.now) {
                     Acquired::Granted(generation) => self.granted(id, generation),
                     Acquired::Waiting(waiter) => drop(self.waiters.insert(waiter, id)),
                     Acquired::Refused(_) => {}

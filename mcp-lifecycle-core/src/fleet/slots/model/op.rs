@@ -7,7 +7,7 @@ pub(super) enum Op {
     Acquire {
         key: u8,
         exclusive: bool,
-        patience: u64,
+        deadline: u64,
     },
     Declare {
         key: u8,
@@ -56,7 +56,7 @@ pub(super) enum Op {
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let nth = any::<usize>();
     prop_oneof![
-        8 => (0u8..4, any::<bool>(), 0u64..60).prop_map(|(key, exclusive, patience)| Op::Acquire { key, exclusive, patience }),
+        8 => (0u8..4, any::<bool>(), 0u64..60).prop_map(|(key, exclusive, deadline)| Op::Acquire { key, exclusive, deadline }),
         2 => (4u8..6).prop_map(|key| Op::Declare { key }),
         2 => (nth, any::<bool>()).prop_map(|(nth, beside)| Op::Reconfigure { nth, beside }),
         2 => nth.prop_map(|nth| Op::CancelWaiter { nth }),

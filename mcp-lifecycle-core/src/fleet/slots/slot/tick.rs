@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Phase, Slot};
 use crate::fleet::restart::Time;
-use crate::fleet::slots::effect::{Effect, Gauge};
+use crate::fleet::slots::effect::{Effect, Liveness};
 use crate::fleet::slots::settings::Demand;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::END_AGAIN;
@@ -17,7 +17,7 @@ pub(super) fn end_again_after(unproven: u32) -> Duration {
     first.saturating_mul(1 << unproven.min(16)).min(longest)
 }
 
-impl<G: Gauge> Slot<G> {
+impl<G: Liveness> Slot<G> {
     /// What the time makes happen.
     pub(in crate::fleet::slots) fn tick(&mut self, now: Time, out: &mut Vec<Effect>) {
         match self.phase {

@@ -2,34 +2,34 @@
 
 use super::{Phase, Slot};
 use crate::fleet::restart::Time;
-use crate::fleet::slots::effect::{Effect, Gauge, Refusal, WaiterId};
+use crate::fleet::slots::effect::{Effect, Liveness, Refusal, WaiterId};
 
 /// Somebody who waits.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) id: WaiterId,
     /// When it will have given up.
-    pub(super) patience: Time,
+    pub(super) deadline: Time,
 }
 
-impl<G: Gauge> Slot<G> {
-    /// Queues somebody for the next lease, unless that is hopeless.
+impl<G: Liveness> Slot<G> {
+    /// Queues somebody for the next lease, unless it cannot be served before its deadline.
     pub(in crate::fleet::slots) fn wait(
         &mut self,
         id: WaiterId,
-        patience: Time,
+        deadline: Time,
     ) -> Result<(), Refusal> {
-        self.hopeless(patience)?;
-        self.waiters.push_back(Waiter { id, patience });
+        self.refused_before(deadline)?;
+        self.waiters.push_back(Waiter { id, deadline });
         Ok(())
     }
 
     /// Whether nothing will come of waiting until then.
-    pub(super) fn hopeless(&self, patience: Time) -> Result<(), Refusal> {
+    pub(super) fn refused_before(&self, deadline: Time) -> Result<(), Refusal> {
         let failures = self.failures();
         match (&self.retired, &self.phase) {
             (Some(reason), _) => Err(Refusal::Retired(reason.clone())),
-            (_, &Phase::Backoff { until }) if until > patience => {
+            (_, &Phase::Backoff { until }) if until > deadline => {
                 Err(Refusal::Backoff { until, failures })
             }
             (_, &Phase::Exhausted { until }) => Err(Refusal::Exhausted { until, failures }),
