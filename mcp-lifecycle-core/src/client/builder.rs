@@ -1,4 +1,4 @@
-//! What a client is told besides the description of its server.
+//! The settings of a client beside the description of its server.
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,10 +13,10 @@ use crate::launch::setters::setters;
 use crate::launch::spec::ServerSpec;
 use crate::terminate::policy::TerminationPolicy;
 
-/// How long `server/discover` may stay unanswered, unless it is set.
+/// The longest time `server/discover` may stay unanswered, unless it is set.
 pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether a pooled server serves several leases at a time.
+/// The number of leases that a pooled server serves at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Sharing {
@@ -46,21 +46,21 @@ pub struct ServerConfig {
     /// configurations runs no code of a launcher.
     pub(crate) launcher_name: Arc<str>,
     fingerprint: Option<Arc<str>>,
-    /// Whether a manager's refresh fails without it.
+    /// `true` if a manager's refresh fails without it.
     pub required: bool,
-    /// Whether a pool leases it to several holders at a time.
+    /// The number of holders to whom a pool leases it at a time.
     pub sharing: Sharing,
-    /// How long a pool keeps it unused; `None` is for ever.
+    /// The time a pool keeps it unused; `None` is for ever.
     pub idle_ttl: Option<Duration>,
-    /// How many processes of this name a pool may have alive.
+    /// The number of processes of this name that a pool may have alive.
     pub max_live: Option<usize>,
-    /// When a manager or a pool may start it again.
+    /// The rules by which a manager or a pool starts it again.
     pub restart: RestartPolicy,
-    /// How long the launcher may take to fetch what it needs.
+    /// The longest time the launcher may take to fetch what it needs.
     pub prepare_timeout: Duration,
-    /// How long launch and handshake may take.
+    /// The longest time launch and handshake may take.
     pub startup_timeout: Duration,
-    /// How long the question for the modern era may stay unanswered.
+    /// The longest time the question for the modern era may stay unanswered.
     pub probe_timeout: Duration,
     /// The waits of its end.
     pub termination: TerminationPolicy,
@@ -68,7 +68,7 @@ pub struct ServerConfig {
     pub call_options: CallOptions,
     /// The limits of its streams.
     pub limits: TransportLimits,
-    /// Which era of the protocol to speak.
+    /// The era of the protocol to speak.
     pub protocol: ProtocolPreference,
 }
 
@@ -100,12 +100,12 @@ impl ServerConfig {
         self.spec.name()
     }
 
-    /// What is started.
+    /// The description of the program that is started.
     pub fn spec(&self) -> &ServerSpec {
         &self.spec
     }
 
-    /// Where it is started.
+    /// The launcher that starts it.
     pub fn launcher(&self) -> &Arc<dyn ServerLauncher> {
         &self.launcher
     }
@@ -119,7 +119,7 @@ impl ServerConfig {
         /// flight; `None` is for ever. 10 minutes by default.
         with_idle_ttl(idle_ttl: impl Into<Option<Duration>>);
         /// Sets how many processes of this name a pool may have alive, over all
-        /// scopes. No limit of its own by default.
+        /// scopes. No limit by default.
         with_max_live(max_live: impl Into<Option<usize>>);
         /// Sets when a manager or a pool may start it again after a failure.
         with_restart(restart: RestartPolicy);
@@ -142,7 +142,7 @@ impl ServerConfig {
         with_protocol(protocol: ProtocolPreference);
     }
 
-    /// Whether a process of `self` serves as well as one of `other` would.
+    /// Returns whether a process of `self` serves as well as one of `other` would.
     /// What only governs a process from outside does not matter.
     pub fn same_process(&self, other: &Self) -> bool {
         self.spec == other.spec

@@ -30,7 +30,7 @@ impl Era {
     }
 }
 
-/// Which era to try.
+/// The era to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ProtocolPreference {

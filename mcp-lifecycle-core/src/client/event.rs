@@ -1,4 +1,4 @@
-//! What an observer is told: the same for a client, a manager and a pool.
+//! Events for an observer: the same for a client, a manager and a pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,92 +28,92 @@ use crate::terminate::report::{EndReason, TerminationReport};
 pub struct ServerEvent {
     /// The server's name.
     pub server: Arc<str>,
-    /// Whose it is: the name of the manager or pool, and the scope; empty for a client
+    /// The owner: the name of the manager or pool, and the scope; empty for a client
     /// of its own.
     pub owner: Arc<str>,
-    /// Which process of this server it is, from 1.
+    /// The number of this process among those of its server, from 1.
     pub generation: u64,
-    /// What happened.
+    /// The event itself.
     pub kind: ServerEventKind,
 }
 
-/// What happened to a server.
+/// The events in the life of a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ServerEventKind {
-    /// It is being started.
+    /// The server is being started.
     Starting {
-        /// Why.
+        /// The reason.
         why: StartReason,
     },
     /// Its launcher has come further, fetching what it needs or launching.
     Progress(LaunchProgress),
-    /// It runs; the handshake begins.
+    /// The server runs; the handshake begins.
     Launched {
-        /// Who it is.
+        /// The identity of the server.
         identity: ServerIdentity,
-        /// How long the launch took, without what was fetched before.
+        /// The time the launch took, without what was fetched before.
         took: Duration,
     },
-    /// It is ready for calls.
+    /// The server is ready for calls.
     Ready {
-        /// Who it is.
+        /// The identity of the server.
         identity: ServerIdentity,
         /// The era of the protocol it speaks.
         era: Era,
-        /// How long launch and handshake took.
+        /// The time launch and handshake took.
         took: Duration,
     },
-    /// It could not be started.
+    /// The server could not be started.
     Failed {
-        /// Why.
+        /// The reason.
         error: StartError,
     },
     /// Its start was given up.
     Cancelled {
-        /// Why.
+        /// The reason.
         reason: EndReason,
     },
     /// Its main process exited by itself.
     Exited {
-        /// How.
+        /// The exit status.
         exit: ExitStatus,
     },
     /// Its end has begun, or it has died and what is left of it is being ended.
     Ending {
-        /// Why.
+        /// The reason.
         reason: EndReason,
     },
-    /// It is not proven gone.
+    /// The server is not proven gone.
     Unproven {
-        /// What may be left.
+        /// The error, which names what may be left.
         error: TerminateError,
     },
     /// Nothing of it is left.
     Ended {
-        /// Why it was ended.
+        /// The reason it was ended.
         reason: EndReason,
-        /// What is known of the end.
+        /// The evidence of the end.
         result: EndResult,
     },
 }
 
-/// Why a server was started.
+/// The reason a server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartReason {
-    /// It is declared.
+    /// The server is declared.
     Declared,
     /// Somebody wants to use it.
     Wanted,
-    /// It failed before.
+    /// The server failed before.
     Restart {
         /// Failures in a row.
         failures: u32,
     },
 }
 
-/// What is known of the end of a server.
+/// The evidence of the end of a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum EndResult {
@@ -192,7 +192,7 @@ impl fmt::Display for StartReason {
     }
 }
 
-/// Is told what happens to servers: those of a client, a manager or a pool.
+/// Observes the servers of a client, a manager or a pool.
 ///
 /// Called synchronously from the task that makes it happen, never under a lock: be
 /// quick, do not block. It may call anything of this crate; a panic in it is caught and

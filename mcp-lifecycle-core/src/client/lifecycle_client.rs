@@ -36,12 +36,12 @@ impl LifecycleClient {
         &self.peer
     }
 
-    /// Who the server is.
+    /// The identity of the server.
     pub fn identity(&self) -> ServerIdentity {
         self.owner.handle().identity()
     }
 
-    /// What can be done to the server.
+    /// The steps of an end that the server allows, and their reach.
     pub fn semantics(&self) -> TerminationSemantics {
         self.owner.handle().semantics()
     }
@@ -51,7 +51,7 @@ impl LifecycleClient {
         self.owner.state()
     }
 
-    /// What the server wrote that was not the protocol.
+    /// Counts the lines of the server that were not the protocol.
     pub fn wire_stats(&self) -> WireStats {
         self.peer.session().wire.counters.snapshot()
     }
@@ -81,7 +81,7 @@ impl LifecycleClient {
         self.owner.end(EndReason::Shutdown, None).await
     }
 
-    /// Like [`shutdown`](Self::shutdown), for a reason and with a policy of its own.
+    /// Like [`shutdown`](Self::shutdown), for another reason and with another policy.
     ///
     /// # Errors
     ///

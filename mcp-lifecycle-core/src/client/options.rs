@@ -12,16 +12,16 @@ use crate::launch::setters::setters;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CallOptions {
-    /// How long to wait for an answer; `None` waits for ever. 5 minutes by default.
+    /// The time to wait for an answer; `None` waits for ever. 5 minutes by default.
     pub timeout: Option<Duration>,
-    /// Whether progress of this call starts `timeout` anew. Off by default.
+    /// `true` if progress of this call starts `timeout` anew. Off by default.
     pub reset_on_progress: bool,
     /// The longest a call may take whatever its progress. None by default.
     pub max_total: Option<Duration>,
     pub(super) progress: Option<Arc<OnProgress>>,
 }
 
-/// Is called with each progress notification of a call.
+/// A callback for each progress notification of a call.
 pub(super) type OnProgress = dyn Fn(&ProgressNotificationParam) + Send + Sync;
 
 impl Default for CallOptions {

@@ -19,10 +19,10 @@ pub(super) struct Owner {
     pub(super) handle: ServerHandle,
     pub(super) session: Arc<Session>,
     pub(super) policy: TerminationPolicy,
-    /// The policy that whoever asked first for the end brought along.
+    /// The policy of the first caller that asked for the end.
     pub(super) asked: OnceLock<TerminationPolicy>,
     pub(super) observed: Observed,
-    /// Whether the proof was told.
+    /// `true` if the proof was told.
     pub(super) proven: AtomicBool,
     /// Cancelled when the watcher has gone unfinished.
     pub(super) unwatched: CancellationToken,

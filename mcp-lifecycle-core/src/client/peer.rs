@@ -67,17 +67,17 @@ impl LifecyclePeer {
         self
     }
 
-    /// What the server said of itself in the handshake.
+    /// The server's description of itself in the handshake.
     pub fn server_info(&self) -> Option<Arc<ServerPeerInfo>> {
         self.rmcp().ok().and_then(Peer::peer_info)
     }
 
-    /// Whether the server is ready for calls, as far as is known here.
+    /// Returns whether the server is ready for calls, as far as is known here.
     pub fn is_ready(&self) -> bool {
         self.session.state.borrow().is_ready()
     }
 
-    /// How many requests wait for an answer.
+    /// The number of requests that wait for an answer.
     pub fn in_flight(&self) -> usize {
         self.session.wire.in_flight()
     }
@@ -102,7 +102,7 @@ impl LifecyclePeer {
         self.call_tool_with(params, &self.options).await
     }
 
-    /// Calls a tool with options of its own.
+    /// Calls a tool with these options.
     ///
     /// # Errors
     ///

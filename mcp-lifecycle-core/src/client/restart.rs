@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::launch::setters::setters;
 
-/// How often, and how soon, a server that failed may start again.
+/// The rules for starting a failed server again: how often, and how soon.
 ///
 /// The defaults allow 5 restarts in a row, after 1, 2, 4, 8 and 16 s (each up to a
 /// fifth sooner), and renew that budget after 10 minutes, or once the server has
@@ -16,16 +16,16 @@ pub struct RestartPolicy {
     pub initial: Duration,
     /// The longest wait. 1 minute by default.
     pub max: Duration,
-    /// How much of a wait is random, in percent: 20 means between 80 % and all
+    /// The random part of a wait, in percent: 20 means between 80 % and all
     /// of it. 20 by default, at most 100.
     pub jitter_percent: u8,
-    /// How long a process must have been ready for its death not to count as
+    /// The time a process must have been ready for its death not to count as
     /// one in a series. 1 minute by default.
     pub sustained_uptime: Duration,
-    /// How many restarts in a row are allowed; `None` is without limit, at the
+    /// The number of restarts in a row; `None` is without limit, at the
     /// pace of `max`. 5 by default.
     pub max_restarts: Option<u32>,
-    /// When a used-up budget is renewed; `None` means by hand only. 10 minutes
+    /// The time after which a used-up budget is renewed; `None` means by hand only. 10 minutes
     /// by default.
     pub cooldown: Option<Duration>,
 }

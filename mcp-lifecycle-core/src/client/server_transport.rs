@@ -100,7 +100,7 @@ impl ServerTransport {
         self
     }
 
-    /// Who the server is.
+    /// The identity of the server.
     pub fn identity(&self) -> ServerIdentity {
         self.handle.identity()
     }

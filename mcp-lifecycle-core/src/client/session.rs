@@ -1,4 +1,4 @@
-//! What calls need of a connection, apart from owning the server.
+//! The part of a connection that calls need, apart from owning the server.
 
 use std::sync::{Arc, OnceLock};
 
@@ -32,7 +32,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Why calls are refused or fail, if they do.
+    /// The reason calls are refused or fail, if they do.
     pub(super) fn end_error(&self) -> Option<CallErrorKind> {
         let state = self.state.borrow();
         let (reason, exit) = state.end_reason()?;
@@ -64,7 +64,7 @@ impl Session {
         self.end_error()
     }
 
-    /// Why a connection broke that nobody here has closed.
+    /// The reason a connection broke that nobody here has closed.
     pub(super) async fn broken(&self) -> Option<CallErrorKind> {
         timeout(CAUSE_KNOWN, self.closed()).await.ok().flatten()
     }

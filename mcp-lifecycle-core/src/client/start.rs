@@ -83,7 +83,7 @@ impl LifecycleClientBuilder {
 pub(crate) struct StartAttempt {
     builder: LifecycleClientBuilder,
     asked: Instant,
-    /// When the start-up clock began.
+    /// The start of the start-up clock.
     begun: Instant,
 }
 

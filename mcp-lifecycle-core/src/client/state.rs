@@ -5,7 +5,7 @@ use crate::launch::exit::ExitStatus;
 use crate::terminate::handle::TerminationOutcome;
 use crate::terminate::report::EndReason;
 
-/// Where a server is in its life.
+/// The state of a server.
 ///
 /// Everything else follows from it: which calls are refused, which fail, and why.
 #[derive(Debug, Clone)]
@@ -21,38 +21,38 @@ pub enum ClientState {
     /// Its end is under way; new calls are refused.
     #[non_exhaustive]
     Ending {
-        /// Why. A server that dies while its calls drain has
+        /// The reason. A server that dies while its calls drain has
         /// [`EndReason::ServerExited`] from then on.
         reason: EndReason,
-        /// How its main process exited, if it did so by itself.
+        /// The exit status of its main process, if it ended by itself.
         exit: Option<ExitStatus>,
-        /// Whether calls in flight may still complete. They have failed otherwise.
+        /// `true` if calls in flight may still complete. They have failed otherwise.
         draining: bool,
     },
-    /// It has ended: proven, or with an error that names what may be left.
+    /// The server has ended: proven, or with an error that names what may be left.
     Ended {
-        /// Which.
+        /// The proof, or the error.
         outcome: TerminationOutcome,
     },
 }
 
 impl ClientState {
-    /// Whether calls are accepted.
+    /// Returns whether calls are accepted.
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Ready { .. })
     }
 
-    /// Whether the end has begun: new calls are refused.
+    /// Returns whether the end has begun: new calls are refused.
     pub fn is_ending(&self) -> bool {
         matches!(self, Self::Ending { .. } | Self::Ended { .. })
     }
 
-    /// Whether the end is over.
+    /// Returns whether the end is over.
     pub fn is_ended(&self) -> bool {
         matches!(self, Self::Ended { .. })
     }
 
-    /// Why it ends or has ended, and how its main process exited, where that is known.
+    /// The reason it ends or has ended, and how its main process exited, where that is known.
     pub fn end_reason(&self) -> Option<(&EndReason, Option<ExitStatus>)> {
         match self {
             Self::Starting | Self::Ready { .. } => None,
@@ -64,7 +64,7 @@ impl ClientState {
         }
     }
 
-    /// Whether calls in flight fail.
+    /// Returns whether calls in flight fail.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::Starting | Self::Ready { .. } => false,

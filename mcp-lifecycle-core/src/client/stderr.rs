@@ -17,7 +17,7 @@ pub(crate) struct StderrTail {
     limit: usize,
 }
 
-/// How many reads are made before other tasks get a turn.
+/// The number of reads that are made before other tasks get a turn.
 const READS_PER_TURN: usize = 32;
 
 impl StderrTail {

@@ -223,7 +223,7 @@ impl Watcher {
 struct EndClock {
     begun: Instant,
     over: Instant,
-    /// When what the steps beside the ladder may take has been used up.
+    /// The time when the steps beside the ladder have used up what they may take.
     spare_until: Instant,
 }
 
@@ -237,12 +237,12 @@ impl EndClock {
         }
     }
 
-    /// What is left beside the rungs of the ladder, before they are climbed.
+    /// The time that is left beside the rungs of the ladder, before they are climbed.
     fn spare(&self) -> Duration {
         self.spare_until.saturating_duration_since(Instant::now())
     }
 
-    /// How long to wait for the rest of some output before the ladder.
+    /// The time to wait for the rest of some output before the ladder.
     fn rest(&self) -> Duration {
         REST_OF_OUTPUT.min(self.spare())
     }

@@ -131,7 +131,7 @@ impl Entry {
         self.disabled || self.enabled == Some(false)
     }
 
-    /// Whether there is anything to launch: a command, or a launcher that knows
+    /// Returns whether there is anything to launch: a command, or a launcher that knows
     /// the command itself.
     pub(super) fn is_launchable(&self) -> bool {
         self.command.is_some() || (self.url.is_none() && self.launcher.is_some())

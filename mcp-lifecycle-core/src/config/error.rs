@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! The errors of a configuration, with their place.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct ConfigError {
     kind: ConfigErrorKind,
 }
 
-/// Where a [`ConfigError`] is.
+/// The place of a [`ConfigError`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ConfigErrorContext {
@@ -28,20 +28,20 @@ pub struct ConfigErrorContext {
     pub column: usize,
 }
 
-/// What is wrong with a configuration.
+/// The ways a configuration is wrong.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigErrorKind {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     Io(
-        /// Why not.
+        /// The reason.
         std::io::Error,
     ),
-    /// It is not well-formed, or a known key has a value that is not for it.
+    /// The text is not well-formed, or a known key has a value that is not for it.
     #[error("{0}")]
     Syntax(
-        /// What is wrong.
+        /// The problem.
         String,
     ),
     /// None of the tables that hold servers is there.
@@ -52,7 +52,7 @@ pub enum ConfigErrorKind {
     Variable {
         /// The server's name.
         server: String,
-        /// Which variable, and what is wrong.
+        /// The variable, and the problem with it.
         problem: String,
     },
     /// No launcher of that name is registered.
@@ -70,7 +70,7 @@ pub enum ConfigErrorKind {
     Spec {
         /// The server's name.
         server: String,
-        /// Why not.
+        /// The reason.
         cause: SpecError,
     },
     /// The format is not compiled in.
@@ -79,12 +79,12 @@ pub enum ConfigErrorKind {
 }
 
 impl ConfigError {
-    /// What is wrong.
+    /// The problem.
     pub fn kind(&self) -> &ConfigErrorKind {
         &self.kind
     }
 
-    /// Where it is.
+    /// The place of the error.
     pub fn context(&self) -> &ConfigErrorContext {
         &self.context
     }

@@ -1,4 +1,4 @@
-//! What servers there are: [`ServerConfig`](crate::ServerConfig), and [`ConfigReader`], which reads it
+//! Descriptions of servers: [`ServerConfig`](crate::ServerConfig), and [`ConfigReader`], which reads it
 //! from the files that users of MCP hosts already have.
 //!
 //! ```

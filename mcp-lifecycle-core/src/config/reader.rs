@@ -9,7 +9,7 @@ use super::expand::Lookup;
 use super::registry::LauncherRegistry;
 use crate::client::config::ServerConfig;
 
-/// How a configuration is written.
+/// The format of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -26,7 +26,7 @@ pub struct ConfigReader<'a> {
     lookup: Box<Lookup<'a>>,
 }
 
-/// What a configuration says.
+/// The content of a configuration.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ServerSet {
@@ -40,12 +40,12 @@ pub struct ServerSet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Skipped {
-    /// It is reached by URL: nothing to launch.
+    /// The server is reached by URL: nothing to launch.
     Remote {
         /// Its name.
         server: String,
     },
-    /// It is switched off.
+    /// The server is switched off.
     Disabled {
         /// Its name.
         server: String,

@@ -1,4 +1,4 @@
-//! Why there is no lease.
+//! The reason there is no lease.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,65 +16,65 @@ pub struct AcquireError {
     kind: AcquireErrorKind,
 }
 
-/// What an [`AcquireError`] is about.
+/// The subject of an [`AcquireError`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AcquireErrorContext {
     /// The server's name.
     pub server: Arc<str>,
-    /// Who wanted it: the pool and the scope.
+    /// The owner that wanted it: the pool and the scope.
     pub owner: Arc<str>,
 }
 
-/// Why a server could not be leased.
+/// The reason a server could not be leased.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum AcquireErrorKind {
     /// The pool is shut down.
     #[error("the pool is shut down")]
     Closed,
-    /// What it belonged to ended while the caller waited, or before.
+    /// The owner of the server ended while the caller waited, or before.
     #[error("it was ended ({0})")]
     Retired(
-        /// Why.
+        /// The reason.
         EndReason,
     ),
-    /// It could not be started.
+    /// The server could not be started.
     #[error("{0}")]
     Start(
-        /// Why not.
+        /// The reason.
         StartError,
     ),
-    /// It died, or could not be started, while the caller waited.
+    /// The server died, or could not be started, while the caller waited.
     #[error("{0}")]
     Failed(
-        /// What happened.
+        /// The event itself.
         String,
     ),
-    /// It failed lately, and is not started again before the caller's time is up.
+    /// The server failed lately, and is not started again before the caller's time is up.
     #[error("it failed {} and may start again in {retry_in:.1?}{}", times(*.failures), also(.last))]
     Backoff {
-        /// When it may start again.
+        /// The time until it may start again.
         retry_in: Duration,
         /// Failures in a row.
         failures: u32,
-        /// What went wrong last.
+        /// The last failure.
         last: Option<String>,
     },
-    /// It failed too often.
+    /// The server failed too often.
     #[error("it failed {}, which is its limit{}{}", times(*.failures), renewed(.retry_in), also(.last))]
     Exhausted {
-        /// When it may start again; `None` is never.
+        /// The time until it may start again; `None` is never.
         retry_in: Option<Duration>,
         /// Failures in a row.
         failures: u32,
-        /// What went wrong last.
+        /// The last failure.
         last: Option<String>,
     },
     /// An earlier process of the same server is not proven gone.
     #[error("an earlier process of it is not proven gone{}", also(.0))]
     Unproven(
-        /// What may be left.
+        /// The error, which names what may be left.
         Option<String>,
     ),
     /// A limit was reached, and nothing that holds it is idle.
@@ -82,9 +82,9 @@ pub enum AcquireErrorKind {
     Capacity {
         /// The limit.
         limit: usize,
-        /// Whether it is the limit of this server, rather than of the pool.
+        /// `true` if it is the limit of this server, rather than of the pool.
         of_server: bool,
-        /// What holds it: server, owner, leases.
+        /// The holders: server, owner, leases.
         holders: Vec<String>,
     },
     /// The caller's time is up.
@@ -104,12 +104,12 @@ impl AcquireError {
         Self { context, kind }
     }
 
-    /// Why there is no lease.
+    /// The reason there is no lease.
     pub fn kind(&self) -> &AcquireErrorKind {
         &self.kind
     }
 
-    /// Which server it is, and who wanted it.
+    /// The server, and the owner that wanted it.
     pub fn context(&self) -> &AcquireErrorContext {
         &self.context
     }

@@ -1,4 +1,4 @@
-//! Where the events of one manager or pool go.
+//! The journal of one manager or pool.
 
 use std::sync::Arc;
 

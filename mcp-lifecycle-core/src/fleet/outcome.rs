@@ -1,4 +1,4 @@
-//! What became of a declared set.
+//! The outcome of a refresh for a declared set.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,48 +8,48 @@ use crate::client::error::start::StartError;
 use crate::client::event::EndResult;
 use crate::terminate::error::TerminateError;
 
-/// What a refresh did, server by server, in the order of their names.
+/// The outcome of a refresh, server by server, in the order of their names.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RefreshReport {
     /// One entry for each server that is or was declared.
     pub servers: Vec<ServerOutcome>,
-    /// How long it took.
+    /// The time it took.
     pub took: Duration,
 }
 
-/// What a refresh did with one server.
+/// The outcome of a refresh for one server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerOutcome {
     /// The server's name.
     pub server: Arc<str>,
-    /// What became of its start; `None` when it was removed.
+    /// The outcome of its start; `None` when it was removed.
     pub start: Option<StartOutcome>,
-    /// What became of the process it had, if that was ended.
+    /// The outcome for the process it had, if that was ended.
     pub end: Option<Result<EndResult, TerminateError>>,
 }
 
-/// What became of the start of a server.
+/// The outcome of a server's start.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum StartOutcome {
-    /// It was unchanged and keeps its process.
+    /// The server was unchanged and keeps its process.
     Kept,
-    /// It was started and is ready.
+    /// The server was started and is ready.
     Ready,
-    /// It could not be started; its restart policy decides what follows.
+    /// The server could not be started; its restart policy decides what follows.
     Failed(StartError),
-    /// It waits for its predecessor, which is not proven gone.
+    /// The server waits for its predecessor, which is not proven gone.
     Blocked,
     /// A later refresh, or the shutdown, overtook it.
     Cancelled,
-    /// It was started, and died before this refresh was over.
+    /// The server was started, and died before this refresh was over.
     Died(String),
 }
 
 impl RefreshReport {
-    /// How many servers are ready, kept or new.
+    /// The number of servers that are ready, kept or new.
     pub fn ready(&self) -> usize {
         let ready =
             |s: &&ServerOutcome| matches!(s.start, Some(StartOutcome::Kept | StartOutcome::Ready));
@@ -67,7 +67,7 @@ impl RefreshReport {
         })
     }
 
-    /// What became of one server.
+    /// The outcome for one server.
     pub fn get(&self, name: &str) -> Option<&ServerOutcome> {
         self.servers.iter().find(|outcome| &*outcome.server == name)
     }

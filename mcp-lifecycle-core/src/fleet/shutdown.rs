@@ -10,27 +10,27 @@ use super::engine::{Engine, Key};
 use crate::client::event::EndResult;
 use crate::terminate::error::TerminateError;
 
-/// How a shutdown went: as the result of one, the proof that every server has ended.
+/// The report of a shutdown: as the result of one, the proof that every server has ended.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Whose servers they are.
+    /// The owner of the servers.
     pub owner: Arc<str>,
-    /// How each server ended that had a process when the shutdown began.
+    /// The end of each server that had a process when the shutdown began.
     pub ends: Vec<ServerEnd>,
-    /// How long it took: the slowest server's time, not the sum.
+    /// The time it took: the slowest server's time, not the sum.
     pub took: Duration,
 }
 
-/// How one server ended.
+/// The end of one server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerEnd {
     /// The server's name.
     pub server: Arc<str>,
-    /// Whose it was.
+    /// The owner of the server.
     pub owner: Arc<str>,
-    /// What is known of its end.
+    /// The evidence of its end.
     pub result: Result<EndResult, TerminateError>,
 }
 
@@ -52,7 +52,7 @@ impl ShutdownReport {
 pub struct ShutdownError(ShutdownReport);
 
 impl ShutdownError {
-    /// How each server ended, or why that is not proven.
+    /// The end of each server, or the reason it is not proven.
     pub fn report(&self) -> &ShutdownReport {
         &self.0
     }

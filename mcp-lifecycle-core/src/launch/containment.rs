@@ -1,11 +1,11 @@
-//! What holds a server together, and how far an end reaches, as data.
+//! Containment as data: the mechanism that holds a server together, and the reach of an end.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use thiserror::Error;
 
-/// How far an action reaches.
+/// The reach of an action.
 ///
 /// Ordered: a wider reach is greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +24,7 @@ pub enum Reach {
     Marked,
     /// Every descendant, also one that left the group or the session.
     Tree,
-    /// Whatever runs inside, enforced by the kernel or the container engine.
+    /// Everything inside, enforced by the kernel or the container engine.
     Container,
 }
 
@@ -41,21 +41,21 @@ impl fmt::Display for Reach {
     }
 }
 
-/// What holds a server's processes together, and how well.
+/// The mechanism that holds a server's processes together, and its strength.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Containment {
     /// The mechanism in a word or two: `"process group"`, `"guardian"`.
     pub mechanism: Cow<'static, str>,
-    /// What a forced end reaches.
+    /// The reach of a forced end.
     pub on_terminate: Reach,
-    /// What is terminated when the host dies abruptly (SIGKILL, OOM kill), without
+    /// The reach of the end that follows when the host dies abruptly (SIGKILL, OOM kill), without
     /// waiting for a later `reap_orphans`.
     pub on_host_death: Reach,
-    /// Whether containment is complete before the server's first instruction,
+    /// `true` if containment is complete before the server's first instruction,
     /// so that a host killed at any instant of a launch leaks nothing.
     pub placement_is_atomic: bool,
-    /// Why it is not more, where a stronger mechanism was tried and refused.
+    /// The reason it is not more, where a stronger mechanism was tried and refused.
     pub fallback: Option<Cow<'static, str>>,
 }
 
@@ -166,12 +166,12 @@ pub struct ContainmentUnavailable {
 }
 
 impl ContainmentUnavailable {
-    /// What was asked for.
+    /// The guarantee that was asked for.
     pub fn wanted(&self) -> Guarantee {
         self.wanted
     }
 
-    /// What there is, with the reason where a stronger mechanism was refused.
+    /// The containment there is, with the reason where a stronger mechanism was refused.
     pub fn got(&self) -> &Containment {
         &self.got
     }

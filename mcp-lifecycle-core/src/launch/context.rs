@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::Span;
 
-/// What the caller of a launch brings along. More may be added to it.
+/// The caller's side of a launch: deadline, progress, span. More may be added to it.
 #[derive(Clone)]
 pub struct LaunchContext {
     deadline: Option<Instant>,
@@ -50,7 +50,7 @@ impl LaunchContext {
         self
     }
 
-    /// When the caller drops the launch. A launcher may pass it on to another machine;
+    /// The time when the caller drops the launch. A launcher may pass it on to another machine;
     /// it enforces nothing by itself.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
@@ -87,11 +87,11 @@ impl fmt::Debug for LaunchContext {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaunchProgress {
-    /// What is being done, for people: `"pulling alpine:3, layer 1f3e"`.
+    /// The activity, for people: `"pulling alpine:3, layer 1f3e"`.
     pub what: String,
-    /// How much of it is done, in bytes.
+    /// The part that is done, in bytes.
     pub done: Option<u64>,
-    /// How much there is to do, in bytes.
+    /// The whole, in bytes.
     pub total: Option<u64>,
 }
 

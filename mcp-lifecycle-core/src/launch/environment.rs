@@ -1,4 +1,4 @@
-//! What of the host's environment a server sees.
+//! The environment variables that a server inherits from its host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -6,7 +6,7 @@ use std::fmt;
 
 use super::error::spec::{SpecError, reject_nul};
 
-/// What a server inherits from the host's environment besides what is named.
+/// The variables that a server inherits besides those that are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InheritEnv {
@@ -27,7 +27,7 @@ const ALLOWED: &[&str] = &[
     "USER",
 ];
 
-/// Which environment variables a server sees: inherited ones, then those passed
+/// The environment of a server: inherited variables, then those passed
 /// by name, then literal values; the later wins.
 ///
 /// `Debug` shows names only.
@@ -54,7 +54,7 @@ impl EnvPolicy {
         self.inherit = inherit;
     }
 
-    /// What is inherited besides what is named.
+    /// The variables that are inherited besides those that are named.
     pub fn inherited(&self) -> InheritEnv {
         self.inherit
     }

@@ -1,23 +1,23 @@
-//! How a server's main process ended.
+//! The exit status of a server's main process.
 
 use std::fmt;
 
-/// How a server's main process ended.
+/// The exit status of a server's main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ExitStatus {
-    /// It exited with this code.
+    /// The server exited with this code.
     Code(i32),
     /// A signal ended it.
     Signal(i32),
     /// The kernel or the container engine ended it for lack of memory.
     OutOfMemory,
-    /// It has ended; how is not known.
+    /// The server has ended; how is not known.
     Unknown,
 }
 
 impl ExitStatus {
-    /// Whether it exited with code 0.
+    /// Returns whether it exited with code 0.
     pub fn success(self) -> bool {
         self == Self::Code(0)
     }

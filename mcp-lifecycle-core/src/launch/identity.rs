@@ -1,10 +1,10 @@
-//! Who a running server is, beyond a bare pid.
+//! The identity of a running server, beyond a bare pid.
 
 use std::fmt;
 
 /// The identity of one running server, for logs, reports and operators.
 ///
-/// It names the server; what signals or removes it is held by the launcher
+/// The identity names the server; what signals or removes it is held by the launcher
 /// (a pidfd, a cgroup, a container id with owner labels), never looked up by
 /// these numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub enum ServerIdentity {
     Process {
         /// The main process.
         pid: u32,
-        /// When it started, in clock ticks since boot (`/proc/PID/stat` field
+        /// The time when it started, in clock ticks since boot (`/proc/PID/stat` field
         /// 22), where the system tells.
         start_time: Option<u64>,
     },
@@ -34,7 +34,7 @@ pub enum ServerIdentity {
     },
     /// Something else, by a third party's launcher.
     Other(
-        /// What the launcher calls it.
+        /// The launcher's name for it.
         String,
     ),
 }

@@ -34,7 +34,7 @@ pub struct LaunchedParts {
     pub stdout: BoxRead,
     /// The server's standard error, where the launcher keeps it apart.
     pub stderr: Option<BoxRead>,
-    /// What ends the server.
+    /// The means to end the server.
     pub terminator: Arc<dyn ProcessTerminator>,
 }
 
@@ -56,7 +56,7 @@ impl LaunchedServer {
         }
     }
 
-    /// What ends this server.
+    /// The means to end this server.
     pub fn terminator(&self) -> &Arc<dyn ProcessTerminator> {
         match &self.parts {
             Some(parts) => &parts.terminator,

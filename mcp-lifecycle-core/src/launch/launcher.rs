@@ -29,7 +29,7 @@ use super::terminator::ProcessTerminator;
 ///   await point, or returns an error, nothing of the server is left: no
 ///   process, no container, no remote start whose outcome is unknown, no file
 ///   descriptor. Where the far side cannot cancel a start, the launcher keeps
-///   owning it in a task of its own and undoes it.
+///   owning it in its own task and undoes it.
 /// * **No clock.** A launcher does not time out by itself; the caller bounds
 ///   `launch` with its start-up deadline.
 /// * **No stranger.** Nothing is ended that cannot be identified beyond a bare
@@ -54,7 +54,7 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// What this launcher can do to a server it starts, and what survives what.
+    /// The steps of an end that this launcher's servers allow, and their reach.
     ///
     /// The values describe the next launch; a launcher that falls back to less
     /// on some machines says so here. Reads what is known: starts nothing and
@@ -96,7 +96,7 @@ pub trait ServerLauncher: fmt::Debug + Send + Sync + 'static {
         context: &LaunchContext,
     ) -> Result<LaunchedServer, LaunchError>;
 
-    /// What launches of the server of this name, whose futures have ended without a
+    /// Remnants that launches of the server of this name, whose futures have ended without a
     /// server, may still bring about: a container whose create an engine has not
     /// answered yet. It is undone when it comes true.
     ///

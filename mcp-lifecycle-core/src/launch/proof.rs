@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::remnant::Remnant;
 
-/// What a proof rests on.
+/// The evidence that a proof rests on.
 ///
 /// Each launcher documents what its evidence cannot see: a process that has
 /// left its group, say, is not in the group any more.
@@ -33,7 +33,7 @@ pub enum Evidence {
     ContainerAbsent,
     /// Another machine has reported the end, in these words.
     RemoteReported(
-        /// What it has said, and on what that rests if it says so.
+        /// The statement, and its own evidence if it names any.
         String,
     ),
     /// Something else, in a few words that complete "on the evidence that".
@@ -60,14 +60,14 @@ impl fmt::Display for Evidence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gone {
-    /// What the proof rests on; never empty. More than one where one alone
+    /// The evidence of the proof; never empty. More than one where one alone
     /// could be deceived, or where the server had parts of several kinds.
     pub evidence: Vec<Evidence>,
-    /// What outlived the main process and had to be ended, as far as it has names.
+    /// Remnants that outlived the main process and had to be ended, as far as they have names.
     pub swept: Vec<Remnant>,
-    /// How many there were; at least `swept.len()`.
+    /// The number of there that were; at least `swept.len()`.
     pub swept_count: usize,
-    /// What the launcher found, belongs to the server, and by policy was left
+    /// Remnants that the launcher found, that belong to the server, and by policy were left
     /// alone: a detached container that the user wants to keep.
     pub reported: Vec<Remnant>,
 }

@@ -1,11 +1,11 @@
-//! What a search for orphans found.
+//! The result of a search for orphans.
 
 use std::fmt;
 
 use super::remnant::Remnant;
 
-/// What [`ServerLauncher::reap_orphans`](crate::launch::ServerLauncher::reap_orphans)
-/// found. Each process or container is in one list only.
+/// The result of [`ServerLauncher::reap_orphans`](crate::launch::ServerLauncher::reap_orphans).
+/// Each process or container is in one list only.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReapReport {
@@ -13,7 +13,7 @@ pub struct ReapReport {
     pub ended: Vec<Remnant>,
     /// Belongs to a dead host but could not be ended.
     pub failed: Vec<Remnant>,
-    /// Not touched: its host lives, or it cannot be told whose it is.
+    /// Remnants that were not touched: the host lives, or it cannot be told whose it is.
     pub spared: Vec<Remnant>,
     /// Could not be looked at, so that nobody knows whether it is an orphan.
     ///
@@ -28,7 +28,7 @@ pub struct ReapReport {
 pub struct UnknownRemnant {
     /// A process, a container, or the record that a host left of its servers.
     pub what: Remnant,
-    /// Why it could not be looked at, in words.
+    /// The reason it could not be looked at, in words.
     pub why: String,
 }
 
@@ -38,7 +38,7 @@ impl ReapReport {
         Self::default()
     }
 
-    /// Whether every orphan was found and ended: nothing has failed and nothing
+    /// Returns whether every orphan was found and ended: nothing has failed and nothing
     /// is unknown.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty() && self.unknown.is_empty()

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Remnant {
-    /// What kind of thing it is.
+    /// The kind of thing it is.
     pub kind: RemnantKind,
     /// Its identifier in its own world: a pid, a container id.
     pub id: String,
@@ -15,7 +15,7 @@ pub struct Remnant {
     pub name: String,
 }
 
-/// What kind of thing a [`Remnant`] is.
+/// The kinds of [`Remnant`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RemnantKind {
@@ -25,7 +25,7 @@ pub enum RemnantKind {
     Container,
     /// A process on another machine.
     RemoteProcess,
-    /// What a host wrote down about its servers: a ledger, a lease.
+    /// A host's own record of its servers: a ledger, a lease.
     Record,
     /// Something else, in a word or two: `"pod"`, `"microVM"`.
     Other(Cow<'static, str>),
@@ -53,7 +53,7 @@ impl Remnant {
         Self::new(RemnantKind::RemoteProcess, id, name)
     }
 
-    /// What a host wrote down about its servers, by its path; `name` says whose
+    /// A host's own record of its servers, by its path; `name` says whose
     /// it is.
     pub fn record(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self::new(RemnantKind::Record, id, name)

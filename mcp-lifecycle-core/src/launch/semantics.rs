@@ -1,8 +1,8 @@
-//! What a launcher can do to a server, as data.
+//! The abilities of a launcher, as data.
 
 use super::containment::Containment;
 
-/// What a launcher can do to a server. The ladder skips what it cannot do,
+/// The abilities of a launcher: the steps of an end. The ladder skips what it cannot do,
 /// without waiting for it.
 ///
 /// A launcher claims what it can do, one thing at a time: what is added here later is
@@ -14,7 +14,7 @@ pub struct TerminationSemantics {
     pub stdin_eof: bool,
     /// The server can be asked to end with SIGTERM, or the like of it.
     pub polite_signal: bool,
-    /// What holds the server's processes together.
+    /// The containment of the server's processes.
     pub containment: Containment,
 }
 

@@ -1,4 +1,4 @@
-//! What to start: [`ServerSpec`] and its environment policy.
+//! The description of what to start: [`ServerSpec`] and its environment policy.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::environment::{EnvPolicy, InheritEnv};
 use super::error::spec::{SpecError, reject_nul};
 
-/// What to start: a command, its environment and where it runs.
+/// A description of what to start: a command, its environment and where it runs.
 ///
 /// Built by [`ServerSpec::builder`], which validates it; a value of this type
 /// is always valid as far as that can be told without touching the machine.
@@ -65,7 +65,7 @@ impl ServerSpec {
         &self.args
     }
 
-    /// What of the environment the server sees.
+    /// The environment that the server sees.
     pub fn env(&self) -> &EnvPolicy {
         &self.env
     }
@@ -75,7 +75,7 @@ impl ServerSpec {
         self.cwd.as_deref()
     }
 
-    /// What only the launcher of this server understands: an image, mounts.
+    /// Options that only the launcher of this server understands: an image, mounts.
     pub fn options(&self) -> &serde_json::Map<String, serde_json::Value> {
         &self.options
     }

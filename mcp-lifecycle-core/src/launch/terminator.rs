@@ -32,10 +32,10 @@ use super::semantics::TerminationSemantics;
 ///   [`kill_now`](Self::kill_now). Names and exit statuses have `report_limit`.
 #[async_trait]
 pub trait ProcessTerminator: fmt::Debug + Send + Sync + 'static {
-    /// Who this is: fit for logs and for the operator's eyes.
+    /// The identity of the server: fit for logs and for the operator's eyes.
     fn identity(&self) -> ServerIdentity;
 
-    /// What this launcher can do to this very server.
+    /// The steps of an end that this very server allows, and their reach.
     fn semantics(&self) -> TerminationSemantics;
 
     /// Completes when the main process has ended, however that came about.

@@ -17,19 +17,19 @@ use crate::launch::remnant::{Remnant, RemnantList};
 #[error("{}", describe(.0))]
 pub struct TerminateError(Arc<TerminateErrorContext>);
 
-/// What a [`TerminateError`] is about.
+/// The subject of a [`TerminateError`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TerminateErrorContext {
     /// The server's name in its specification.
     pub server: String,
-    /// Who it is.
+    /// The identity of the server.
     pub identity: ServerIdentity,
-    /// Why it was being ended.
+    /// The reason it was being ended.
     pub reason: EndReason,
-    /// What is alive, as far as anybody can tell.
+    /// The remnants that are alive, as far as anybody can tell.
     pub survivors: Vec<Remnant>,
-    /// Why there is no proof, where that is not simply that something lives.
+    /// The reason there is no proof, where that is not simply that something lives.
     pub cause: Option<String>,
     /// The rungs that were climbed, in order.
     pub phases: Vec<PhaseRecord>,
@@ -38,7 +38,7 @@ pub struct TerminateErrorContext {
 }
 
 impl TerminateError {
-    /// Whose end is not proven, and what is left, as far as it is known.
+    /// The server whose end is not proven, and what is left, as far as it is known.
     pub fn context(&self) -> &TerminateErrorContext {
         &self.0
     }

@@ -21,12 +21,12 @@ use crate::launch::launched::BoxWrite;
 use crate::launch::semantics::TerminationSemantics;
 use crate::launch::terminator::ProcessTerminator;
 
-/// What every caller of one termination gets.
+/// The result that every caller of one termination gets.
 pub type TerminationOutcome = Result<Arc<TerminationReport>, TerminateError>;
 
 /// Owns one running server and is the only thing that ends it in order.
 ///
-/// It is not `Clone`, and nothing else keeps a server alive: neither a clone of
+/// The handle is not `Clone`, and nothing else keeps a server alive: neither a clone of
 /// a peer held by a forgotten task, nor a transport, nor a runtime.
 ///
 /// # Drop
@@ -42,7 +42,7 @@ struct Shared {
     server: String,
     terminator: Arc<dyn ProcessTerminator>,
     stdin: StdinCloser,
-    /// Where a termination runs when it is asked for outside any runtime.
+    /// The runtime of a termination that is asked for outside any runtime.
     runtime: Option<Handle>,
     run: Mutex<Run>,
     started: Instant,
@@ -96,17 +96,17 @@ impl ServerHandle {
         (handle, stdin)
     }
 
-    /// Who the server is.
+    /// The identity of the server.
     pub fn identity(&self) -> ServerIdentity {
         self.shared.terminator.identity()
     }
 
-    /// What can be done to it.
+    /// The steps of an end that the server allows, and their reach.
     pub fn semantics(&self) -> TerminationSemantics {
         self.shared.terminator.semantics()
     }
 
-    /// When it was taken over.
+    /// The time when it was taken over.
     pub fn started(&self) -> Instant {
         self.shared.started
     }
@@ -140,7 +140,7 @@ impl ServerHandle {
     ///
     /// # Cancel safety
     ///
-    /// The termination runs in a task of its own. Dropping this future does not
+    /// The termination runs in its own task. Dropping this future does not
     /// stop it, and a later call joins it.
     pub async fn terminate(
         &self,
@@ -175,7 +175,7 @@ impl ServerHandle {
         self.shared.kill_now();
     }
 
-    /// Whether the server is proven gone.
+    /// Returns whether the server is proven gone.
     pub fn is_gone(&self) -> bool {
         matches!(*self.shared.lock(), Run::Gone(_))
     }

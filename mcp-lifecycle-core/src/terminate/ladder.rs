@@ -80,7 +80,7 @@ pub(crate) enum Step {
     Unproven,
 }
 
-/// What happened.
+/// The event itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The main process has exited.

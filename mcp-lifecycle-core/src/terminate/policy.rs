@@ -1,4 +1,4 @@
-//! How long each step of a server's end may take.
+//! The longest time each step of a server's end may take.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use crate::launch::setters::setters;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TerminationPolicy {
-    /// How long calls in flight may still complete before the rest happens.
+    /// The time calls in flight have to complete before the rest happens.
     /// Zero by default: they are cancelled at once.
     pub drain: Duration,
-    /// How long queued messages may take to reach the server before its
+    /// The longest time queued messages may take to reach the server before its
     /// standard input is closed. 500 ms by default.
     pub flush: Duration,
-    /// How long the server has to end after its standard input was closed.
+    /// The time the server has to end after its standard input was closed.
     /// 2 s by default.
     pub eof_grace: Duration,
-    /// How long descendants may outlive the main process before they are sent
+    /// The time descendants may outlive the main process before they are sent
     /// SIGTERM. 50 ms by default.
     pub straggler_grace: Duration,
-    /// How long the server has to end after SIGTERM. 2 s by default.
+    /// The time the server has to end after SIGTERM. 2 s by default.
     pub term_grace: Duration,
-    /// How long the confirmation may take after SIGKILL. 2 s by default. What
+    /// The longest time the confirmation may take after SIGKILL. 2 s by default. What
     /// lives longer (a process stuck in the kernel) is an error that names it.
     pub kill_confirmation: Duration,
-    /// How long the launcher may take to tell what only goes into the report: the exit
+    /// The longest time the launcher may take to tell what only goes into the report: the exit
     /// status after the proof, or the names of what is still alive. 1 s by default.
     pub report_limit: Duration,
 }

@@ -1,4 +1,4 @@
-//! What a termination did, for people and programs.
+//! The report of a termination, for people and programs.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::launch::exit::ExitStatus;
 use crate::launch::identity::ServerIdentity;
 use crate::launch::proof::{EvidenceList, Gone};
 
-/// Why a server was ended.
+/// The reason a server was ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReason {
@@ -19,7 +19,7 @@ pub enum EndReason {
     OwnerDropped,
     /// Its main process exited by itself.
     ServerExited,
-    /// It closed its output while its process went on.
+    /// The server closed its output while its process went on.
     OutputClosed,
     /// Its start failed or was cancelled.
     StartFailed,
@@ -66,11 +66,11 @@ impl fmt::Display for EndReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhaseRecord {
-    /// Which rung.
+    /// The rung.
     pub phase: Phase,
-    /// How long the server spent on it.
+    /// The time the server spent on it.
     pub took: Duration,
-    /// Why its action failed, if it did; the ladder went on to the next rung.
+    /// The reason its action failed, if it did; the ladder went on to the next rung.
     pub failure: Option<String>,
 }
 
@@ -83,17 +83,17 @@ pub struct PhaseRecord {
 pub struct TerminationReport {
     /// The server's name in its specification.
     pub server: String,
-    /// Who it was.
+    /// The identity of the server.
     pub identity: ServerIdentity,
-    /// Why it was ended.
+    /// The reason it was ended.
     pub reason: EndReason,
-    /// How its main process ended.
+    /// The exit status of its main process.
     pub exit: ExitStatus,
     /// The rungs that were climbed, in order.
     pub phases: Vec<PhaseRecord>,
-    /// What outlived the main process and was swept, or was reported.
+    /// The proof, with what outlived the main process and was swept, or was reported.
     pub gone: Gone,
-    /// What held the server together while it lived.
+    /// The containment of the server while it lived.
     pub containment: Containment,
     /// From the first step to the proof.
     pub took: Duration,
@@ -105,7 +105,7 @@ impl TerminationReport {
         self.phases.last().map(|record| record.phase)
     }
 
-    /// Whether the server ended without being signalled and left nothing behind.
+    /// Returns whether the server ended without being signalled and left nothing behind.
     pub fn was_graceful(&self) -> bool {
         self.gone.swept_count == 0
             && self

@@ -11,7 +11,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use crate::launch::launched::BoxWrite;
 
 /// Closing standard input is the first step of every orderly end, and it must
-/// not depend on whoever writes to it: a task that is stuck in a write, or a
+/// not depend on its writer: a task that is stuck in a write, or a
 /// writer that somebody forgot. So the writer and the
 /// [`ServerHandle`](crate::terminate::ServerHandle) share it, and the handle can take it
 /// away. Writes then fail with `BrokenPipe`.
@@ -31,7 +31,7 @@ pub(crate) struct StdinCloser {
 
 struct Shared {
     io: Option<BoxWrite>,
-    /// Whoever waits for room in the pipe: nothing else would wake it when the
+    /// The writer that waits for room in the pipe: nothing else would wake it when the
     /// pipe is taken away.
     writer: Option<Waker>,
 }

@@ -19,30 +19,30 @@ pub struct CallError {
     kind: CallErrorKind,
 }
 
-/// What a [`CallError`] is about.
+/// The subject of a [`CallError`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CallErrorContext {
     /// The server's name.
     pub server: Arc<str>,
-    /// What was called, if that is known: ``tool `echo` ``, or a method.
+    /// The tool or method that was called, if it is known: ``tool `echo` ``.
     pub call: Option<Box<str>>,
 }
 
-/// Why a call failed.
+/// The reason a call failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CallErrorKind {
     /// The client is ending; the server was told to cancel the call.
     #[error("the client is ending ({0})")]
     Ending(
-        /// Why it ends.
+        /// The reason it ends.
         EndReason,
     ),
     /// The server died while the call was in flight, or before it was made.
     #[error("the server died: {exit}{}", tail(.stderr_tail))]
     ServerDied {
-        /// How its main process ended.
+        /// The exit status of its main process.
         exit: ExitStatus,
         /// The last lines it wrote to standard error.
         stderr_tail: Vec<String>,
@@ -68,13 +68,13 @@ pub enum CallErrorKind {
     /// The answer is not a valid JSON-RPC message.
     #[error("the answer is malformed: {0}")]
     Malformed(
-        /// What is wrong with it.
+        /// The problem with it.
         String,
     ),
     /// The server does not read its input and the queue to it is full.
     #[error("the server is not reading its input: {queued} bytes are queued, the limit is {limit}")]
     NotReading {
-        /// How much is queued, in bytes.
+        /// The size of the queue, in bytes.
         queued: usize,
         /// The limit in bytes.
         limit: usize,
@@ -102,12 +102,12 @@ impl CallError {
         Self { context, kind }
     }
 
-    /// What went wrong.
+    /// The kind of failure.
     pub fn kind(&self) -> &CallErrorKind {
         &self.kind
     }
 
-    /// Which server was called, and what.
+    /// The server that was called, and the call.
     pub fn context(&self) -> &CallErrorContext {
         &self.context
     }

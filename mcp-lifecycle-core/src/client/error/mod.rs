@@ -1,4 +1,4 @@
-//! What can go wrong with a start or a call.
+//! The errors of a start and of a call.
 
 pub(crate) mod call;
 pub(crate) mod start;

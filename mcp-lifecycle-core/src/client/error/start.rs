@@ -18,7 +18,7 @@ use crate::terminate::handle::TerminationOutcome;
 #[error("{}", describe(&.0.0, &.0.1))]
 pub struct StartError(Arc<(StartErrorContext, StartErrorKind)>);
 
-/// What a [`StartError`] is about.
+/// The subject of a [`StartError`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StartErrorContext {
@@ -26,18 +26,18 @@ pub struct StartErrorContext {
     pub server: String,
     /// Its command, for people.
     pub command: String,
-    /// How far the start had come.
+    /// The step that the start had reached.
     pub phase: StartPhase,
-    /// How long it took until it failed.
+    /// The time it took until it failed.
     pub elapsed: Duration,
     /// The last lines the server wrote to standard error.
     pub stderr_tail: Vec<String>,
-    /// What it wrote to standard output that was not the protocol, if anything.
+    /// The lines on its standard output that were not the protocol, if any.
     pub skipped: Option<SkippedLines>,
     /// The end of what had been started; `None` when the launcher had not handed
     /// a server over. Then it has undone what it did, but for what is `unfinished`.
     pub cleanup: Option<TerminationOutcome>,
-    /// What the launch may still bring about, where it was cut short
+    /// Remnants that the launch may still bring about, where it was cut short
     /// ([`ServerLauncher::unfinished`](crate::launch::ServerLauncher::unfinished)). It is
     /// undone when it comes true.
     pub unfinished: Vec<Remnant>,
@@ -48,7 +48,7 @@ impl StartError {
         Self(Arc::new((context, kind)))
     }
 
-    /// What went wrong.
+    /// The kind of failure.
     pub fn kind(&self) -> &StartErrorKind {
         &self.0.1
     }
@@ -61,7 +61,7 @@ impl StartError {
         }
     }
 
-    /// What was started, how far it came, and what became of it.
+    /// The server, the step that its start had reached, and the result of its cleanup.
     pub fn context(&self) -> &StartErrorContext {
         &self.0.0
     }
@@ -71,13 +71,13 @@ impl StartError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkippedLines {
-    /// How many there were.
+    /// The number of there that were.
     pub count: u64,
     /// The beginning of the first.
     pub first: String,
 }
 
-/// How far a start had come when it failed.
+/// The step that a start had reached when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StartPhase {
@@ -89,53 +89,53 @@ pub enum StartPhase {
     Handshake,
 }
 
-/// What went wrong with a start.
+/// The ways a start fails.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartErrorKind {
     /// The launcher could not start it.
     #[error("{}", .0.kind())]
     Launch(
-        /// Why.
+        /// The reason.
         LaunchError,
     ),
-    /// It was not ready in time.
+    /// The server was not ready in time.
     #[error("not ready within {0:?}; raise the start-up timeout if it is known to be slow")]
     Timeout(
         /// The time that ran out.
         Duration,
     ),
-    /// What it needs was not there in time.
+    /// The launcher did not have in time what the server needs.
     #[error("not prepared within {0:?}; raise the prepare timeout if there is much to fetch")]
     PrepareTimeout(
         /// The time that ran out.
         Duration,
     ),
-    /// It exited before the handshake was complete.
+    /// The server exited before the handshake was complete.
     #[error("it exited before the handshake was complete ({0})")]
     Exited(
-        /// How.
+        /// The exit status.
         ExitStatus,
     ),
-    /// It closed its output before the handshake was complete.
+    /// The server closed its output before the handshake was complete.
     #[error("it closed its output before the handshake was complete")]
     OutputClosed,
-    /// It speaks no version of the protocol that this client speaks.
+    /// The server speaks no version of the protocol that this client speaks.
     #[error("no protocol version in common (the server speaks: {})", server.join(", "))]
     ProtocolVersion {
         /// The versions it speaks.
         server: Vec<String>,
     },
-    /// It answered the handshake with an error.
+    /// The server answered the handshake with an error.
     #[error("it refused the handshake: {0}")]
     Refused(
         /// Its answer.
         Box<rmcp::ErrorData>,
     ),
-    /// It answered the handshake with something that is not the protocol.
+    /// The server answered the handshake with something that is not the protocol.
     #[error("its answer to the handshake is not valid MCP: {0}")]
     Malformed(
-        /// What is wrong with it.
+        /// The problem with it.
         String,
     ),
     /// The application's maker of handlers panicked.

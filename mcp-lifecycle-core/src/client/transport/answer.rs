@@ -1,4 +1,4 @@
-//! Whose answer a line is that cannot be used as a message.
+//! Finds the request that an unusable line was to answer.
 
 use rmcp::model::RequestId;
 
@@ -65,13 +65,13 @@ impl<'a> Scan<'a> {
         value
     }
 
-    /// Whether there may have been more digits behind a value that was just read.
+    /// Returns whether there may have been more digits behind a value that was just read.
     fn is_cut(&self, value: &[u8]) -> bool {
         self.rest.is_empty() && value.last().is_some_and(u8::is_ascii_digit)
     }
 }
 
-/// Where the closing quote is.
+/// Finds the closing quote.
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -83,7 +83,7 @@ fn end_of_string(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where the comma or the brace behind a value is, or the end of the text.
+/// Finds the comma or the brace behind a value, or the end of the text.
 fn end_of_value(text: &[u8]) -> usize {
     let mut depth = 0_usize;
     let mut at = 0;

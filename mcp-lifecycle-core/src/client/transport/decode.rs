@@ -16,7 +16,7 @@ use super::pending::{Asked, Pending};
 /// process ever sees it.
 pub(crate) const LIFECYCLE_ERROR: ErrorCode = ErrorCode(-32_099);
 
-/// Why an answer could not be used: travels through rmcp as the data of an error.
+/// The reason an answer could not be used: travels through rmcp as the data of an error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LifecycleFault {
     /// Over the limit for one message.

@@ -25,7 +25,7 @@ pub(crate) struct LineReader {
     io: BoxRead,
     /// The beginning of a line that is not complete yet.
     partial: Vec<u8>,
-    /// How much of `partial` has been searched for a newline.
+    /// The part of `partial` that has been searched for a newline, in bytes.
     searched: usize,
     /// Discarding the rest of a line over the limit.
     discarding: bool,

@@ -40,11 +40,11 @@ pub struct TransportLimits {
     /// The longest message accepted from the server, in bytes. 16 MiB by
     /// default, as in rmcp; the specification sets no limit.
     pub max_message: usize,
-    /// How much may be queued to a server that does not read, in bytes. 16 MiB
+    /// The longest queue to a server that does not read, in bytes. 16 MiB
     /// by default. A single larger message is accepted when nothing is queued, so
     /// the memory is bounded by the larger of this and one message.
     pub max_queue: usize,
-    /// How many of the last lines of standard error are kept for reports. 20 by default.
+    /// The number of last lines of standard error that are kept for reports. 20 by default.
     pub stderr_lines: usize,
     /// The longest line of standard error that is kept or observed, in bytes;
     /// the rest of it is cut off. 4 KiB by default.
@@ -87,7 +87,7 @@ pub(crate) struct WireCounters {
     pub(crate) oversized_lines: AtomicU64,
 }
 
-/// What a connection has seen that was not the protocol.
+/// Counts of what a connection has seen that was not the protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WireStats {

@@ -37,7 +37,7 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 struct State {
     queue: Vec<u8>,
-    /// How many bytes the pipe's batch had when it was taken from the queue; 0
+    /// The size of the pipe's batch when it was taken from the queue; 0
     /// when all of it is written.
     in_pipe: usize,
     accepting: bool,
@@ -49,7 +49,7 @@ struct State {
 struct Pipe {
     stdin: Option<ServerStdin>,
     batch: Vec<u8>,
-    /// How much of the front of `batch` is written already.
+    /// The part of the front of `batch` that is written already, in bytes.
     written: usize,
 }
 
@@ -147,7 +147,7 @@ impl Outbox {
         }
     }
 
-    /// Whether everything that was accepted has been written.
+    /// Returns whether everything that was accepted has been written.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.lock();
         state.queue.is_empty() && state.in_pipe == 0

@@ -1,4 +1,4 @@
-//! Which requests wait for an answer: for decoding, cancellation and salvage.
+//! The requests that wait for an answer: for decoding, cancellation and salvage.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

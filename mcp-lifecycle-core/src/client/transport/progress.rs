@@ -1,4 +1,4 @@
-//! Who follows the progress of one call.
+//! The follower of one call's progress.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::terminate::callback::guarded;
 
-/// Who follows the progress of one call.
+/// The follower of one call's progress.
 pub(crate) struct Progress {
     /// Notified each time progress comes.
     pub(crate) came: Notify,

@@ -54,7 +54,7 @@ const SKIPPED_SHOWN: usize = 120;
 /// How many reads without a message are made before other tasks get a turn.
 const READS_PER_TURN: usize = 32;
 
-/// How many messages are taken before other tasks get a turn. One read brings
+/// The number of messages that are taken before other tasks get a turn. One read brings
 /// hundreds, and rmcp starts a task for each notification: so few that those of
 /// several servers fit into the queue of one of Tokio's threads (256). What is
 /// over goes to the end of a queue that is looked at far more rarely, and so
@@ -84,7 +84,7 @@ impl Connection {
         Some(SkippedLines { count, first })
     }
 
-    /// How many requests wait for an answer.
+    /// The number of requests that wait for an answer.
     pub(crate) fn in_flight(&self) -> usize {
         self.pending.len()
     }
@@ -131,7 +131,7 @@ impl Connection {
         .await;
     }
 
-    /// Whether the probe for the era was answered after it had been given up.
+    /// Returns whether the probe for the era was answered after it had been given up.
     pub(crate) fn late_discover(&self) -> bool {
         self.late_discover.load(Ordering::Relaxed)
     }
@@ -154,12 +154,12 @@ impl Connection {
 pub(crate) struct StdioTransport {
     wire: Arc<Connection>,
     inbox: VecDeque<RxJsonRpcMessage<RoleClient>>,
-    /// How many messages were taken since other tasks had a turn.
+    /// The number of messages that were taken since other tasks had a turn.
     in_turn: usize,
     max_message: usize,
     exited: Pin<Box<WaitForCancellationFutureOwned>>,
     after_exit: Option<Pin<Box<Sleep>>>,
-    /// How long `server/discover` may stay unanswered before we answer it with
+    /// The time `server/discover` may stay unanswered before we answer it with
     /// an error ourselves, which makes rmcp fall back to `initialize`.
     probe_timeout: Option<Duration>,
     probe: Option<(RequestId, Pin<Box<Sleep>>)>,
@@ -288,7 +288,7 @@ impl StdioTransport {
         Poll::Pending
     }
 
-    /// Whatever else comes out of the server is not the protocol any more.
+    /// Ends reading: later output of the server is not the protocol any more.
     fn end_of_output(&mut self) {
         drop(self.wire.lock_reader().take());
         self.wire.output_ended.cancel();
@@ -313,7 +313,7 @@ impl Transport<RoleClient> for StdioTransport {
     }
 
     /// Never waits for the server: the flush and the end of its standard input
-    /// belong to whoever owns the server.
+    /// belong to the owner of the server.
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.wire.outbox.close();
         Ok(())

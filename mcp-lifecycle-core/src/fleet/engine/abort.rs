@@ -54,7 +54,7 @@ impl<T> Clone for AbortHandle<T> {
 
 impl<T> AbortHandle<T> {
     /// Drops the future: at once and here, unless it is being polled this very
-    /// moment, in which case whoever polls it drops it.
+    /// moment, in which case its poller drops it.
     pub(super) fn abort(&self) {
         self.0.aborted.store(true, Ordering::SeqCst);
         let future = match self.0.future.try_lock() {

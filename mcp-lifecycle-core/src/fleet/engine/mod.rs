@@ -66,9 +66,9 @@ pub(crate) struct Engine<K: Key> {
     pub(crate) journal: Arc<Journal>,
     /// Cancelled when the owner drops the engine.
     dropped: CancellationToken,
-    /// How long calls may go on when their server is replaced or removed.
+    /// The time calls may go on when their server is replaced or removed.
     drain: Duration,
-    /// Who answers the servers' own requests.
+    /// The handlers of the servers' own requests.
     handlers: Option<Handlers>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct State<K: Key> {
     pub(crate) table: Table<K, Arc<LifecycleClient>>,
     entries: HashMap<SlotId, Entry>,
     waiters: HashMap<WaiterId, Answer<K>>,
-    /// When the timer goes off; `None` when it is not set.
+    /// The time when the timer goes off; `None` when it is not set.
     timer_at: Option<Time>,
     timer_runs: bool,
     /// Every end has to be over at this time.

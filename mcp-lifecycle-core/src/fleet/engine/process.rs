@@ -1,4 +1,4 @@
-//! What the engine knows of a process: how it is started, ended, killed and adopted.
+//! The engine's view of a process: how it is started, ended, killed and adopted.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct Run {
     pub(super) begun: Instant,
     pub(super) asked: Option<(EndReason, TerminationPolicy)>,
     pub(super) killed: bool,
-    /// Whether its task has gone without a proof, with its runtime.
+    /// `true` if its task has gone without a proof, with its runtime.
     pub(super) orphaned: bool,
 }
 

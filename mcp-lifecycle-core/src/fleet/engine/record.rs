@@ -1,4 +1,4 @@
-//! What is known of a server apart from its processes.
+//! The record of a server, apart from its processes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::terminate::handle::TerminationOutcome;
 use crate::terminate::report::EndReason;
 
 /// One server of one owner: what it is, and what went wrong last. Outlives the
-/// slot for whoever waits for the outcome.
+/// slot for callers that wait for the outcome.
 pub(crate) struct Record {
     pub(crate) server: Arc<str>,
     pub(crate) owner: Arc<str>,
@@ -23,7 +23,7 @@ struct Inner {
     outcome: Option<TerminationOutcome>,
 }
 
-/// What went wrong last.
+/// The last failure.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
     Start(StartError),

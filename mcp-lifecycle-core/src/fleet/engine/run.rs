@@ -79,7 +79,7 @@ struct Life<K: Key> {
     slot: SlotId,
     generation: Generation,
     record: Arc<Record>,
-    /// Whether its end was told, which happens once.
+    /// `true` if its end was told, which happens once.
     told: bool,
     over: bool,
 }

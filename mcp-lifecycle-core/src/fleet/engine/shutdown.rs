@@ -24,7 +24,7 @@ pub(crate) struct Closed {
     pub(crate) took: Duration,
 }
 
-/// How one server ended.
+/// The end of one server.
 pub(crate) struct Ended {
     pub(crate) record: Arc<Record>,
     pub(crate) result: Result<EndResult, TerminateError>,

@@ -13,23 +13,23 @@ use crate::terminate::report::EndReason;
 pub struct ServerRecord {
     /// The server's name.
     pub server: Arc<str>,
-    /// Whose it is: the name of the manager or pool, and the scope.
+    /// The owner: the name of the manager or pool, and the scope.
     pub owner: Arc<str>,
     /// The launcher's name.
     pub launcher: String,
     /// The command, for people; what looks like a secret is blanked out.
     pub command: String,
-    /// Where it is in its life.
+    /// Its state.
     pub state: ServerState,
-    /// Why it is alive, or still listed.
+    /// The reason it is alive, or still listed.
     pub kept_by: KeptBy,
-    /// Who it is: pid, container id.
+    /// Its identity: pid, container id.
     pub identity: Option<ServerIdentity>,
-    /// Which process of this server it is, from 1; 0 before the first.
+    /// The number of this process among those of its server, from 1; 0 before the first.
     pub generation: u64,
     /// Leases held.
     pub leases: usize,
-    /// Who waits for a lease.
+    /// The number of callers that wait for a lease.
     pub waiting: usize,
     /// Requests that wait for an answer.
     pub in_flight: usize,
@@ -41,35 +41,35 @@ pub struct ServerRecord {
     pub failures: u32,
     /// Until it may start again.
     pub next_attempt: Option<Duration>,
-    /// What went wrong last.
+    /// The last failure.
     pub last_error: Option<String>,
 }
 
-/// Where a server is in its life.
+/// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerState {
-    /// It is to start, and waits for its predecessor's end or for room.
+    /// The server is to start, and waits for its predecessor's end or for room.
     Queued,
-    /// It is being started.
+    /// The server is being started.
     Starting,
-    /// It is ready for calls.
+    /// The server is ready for calls.
     Ready,
-    /// It is being ended.
+    /// The server is being ended.
     Ending,
-    /// It is not proven gone; the end is tried again.
+    /// The server is not proven gone; the end is tried again.
     Unproven,
-    /// It failed and will start again.
+    /// The server failed and will start again.
     Backoff,
-    /// It failed too often.
+    /// The server failed too often.
     Exhausted,
 }
 
-/// Why a server is alive, or still listed.
+/// The reason a server is alive, or still listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeptBy {
-    /// It is declared.
+    /// The server is declared.
     Declared,
     /// Somebody holds a lease.
     Leases,
@@ -79,14 +79,14 @@ pub enum KeptBy {
     Waiters,
     /// Nobody uses it, and its idle time is not over.
     IdleTime,
-    /// It ends for this reason.
+    /// The server ends for this reason.
     Ending(EndReason),
     /// Its failures are remembered.
     Memory,
 }
 
 impl ServerState {
-    /// Whether a process exists or may exist.
+    /// Returns whether a process exists or may exist.
     pub fn is_live(self) -> bool {
         matches!(
             self,

@@ -8,7 +8,7 @@ use super::record::ServerRecord;
 /// Prints records as a table, one line each.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordTable<'a>(
-    /// What `list()` gave.
+    /// The result of `list()`.
     pub &'a [ServerRecord],
 );
 

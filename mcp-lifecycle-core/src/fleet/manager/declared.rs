@@ -1,4 +1,4 @@
-//! Which slots serve which names.
+//! The slots that serve each name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What can go wrong with a manager's operations.
+//! The errors of a manager's operations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct RefreshError {
     kind: RefreshErrorKind,
 }
 
-/// Why a refresh failed.
+/// The reason a refresh failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RefreshErrorKind {
@@ -36,7 +36,7 @@ pub enum RefreshErrorKind {
     Required {
         /// All of them.
         failures: Vec<RequiredFailure>,
-        /// What became of the whole set.
+        /// The outcome for the whole set.
         report: Box<RefreshReport>,
     },
 }
@@ -47,7 +47,7 @@ impl RefreshError {
         Self { manager, kind }
     }
 
-    /// Why it failed.
+    /// The reason it failed.
     pub fn kind(&self) -> &RefreshErrorKind {
         &self.kind
     }
@@ -64,9 +64,9 @@ impl RefreshError {
 pub struct RequiredFailure {
     /// Its name.
     pub server: String,
-    /// Why its start failed, if that is what happened.
+    /// The reason its start failed, if that is what happened.
     pub error: Option<StartError>,
-    /// What happened, in words.
+    /// The failure, in words.
     pub why: String,
 }
 
@@ -98,7 +98,7 @@ pub struct NotReadyError {
     kind: NotReadyErrorKind,
 }
 
-/// Why a server is not ready for calls.
+/// The reason a server is not ready for calls.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum NotReadyErrorKind {
@@ -108,12 +108,12 @@ pub enum NotReadyErrorKind {
     /// The manager is shut down.
     #[error("has ended: its manager is shut down")]
     ShutDown,
-    /// It was not ready in time.
+    /// The server was not ready in time.
     #[error("is not ready within {limit:?}{}", also(.last))]
     TimedOut {
         /// The time that ran out.
         limit: Duration,
-        /// What went wrong last, if anything did.
+        /// The last failure, if there was one.
         last: Option<String>,
     },
 }
@@ -124,7 +124,7 @@ impl NotReadyError {
         Self { server, kind }
     }
 
-    /// Why it is not.
+    /// The reason it is not.
     pub fn kind(&self) -> &NotReadyErrorKind {
         &self.kind
     }

@@ -316,7 +316,7 @@ enum Settled {
     Gone,
 }
 
-/// Whether a start has come to something.
+/// Returns whether a start has come to something.
 fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
     let Some(slot) = state.table.slot(id) else {
         return Some(Settled::Gone);

@@ -18,7 +18,7 @@ use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
 use crate::fleet::tie::tie;
 use crate::terminate::timing::after;
 
-/// How a server whose configuration changed is replaced.
+/// The way to replace a server whose configuration changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Replacement {
@@ -48,7 +48,7 @@ pub struct ServerManager {
     pub(super) on_refresh: Option<OnRefresh>,
 }
 
-/// Is called when a refresh has settled.
+/// A callback for a refresh that has settled.
 pub(super) type OnRefresh = Box<dyn Fn(&RefreshReport) + Send + Sync>;
 
 impl ServerManager {
@@ -141,7 +141,7 @@ impl ServerManager {
     ///
     /// # Cancel safety
     ///
-    /// The shutdown runs in a task of its own. Dropping this future does not
+    /// The shutdown runs in its own task. Dropping this future does not
     /// stop it, and a later call joins it.
     pub async fn shutdown(&self, within: Duration) -> Result<ShutdownReport, ShutdownError> {
         shutdown(&self.engine, &self.owner, within).await

@@ -1,4 +1,4 @@
-//! Who shares a process with whom.
+//! The key by which callers share a process.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

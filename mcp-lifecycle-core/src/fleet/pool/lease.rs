@@ -32,7 +32,7 @@ impl Lease {
         self.grant.give_back();
     }
 
-    /// Which process of the server it is, from 1: it differs from an earlier
+    /// The number of this process among those of its server, from 1: it differs from an earlier
     /// lease's when the server was started again in between.
     pub fn generation(&self) -> u64 {
         self.grant.generation()

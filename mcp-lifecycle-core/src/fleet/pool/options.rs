@@ -1,4 +1,4 @@
-//! How a lease is asked for.
+//! The options of a request for a lease.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::launch::setters::setters;
 
-/// How a lease is asked for. `Debug` does not show the identity.
+/// The options of a request for a lease. `Debug` does not show the identity.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct AcquireOptions {
-    /// How long to wait for a lease: for room, for a start, for a restart that
+    /// The time to wait for a lease: for room, for a start, for a restart that
     /// is due, for the holder of an exclusive server. 1 minute by default.
     pub timeout: Duration,
     /// On whose behalf. Callers with different identities share nothing, also

@@ -100,7 +100,7 @@ impl ServerPool {
     ///
     /// # Cancel safety
     ///
-    /// The shutdown runs in a task of its own. Dropping this future does not
+    /// The shutdown runs in its own task. Dropping this future does not
     /// stop it, and a later call joins it.
     pub async fn shutdown(&self, within: Duration) -> Result<ShutdownReport, ShutdownError> {
         shutdown(&self.engine, &self.name, within).await

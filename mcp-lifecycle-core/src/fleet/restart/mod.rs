@@ -1,4 +1,4 @@
-//! When a server may start again: [`RestartPolicy`], decided without a clock.
+//! The decision when a server may start again: [`RestartPolicy`], without a clock.
 //!
 //! A start that fails and a process that dies are failures alike. Only an uptime
 //! of [`RestartPolicy::sustained_uptime`] ends a series of failures; a completed
@@ -18,7 +18,7 @@ pub(crate) type Time = Duration;
 /// What follows a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may start again at this time.
+    /// The server may start again at this time.
     RetryAt(Time),
     /// The budget is used up; it is renewed at this time, if ever.
     Exhausted(Option<Time>),

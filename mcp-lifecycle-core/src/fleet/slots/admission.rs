@@ -1,4 +1,4 @@
-//! Which of the slots that want to start may, and what makes room for them.
+//! The choice of slots that may start, and of those that make room for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! What the table is asked, and what it orders.
+//! The questions to the table, and its orders.
 
 use crate::fleet::restart::Time;
 use crate::terminate::report::EndReason;
@@ -18,7 +18,7 @@ pub(crate) type Generation = u64;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
     pub(crate) generation: Generation,
-    /// Whether nothing is left of it.
+    /// `true` if nothing is left of it.
     pub(crate) proven: bool,
     /// Spreads the retries of servers that failed together.
     pub(crate) entropy: u64,
@@ -26,9 +26,9 @@ pub(crate) struct End {
 
 /// What the table needs to see of a running server.
 pub(crate) trait Liveness: Clone {
-    /// Whether calls are in flight.
+    /// Returns whether calls are in flight.
     fn is_busy(&self) -> bool;
-    /// Whether it has died, as far as is known.
+    /// Returns whether it has died, as far as is known.
     fn is_dead(&self) -> bool;
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Effect {
     Removed { slot: SlotId },
 }
 
-/// Why there is no lease.
+/// The reason there is no lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The table is shut down.
@@ -65,9 +65,9 @@ pub(crate) enum Refusal {
     Retired(EndReason),
     /// The start failed; the engine knows how.
     StartFailed,
-    /// It failed lately, and may start again at this time, which is too late.
+    /// The server failed lately, and may start again at this time, which is too late.
     Backoff { until: Time, failures: u32 },
-    /// It failed too often; it may start again at this time, if ever.
+    /// The server failed too often; it may start again at this time, if ever.
     Exhausted { until: Option<Time>, failures: u32 },
     /// A predecessor is not proven gone.
     Uncertain,

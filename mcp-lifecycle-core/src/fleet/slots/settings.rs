@@ -1,11 +1,11 @@
-//! What a slot is told about its server, and a table about itself.
+//! The settings of a slot and of a table.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::restart::RestartPolicy;
 
-/// Why a slot has a process.
+/// The reason a slot has a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Demand {
     /// Because it is declared.
@@ -34,7 +34,7 @@ pub(crate) struct SlotSettings {
 /// The limits of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How many slots may be live.
+    /// The number of slots that may be live.
     pub(crate) max_live: usize,
     /// How many may be starting at a time.
     pub(crate) max_starting: usize,

@@ -20,15 +20,15 @@ pub(crate) enum Phase {
     Vacant,
     /// A process is being started.
     Starting,
-    /// It can be leased.
+    /// The server can be leased.
     Ready { since: Time },
-    /// It is being ended, or has died and the rest of it is being ended.
+    /// The server is being ended, or has died and the rest of it is being ended.
     Ending,
-    /// It is not proven gone; to be tried again at this time.
+    /// The server is not proven gone; to be tried again at this time.
     Uncertain { retry_at: Time },
-    /// It failed, and may start again at this time.
+    /// The server failed, and may start again at this time.
     Backoff { until: Time },
-    /// It failed too often.
+    /// The server failed too often.
     Exhausted { until: Option<Time> },
 }
 
@@ -46,11 +46,11 @@ pub(crate) struct Slot<G> {
     gauge: Option<G>,
     idle_since: Time,
     last_used: Time,
-    /// When the process of this generation became ready, if it did.
+    /// The time when the process of this generation became ready, if it did.
     was_ready: Option<Time>,
     died_at: Time,
     unproven: u32,
-    /// Whether it stands in the queue of starts.
+    /// `true` if it stands in the queue of starts.
     pub(in crate::fleet::slots) queued: bool,
 }
 
@@ -128,7 +128,7 @@ impl<G: Liveness> Slot<G> {
         self.gauge.as_ref()
     }
 
-    /// Whether a process exists or may exist.
+    /// Returns whether a process exists or may exist.
     pub(crate) fn is_live(&self) -> bool {
         use Phase::{Ending, Ready, Starting, Uncertain};
         matches!(
@@ -143,7 +143,7 @@ impl<G: Liveness> Slot<G> {
             && (self.settings.demand == Demand::Declared || !self.waiters.is_empty())
     }
 
-    /// Whether it runs and nobody uses it.
+    /// Returns whether it runs and nobody uses it.
     pub(in crate::fleet::slots) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Ready { .. })
             && self.settings.demand == Demand::OnDemand
@@ -152,7 +152,7 @@ impl<G: Liveness> Slot<G> {
             && !self.gauge.as_ref().is_some_and(Liveness::is_busy)
     }
 
-    /// Whether nothing would be lost by forgetting it.
+    /// Returns whether nothing would be lost by forgetting it.
     pub(in crate::fleet::slots) fn is_forgettable(&self, now: Time) -> bool {
         if self.is_live() || !self.waiters.is_empty() {
             return false;

@@ -245,7 +245,7 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         }
     }
 
-    /// What the time makes happen.
+    /// Makes happen what is due.
     pub(crate) fn tick(&mut self, now: Time) {
         let due = |slot: &Slot<G>| slot.deadline().is_some_and(|at| at <= now);
         let ids: Vec<_> = self

@@ -17,7 +17,7 @@ pub struct LaunchError {
     kind: LaunchErrorKind,
 }
 
-/// What a [`LaunchError`] is about.
+/// The subject of a [`LaunchError`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LaunchErrorContext {
@@ -27,7 +27,7 @@ pub struct LaunchErrorContext {
     pub command: String,
 }
 
-/// What went wrong with a launch, by what the caller can do about it.
+/// The ways a launch fails, by what the caller can do about it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LaunchErrorKind {
@@ -66,25 +66,25 @@ pub enum LaunchErrorKind {
     WorkingDirectory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: std::io::Error,
     },
     /// The specification is not valid for this launcher.
     #[error("the server specification is not valid: {0}")]
     InvalidSpec(
-        /// Why not.
+        /// The reason.
         SpecError,
     ),
     /// A required guarantee cannot be given here.
     #[error("a required guarantee is not available here: {0}")]
     Containment(
-        /// Which one, and what there is.
+        /// The guarantee, and the containment there is.
         ContainmentUnavailable,
     ),
     /// A limit was reached: of the system, of the launcher, of the far side.
     #[error("a limit was reached: {what}{}", because(cause.as_ref()))]
     Limit {
-        /// Which limit, and how it can be raised.
+        /// The limit, and the way to raise it.
         what: String,
         /// The error it was seen by, if there is one.
         cause: Option<BoxError>,
@@ -92,9 +92,9 @@ pub enum LaunchErrorKind {
     /// Anything else, specific to the launcher.
     #[error("{what}{}", because(Some(cause)))]
     Backend {
-        /// What was being done.
+        /// The step that failed.
         what: String,
-        /// Why it failed.
+        /// The reason it failed.
         cause: BoxError,
     },
 }
@@ -118,12 +118,12 @@ impl LaunchError {
         Self { context, kind }
     }
 
-    /// What went wrong.
+    /// The kind of failure.
     pub fn kind(&self) -> &LaunchErrorKind {
         &self.kind
     }
 
-    /// What was to be launched, and how.
+    /// The launcher, the server and its command.
     pub fn context(&self) -> &LaunchErrorContext {
         &self.context
     }

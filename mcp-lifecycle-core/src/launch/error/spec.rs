@@ -1,10 +1,10 @@
-//! Why a specification is not valid.
+//! The reason a specification is not valid.
 
 use std::ffi::OsStr;
 
 use thiserror::Error;
 
-/// Why a [`ServerSpec`](crate::launch::ServerSpec) is not valid.
+/// The reason a [`ServerSpec`](crate::launch::ServerSpec) is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -17,7 +17,7 @@ pub enum SpecError {
     /// A NUL byte, which no system call can pass on.
     #[error("{what} contains a NUL byte")]
     NulByte {
-        /// Where.
+        /// The place.
         what: &'static str,
     },
     /// The name of an environment variable is empty or contains `=` or NUL.
@@ -31,7 +31,7 @@ pub enum SpecError {
     InvalidOption {
         /// Its name.
         name: String,
-        /// What is wrong with it and what would be right.
+        /// The problem with it and what would be right.
         problem: String,
     },
 }

@@ -22,7 +22,7 @@ impl StepError {
         Self { action, cause }
     }
 
-    /// Why it failed.
+    /// The reason it failed.
     pub fn cause(&self) -> &BoxError {
         &self.cause
     }
@@ -46,7 +46,7 @@ impl ReapError {
         Self { launcher, cause }
     }
 
-    /// Why it failed.
+    /// The reason it failed.
     pub fn cause(&self) -> &BoxError {
         &self.cause
     }

@@ -141,7 +141,7 @@ struct Question<'a> {
     terminator: &'a dyn ProcessTerminator,
     /// The answer to come; `None` after one that was no proof.
     gone: Option<Answer<'a>>,
-    /// Why the last answer was no proof.
+    /// The reason the last answer was no proof.
     cause: Option<StepError>,
 }
 

@@ -19,7 +19,7 @@ type Action<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send + 'a
 pub(super) struct Rung<'a> {
     phase: Option<Phase>,
     action: Option<Action<'a>>,
-    /// When the synchronous kill takes over from a force that is not acknowledged.
+    /// The time when the synchronous kill takes over from a force that is not acknowledged.
     overdue: Option<Instant>,
     wait: Duration,
     deadline: Instant,

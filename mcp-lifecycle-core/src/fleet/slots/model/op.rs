@@ -1,4 +1,4 @@
-//! What can happen.
+//! The operations of the model.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What the time makes happen.
+//! Makes happen what is due.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::fleet::slots::settings::Demand;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::END_AGAIN;
 
-/// How long to wait after so many ends in a row that gave no proof. A proof that becomes
+/// The time to wait after so many ends in a row that gave no proof. A proof that becomes
 /// possible meanwhile is noticed at once, where the launcher waits for it; this is for
 /// those that have to be asked.
 pub(super) fn end_again_after(unproven: u32) -> Duration {
@@ -18,7 +18,7 @@ pub(super) fn end_again_after(unproven: u32) -> Duration {
 }
 
 impl<G: Liveness> Slot<G> {
-    /// What the time makes happen.
+    /// Makes happen what is due.
     pub(in crate::fleet::slots) fn tick(&mut self, now: Time, out: &mut Vec<Effect>) {
         match self.phase {
             Phase::Backoff { until } if until <= now => self.phase = Phase::Vacant,

@@ -24,7 +24,7 @@ impl<G: Liveness> Slot<G> {
         Ok(())
     }
 
-    /// Whether nothing will come of waiting until then.
+    /// Returns whether nothing will come of waiting until then.
     pub(super) fn refused_before(&self, deadline: Time) -> Result<(), Refusal> {
         let failures = self.failures();
         match (&self.retired, &self.phase) {
