@@ -11,6 +11,7 @@ use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::ended::proof_beside_strangers;
 use crate::gate::ask_about;
 use crate::left::acts;
 use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
@@ -41,7 +42,7 @@ fn killed() {
         let server = stage.launch(&[shape]);
         stage.wait_for(role);
         kill(guardian_of(&server), Signal::SIGKILL).unwrap();
-        let gone = stage.wait("the last word", server.terminator().gone());
+        let gone = proof_beside_strangers(&stage, &**server.terminator());
         if has_cgroups() || shape != "wiped-env" {
             gone.unwrap_or_else(|error| panic!("{shape}: {error:?}"));
             stage.nobody_is_left();

@@ -8,6 +8,8 @@
 
 mod adopted;
 mod bytes;
+mod ended;
+mod first_launch;
 mod forked;
 mod gate;
 mod group;
