@@ -10,6 +10,7 @@ use hyper::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use hyper::{Request, Response, StatusCode};
 use serde::Deserialize;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::answer::{self, Body};
@@ -123,7 +124,8 @@ async fn exchange(
     shared: &Shared,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Bytes>, Failure> {
-    let answer = forward::send(shared, request, Tunnel::default()).await?;
+    let answer =
+        forward::send(shared, request, Tunnel::default(), CancellationToken::new()).await?;
     let (mut head, body) = answer.into_parts();
     let body = Limited::new(body, LONGEST_ANSWER).collect().await;
     let body = body.map_err(|error| Failure::Answer(error.to_string()))?;

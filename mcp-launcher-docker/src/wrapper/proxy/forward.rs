@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::Shared;
@@ -52,7 +53,15 @@ impl Failure {
 /// Passes a request on that is one, and no more: whatever protocol its client
 /// would like to speak.
 pub(super) async fn plain(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
-    let request = request.map(BodyExt::boxed);
+    respond(exchange(shared, request, CancellationToken::new()).await)
+}
+
+/// The same; once it is `over`, the engine takes its client for gone.
+pub(super) async fn exchange(
+    shared: &Shared,
+    request: Request<Incoming>,
+    over: CancellationToken,
+) -> Result<Response<Incoming>, Failure> {
     let (mut head, body) = request.into_parts();
     let closes = is_last(&head.headers, head.version);
     hop_by_hop(&mut head.headers);
@@ -62,7 +71,7 @@ pub(super) async fn plain(shared: &Shared, request: Request<Incoming>) -> Respon
         head.headers.insert(CONNECTION, close);
     }
     let request = Request::from_parts(head, body);
-    respond(send(shared, request, Tunnel::default()).await)
+    send(shared, request, Tunnel::default(), over).await
 }
 
 /// Passes a request on after which the connection may be a stream of bytes:
@@ -78,12 +87,18 @@ pub(super) async fn tunnel(
     };
     let client = hyper::upgrade::on(&mut request);
     let (mut head, body) = request.into_parts();
+    // As in `plain`: the engine may refuse before the body has come.
+    let connection = match is_last(&head.headers, head.version) {
+        true => "Upgrade, close",
+        false => "Upgrade",
+    };
     hop_by_hop(&mut head.headers);
     head.headers.insert(UPGRADE, protocol);
     head.headers
-        .insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+        .insert(CONNECTION, HeaderValue::from_static(connection));
     let request = Request::from_parts(head, body.boxed());
-    let mut answer = match send(shared, request, tunnel.clone()).await {
+    let over = CancellationToken::new();
+    let mut answer = match send(shared, request, tunnel.clone(), over).await {
         Ok(answer) => answer,
         Err(failure) => return failure.answer(),
     };
@@ -118,6 +133,7 @@ pub(super) async fn send<B>(
     shared: &Shared,
     request: Request<B>,
     tunnel: Tunnel,
+    over: CancellationToken,
 ) -> Result<Response<Incoming>, Failure>
 where
     B: hyper::body::Body<Data = Bytes, Error: std::error::Error + Send + Sync> + Send + 'static,
@@ -147,7 +163,7 @@ where
     let failed = |error: hyper::Error| Failure::Answer(error.to_string());
     let (mut engine, connection) = http1::Builder::new()
         .preserve_header_case(true)
-        .handshake(TokioIo::new(Upstream::new(stream, tunnel)))
+        .handshake(TokioIo::new(Upstream::new(stream, tunnel, over)))
         .await
         .map_err(failed)?;
     drop(tokio::spawn(connection.with_upgrades()));

@@ -7,6 +7,7 @@
 
 mod answer;
 mod body;
+mod build;
 mod client;
 mod create;
 mod fence;

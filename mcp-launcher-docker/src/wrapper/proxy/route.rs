@@ -14,6 +14,8 @@ pub(super) enum Route {
     Unlabelled(&'static str),
     /// It makes an image of a container, which would inherit its labels.
     Commit,
+    /// It runs containers that have no labels, and are gone with its answer.
+    Build,
     /// The connection may become a stream of bytes.
     Tunnel,
     /// Anything else.
@@ -60,6 +62,7 @@ pub(super) fn route(method: &Method, target: &Uri) -> Route {
             Route::Create(Kind::Lasting)
         }
         [.., "commit"] => Route::Commit,
+        [.., "build"] => Route::Build,
         _ => Route::Other,
     }
 }
@@ -103,6 +106,7 @@ mod tests {
         );
         assert_eq!(post("/volumes/create"), Route::Create(Kind::Lasting));
         assert_eq!(post("/commit?container=x"), Route::Commit);
+        assert_eq!(post("/v1.41/build?q=1"), Route::Build);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::answer::{self, Body};
 use super::client::{Client, Tunnel};
 use super::route::{Route, route};
-use super::{Shared, create, forward};
+use super::{Shared, build, create, forward};
 
 /// Connections of one server that are served at a time: two descriptors each.
 pub(super) const CONNECTIONS: usize = 128;
@@ -122,6 +122,7 @@ async fn answer(
         }
         Route::Nothing => answer::error(StatusCode::NOT_FOUND, "page not found"),
         Route::Commit => forward::plain(shared, forward::without_our_labels(request)).await,
+        Route::Build => build::build(shared, request).await,
         Route::Tunnel => forward::tunnel(shared, request, tunnel, place).await,
         Route::Other => forward::plain(shared, request).await,
     }

@@ -3,23 +3,31 @@
 //! An engine that refuses a request answers and closes; the rest of the body is
 //! then nobody's, and the answer is still there to be read.
 
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::client::Tunnel;
 
 pub(super) struct Upstream {
     stream: UnixStream,
     tunnel: Tunnel,
+    /// Completes when the engine is to take its client for gone, and yet can answer.
+    over: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl Upstream {
-    pub(super) fn new(stream: UnixStream, tunnel: Tunnel) -> Self {
-        Self { stream, tunnel }
+    pub(super) fn new(stream: UnixStream, tunnel: Tunnel, over: CancellationToken) -> Self {
+        Self {
+            stream,
+            tunnel,
+            over: Some(Box::pin(over.cancelled_owned())),
+        }
     }
 }
 
@@ -29,6 +37,13 @@ impl AsyncRead for Upstream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(over) = &mut self.over
+            && over.as_mut().poll(cx).is_ready()
+        {
+            self.over = None;
+            // A socket's shutdown is one system call and never pending.
+            let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
