@@ -209,3 +209,21 @@ async fn a_create_with_an_upgrade_holds_up_nothing() {
     assert_eq!(report.gone.swept.len(), 1, "{report}");
     assert!(rig.started().is_empty());
 }
+
+/// The engine refuses it by its head. What it is told of the connection is what the client
+/// said: or it would wait for a body that does not come.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_refused_before_its_body_has_come_is_answered() {
+    let Some(rig) = Rig::new("refused-stream") else {
+        return;
+    };
+    let tracker = rig.tracker();
+    let tracked = Tracked::launch(&rig, &tracker).await;
+    let request = "POST /x/../v1.41/containers/none/attach?logs=1 HTTP/1.1\r\nHost: d\r\n\
+        Upgrade: tcp\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let engine = rig.engine.host.trim_start_matches("unix://");
+    let straight = exchange(engine.as_ref(), request.as_bytes(), ANSWER);
+    let proxied = exchange(&tracked.socket, request.as_bytes(), ANSWER);
+    assert_eq!((status(&straight), status(&proxied)), (301, 301));
+    tracked.server.end(&policy()).await.unwrap();
+}
