@@ -263,7 +263,7 @@ async fn start_as_host(told: &str) {
     };
     let pooled = async {
         let pool = ServerPool::new("p");
-        let patient = AcquireOptions::new().with_patience(LIMIT * 4);
+        let patient = AcquireOptions::new().with_timeout(LIMIT * 4);
         let lease = pool.acquire_with(&config(pooled), &patient).await;
         println!("pooled: {:?}", lease.map(drop));
         pool.shutdown(LIMIT).await.unwrap();
