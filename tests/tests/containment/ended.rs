@@ -1,31 +1,19 @@
-//! The end of a process as an event, whoever's child it is.
+//! Ends that are waited for.
 
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+#[path = "../common/ended.rs"]
+mod event;
 
 use mcp_lifecycle_core::launch::{ErrorChain, Gone, ProcessTerminator, StepError};
-use nix::errno::Errno;
-use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::stage::{LIMIT, Stage};
 
-/// Waits until all of a process has ended. What it has held is closed before that.
+/// Waits until all of a process has ended.
 #[track_caller]
 pub(crate) fn wait_for_end(pid: u32) {
-    // SAFETY: the call takes numbers only.
-    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let opened = match Errno::result(opened) {
-        Err(Errno::ESRCH) => return,
-        opened => RawFd::try_from(opened.unwrap()).unwrap(),
-    };
-    // SAFETY: the kernel has just created it for us.
-    let process = unsafe { OwnedFd::from_raw_fd(opened) };
-    let limit = PollTimeout::try_from(LIMIT).unwrap();
-    let ended = poll(
-        &mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)],
-        limit,
+    assert!(
+        event::ends_within(pid, LIMIT).unwrap(),
+        "{pid} does not end"
     );
-    assert_eq!(ended, Ok(1), "{pid} does not end");
 }
 
 /// The proof, once strangers have gone that may be the server's as far as this user can
@@ -36,17 +24,15 @@ pub(crate) fn proof_beside_strangers(
     terminator: &dyn ProcessTerminator,
 ) -> Result<Gone, StepError> {
     loop {
-        let error = match stage.wait("the last word", terminator.gone()) {
-            Err(error) if ErrorChain(&error).to_string().contains("may be its") => error,
-            gone => return gone,
-        };
-        let text = ErrorChain(&error).to_string();
+        let gone = stage.wait("the last word", terminator.gone());
+        let text = gone
+            .as_ref()
+            .err()
+            .map(|error| ErrorChain(error).to_string());
+        let named = event::suspects_in(&text.unwrap_or_default());
         let own: Vec<u32> = stage.alive.alive().iter().map(|it| it.pid).collect();
-        let named = text.rsplit_once("proves it): ").unwrap().1.split(", ");
-        let named = named.filter_map(|it| it.split(' ').next()?.parse().ok());
-        let named: Vec<u32> = named.collect();
         if named.is_empty() || named.iter().any(|pid| own.contains(pid)) {
-            return Err(error);
+            return gone;
         }
         named.into_iter().for_each(wait_for_end);
         stage.wait("the order", terminator.force_end()).unwrap();

@@ -17,6 +17,8 @@
 #![cfg(target_os = "linux")]
 
 mod case;
+#[path = "../common/ended.rs"]
+mod ended;
 mod faults;
 mod host;
 mod judge;

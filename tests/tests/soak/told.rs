@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mcp_lifecycle_conformance::alive::AliveListener;
 
+use crate::ended::suspects_in;
 use crate::judge::{self, Level};
 use crate::servers::Server;
 use crate::stage::overdue;
@@ -81,6 +82,9 @@ pub(crate) struct Told {
     pub(crate) unproven: Option<String>,
     /// Also when it was asked for once more.
     pub(crate) unproven_again: bool,
+    /// Strangers who keep the proof back: in PID namespaces of their own, which the host
+    /// cannot tell from what its server may have left there.
+    pub(crate) kept_back_by: Vec<u32>,
     /// Who lived in spite of a proof.
     pub(crate) lies: Vec<String>,
     /// How many had connected when the proof was given.
@@ -133,8 +137,15 @@ pub(crate) fn take_down(
         };
         checked = Some((lies, observer.connections().len()));
     }
+    let suspects = suspects_in(rest);
+    let is_ours = |pid: &u32| {
+        let all = observers.iter().flat_map(AliveListener::connections);
+        all.into_iter().any(|connection| connection.pid() == *pid)
+    };
+    let by_strangers = !suspects.is_empty() && !suspects.iter().any(is_ours);
     let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
     let told = book.entry(index).or_default();
+    told.kept_back_by.clear();
     if let Some((lies, connections)) = checked {
         told.lies.extend(lies);
         // Within a group, others may go on starting each other.
@@ -147,9 +158,14 @@ pub(crate) fn take_down(
             told.level = Some(Level::named(rest));
         }
         "refused" | "cut-short" => told.refused = Some(rest.to_owned()),
+        "unproven-start" if by_strangers => told.refused = Some(rest.to_owned()),
         "unproven-start" => told.unproven = Some(rest.to_owned()),
         "proof" => {
             told.proven = true;
+            told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
+        }
+        "unproven" if by_strangers => {
+            told.kept_back_by = suspects;
             told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
         }
         "unproven" => {
