@@ -15,6 +15,7 @@ mod agents;
 #[path = "../main_job/embedded.rs"]
 mod embedded;
 mod progress;
+mod table;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,10 +23,12 @@ use std::time::Duration;
 
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::config::{ConfigReader, Format, LauncherRegistry, ServerSet};
-use mcp_lifecycle_core::fleet::{RecordTable, RefreshErrorKind, ShutdownError, ShutdownReport};
+use mcp_lifecycle_core::fleet::{RefreshErrorKind, ShutdownError, ShutdownReport};
 use mcp_lifecycle_core::launch::ErrorChain;
 use mcp_lifecycle_core::{ServerManager, ServerPool};
 use serde_json::json;
+
+use table::RecordTable;
 
 /// How long everything together may take to end.
 const END: Duration = Duration::from_secs(15);

@@ -97,7 +97,7 @@ pub(super) fn over(session: &Session, reason: &EndReason) {
     let (peer, client) = who(session);
     let processes = session.processes().len();
     let session = short(&session.id);
-    tracing::info!(target: TARGET, session, peer, client, %reason, processes, "session over");
+    tracing::info!(target: TARGET, session, peer, client, reason = reason.as_str(), processes, "session over");
 }
 
 fn excerpt(text: &str) -> String {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::error::ConfigErrorKind;
 use super::expand::{Lookup, Unresolved, expand};
 use super::registry::LauncherRegistry;
-use super::values::{Env, MaybeSpan, Span};
+use super::values::{Env, MaybeSpan, Span, strings};
 use crate::client::config::{ServerConfig, Sharing};
 use crate::client::options::CallOptions;
 use crate::client::restart::RestartPolicy;
@@ -23,6 +23,7 @@ use crate::terminate::policy::TerminationPolicy;
 pub(super) struct Entry {
     // What every host has.
     command: Option<String>,
+    #[serde(deserialize_with = "strings")]
     args: Vec<String>,
     env: Env,
     #[serde(alias = "workingDirectory")]
@@ -55,7 +56,7 @@ pub(super) struct Entry {
     sharing: Option<SharingKey>,
     #[serde(alias = "max_live")]
     max_live: Option<usize>,
-    #[serde(alias = "pass_env", alias = "env_vars")]
+    #[serde(alias = "pass_env", alias = "env_vars", deserialize_with = "strings")]
     pass_env: Vec<String>,
     #[serde(alias = "inherit_env")]
     inherit_env: Option<InheritKey>,

@@ -39,7 +39,8 @@ pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
         file.servers,
         file.mcp.and_then(|mcp| mcp.servers),
     ];
-    if tables.iter().all(Option::is_none) {
+    let is_empty = || blanked.split_whitespace().collect::<String>() == "{}";
+    if tables.iter().all(Option::is_none) && !is_empty() {
         return Err(ConfigErrorKind::NoServers.nowhere());
     }
     let entries = tables
@@ -55,7 +56,11 @@ pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
             let twice = format!("server `{name}` occurs twice");
             return Err(ConfigErrorKind::Syntax(twice).at(text, start));
         }
-        let entry = serde_json::from_str(raw).map_err(|error| wrong(&error, raw, start))?;
+        let entry = serde_json::from_str(raw).map_err(|error| {
+            let at = start + offset(raw, error.line(), error.column());
+            let problem = format!("server `{name}`: {}", message(&error));
+            ConfigErrorKind::Syntax(problem).at(text, at)
+        })?;
         found.push(Found {
             name,
             entry,

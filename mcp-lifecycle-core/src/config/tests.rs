@@ -160,8 +160,21 @@ fn a_wrong_value_is_an_error_with_its_place() {
     let (_, _, text) =
         at("{ \"mcpServers\": { \"s\": {\"command\":\"x\"}, \"s\": {\"command\":\"x\"} } }");
     assert!(text.contains("occurs twice"), "{text}");
-    let (line, _, text) = at("{}");
+    let (line, _, text) = at("{ \"mcpServer\": {} }");
     assert!(line == 0 && text.contains("no servers"), "{text}");
+    let (line, _, text) =
+        at("{ \"mcpServers\": {\n \"s\": { \"command\": \"x\", \"args\": \"bar\" } } }");
+    let expected = "server `s`: expected an array of strings";
+    assert!(line == 2 && text.contains(expected), "{text}");
+}
+
+#[test]
+fn a_host_on_its_first_start_has_no_servers() {
+    for text in ["{}", " {\n} ", r#"{ "mcpServers": {} }"#] {
+        let registry = LauncherRegistry::new(Arc::new(Named("local")));
+        let set = ConfigReader::new(&registry).read_str(text, Format::Json);
+        assert!(set.unwrap().servers.is_empty(), "{text}");
+    }
 }
 
 #[test]

@@ -83,6 +83,17 @@ impl<'de> Deserialize<'de> for MaybeSpan {
     }
 }
 
+/// Reads an array of strings, and says so when it is something else.
+pub(super) fn strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(untagged, expecting = "expected an array of strings")]
+    enum Strings {
+        Array(Vec<String>),
+    }
+    let Strings::Array(strings) = Strings::deserialize(deserializer)?;
+    Ok(strings)
+}
+
 /// A table whose order is kept and whose keys are unique.
 #[derive(Debug)]
 pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);

@@ -88,11 +88,13 @@ pub enum AcquireErrorKind {
         holders: Vec<String>,
     },
     /// The caller's time is up.
-    #[error("not available within {0:?}")]
-    TimedOut(
+    #[error("not available within {timeout:?}{}", held(.holder))]
+    TimedOut {
         /// The time.
-        Duration,
-    ),
+        timeout: Duration,
+        /// The server, its owner and its leases, where it was in use all the time.
+        holder: Option<String>,
+    },
 }
 
 impl AcquireError {
@@ -132,6 +134,11 @@ pub(super) fn also(last: &Option<String>) -> String {
     last.as_ref()
         .map(|last| format!("; what went wrong last: {last}"))
         .unwrap_or_default()
+}
+
+fn held(holder: &Option<String>) -> String {
+    let held = |holder| format!("; held by {holder}");
+    holder.as_ref().map(held).unwrap_or_default()
 }
 
 fn times(failures: u32) -> String {

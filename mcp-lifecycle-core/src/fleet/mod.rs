@@ -19,7 +19,6 @@ pub(crate) mod tie;
 pub use acquire_error::{AcquireError, AcquireErrorContext, AcquireErrorKind};
 pub use counters::Counters;
 pub use inventory::record::{KeptBy, ServerRecord, ServerState};
-pub use inventory::table::RecordTable;
 pub use manager::builder::ServerManagerBuilder;
 pub use manager::error::{
     NotReadyError, NotReadyErrorKind, RefreshError, RefreshErrorKind, RequiredFailure,

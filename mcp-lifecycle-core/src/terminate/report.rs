@@ -58,7 +58,18 @@ impl EndReason {
 
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.write_str(match self {
+            Self::Shutdown => "shutdown",
+            Self::OwnerDropped => "its owner was dropped",
+            Self::ServerExited => "it exited",
+            Self::OutputClosed => "it closed its output",
+            Self::StartFailed => "its start failed",
+            Self::ConfigChanged => "its configuration has changed",
+            Self::Idle => "it was idle",
+            Self::Evicted => "its place was needed",
+            Self::ScopeEnded => "its scope has ended",
+            Self::Other(reason) => reason,
+        })
     }
 }
 

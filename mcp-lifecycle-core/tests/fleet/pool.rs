@@ -56,7 +56,7 @@ async fn a_cancelled_waiter_does_not_cancel_the_others() {
     );
     assert!(matches!(
         gave_up.unwrap_err().kind(),
-        AcquireErrorKind::TimedOut(_)
+        AcquireErrorKind::TimedOut { .. }
     ));
     drop(waited.unwrap());
     assert_eq!(fake.starts(), 1);
@@ -69,6 +69,10 @@ async fn an_exclusive_server_is_leased_to_one_at_a_time() {
     let pool = ServerPool::new("p");
     let server = fake.config("s", &[]).with_sharing(Sharing::Exclusive);
     let first = pool.acquire(&server).await.unwrap();
+    let impatient = AcquireOptions::new().with_timeout(seconds(1));
+    let error = pool.acquire_with(&server, &impatient).await.unwrap_err();
+    let who = "not available within 1s; held by s of p (1 lease)";
+    assert!(error.to_string().ends_with(who), "{error}");
     let second = pool.acquire(&server);
     tokio::pin!(second);
     assert!(tokio::time::timeout(seconds(1), &mut second).await.is_err());

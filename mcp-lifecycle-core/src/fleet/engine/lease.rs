@@ -111,7 +111,10 @@ impl<K: Key> Engine<K> {
         match timeout_at(deadline, receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(AcquireErrorKind::Closed),
-            Err(_) => Err(AcquireErrorKind::TimedOut(timeout)),
+            Err(_) => Err(AcquireErrorKind::TimedOut {
+                timeout,
+                holder: Self::holder(&self.lock(), slot),
+            }),
         }
     }
 

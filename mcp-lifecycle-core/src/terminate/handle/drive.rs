@@ -273,7 +273,7 @@ fn trace(outcome: &TerminationOutcome) {
         Ok(report) => info!(
             server = %report.server,
             identity = %report.identity,
-            reason = %report.reason,
+            reason = report.reason.as_str(),
             exit = %report.exit,
             phase = report.ended_in().map(Phase::as_str),
             swept = report.gone.swept_count,
@@ -287,7 +287,7 @@ fn trace(outcome: &TerminationOutcome) {
             warn!(
                 server = %context.server,
                 identity = %context.identity,
-                reason = %context.reason,
+                reason = context.reason.as_str(),
                 survivors = context.survivors.len(),
                 took_ms = context.took.as_millis() as u64,
                 %error,

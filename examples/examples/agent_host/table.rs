@@ -3,14 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::record::ServerRecord;
+use mcp_lifecycle_core::fleet::ServerRecord;
 
 /// Prints records as a table, one line each.
-#[derive(Debug, Clone, Copy)]
-pub struct RecordTable<'a>(
-    /// The result of `list()`.
-    pub &'a [ServerRecord],
-);
+pub(crate) struct RecordTable<'a>(pub(crate) &'a [ServerRecord]);
 
 const HEADS: [&str; 9] = [
     "SERVER",
@@ -50,6 +46,7 @@ fn cells(record: &ServerRecord) -> [String; HEADS.len()] {
     let next = record
         .next_attempt
         .map(|wait| format!("; again in {}", short(wait)));
+    let failure = record.last_error.as_ref().map(|error| format!("; {error}"));
     [
         record.server.to_string(),
         record.owner.to_string(),
@@ -59,7 +56,12 @@ fn cells(record: &ServerRecord) -> [String; HEADS.len()] {
         record.in_flight.to_string(),
         record.age.map_or_else(|| "-".to_owned(), short),
         short(record.last_use),
-        format!("{}{}", record.kept_by, next.unwrap_or_default()),
+        format!(
+            "{}{}{}",
+            record.kept_by,
+            next.unwrap_or_default(),
+            failure.unwrap_or_default()
+        ),
     ]
 }
 
