@@ -75,6 +75,8 @@ mod endpoint;
 mod engine;
 #[cfg(all(test, unix))]
 mod fake;
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 mod labels;
 #[cfg_attr(not(unix), path = "last_will/elsewhere.rs")]
 mod last_will;

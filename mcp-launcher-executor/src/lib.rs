@@ -26,6 +26,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 pub mod protocol;
 
 mod client;

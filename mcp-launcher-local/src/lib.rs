@@ -24,6 +24,8 @@ mod group;
 pub mod guard;
 #[cfg_attr(not(target_os = "linux"), path = "guarded/absent.rs")]
 mod guarded;
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 mod identity;
 mod launcher;
 mod level;

@@ -26,6 +26,8 @@ pub mod client;
 pub mod config;
 #[cfg(feature = "fleet")]
 pub mod fleet;
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 pub mod launch;
 pub mod terminate;
 

@@ -1,0 +1,7 @@
+//! The design notes, as in the directory `docs` of the repository.
+
+#[doc = include_str!("../docs/docker.md")]
+pub mod docker {}
+
+#[doc = include_str!("../docs/docker-wrappers.md")]
+pub mod docker_wrappers {}

@@ -1,0 +1,7 @@
+//! The design notes, as in the directory `docs` of the repository.
+
+#[doc = include_str!("../docs/first-executor.md")]
+pub mod first_executor {}
+
+#[doc = include_str!("../docs/executor.md")]
+pub mod executor {}
