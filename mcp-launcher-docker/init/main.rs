@@ -18,7 +18,6 @@
 
 #![no_std]
 #![no_main]
-// See `sys::mem`.
 #![no_builtins]
 #![deny(
     unsafe_op_in_unsafe_fn,

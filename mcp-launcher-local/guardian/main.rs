@@ -16,7 +16,6 @@
 
 #![no_std]
 #![no_main]
-// See `sys::mem`.
 #![no_builtins]
 #![deny(
     unsafe_op_in_unsafe_fn,
@@ -50,6 +49,8 @@ use protocol::Report;
 const EXIT_USAGE: i32 = 126;
 /// Exit code when no server was started, as in a shell.
 const EXIT_NOT_STARTED: i32 = 127;
+
+freestanding::start!(main);
 
 fn main(args: sys::Args) -> ! {
     sys::block_all_signals();

@@ -130,7 +130,7 @@ impl Supervisor {
             Outcome::Failed(stage, errno) => self.failed = Some((stage, errno)),
         }
         if let Some(args) = self.starting.take() {
-            args.release();
+            sys::release(args);
         }
     }
 

@@ -5,9 +5,11 @@
 //!   Judged by descriptor and never by name, for `/tmp` is shared.
 //! * [`private`]: directories that nobody else can change, for what is found by name.
 //! * [`program`]: a program that comes with the host, in a form that can be executed.
+//! * [`freestanding`]: how such a program is compiled, by build scripts.
 
 #![forbid(unsafe_code)]
 
+pub mod freestanding;
 #[cfg(unix)]
 pub mod private;
 #[cfg(target_os = "linux")]

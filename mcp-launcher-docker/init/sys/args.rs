@@ -1,7 +1,6 @@
-//! What the kernel put on the stack: arguments and environment. And becoming
-//! the program that they name.
+//! The arguments, and becoming the program that they name.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 
 use super::arch::{self, nr};
 
@@ -11,39 +10,22 @@ const LONGEST_PATH: usize = 4096;
 /// Where programs are looked for when there is no PATH, as execvp does.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where [`_start`](super::arch) continues, with the stack pointer the kernel gave.
-pub(crate) extern "C" fn entry(stack: *const usize) -> ! {
-    // SAFETY: this is the initial stack pointer, which points at argc.
-    let count = unsafe { stack.read() };
-    crate::main(Args {
-        count,
-        vector: stack.wrapping_add(1).cast(),
-    })
-}
+/// Arguments and environment.
+pub(crate) struct Args(freestanding::Args);
 
-/// Arguments and environment, where the kernel put them. There is one value of this type.
-pub(crate) struct Args {
-    count: usize,
-    vector: *const *const c_char,
+freestanding::start!(main);
+
+fn main(args: freestanding::Args) -> ! {
+    crate::main(Args(args))
 }
 
 impl Args {
     pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
-        if index >= self.count {
-            return None;
-        }
-        // SAFETY: the vector has `count` entries.
-        let text = unsafe { self.vector.wrapping_add(index).read() };
-        // SAFETY: the kernel terminates every argument, and it lives as long as the program.
-        Some(unsafe { CStr::from_ptr(text) }.to_bytes())
-    }
-
-    fn environment(&self) -> *const *const c_char {
-        self.vector.wrapping_add(self.count + 1)
+        self.0.get(index).map(CStr::to_bytes)
     }
 
     fn path(&self) -> &[u8] {
-        let mut entry = self.environment();
+        let (_, mut entry) = self.0.vectors(0);
         loop {
             // SAFETY: the environment is null-terminated, and the loop ends there.
             let text = unsafe { entry.read() };
@@ -82,15 +64,8 @@ fn exec_at(directory: &[u8], program: &[u8], args: &Args, index: usize) {
         let Some(to) = room.next() else { return };
         *to = byte;
     }
-    let argv = args.vector.wrapping_add(index);
-    let call = [
-        path.as_ptr() as usize,
-        argv as usize,
-        args.environment() as usize,
-        0,
-        0,
-        0,
-    ];
+    let (argv, environment) = args.0.vectors(index);
+    let call = [path.as_ptr() as usize, argv as usize, environment as usize, 0, 0, 0];
     // SAFETY: `path` is terminated, and both vectors are the null-terminated ones that the kernel itself put on our stack.
     let _ = unsafe { arch::syscall(nr::EXECVE, call) };
 }

@@ -5,15 +5,10 @@
 //! that is an error when it is in -4095..0.
 
 mod args;
-mod mem;
 
-#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
-mod arch;
-
-use arch::nr;
+use freestanding as arch;
+use freestanding::nr;
 pub(crate) use args::{Args, exec};
-use args::entry;
 
 // The same on every architecture.
 pub(crate) const SIGTERM: i32 = 15;

@@ -4,18 +4,14 @@
 
 mod args;
 mod file;
-mod mem;
 mod once;
 mod process;
 mod signal;
 mod types;
 
-#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
-mod arch;
-
-pub(crate) use args::Args;
-use args::entry;
+pub(crate) use args::release;
+use freestanding as arch;
+pub(crate) use freestanding::Args;
 pub(crate) use file::{
     chdir, close_copy, close_range, getdents, inherited, now, open, open_to_write, pipe, poll, read, recv, send, write,
 };

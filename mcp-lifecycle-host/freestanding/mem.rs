@@ -1,7 +1,7 @@
 //! The functions that the compiler and `core` assume to exist.
 //!
 //! The crate is `no_builtins`: otherwise these loops would be recognised and compiled into calls of themselves.
-//! The longest copies are messages of a kilobyte, so byte loops do.
+//! The longest copies are paths and messages of a kilobyte, so byte loops do.
 
 /// # Safety
 ///
