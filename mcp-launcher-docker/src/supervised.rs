@@ -29,7 +29,7 @@ pub(crate) struct Supervision {
 
 /// How the program comes into the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum Delivery {
     /// [`archive`] is put into its root before it is started.
     Archive,
     /// It is there by a mount.
@@ -44,7 +44,7 @@ impl Supervision {
         body: &mut ContainerCreateBody,
         image: ImageFacts,
         local: Option<&Lease>,
-    ) -> Result<Route, EngineError> {
+    ) -> Result<Delivery, EngineError> {
         check_architecture(&image)?;
         let own = body.entrypoint.take().filter(|own| !own.is_empty());
         // An entry point of one's own also replaces the image's arguments.
@@ -65,7 +65,7 @@ impl Supervision {
         let host = body.host_config.get_or_insert_default();
         host.init = Some(false);
         if host.readonly_rootfs != Some(true) {
-            return Ok(Route::Archive);
+            return Ok(Delivery::Archive);
         }
         let Some(lease) = local else {
             return Err(unsupported(
@@ -74,7 +74,7 @@ impl Supervision {
         };
         let file = file_of(lease).map_err(EngineError::Supervision)?;
         mount(host, &file)?;
-        Ok(Route::Mounted)
+        Ok(Delivery::Mounted)
     }
 }
 
@@ -172,8 +172,8 @@ mod tests {
     }
 
     fn wrapped(mut body: ContainerCreateBody) -> String {
-        let route = GRACE.wrap(&mut body, image(), None).unwrap();
-        assert_eq!(route, Route::Archive);
+        let delivery = GRACE.wrap(&mut body, image(), None).unwrap();
+        assert_eq!(delivery, Delivery::Archive);
         let words = [body.entrypoint.unwrap(), body.cmd.unwrap()].concat();
         words.join(" ")
     }
@@ -207,8 +207,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let lease = Lease::take(&Place::At(directory.path().to_owned())).unwrap();
         let mut body = read_only();
-        let route = GRACE.wrap(&mut body, image(), Some(&lease));
-        assert_eq!(route.unwrap(), Route::Mounted);
+        let delivery = GRACE.wrap(&mut body, image(), Some(&lease));
+        assert_eq!(delivery.unwrap(), Delivery::Mounted);
         let mounts = body.host_config.unwrap().mounts.unwrap();
         let source = mounts[0].source.clone().unwrap();
         assert_eq!(fs::read(&source).unwrap(), PROGRAM);

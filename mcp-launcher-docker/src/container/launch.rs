@@ -18,7 +18,7 @@ use crate::engine::{Condition, CreateError, Engine, EngineError, Progress, Pull}
 use crate::last_will::{Included, LastWill};
 use crate::lease::Lease;
 use crate::options::{Plan, PullPolicy};
-use crate::supervised::{self, Route};
+use crate::supervised::{self, Delivery};
 
 /// How long a failed launch waits for the proof that nothing is left, before
 /// it reports the failure and leaves the rest to its task.
@@ -63,11 +63,11 @@ type Kept = Option<Arc<Included>>;
 /// Both of what is kept until a container that was not started is proven gone.
 type Undoing = (Kept, Arc<Entry>);
 
-type Outcome = Result<LaunchedServer, Arc<EngineError>>;
+type Launched = Result<LaunchedServer, Arc<EngineError>>;
 
 /// Starts the launch on the control thread. When the receiver is dropped, or
 /// the guard is, it is undone, at whatever point it is.
-pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Outcome>)> {
+pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Launched>)> {
     let cancelled = CancellationToken::new();
     let guard = cancelled.clone().drop_guard();
     let (sender, receiver) = oneshot::channel();
@@ -79,9 +79,9 @@ pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Out
     Ok((Cancel { _guard: guard }, receiver))
 }
 
-async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
+async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     let cancellation = || Err(Arc::new(EngineError::Cancelled));
-    let route = tokio::select! {
+    let delivery = tokio::select! {
         biased;
         () = cancelled.cancelled() => return cancellation(),
         prepared = prepare_with_init(&mut job) => prepared?,
@@ -104,7 +104,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => cancellation(),
-        started = start(&job, &id, route, &undoing.0) => started.map_err(Arc::new),
+        started = start(&job, &id, delivery, &undoing.0) => started.map_err(Arc::new),
     };
     if let Err(error) = &result {
         debug!(container = id, %error, "launch undone");
@@ -115,7 +115,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Outcome {
 
 /// What has to be known before the create: the image, where it is pulled in any
 /// case or says what becomes process 1.
-async fn prepare_with_init(job: &mut Job) -> Result<Option<Route>, Arc<EngineError>> {
+async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<EngineError>> {
     let Some(supervision) = job.plan.supervision else {
         if job.pull == PullPolicy::Always {
             fetch(job).await?;
@@ -125,8 +125,8 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Route>, Arc<EngineErr
     prepare(job).await?;
     let image = job.engine.image_facts(job.plan.runs()).await?;
     let local = job.is_local.then_some(&*job.lease);
-    let route = supervision.wrap(&mut job.plan.body, image, local)?;
-    Ok(Some(route))
+    let delivery = supervision.wrap(&mut job.plan.body, image, local)?;
+    Ok(Some(delivery))
 }
 
 /// The image is there, as far as the policy says that it must be.
@@ -224,11 +224,11 @@ async fn remove_late(engine: &Engine, name: &str) {
 async fn start(
     job: &Job,
     id: &str,
-    route: Option<Route>,
+    delivery: Option<Delivery>,
     included: &Kept,
 ) -> Result<LaunchedServer, EngineError> {
     let engine = &job.engine;
-    if route == Some(Route::Archive) {
+    if delivery == Some(Delivery::Archive) {
         engine.unpack(id, supervised::archive()).await?;
     }
     // Registered before the start, or a server that exits at once takes its
@@ -248,12 +248,12 @@ async fn start(
         never = waits.register() => match never {},
     };
     // A supervised one has graces of its own.
-    let included = included.clone().filter(|_| route.is_none());
+    let included = included.clone().filter(|_| delivery.is_none());
     let container = Arc::new(Container {
         id: id.to_owned(),
         name: job.name.clone(),
         engine: Arc::clone(engine),
-        supervised: route.is_some(),
+        supervised: delivery.is_some(),
         known: channel::Sender::new(Known::default()),
         force: CancellationToken::new(),
         discard: CancellationToken::new(),

@@ -61,12 +61,12 @@ impl Pull {
     }
 }
 
-type Outcome = Result<(), Arc<EngineError>>;
+type Pulled = Result<(), Arc<EngineError>>;
 
 /// The pulls that are under way, by image.
 #[derive(Default)]
 pub(crate) struct Pulls {
-    running: Mutex<HashMap<String, watch::Receiver<Option<Outcome>>>>,
+    running: Mutex<HashMap<String, watch::Receiver<Option<Pulled>>>>,
 }
 
 impl fmt::Debug for Pulls {
@@ -122,7 +122,7 @@ impl Engine {
 
     /// Pulls, or joins the pull of the same image that is under way. It goes
     /// on when the caller is cancelled: the next one finds it further along.
-    pub(crate) async fn pull(self: &Arc<Self>, pull: Pull) -> Outcome {
+    pub(crate) async fn pull(self: &Arc<Self>, pull: Pull) -> Pulled {
         let mut outcome = self.join_or_start(pull)?;
         let done = outcome.wait_for(Option::is_some).await;
         match done.map(|outcome| outcome.clone()) {
@@ -134,7 +134,7 @@ impl Engine {
     fn join_or_start(
         self: &Arc<Self>,
         pull: Pull,
-    ) -> Result<watch::Receiver<Option<Outcome>>, Arc<EngineError>> {
+    ) -> Result<watch::Receiver<Option<Pulled>>, Arc<EngineError>> {
         let key = pull.key();
         let running = &self.pulls.running;
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,18 +18,13 @@ pub enum ReapPolicy {
     Report,
 }
 
-/// What becomes of one container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    End,
-    Keep,
-}
-
 impl ReapPolicy {
-    pub(crate) fn fate(self, tied: bool) -> Fate {
-        match (self, tied) {
-            (Self::All, _) | (Self::Tied, true) => Fate::End,
-            (Self::Report, _) | (Self::Tied, false) => Fate::Keep,
+    /// Whether a container ends, by whether it is tied.
+    pub(crate) fn ends(self, tied: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tied => tied,
+            Self::Report => false,
         }
     }
 }

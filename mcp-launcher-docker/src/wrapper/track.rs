@@ -13,8 +13,8 @@ use super::bridge::Bridge;
 use super::cli::Cli;
 use super::inject::{self, Creates};
 use super::nested::{Means, Nested};
-use super::policy::{Fate, ReapPolicy};
-use super::proxy::{Marks, Proxy};
+use super::policy::ReapPolicy;
+use super::proxy::{Additions, Proxy};
 use super::respec::{self, Changes};
 use super::socket;
 use super::{ProxyMode, Settings, mounts};
@@ -227,12 +227,12 @@ fn by_proxy(
         ],
     };
     let spec = respec::with(spec, changes)?;
-    let marks = Marks {
+    let additions = Additions {
         labels,
         policy: settings.reap,
         sockets,
     };
-    let proxy = Proxy::start(path.clone(), engine.clone(), marks, wills)?;
+    let proxy = Proxy::start(path.clone(), engine.clone(), additions, wills)?;
     socket::like(&engine, &path)?;
     let means = Means::Proxy {
         proxy,
@@ -251,7 +251,7 @@ fn by_labels(
     env: BTreeMap<OsString, OsString>,
 ) -> Result<Prepared, Problem> {
     // The container *is* the server: tied to it, unless nothing ever is.
-    let keep = policy.fate(true) == Fate::Keep;
+    let keep = !policy.ends(true);
     if keep {
         labels.insert(labels::ON_END.to_owned(), labels::KEEP.to_owned());
     }

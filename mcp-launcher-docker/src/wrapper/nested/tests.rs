@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use super::super::ReapPolicy;
-use super::super::proxy::Marks;
+use super::super::proxy::Additions;
 use super::*;
 use crate::engine::Engine;
 use crate::fake::FakeEngine;
@@ -23,13 +23,13 @@ fn abandoned(directory: &std::path::Path, means: Means) -> Arc<Nested> {
 }
 
 fn by_proxy(directory: &std::path::Path, engine: &FakeEngine, labelled: bool) -> Means {
-    let marks = Marks {
+    let additions = Additions {
         labels: [(labels::LAUNCH.to_owned(), "L".to_owned())].into(),
         policy: ReapPolicy::All,
         sockets: None,
     };
     Means::Proxy {
-        proxy: Proxy::start(directory.join("p"), engine.socket(), marks, None).unwrap(),
+        proxy: Proxy::start(directory.join("p"), engine.socket(), additions, None).unwrap(),
         bridge: None,
         engine: Box::new(Engine::new(engine.endpoint())),
         labelled,

@@ -109,12 +109,12 @@ pub(super) async fn create(
 /// that all servers share.
 async fn rewritten(shared: &Arc<Shared>, body: Whole, kind: Kind) -> Result<Bytes, String> {
     if !body.is_long() {
-        let new = rewrite(&body.bytes, kind, &shared.marks)?;
+        let new = rewrite(&body.bytes, kind, &shared.additions)?;
         return Ok(body.replaced_by(new));
     }
     let shared = Arc::clone(shared);
     let task = tokio::task::spawn_blocking(move || {
-        let new = rewrite(&body.bytes, kind, &shared.marks)?;
+        let new = rewrite(&body.bytes, kind, &shared.additions)?;
         Ok(body.replaced_by(new))
     });
     task.await.map_err(|error| error.to_string())?

@@ -41,24 +41,31 @@ impl Fields {
 
     /// Makes one object of all fields that the daemon takes for this one, as it
     /// does itself: later ones are read into earlier ones, and null clears. What
-    /// is no object stays beside it, for the daemon to refuse.
+    /// is no object, and what is cleared, stays before it, for the daemon to refuse.
     pub(super) fn merge(&mut self, name: &str, then: impl FnOnce(&mut Self)) {
-        let mut merged = Self::default();
+        let (mut merged, mut cleared) = (None::<Self>, Vec::new());
         self.0.retain(|(key, value)| {
             if !is_key(key, name) {
                 return true;
             }
             if value.get() == "null" {
-                merged.0.clear();
-            } else if let Some(fields) = Self::of(value) {
-                merged.0.extend(fields.0);
+                cleared.append(&mut merged.take().unwrap_or_default().0);
+            } else if let Some(mut fields) = Self::of(value) {
+                merged.get_or_insert_default().0.append(&mut fields.0);
             } else {
                 return true;
             }
             false
         });
+        if !cleared.is_empty() {
+            self.set(name, &Self(cleared));
+            self.set(name, &());
+        }
+        let is_there = merged.is_some();
+        let mut merged = merged.unwrap_or_default();
         then(&mut merged);
-        if !merged.0.is_empty() {
+        // An empty one is not the same as none.
+        if is_there || !merged.0.is_empty() {
             self.set(name, &merged);
         }
     }

@@ -31,7 +31,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use fence::Fence;
-pub(crate) use rewrite::Marks;
+pub(crate) use rewrite::Additions;
 
 use crate::control;
 use crate::last_will::{self, Wills};
@@ -55,7 +55,7 @@ pub(crate) struct Proxy {
 #[derive(Debug)]
 struct Shared {
     upstream: PathBuf,
-    marks: Marks,
+    additions: Additions,
     /// Who ends what is created when this host dies.
     wills: Option<Arc<Wills>>,
     fence: Fence,
@@ -73,7 +73,7 @@ impl Proxy {
     pub(crate) fn start(
         path: PathBuf,
         upstream: PathBuf,
-        marks: Marks,
+        additions: Additions,
         wills: Option<Arc<Wills>>,
     ) -> io::Result<Self> {
         if path.as_os_str().len() > LONGEST_PATH {
@@ -85,7 +85,7 @@ impl Proxy {
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
             upstream,
-            marks,
+            additions,
             wills,
             fence: Fence::default(),
             long: Arc::new(Semaphore::new(1)),

@@ -11,7 +11,7 @@ use super::fields::Fields;
 use super::json;
 use super::route::Kind;
 use crate::labels;
-use crate::wrapper::policy::{Fate, ReapPolicy};
+use crate::wrapper::policy::ReapPolicy;
 
 /// The variable by which launchers know the processes of their servers. A
 /// container has labels for that: one that stays would be taken for the
@@ -20,7 +20,7 @@ const COOKIE: &str = "MCP_LIFECYCLE_ID";
 
 /// What is put into the creates of one server.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct Additions {
     /// The labels of the launch.
     pub(crate) labels: HashMap<String, String>,
     pub(crate) policy: ReapPolicy,
@@ -37,7 +37,7 @@ pub(crate) struct Marks {
 /// # Errors
 ///
 /// Why it cannot be labelled. Nothing of the body is quoted.
-pub(super) fn rewrite(body: &[u8], kind: Kind, marks: &Marks) -> Result<Vec<u8>, String> {
+pub(super) fn rewrite(body: &[u8], kind: Kind, additions: &Additions) -> Result<Vec<u8>, String> {
     let text = json::read(body);
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Fields>();
     let mut create = match values.next() {
@@ -53,7 +53,7 @@ pub(super) fn rewrite(body: &[u8], kind: Kind, marks: &Marks) -> Result<Vec<u8>,
     };
     let rest = text.get(values.byte_offset()..).unwrap_or_default();
     create.merge("HostConfig", |_| {});
-    let fate = marks.policy.fate(is_tied(&create));
+    let ends = additions.policy.ends(is_tied(&create));
     let labels = match kind {
         Kind::Libpod => "labels",
         Kind::Container | Kind::Lasting => "Labels",
@@ -61,22 +61,22 @@ pub(super) fn rewrite(body: &[u8], kind: Kind, marks: &Marks) -> Result<Vec<u8>,
     create.merge(labels, |all| {
         // Nobody else has anything to say about these.
         all.retain(|key| !key.starts_with(labels::PREFIX));
-        for (key, value) in &marks.labels {
+        for (key, value) in &additions.labels {
             all.set(key, value);
         }
-        let on_end = match fate {
-            Fate::End => labels::END,
-            Fate::Keep => labels::KEEP,
+        let on_end = match ends {
+            true => labels::END,
+            false => labels::KEEP,
         };
         all.retain(|key| key != labels::ON_END);
         all.set(labels::ON_END, &on_end);
     });
     create.change("Env", without_cookie);
-    if let Some((theirs, ours)) = &marks.sockets {
+    if let Some((theirs, ours)) = &additions.sockets {
         // Ours ends with the server: what stays behind needs the engine's own.
-        let (from, to) = match fate {
-            Fate::End => (theirs, ours),
-            Fate::Keep => (ours, theirs),
+        let (from, to) = match ends {
+            true => (theirs, ours),
+            false => (ours, theirs),
         };
         create.change("HostConfig", |host| {
             let mut host = Fields::of(host)?;
@@ -95,7 +95,7 @@ pub(super) fn rewrite(body: &[u8], kind: Kind, marks: &Marks) -> Result<Vec<u8>,
 /// Whether its client meant it to end with the client: it is removed when it
 /// ends, or its standard input is the client's.
 fn is_tied(create: &Fields) -> bool {
-    let host = create.values("HostConfig").filter_map(Fields::of).last();
+    let host = create.values("HostConfig").last().and_then(Fields::of);
     let auto_remove = host.is_some_and(|host| host.is("AutoRemove")) || create.is("remove");
     let attached = ["OpenStdin", "AttachStdin", "StdinOnce"];
     auto_remove || attached.iter().all(|key| create.is(key))
@@ -168,8 +168,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn marks(policy: ReapPolicy) -> Marks {
-        Marks {
+    fn additions(policy: ReapPolicy) -> Additions {
+        Additions {
             labels: [(labels::LAUNCH.to_owned(), "L".to_owned())].into(),
             policy,
             sockets: Some(("/var/run/docker.sock".into(), "/p.sock".into())),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn raw(body: &[u8], policy: ReapPolicy) -> Vec<u8> {
-        rewrite(body, Kind::Container, &marks(policy)).unwrap()
+        rewrite(body, Kind::Container, &additions(policy)).unwrap()
     }
 
     fn rewritten(body: Value, policy: ReapPolicy) -> Value {
@@ -241,6 +241,17 @@ mod tests {
             new.contains(labels::LAUNCH) && new.ends_with("} garbage"),
             "{new}"
         );
+        // The daemon fills in an empty one, and not one that is missing.
+        let host = |body| rewritten(body, ReapPolicy::Tied).get("HostConfig").cloned();
+        assert_eq!(host(json!({"HostConfig": {}})), Some(json!({})));
+        assert_eq!(host(json!({"HostConfig": null})), None);
+        // Refused for what was cleared afterwards.
+        let new = raw(br#"{"Labels":{"a":1},"Labels":null}"#, ReapPolicy::Tied);
+        let new = String::from_utf8(new).unwrap();
+        assert!(
+            new.starts_with(r#"{"Labels":{"a":1},"Labels":null,"Labels":{"#),
+            "{new}"
+        );
         // Of the wrong kind: the daemon says so, and sees ours.
         let new = raw(br#"{"Labels":[1],"HostConfig":7}"#, ReapPolicy::Tied);
         let new = String::from_utf8(new).unwrap();
@@ -261,7 +272,7 @@ mod tests {
             b"\"hunter2\"",
             b"\xef\xbb\xbf{}",
         ] {
-            let error = rewrite(body, Kind::Container, &marks(ReapPolicy::All)).unwrap_err();
+            let error = rewrite(body, Kind::Container, &additions(ReapPolicy::All)).unwrap_err();
             assert!(!error.contains("hunter2"), "{error}");
         }
     }
@@ -323,7 +334,7 @@ mod tests {
     #[test]
     fn podmans_own_form() {
         let body = br#"{"remove":true,"env":{"A":"1","MCP_LIFECYCLE_ID":"x"},"mounts":[{"source":"/run/docker.sock"}]}"#;
-        let new = rewrite(body, Kind::Libpod, &marks(ReapPolicy::Tied)).unwrap();
+        let new = rewrite(body, Kind::Libpod, &additions(ReapPolicy::Tied)).unwrap();
         let new: Value = serde_json::from_slice(&new).unwrap();
         assert_eq!(new["labels"][labels::ON_END], "end");
         assert_eq!(new["env"], json!({"A": "1"}));

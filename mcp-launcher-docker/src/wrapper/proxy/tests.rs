@@ -20,12 +20,12 @@ fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 fn proxy_to(engine: &FakeEngine, path: &std::path::Path) -> Proxy {
-    let marks = Marks {
+    let additions = Additions {
         labels: [].into(),
         policy: ReapPolicy::All,
         sockets: None,
     };
-    Proxy::start(path.to_owned(), engine.socket(), marks, None).unwrap()
+    Proxy::start(path.to_owned(), engine.socket(), additions, None).unwrap()
 }
 
 /// A volume's driver may take its time; nothing of ours waits for a volume.
@@ -213,13 +213,13 @@ fn an_engine_that_refuses_before_it_has_read_all_is_heard() {
             client.write_all(refusal.as_bytes()).unwrap();
         }
     });
-    let marks = Marks {
+    let additions = Additions {
         labels: [].into(),
         policy: ReapPolicy::All,
         sockets: None,
     };
     let path = directory.path().join("p");
-    let _proxy = Proxy::start(path.clone(), upstream, marks, None).unwrap();
+    let _proxy = Proxy::start(path.clone(), upstream, additions, None).unwrap();
     let mut client = UnixStream::connect(&path).unwrap();
     client.set_read_timeout(Some(LIMIT)).unwrap();
     // More than any socket holds.
