@@ -43,6 +43,19 @@ impl Image {
         }
     }
 
+    /// The same program in a file, in the first of `directories` that allows it.
+    ///
+    /// # Errors
+    ///
+    /// The last directory's.
+    pub fn in_file(self, directories: &[PathBuf]) -> io::Result<Self> {
+        let name = self.name.to_string_lossy();
+        self.open(&self.file, &|| {
+            unnamed_file(&name, self.program, directories)
+        })?;
+        Ok(self)
+    }
+
     /// Runs it by `run`, which executes the [path](exec_path) of what it is given: memory,
     /// or, once that was [refused](is_refusal), a file.
     ///
@@ -94,11 +107,7 @@ pub fn is_refusal(error: &io::Error) -> bool {
 }
 
 /// The program in anonymous memory that nothing can change any more.
-///
-/// # Errors
-///
-/// Those of the system; [`is_refusal`] tells those that another way may avoid.
-pub fn sealed_memfd(name: &CStr, program: &[u8]) -> io::Result<OwnedFd> {
+fn sealed_memfd(name: &CStr, program: &[u8]) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     // Kernels that know the flag may insist on it; older ones do not know it.
     let memfd = match memfd_create(name, flags | MFdFlags::from_bits_retain(libc::MFD_EXEC)) {
@@ -126,12 +135,9 @@ pub fn directories() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The program in a file that only its owner can open, has no name any more, and nobody has open for writing; in the first directory that allows it.
-///
-/// # Errors
-///
-/// The last directory's.
-pub fn unnamed_file(name: &str, program: &[u8], directories: &[PathBuf]) -> io::Result<OwnedFd> {
+/// The program in a file that only its owner can open, has no name any more, and nobody
+/// has open for writing.
+fn unnamed_file(name: &str, program: &[u8], directories: &[PathBuf]) -> io::Result<OwnedFd> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for directory in directories {
         match unnamed_file_in(name, program, directory) {

@@ -21,17 +21,8 @@ pub(crate) fn adopter() -> io::Result<u32> {
     let end = Instant::now() + LIMIT;
     let null = File::open("/dev/null")?;
     let guardian = spawn(SpawnRequest {
-        program: c"/",
-        argv: &[],
-        env: &[],
-        cwd: None,
-        stdin: null.as_fd(),
-        stdout: null.as_fd(),
-        stderr: null.as_fd(),
-        cgroup_procs: None,
-        cgroup_kill: None,
-        pid_namespace: false,
         orphan: true,
+        ..SpawnRequest::nothing(null.as_fd())
     })
     .map_err(io::Error::other)?;
     guardian.send(Request::Terminate)?;

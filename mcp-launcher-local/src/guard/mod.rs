@@ -4,7 +4,7 @@
 //! protocol, and what it does not guarantee.
 //!
 //! ```text
-//! GuardianImage ── the program, once per host process, in a sealed memfd
+//! image ────────── the program, once per host process, in a sealed memfd
 //! spawn ────────── starts one guardian, which starts one server
 //! GuardianHandle ─ asks it things, hears what became of the server, reaps it
 //! adopter ──────── to whom the kernel gives what a killed one guarded
@@ -19,6 +19,7 @@ mod unreaped;
 
 pub(crate) use adopter::adopter;
 pub use handle::{GuardianHandle, Received};
-pub use image::GuardianImage;
+#[doc(hidden)]
+pub use image::image;
 pub(crate) use image::{is_image, is_image_path};
 pub use spawn::{SpawnGuardianError, SpawnRequest, spawn, spawn_from};

@@ -7,6 +7,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
+use mcp_lifecycle_host::program::{Image, exec_path, is_refusal};
 use nix::errno::Errno;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
@@ -14,7 +15,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 
 use super::handle::GuardianHandle;
-use super::image::{self, GuardianImage, is_refusal};
+use super::image::{check_support, image};
 use super::protocol::{
     CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_KILL,
     FLAG_CGROUP_PROCS, FLAG_ORPHAN, FLAG_PID_NAMESPACE, PARAM_COUNT,
@@ -50,6 +51,26 @@ pub struct SpawnRequest<'a> {
     pub orphan: bool,
 }
 
+impl<'a> SpawnRequest<'a> {
+    /// A request for a program that cannot be executed, with these standard streams.
+    pub(crate) fn nothing(null: BorrowedFd<'a>) -> Self {
+        Self {
+            // A directory.
+            program: c"/",
+            argv: &[],
+            env: &[],
+            cwd: None,
+            stdin: null,
+            stdout: null,
+            stderr: null,
+            cgroup_procs: None,
+            cgroup_kill: None,
+            pid_namespace: false,
+            orphan: false,
+        }
+    }
+}
+
 /// No guardian was started, and nothing is left of the attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnGuardianError {
@@ -79,20 +100,20 @@ pub enum SpawnGuardianError {
 ///
 /// See [`SpawnGuardianError`]. What concerns the server, such as a missing program, is a report.
 pub fn spawn(request: SpawnRequest<'_>) -> Result<GuardianHandle, SpawnGuardianError> {
-    let image = GuardianImage::get().map_err(|error| match error.kind() {
-        io::ErrorKind::Unsupported => SpawnGuardianError::Unavailable(error),
-        _ if is_refusal(&error) => SpawnGuardianError::Refused(error),
-        _ => failed("its program")(error),
-    })?;
-    spawn_from(image, request)
+    static IMAGE: Image = image();
+    spawn_from(&IMAGE, request)
 }
 
 /// As [`spawn`], from a given image.
 #[doc(hidden)]
 pub fn spawn_from(
-    image: &GuardianImage,
+    image: &Image,
     request: SpawnRequest<'_>,
 ) -> Result<GuardianHandle, SpawnGuardianError> {
+    check_support().map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported => SpawnGuardianError::Unavailable(error),
+        _ => failed("its program")(error),
+    })?;
     unreaped::reap();
     let (control, theirs) = control_pair().map_err(failed("its socket"))?;
     let pid = start(image, &request, theirs.as_fd())?;
@@ -138,7 +159,7 @@ fn control_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn start(
-    image: &GuardianImage,
+    image: &Image,
     request: &SpawnRequest<'_>,
     control: BorrowedFd<'_>,
 ) -> Result<Pid, SpawnGuardianError> {
@@ -173,20 +194,10 @@ fn start(
     let attributes = attributes().map_err(failed("its attributes"))?;
     let run =
         |fd: BorrowedFd<'_>| execute(fd, &descriptors.actions, &attributes, &argv, request.env);
-
-    let current = image.current().map_err(failed("its program"))?;
-    match run(current) {
-        Err(refusal) if is_refusal(&refusal) => match image.after_refusal(current) {
-            None => Err(SpawnGuardianError::Refused(refusal)),
-            Some(other) => other
-                .and_then(run)
-                .map_err(|error| match is_refusal(&error) {
-                    true => SpawnGuardianError::Refused(error),
-                    false => failed("its program")(error),
-                }),
-        },
-        other => other.map_err(failed("posix_spawn")),
-    }
+    image.run(run).map_err(|error| match is_refusal(&error) {
+        true => SpawnGuardianError::Refused(error),
+        false => failed("its program")(error),
+    })
 }
 
 /// What becomes which descriptor of the guardian.
@@ -245,7 +256,7 @@ fn execute(
     /// A file that was just written can be busy: another thread of the host may have forked while it was open, and not have executed yet.
     const BUSY_ATTEMPTS: u32 = 100;
     const BUSY_PAUSE: Duration = Duration::from_millis(1);
-    let path = image::exec_path(program)?;
+    let path = exec_path(program)?;
     for _ in 0..BUSY_ATTEMPTS {
         match posix_spawn(path.as_c_str(), actions, attributes, argv, env) {
             Err(Errno::ETXTBSY) => thread::sleep(BUSY_PAUSE),

@@ -274,18 +274,10 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
         .transpose()
         .map_err(|error| failed("a new one cannot be opened", &error))?;
     let request = SpawnRequest {
-        // A directory: nothing is ever executed.
-        program: c"/",
-        argv: &[],
-        env: &[],
-        cwd: None,
-        stdin: null.as_fd(),
-        stdout: null.as_fd(),
-        stderr: null.as_fd(),
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
-        orphan: false,
+        ..SpawnRequest::nothing(null.as_fd())
     };
     // A thread of this process that reaps every child may reap this one before it
     // can be held. That says nothing about the machine.

@@ -278,15 +278,7 @@ mod tests {
         let request = SpawnRequest {
             program: c"/bin/sleep",
             argv: &[c"sleep".to_owned(), c"1000".to_owned()],
-            env: &[],
-            cwd: None,
-            stdin: null.as_fd(),
-            stdout: null.as_fd(),
-            stderr: null.as_fd(),
-            cgroup_procs: None,
-            cgroup_kill: None,
-            pid_namespace: false,
-            orphan: false,
+            ..SpawnRequest::nothing(null.as_fd())
         };
         let guardian = guard::spawn(request).unwrap();
         let limit = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 
 use mcp_launcher_local::guard::protocol::Stage;
-use mcp_launcher_local::guard::{GuardianImage, spawn_from};
+use mcp_launcher_local::guard::{image, spawn_from};
 use nix::errno::Errno;
 
 use crate::lab::{Guarded, Options, Said, c};
@@ -184,8 +184,8 @@ fn streams_end_where_they_should() {
 #[test]
 fn a_file_does_where_memory_is_refused() {
     let here = tempfile::tempdir().expect("tempdir");
-    let image = GuardianImage::in_directories(&["/does/not/exist".into(), here.path().into()])
-        .expect("image");
+    let image = image().in_file(&["/does/not/exist".into(), here.path().into()]);
+    let image = image.expect("image");
     assert_eq!(
         fs::read_dir(here.path()).expect("read_dir").count(),
         0,
