@@ -4,7 +4,7 @@
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
 use crate::command::Command;
-use crate::{group, guarded};
+use crate::{group, guardian};
 
 /// What holds the processes of a server together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,14 +33,14 @@ pub enum Isolation {
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// `None` for a process group.
-    guarded: Option<guarded::Plan>,
+    guardian: Option<guardian::Plan>,
     containment: Containment,
 }
 
 /// A server whose start is not confirmed yet.
 pub(crate) enum Spawned {
     Running(LaunchedServer),
-    Guarded(guarded::Spawned),
+    Guarded(guardian::Spawned),
 }
 
 impl Spawned {
@@ -59,8 +59,8 @@ impl Plan {
     pub(crate) fn choose(isolation: Isolation) -> Self {
         match isolation {
             Isolation::ProcessGroup => Self::group(),
-            Isolation::Guardian => Self::guardian(guarded::probe(false)),
-            Isolation::PidNamespace => Self::namespace(guarded::probe(true)),
+            Isolation::Guardian => Self::guardian(guardian::probe(false)),
+            Isolation::PidNamespace => Self::namespace(guardian::probe(true)),
         }
     }
 
@@ -68,37 +68,37 @@ impl Plan {
     pub(crate) fn known(isolation: Isolation) -> Option<Self> {
         match isolation {
             Isolation::ProcessGroup => Some(Self::group()),
-            Isolation::Guardian => guarded::known(false).map(Self::guardian),
-            Isolation::PidNamespace => guarded::known(true).map(Self::namespace),
+            Isolation::Guardian => guardian::known(false).map(Self::guardian),
+            Isolation::PidNamespace => guardian::known(true).map(Self::namespace),
         }
     }
 
     fn group() -> Self {
         Self {
-            guarded: None,
+            guardian: None,
             containment: group::containment(),
         }
     }
 
-    fn guardian(found: guarded::Found) -> Self {
-        match guarded::Plan::guardian(&found) {
+    fn guardian(found: guardian::Found) -> Self {
+        match guardian::Plan::guardian(&found) {
             Ok(plan) => Self {
                 containment: plan.containment(),
-                guarded: Some(plan),
+                guardian: Some(plan),
             },
             Err(why) => Self {
-                guarded: None,
+                guardian: None,
                 containment: group::containment().with_fallback(format!("no guardian: {why}")),
             },
         }
     }
 
-    fn namespace(found: guarded::Found) -> Self {
-        let why = match guarded::Plan::namespace(&found) {
+    fn namespace(found: guardian::Found) -> Self {
+        let why = match guardian::Plan::namespace(&found) {
             Ok(plan) => {
                 return Self {
                     containment: plan.containment(),
-                    guarded: Some(plan),
+                    guardian: Some(plan),
                 };
             }
             Err(why) => why,
@@ -118,8 +118,8 @@ impl Plan {
 
     /// Starts a server by this plan.
     pub(crate) fn spawn(self, command: Command) -> Result<Spawned, LaunchErrorKind> {
-        match self.guarded {
-            Some(plan) => guarded::spawn(command, plan, self.containment).map(Spawned::Guarded),
+        match self.guardian {
+            Some(plan) => guardian::spawn(command, plan, self.containment).map(Spawned::Guarded),
             None => group::spawn(&command, self.containment).map(Spawned::Running),
         }
     }

@@ -19,11 +19,9 @@ mod cgroup;
 mod command;
 mod ending;
 mod group;
-#[cfg(target_os = "linux")]
+#[cfg_attr(not(target_os = "linux"), path = "guardian/absent.rs")]
 #[doc(hidden)]
-pub mod guard;
-#[cfg_attr(not(target_os = "linux"), path = "guarded/absent.rs")]
-mod guarded;
+pub mod guardian;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
 mod identity;

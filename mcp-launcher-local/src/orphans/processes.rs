@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::sight;
 use super::verdict::{Mark, Process, Scene};
-use crate::guard;
+use crate::guardian::process;
 use crate::identity::{Cookie, HostId, VARIABLE};
 use crate::sys;
 use crate::sys::stat::{Stat, is_gone};
@@ -203,8 +203,8 @@ fn find_mark(environment: &[u8]) -> Mark {
 /// and is called so is taken for it: nobody ends a guardian for being unreadable.
 pub(crate) fn is_guardian(pid: u32) -> bool {
     let image = format!("/proc/{pid}/exe");
-    let is_called_so = fs::read_link(&image).is_ok_and(|path| guard::is_image_path(&path));
-    is_called_so && File::open(&image).map_or(true, |image| guard::is_image(&image))
+    let is_called_so = fs::read_link(&image).is_ok_and(|path| process::is_image_path(&path));
+    is_called_so && File::open(&image).map_or(true, |image| process::is_image(&image))
 }
 
 #[cfg(test)]

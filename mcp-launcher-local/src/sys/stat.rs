@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 // The guardian's, which has no crate of its own to be shared in.
-#[path = "../../guardian/stat.rs"]
+#[path = "../../guardian-bin/stat.rs"]
 mod text;
 
 /// What `/proc/PID/stat` says of a process (proc_pid_stat(5)).

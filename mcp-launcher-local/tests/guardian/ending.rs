@@ -1,6 +1,6 @@
 //! Asking, forcing, and what the server leaves behind by itself.
 
-use mcp_launcher_local::guard::protocol::Request;
+use mcp_launcher_local::guardian::process::protocol::Request;
 use nix::sys::wait::WaitStatus;
 
 use crate::lab::{Alive, Guarded, Options, Said, timeout_of_poll};

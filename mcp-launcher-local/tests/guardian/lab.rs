@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use mcp_launcher_local::guard::protocol::{MESSAGE_MAX, Report, Request, Stage};
-use mcp_launcher_local::guard::{GuardianHandle, Received, SpawnRequest, spawn};
+use mcp_launcher_local::guardian::process::protocol::{MESSAGE_MAX, Report, Request, Stage};
+use mcp_launcher_local::guardian::process::{GuardianHandle, Received, SpawnRequest, spawn};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;

@@ -1,8 +1,8 @@
 //! The guardian's reading of /proc, as pure functions.
 
-#[path = "../../guardian/parse.rs"]
+#[path = "../../guardian-bin/parse.rs"]
 mod parse;
-#[path = "../../guardian/stat.rs"]
+#[path = "../../guardian-bin/stat.rs"]
 mod stat;
 
 use parse::{Numbers, numeric_entries};

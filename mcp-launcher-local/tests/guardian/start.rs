@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 
-use mcp_launcher_local::guard::protocol::Stage;
-use mcp_launcher_local::guard::{image, spawn_from};
+use mcp_launcher_local::guardian::process::protocol::Stage;
+use mcp_launcher_local::guardian::process::{image, spawn_from};
 use nix::errno::Errno;
 
 use crate::lab::{Guarded, Options, Said, c};

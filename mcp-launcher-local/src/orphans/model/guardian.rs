@@ -1,4 +1,4 @@
-//! What a guardian does in its turn, as `guardian/supervise.rs` does it.
+//! What a guardian does in its turn, as `guardian-bin/supervise.rs` does it.
 
 use super::world::{Hindered, Owner, World};
 

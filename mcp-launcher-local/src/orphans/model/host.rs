@@ -1,4 +1,4 @@
-//! What a living host does about one server, as `guarded` does it.
+//! What a living host does about one server, as `guardian` does it.
 
 use super::adopted::{Process, Scene, Whose};
 use super::decide::{Adopted, Cgroup, Findings, Main, Marked};

@@ -13,17 +13,17 @@
 //!
 //! A decision can be replaced by a wrong one, which has to be noticed.
 
-#[path = "../../guarded/adopted.rs"]
+#[path = "../../guardian/adopted.rs"]
 #[expect(clippy::duplicate_mod, reason = "it is private where it is used")]
 mod adopted;
-#[path = "../../../guardian/course.rs"]
+#[path = "../../../guardian-bin/course.rs"]
 #[expect(
     dead_code,
     clippy::manual_unwrap_or_default,
     reason = "the guardian uses the rest, and links no library"
 )]
 mod course;
-#[path = "../../guarded/decide.rs"]
+#[path = "../../guardian/decide.rs"]
 #[expect(clippy::duplicate_mod, reason = "it is private where it is used")]
 mod decide;
 mod faults;

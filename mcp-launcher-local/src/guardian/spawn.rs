@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
+use super::process::protocol::Stage;
+use super::process::{self, SpawnGuardianError, SpawnRequest};
 use super::server::{GuardedServer, Server};
 use super::{Plan, Why, strays};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, limit, short_of, working_directory};
-use crate::guard::protocol::Stage;
-use crate::guard::{SpawnGuardianError, SpawnRequest};
 use crate::identity::Cookie;
-use crate::{guard, orphans, pipes, sys};
+use crate::{orphans, pipes, sys};
 
 /// How long a launch that failed half-way waits for the end of what it had
 /// started. It takes milliseconds; the limit is for what cannot be killed.
@@ -200,7 +200,7 @@ fn start(
     streams: &pipes::Theirs,
     leaf: Option<&Leaf>,
     pid_namespace: bool,
-) -> Result<guard::GuardianHandle, LaunchErrorKind> {
+) -> Result<process::GuardianHandle, LaunchErrorKind> {
     let program = c_string(command.program.as_os_str())?;
     let cwd = command
         .cwd
@@ -238,7 +238,7 @@ fn start(
         pid_namespace,
         orphan: false,
     };
-    guard::spawn(request).map_err(|error| match error {
+    process::spawn(request).map_err(|error| match error {
         SpawnGuardianError::Failed { action, source } => limit(source).unwrap_or_else(|source| {
             let error = SpawnGuardianError::Failed { action, source };
             LaunchErrorKind::backend("the server's guardian could not be started", error)

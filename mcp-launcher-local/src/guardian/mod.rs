@@ -2,7 +2,7 @@
 //!
 //! Each server has a small process for a parent, the guardian, which outlives
 //! the host for as long as it takes to end everything the server started. What
-//! it is and how it works is told in `docs/guardian.md`; [`crate::guard`] starts
+//! it is and how it works is told in `docs/guardian.md`; [`process`] starts
 //! it and speaks its protocol; this module makes a launcher of it.
 //!
 //! ```text
@@ -22,6 +22,7 @@
 //! holds is replaced by the host, where there is a cgroup.
 //!
 //! ```text
+//! process ── one guardian: its program, its start, its protocol
 //! probe ──── what this machine allows
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! server ─── the primitives of a running server
@@ -42,6 +43,8 @@ mod decide;
 mod hear;
 mod look;
 mod probe;
+#[doc(hidden)]
+pub mod process;
 mod server;
 mod spawn;
 mod strays;

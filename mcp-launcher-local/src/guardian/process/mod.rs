@@ -1,6 +1,6 @@
 //! The guardian: a small process between the host and one server, there to end the server when the host cannot.
 //!
-//! This is the host's side. The program itself is in `guardian/`, and `docs/guardian.md` describes both: why it exists, its states, the
+//! This is the host's side. The program itself is in `guardian-bin/`, and `docs/guardian.md` describes both: why it exists, its states, the
 //! protocol, and what it does not guarantee.
 //!
 //! ```text

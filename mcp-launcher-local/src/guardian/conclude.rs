@@ -8,11 +8,11 @@ use std::sync::{Arc, PoisonError};
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
 use super::decide::{self, Cgroup};
+use super::process::protocol::{Listing, Stage};
 use super::server::Server;
 use super::strays::{self, Found};
 use crate::cgroup::Leaf;
 use crate::ending::Proof;
-use crate::guard::protocol::{Listing, Stage};
 use crate::orphans::Where;
 use crate::sys;
 

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone};
 
 use super::conclude::account;
+use super::process::Received;
+use super::process::protocol::{MESSAGE_MAX, Report, Stage};
 use super::server::Server;
-use crate::guard::Received;
-use crate::guard::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::sys;
 use crate::sys::watch::Interest;
 

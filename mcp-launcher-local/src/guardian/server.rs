@@ -14,10 +14,10 @@ use tokio::sync::watch;
 
 use super::conclude::{Settling, Word};
 use super::decide;
+use super::process::GuardianHandle;
+use super::process::protocol::{Request, Stage};
 use crate::cgroup::Leaf;
 use crate::ending::Ending;
-use crate::guard::GuardianHandle;
-use crate::guard::protocol::{Request, Stage};
 use crate::identity::Cookie;
 use crate::launcher::blocking;
 use crate::orphans::Entry;
@@ -269,8 +269,8 @@ mod tests {
     use mcp_lifecycle_core::launch::Reach;
 
     use super::*;
-    use crate::guard::protocol::{MESSAGE_MAX, Report};
-    use crate::guard::{self, Received, SpawnRequest};
+    use crate::guardian::process::protocol::{MESSAGE_MAX, Report};
+    use crate::guardian::process::{self, Received, SpawnRequest};
 
     /// A server that sleeps, and the pid of its process.
     fn server() -> (Arc<Server>, u32) {
@@ -280,7 +280,7 @@ mod tests {
             argv: &[c"sleep".to_owned(), c"1000".to_owned()],
             ..SpawnRequest::nothing(null.as_fd())
         };
-        let guardian = guard::spawn(request).unwrap();
+        let guardian = process::spawn(request).unwrap();
         let limit = Duration::from_secs(20);
         assert!(sys::ends_within(guardian.control(), limit).unwrap());
         let mut buffer = [0; MESSAGE_MAX];

@@ -14,9 +14,9 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::ErrorChain;
 
 use super::Why;
+use super::process::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::cgroup::{self, Leaf};
-use crate::guard::protocol::{MESSAGE_MAX, Report, Stage};
-use crate::guard::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
+use crate::guardian::process::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
 
 /// What this machine allows, and why not more.
@@ -282,10 +282,10 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
     // A thread of this process that reaps every child may reap this one before it
     // can be held. That says nothing about the machine.
     let is_reaped = |error: &SpawnGuardianError| matches!(error, SpawnGuardianError::Failed { source, .. } if source.raw_os_error() == Some(libc::ESRCH));
-    let mut spawned = guard::spawn(request);
+    let mut spawned = process::spawn(request);
     for _ in 1..ATTEMPTS {
         if spawned.as_ref().is_err_and(is_reaped) {
-            spawned = guard::spawn(request);
+            spawned = process::spawn(request);
         }
     }
     let guardian = spawned?;

@@ -5,11 +5,12 @@ use std::io;
 
 use super::adopted::{Process, Scene, Whose};
 use super::decide::Adopted;
+use super::process;
+use crate::cgroup;
 use crate::identity::{Cookie, HostId};
 use crate::orphans::{self, Mark};
 use crate::patience::Patience;
 use crate::sys::{self, ProcessState};
-use crate::{cgroup, guard};
 
 /// A server whose guardian was killed, and since when it may have had processes.
 pub(super) struct Wanted<'a> {
@@ -143,7 +144,7 @@ fn is_kept_by(first: u32, cgroup: &str) -> io::Result<bool> {
 /// Who adopts what a guardian of this host has guarded. Where that cannot be found
 /// out, whoever is above may.
 fn adopters() -> io::Result<BTreeSet<u32>> {
-    match guard::adopter() {
+    match process::adopter() {
         Ok(adopter) if adopter > 0 => return Ok(BTreeSet::from([adopter])),
         Ok(_) => {}
         Err(error) => {

@@ -32,7 +32,7 @@ mod params;
 mod parse;
 mod procfs;
 #[expect(dead_code, reason = "the host's half of the protocol")]
-#[path = "../src/guard/protocol.rs"]
+#[path = "../src/guardian/process/protocol.rs"]
 mod protocol;
 mod stat;
 mod supervise;
