@@ -7,6 +7,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
+use mcp_lifecycle_core::launch::BoxError;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
@@ -24,16 +25,39 @@ where
     Ok(handle()?.spawn(future))
 }
 
+/// Runs `future` on the control thread, to its end also where the caller goes away before,
+/// and returns what came of it.
+///
+/// # Errors
+///
+/// Also those of [`spawn`], and a panic of the future.
+pub(crate) async fn run<T, E, F>(future: F) -> Result<T, BoxError>
+where
+    T: Send + 'static,
+    E: Into<BoxError> + Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
+    spawn(future)?.await?.map_err(Into::into)
+}
+
 fn handle() -> io::Result<Handle> {
     let mut runtime = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(handle) = &*runtime {
         return Ok(handle.clone());
     }
+    let handle = start().map_err(|error| {
+        let problem = format!("the control thread cannot be started: {error}");
+        io::Error::new(error.kind(), problem)
+    })?;
+    *runtime = Some(handle.clone());
+    Ok(handle)
+}
+
+fn start() -> io::Result<Handle> {
     let own = Builder::new_current_thread().enable_all().build()?;
     let handle = own.handle().clone();
     std::thread::Builder::new()
         .name("mcp-docker".to_owned())
         .spawn(move || own.block_on(std::future::pending::<()>()))?;
-    *runtime = Some(handle.clone());
     Ok(handle)
 }

@@ -215,16 +215,8 @@ impl ServerLauncher for DockerLauncher {
     /// later call, or a launch, joins it.
     async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
         let job = self.job(spec, context)?;
-        let task = control::spawn(async move { container::prepare(&job).await });
-        let outcome = match task {
-            Ok(task) => task.await,
-            Err(error) => return Err(failed(spec, EngineError::from(error))),
-        };
-        match outcome {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(spec, error)),
-            Err(error) => Err(failed(spec, error)),
-        }
+        let prepared = control::run(async move { container::prepare(&job).await });
+        prepared.await.map_err(|error| failed(spec, error))
     }
 
     async fn launch(
@@ -251,14 +243,9 @@ impl ServerLauncher for DockerLauncher {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let engine = Arc::clone(&self.shared.engine);
         let leases = self.shared.settings.leases.clone();
-        let reap = control::spawn(async move { orphans::reap(First::Own(&engine), &leases).await });
-        let failed = |error: BoxError| ReapError::new(NAME, error);
-        let reap = reap.map_err(|error| failed(error.into()))?;
-        match reap.await {
-            Ok(Ok(report)) => Ok(report),
-            Ok(Err(error)) => Err(failed(error.into())),
-            Err(error) => Err(failed(error.into())),
-        }
+        let reap = async move { orphans::reap(First::Own(&engine), &leases).await };
+        let reaped = control::run(reap).await;
+        reaped.map_err(|error| ReapError::new(NAME, error))
     }
 }
 

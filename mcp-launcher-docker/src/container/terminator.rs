@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    BoxError, Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant,
-    ServerIdentity, StepError, TerminationSemantics,
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, ServerIdentity,
+    StepError, TerminationSemantics,
 };
 
 use super::{Container, Known};
@@ -71,15 +71,9 @@ impl ProcessTerminator for DockerTerminator {
     async fn request_end(&self) -> Result<(), StepError> {
         self.container.discard_output();
         let container = Arc::clone(&self.container);
-        let request =
-            control::spawn(async move { container.engine.ask_to_end(&container.id).await });
-        let failed = |error: BoxError| StepError::new("ask the container to end", error);
-        let request = request.map_err(|error| failed(error.into()))?;
-        match request.await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(failed(error.into())),
-            Err(error) => Err(failed(error.into())),
-        }
+        let asked = control::run(async move { container.engine.ask_to_end(&container.id).await });
+        let failed = |error| StepError::new("ask the container to end", error);
+        asked.await.map_err(failed)
     }
 
     async fn force_end(&self) -> Result<(), StepError> {

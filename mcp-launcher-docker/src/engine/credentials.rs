@@ -166,8 +166,8 @@ fn entry(content: &[u8], name: &str) -> Result<Entry, Problem> {
     match docker_credential::get_credential_from_reader(&rest[..], name) {
         Ok(found) => Ok(Entry::Credentials(found)),
         Err(Problem::NoCredentialConfigured) => {
-            let store = helpers.creds_store.map(program);
-            store.ok_or(Problem::NoCredentialConfigured)
+            let store = helpers.creds_store.filter(|store| !store.is_empty());
+            store.map(program).ok_or(Problem::NoCredentialConfigured)
         }
         Err(problem) => Err(problem),
     }

@@ -29,7 +29,7 @@ pub(crate) enum EngineError {
     #[error("the container engine refused ({status}): {message}")]
     Refused { status: u16, message: String },
     #[error(
-        "no answer of the container engine at {endpoint} came through: something in between answered {status}: {message}"
+        "the container engine at {endpoint}, or something in between, answered {status}: {message}"
     )]
     Between {
         endpoint: Endpoint,
@@ -75,7 +75,7 @@ pub(crate) enum EngineError {
     },
     #[error("the launch was cancelled")]
     Cancelled,
-    #[error("the control thread cannot be started")]
+    #[error(transparent)]
     Thread(#[from] std::io::Error),
     #[error("the owner's lease cannot be taken; `lease_directory` names another place for it")]
     Lease(#[source] std::io::Error),

@@ -91,21 +91,24 @@ impl Engine {
     }
 
     /// Asks a question, its answer whole and in no log; and for a moment again where
-    /// something in between has answered in the engine's place.
+    /// something in between has answered in the engine's place. All within the limit.
     async fn ask<T, A>(&self, limit: Duration, question: impl Fn() -> A) -> Result<T, EngineError>
     where
         A: Future<Output = Result<T, Error>>,
     {
         let [mut pause, longest] = AGAIN;
-        loop {
-            let answer = whole(limit, quietly(question())).await;
-            match answer.map_err(|error| self.error(error)) {
-                Err(EngineError::Between { .. }) if pause <= longest => {}
-                answer => return answer,
+        let asked = async {
+            loop {
+                match quietly(question()).await {
+                    Err(Error::DockerResponseServerError { status_code, .. })
+                        if is_between(status_code) && pause <= longest => {}
+                    answer => return answer,
+                }
+                sleep(pause).await;
+                pause *= 2;
             }
-            sleep(pause).await;
-            pause *= 2;
-        }
+        };
+        whole(limit, asked).await.map_err(|error| self.error(error))
     }
 
     fn error(&self, error: Error) -> EngineError {
@@ -155,6 +158,26 @@ mod tests {
         assert!(
             matches!(state, Err(EngineError::Silent { .. })),
             "{state:?}"
+        );
+    }
+
+    #[test]
+    fn a_box_that_takes_its_time_to_answer_does_not_lengthen_the_limit() {
+        let slow = crate::fake::FakeEngine::start(|_| {
+            std::thread::sleep(ANSWER_LIMIT * 7 / 10);
+            Some((504, "{}".to_owned()))
+        });
+        let engine = Engine::new(slow.endpoint());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let begun = std::time::Instant::now();
+        runtime.block_on(engine.state("x")).unwrap_err();
+        assert!(
+            begun.elapsed() < ANSWER_LIMIT * 3 / 2,
+            "{:?}",
+            begun.elapsed()
         );
     }
 }

@@ -206,25 +206,17 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let mut report = self.launcher.reap_orphans().await?;
         let leases = self.settings.leases.clone();
-        let failed = |error: mcp_lifecycle_core::launch::BoxError| {
-            ReapError::new(self.launcher.name(), error)
-        };
-        let reap = control::spawn(async move {
+        let reaped = control::run(async move {
             let engine = Endpoint::resolve().ok().map(Engine::new);
             orphans::reap(First::Default(engine.as_ref()), &leases).await
         });
-        let reap = reap.map_err(|error| failed(error.into()))?;
-        match reap.await {
-            Ok(Ok(containers)) => {
-                report.ended.extend(containers.ended);
-                report.failed.extend(containers.failed);
-                report.spared.extend(containers.spared);
-                report.unknown.extend(containers.unknown);
-                Ok(report)
-            }
-            Ok(Err(error)) => Err(failed(error.into())),
-            Err(error) => Err(failed(error.into())),
-        }
+        let failed = |error| ReapError::new(self.launcher.name(), error);
+        let containers = reaped.await.map_err(failed)?;
+        report.ended.extend(containers.ended);
+        report.failed.extend(containers.failed);
+        report.spared.extend(containers.spared);
+        report.unknown.extend(containers.unknown);
+        Ok(report)
     }
 }
 

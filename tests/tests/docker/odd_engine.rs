@@ -80,50 +80,6 @@ async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
     assert!(rig.containers().is_empty());
 }
 
-/// As when one switches between Docker Desktop, Colima and a rootless engine.
-#[tokio::test]
-async fn the_404_of_another_engine_is_no_proof() {
-    if is_skipped() {
-        return;
-    }
-    let (one, two) = (PrivateEngine::start(&[]), PrivateEngine::start(&[]));
-    image(&two.engine);
-    let rig = Rig::on(one.engine.clone(), "swapped");
-    let directory = tempfile::tempdir().unwrap();
-    let link = directory.path().join("docker.sock");
-    let lead_to = |engine: &PrivateEngine| {
-        let _ = std::fs::remove_file(&link);
-        let socket = engine.engine.host.trim_start_matches("unix://");
-        std::os::unix::fs::symlink(socket, &link).unwrap();
-    };
-    lead_to(&one);
-    let leases = rig.leases.path().to_str().unwrap();
-    let launcher = launcher(&format!("unix://{}", link.display()), leases);
-    let server = rig
-        .launch_by(&launcher, &rig.spec(&["ignore-eof-term"]))
-        .await;
-    let parts = server.into_parts();
-    let (handle, _stdin) = ServerHandle::new("server", parts.stdin, parts.terminator);
-    lead_to(&two);
-    let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(100))
-        .with_term_grace(Duration::from_millis(100))
-        .with_kill_confirmation(Duration::from_secs(5));
-    match handle.terminate(&policy, EndReason::Shutdown).await {
-        // By the connections that were open before.
-        Ok(report) => assert!(rig.containers().is_empty(), "no proof: {report}"),
-        Err(error) => {
-            let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
-            assert!(text.contains("another engine"), "{text}");
-        }
-    }
-    lead_to(&one);
-    eventually("it is gone once its engine is back", || {
-        rig.containers().is_empty()
-    })
-    .await;
-}
-
 /// Forwards bytes to an engine until it is told to forget the connections that
 /// there are: these stay open, and nothing comes through any more. New ones work.
 struct Router {

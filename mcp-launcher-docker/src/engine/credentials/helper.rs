@@ -24,18 +24,28 @@ struct Answer {
 ///
 /// # Drop
 ///
-/// Kills it, with what it has started.
+/// Kills its process group. What has left that is not found.
 struct Helper(Child);
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // `None` once it was waited for: then the number may be anybody's.
         #[cfg(unix)]
         if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()) {
-            use nix::sys::signal::{Signal, killpg};
-            let _ = killpg(nix::unistd::Pid::from_raw(group), Signal::SIGKILL);
+            let group = nix::unistd::Pid::from_raw(group);
+            if is_child(group) {
+                let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+            }
         }
     }
+}
+
+/// Whether this is a child of ours that nobody has waited for: a host may ignore SIGCHLD
+/// or wait for all, and then the number may be anybody's.
+#[cfg(unix)]
+fn is_child(pid: nix::unistd::Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(pid), look).is_ok()
 }
 
 /// Asks a helper for what opens a registry; `None` where it has nothing. What it prints
@@ -75,4 +85,19 @@ pub(super) async fn ask(program: &str, registry: &str) -> Result<Option<DockerCr
         "<token>" => DockerCredential::IdentityToken(secret),
         _ => DockerCredential::UsernamePassword(username, secret),
     }))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_number_that_somebody_else_waited_for_is_not_killed() {
+        let child = Command::new("true").spawn().unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id().unwrap().try_into().unwrap());
+        assert!(is_child(pid));
+        nix::sys::wait::waitpid(pid, None).unwrap();
+        assert!(child.id().is_some(), "the handle does not know");
+        assert!(!is_child(pid));
+    }
 }

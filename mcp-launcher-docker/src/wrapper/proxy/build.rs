@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::http::response::Parts;
 use hyper::{Request, Response, StatusCode};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -19,7 +19,11 @@ use super::forward::{self, Failure};
 
 type Frames = mpsc::Sender<Result<Frame<Bytes>, hyper::Error>>;
 
-pub(super) async fn build(shared: &Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+pub(super) async fn build(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+    place: Arc<OwnedSemaphorePermit>,
+) -> Response<Body> {
     let Some(pass) = shared.fence.enter() else {
         return answer::ending();
     };
@@ -27,7 +31,8 @@ pub(super) async fn build(shared: &Arc<Shared>, request: Request<Incoming>) -> R
     let (frames, body) = mpsc::channel(1);
     let shared = Arc::clone(shared);
     drop(tokio::spawn(async move {
-        let _pass = pass;
+        // It may outlive its client's connection, and keeps its place.
+        let _kept = (pass, place);
         let over = CancellationToken::new();
         let exchange = carry(&shared, request, begun, &frames, &over);
         let mut exchange = std::pin::pin!(exchange);

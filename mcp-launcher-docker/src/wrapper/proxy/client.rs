@@ -13,15 +13,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, Join, ReadBuf, join};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Sleep, sleep};
 
 /// How long a request may be answered after its client has closed its side.
 const LATE: Duration = Duration::from_secs(5);
 
-pub(super) struct Client {
-    stream: UnixStream,
+pub(super) struct Input {
+    stream: OwnedReadHalf,
     /// Runs from the end of input.
     late: Option<Pin<Box<Sleep>>>,
     tunnel: Tunnel,
@@ -41,17 +42,19 @@ impl Tunnel {
     }
 }
 
-impl Client {
-    pub(super) fn new(stream: UnixStream, tunnel: Tunnel) -> Self {
-        Self {
-            stream,
-            late: None,
-            tunnel,
-        }
-    }
+/// The connection of a client, as the proxy reads and writes it.
+pub(super) fn of(stream: UnixStream, tunnel: Tunnel) -> Join<Input, OwnedWriteHalf> {
+    let (stream, output) = stream.into_split();
+    let late = None;
+    let input = Input {
+        stream,
+        late,
+        tunnel,
+    };
+    join(input, output)
 }
 
-impl AsyncRead for Client {
+impl AsyncRead for Input {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -72,23 +75,5 @@ impl AsyncRead for Client {
             Some(late) => late.as_mut().poll(cx).map(Ok),
             None => Poll::Ready(Ok(())),
         }
-    }
-}
-
-impl AsyncWrite for Client {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

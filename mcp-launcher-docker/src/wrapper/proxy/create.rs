@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use hyper::{Request, Response, StatusCode};
 use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +41,7 @@ pub(super) async fn create(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
     kind: Kind,
+    place: Arc<OwnedSemaphorePermit>,
 ) -> Response<Body> {
     let Some(pass) = shared.fence.enter() else {
         return answer::ending();
@@ -87,6 +89,8 @@ pub(super) async fn create(
     let exchange = tokio::spawn({
         let shared = Arc::clone(shared);
         async move {
+            // It may outlive its client's connection.
+            let _place = place;
             let answer = exchange(&shared, request).await;
             match &answer {
                 Ok(answer) if !is_the_engines(answer) => shared.fence.leave_unheard(pass, LATE),

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 use super::answer::{self, Body};
-use super::client::{Client, Tunnel};
+use super::client::{self, Tunnel};
 use super::route::{Route, route};
 use super::{Shared, build, create, forward};
 
@@ -79,7 +79,7 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: OwnedSemapho
         .max_headers(HEADERS)
         .preserve_header_case(true)
         .auto_date_header(false)
-        .serve_connection(TokioIo::new(Client::new(client, tunnel)), service)
+        .serve_connection(TokioIo::new(client::of(client, tunnel)), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let served = tokio::select! {
@@ -114,7 +114,7 @@ async fn answer(
     }
     let found = route(request.method(), request.uri());
     match found {
-        Route::Create(kind) => create::create(shared, request, kind).await,
+        Route::Create(kind) => create::create(shared, request, kind, place).await,
         Route::Unlabelled(what) => {
             let problem =
                 format!("{what} creates containers that cannot be tied to the MCP server");
@@ -122,7 +122,7 @@ async fn answer(
         }
         Route::Nothing => answer::error(StatusCode::NOT_FOUND, "page not found"),
         Route::Commit => forward::plain(shared, forward::without_our_labels(request)).await,
-        Route::Build => build::build(shared, request).await,
+        Route::Build => build::build(shared, request, place).await,
         Route::Tunnel => forward::tunnel(shared, request, tunnel, place).await,
         Route::Other => forward::plain(shared, request).await,
     }

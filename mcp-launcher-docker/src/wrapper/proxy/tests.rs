@@ -109,6 +109,36 @@ fn a_server_that_keeps_connections_open_waits_for_its_own_and_costs_no_more() {
     answer(&mut late, LIMIT).unwrap();
 }
 
+/// Of clients that leave at once, whatever they have asked for.
+#[test]
+fn what_outlives_its_client_keeps_its_place() {
+    for target in ["/build", "/containers/create"] {
+        let (asked, all) = std::sync::mpsc::channel();
+        let engine = FakeEngine::start(move |_| {
+            asked.send(()).unwrap();
+            loop {
+                std::thread::park();
+            }
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("p");
+        let _proxy = proxy_to(&engine, &path);
+        let request = format!("POST {target} HTTP/1.1\r\nHost: d\r\nContent-Length: 2\r\n\r\n{{}}");
+        let leave = || {
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
+        };
+        (0..serve::CONNECTIONS).for_each(|_| leave());
+        for _ in 0..serve::CONNECTIONS {
+            all.recv_timeout(LIMIT).expect(target);
+        }
+        leave();
+        // Longer than the proxy keeps the connection of a client that has left.
+        let one_more = all.recv_timeout(Duration::from_secs(7));
+        assert!(one_more.is_err(), "{target}: more than its connections");
+    }
+}
+
 /// The memory of this process, in MiB.
 #[cfg(target_os = "linux")]
 fn resident() -> usize {
