@@ -1,21 +1,21 @@
 //! What networks and crashes do, between our client and our daemon, and
 //! between our client and codex's.
 
+#[path = "support/frames.rs"]
+mod frames;
 #[path = "support/proxy.rs"]
 mod proxy;
-#[path = "support/shuffle.rs"]
-mod shuffle;
 mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use mcp_launcher_executor::ExecServerConfig;
+use frames::Frames;
+use mcp_launcher_executor::{ExecServer, ExecServerConfig, Executor, RemoteCommand};
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_through, echo_under};
-use shuffle::Shuffle;
 use support::{Peer, launch, launcher, listen, marker, sh, vanished, within};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
@@ -45,10 +45,10 @@ async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_out_of_order_twice_and_over_many_connections_lose_and_repeat_nothing() {
     let peer = daemon("30").await;
-    let shuffle = Shuffle::before(&peer.url).await;
-    echo_through(&shuffle.url, 20_000_000, async {}).await;
+    let proxy = Frames::shuffled(&peer.url).await;
+    echo_through(&proxy.url, 20_000_000, async {}).await;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let (connections, overtaken) = (count(&shuffle.connections), count(&shuffle.overtaken));
+    let (connections, overtaken) = (count(&proxy.connections), count(&proxy.notable));
     assert!(
         connections > 3 && overtaken > 3,
         "{connections} connections, {overtaken} overtaken"
@@ -217,4 +217,48 @@ async fn a_token_opens_and_its_absence_does_not() {
     let right = launcher(config.token("0123456789abcdef0123")).await;
     let server = launch(&right, sh("exec cat")).await;
     server.end(&TerminationPolicy::default()).await.unwrap();
+}
+
+/// The answer to a request to leave is lost: it is asked for again, and the server is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
+    let peer = daemon("30").await;
+    let proxy = Proxy::before(&peer.url).await;
+    let executor = ExecServer::connect(ExecServerConfig::websocket(&proxy.url)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let asked = directory.path().join("asked");
+    let script = format!(
+        "trap 'echo asked | tee -a {}' TERM; echo up; \
+         while :; do if read l; then echo \"$l\"; else sleep 0.01; fi; done",
+        asked.display()
+    );
+    let command = RemoteCommand::from_spec(&sh(&script).build().unwrap()).unwrap();
+    let started = executor.unwrap().start(&command).await.unwrap();
+    let mut lines = BufReader::new(started.stdout).lines();
+    assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), "up");
+    proxy.set(Mood::Late(Duration::from_secs(2)));
+    let cut = async {
+        // It was asked; that it was arrives too late.
+        while !asked.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        proxy.set(Mood::Cut);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        proxy.set(Mood::Fair);
+    };
+    let signal = started.process.signal();
+    let (signalled, ()) = within(async { tokio::join!(signal, cut) }).await;
+    signalled.unwrap();
+    assert!(proxy.accepted.load(Ordering::Relaxed) > 1, "it was resumed");
+    // What a second one made it say would come before this.
+    let mut stdin = started.stdin;
+    stdin.write_all(b"end\n").await.unwrap();
+    for line in ["asked", "end"] {
+        assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), line);
+    }
+    // Another one is another one.
+    started.process.signal().await.unwrap();
+    assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), "asked");
+    started.process.terminate().await.unwrap();
+    started.process.gone().await.unwrap();
 }

@@ -324,3 +324,23 @@ async fn there_is_one_clock_for_all_that_comes_before_a_session() {
         daemon.shutdown().await;
     });
 }
+
+/// However small the daemon's own is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_s_window_has_a_least_size() {
+    let mut limits = Limits::default();
+    limits.window = 512;
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let url = listener.url().unwrap();
+    tokio::join!(listener.serve(&daemon), async {
+        for asked in [json!(null), json!(0), json!(u64::MAX)] {
+            let wish = json!({"mcpLifecycle": {"version": 1, "window": asked}});
+            let hello = json!({"clientName": "x", "extensions": wish});
+            let (_client, hello) = Raw::open_with(&url, hello).await;
+            assert_eq!(hello["extensions"]["mcpLifecycle"]["window"], 4096);
+        }
+        daemon.shutdown().await;
+    });
+}

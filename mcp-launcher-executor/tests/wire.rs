@@ -6,6 +6,7 @@ mod support;
 
 use raw::{Raw, start};
 use serde_json::{Value, json};
+use std::time::Duration;
 use support::{Peer, listen};
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
@@ -253,4 +254,47 @@ async fn a_start_that_was_given_up_answers_for_no_other_of_its_name() {
         assert!(started.is_ok(), "round {round}: {started:?}");
         client.notification("process/closed").await;
     }
+}
+
+/// It waits for company, but not until the next sign of life, which is ten seconds off.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_single_write_waits_for_no_other() {
+    let peer = daemon().await;
+    let lifecycle = json!({"extensions": {"mcpLifecycle": {"version": 1}}, "clientName": "one"});
+    let (mut client, _) = Raw::open_with(&peer.url, lifecycle).await;
+    let started = start("quiet", &["/bin/sleep", "1000"]);
+    client.request("process/start", started).await.unwrap();
+    for number in 0..3 {
+        let write = json!({"processId": "quiet", "chunk": "eA==", "writeId": number.to_string()});
+        let answer = client.request("process/write", write);
+        let answer = tokio::time::timeout(Duration::from_secs(5), answer).await;
+        assert_eq!(answer.expect("it came").unwrap()["status"], "accepted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_of_two_clients_that_have_one_name_are_two() {
+    let peer = daemon().await;
+    let (mut one, _) = Raw::open(&peer.url).await;
+    let (mut other, _) = Raw::open(&peer.url).await;
+    for client in [&mut one, &mut other] {
+        let started = start("same", &["/bin/cat"]);
+        client.request("process/start", started).await.unwrap();
+    }
+    let write = |chunk| json!({"processId": "same", "chunk": chunk, "writeId": "w"});
+    one.request("process/write", write("b25l")).await.unwrap();
+    other
+        .request("process/write", write("b3RoZXI="))
+        .await
+        .unwrap();
+    assert_eq!(output(&mut one).await, "one");
+    assert_eq!(output(&mut other).await, "other");
+    let same = json!({"processId": "same"});
+    one.request("process/terminate", same).await.unwrap();
+    one.notification("process/closed").await;
+    // The other one lives, under the name that the first may take again.
+    let mut again = write("b3RoZXI=");
+    again["writeId"] = json!("w2");
+    other.request("process/write", again).await.unwrap();
+    assert_eq!(output(&mut other).await, "other");
 }

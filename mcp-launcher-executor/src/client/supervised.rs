@@ -1,6 +1,7 @@
 //! Processes on a daemon that knows our extensions: it does the work.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,6 +29,7 @@ pub(super) async fn start(
         connection: established.connection.clone(),
         semantics: established.semantics.clone(),
         peer,
+        signals: AtomicU64::new(0),
     };
     Ok(StartedProcess {
         stdin: Box::new(wiring.stdin),
@@ -67,6 +69,8 @@ struct Supervised {
     connection: Connection,
     semantics: TerminationSemantics,
     peer: String,
+    /// How many signals it was sent.
+    signals: AtomicU64,
 }
 
 impl Supervised {
@@ -125,7 +129,8 @@ impl RemoteProcess for Supervised {
     }
 
     async fn signal(&self) -> Result<(), ExecutorError> {
-        let params = json!({"processId": self.remote.id(), "signal": "terminate"});
+        let id = self.signals.fetch_add(1, Ordering::Relaxed);
+        let params = json!({"processId": self.remote.id(), "signal": "terminate", "signalId": id});
         self.connection.call(method::SIGNAL, params).await.map(drop)
     }
 

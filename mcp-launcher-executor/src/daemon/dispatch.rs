@@ -207,7 +207,7 @@ fn signal(session: &Arc<Session>, id: RequestId, params: SignalParams) -> Result
             answer(session, &id, &json!({}));
         }
         (Some(process), Signal::Terminate) => later(session, id, async move {
-            let outcome = process.terminator.request_end().await;
+            let outcome = process.request_end(params.signal_id).await;
             outcome.map(|()| json!({})).map_err(internal)
         }),
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator};
+use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator, StepError};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -59,6 +59,8 @@ pub(super) struct Process {
     pub(super) queued: AtomicBool,
     streams_open: Mutex<u8>,
     ended: AtomicBool,
+    /// The last of its client's signals that was carried out; locked while one is.
+    asked: tokio::sync::Mutex<Option<u64>>,
 }
 
 impl Process {
@@ -103,6 +105,7 @@ impl Process {
             queued: AtomicBool::new(false),
             streams_open: Mutex::new(1 + u8::from(parts.stderr.is_some())),
             ended: AtomicBool::new(false),
+            asked: tokio::sync::Mutex::default(),
         });
         if !params.pipe_stdin {
             process.close_stdin();
@@ -176,6 +179,17 @@ impl Process {
     pub(super) fn abandon(&self) {
         self.log().discard();
         self.room.notify_waiters();
+    }
+
+    /// Asks its tree to end, unless this signal of its client's, or a later one, did.
+    pub(super) async fn request_end(&self, signal: Option<u64>) -> Result<(), StepError> {
+        let mut asked = self.asked.lock().await;
+        if signal.is_some() && signal <= *asked {
+            return Ok(());
+        }
+        self.terminator.request_end().await?;
+        *asked = signal.or(*asked);
+        Ok(())
     }
 
     /// Ends it in order, whoever asked first.

@@ -241,6 +241,10 @@ pub struct SignalParams {
     pub process_id: String,
     /// Which signal.
     pub signal: Signal,
+    /// Extension: grows with each signal to a process. One that was carried out is not
+    /// carried out again, so that a repetition after a resume is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal_id: Option<u64>,
 }
 
 /// The signals there are.

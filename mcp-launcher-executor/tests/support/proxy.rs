@@ -95,7 +95,10 @@ async fn pass(
         };
         let Ok(read @ 1..) = read else { return };
         if let Mood::Late(delay) = now {
-            tokio::time::sleep(delay).await;
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                _ = mood.wait_for(|mood| *mood == Mood::Cut) => return,
+            }
         }
         let size = if now == Mood::Crumbs { 1 } else { read };
         for piece in buffer[..read].chunks(size) {

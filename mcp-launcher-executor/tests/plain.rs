@@ -1,0 +1,59 @@
+//! Our client on a peer without our extensions: a daemon of ours, behind a proxy
+//! that takes them away. `tests/codex.rs` has the same on codex.
+
+#[path = "support/frames.rs"]
+mod frames;
+#[path = "support/lag.rs"]
+mod lag;
+mod support;
+
+use frames::Frames;
+use mcp_launcher_executor::{CwdDialect, ExecServerConfig};
+use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, Reach, ServerLauncher};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
+use support::{Peer, alive, launch, launcher, listen, marker, sh, within};
+
+async fn daemon() -> Peer {
+    let daemon = env!("CARGO_BIN_EXE_mcp-executor");
+    listen(daemon, &["--listen", "ws://127.0.0.1:0"]).await
+}
+
+/// A server runs where it should, and is ended by the helper with all that it started.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_takes_paths_and_no_uris_is_found_out() {
+    let peer = daemon().await;
+    let proxy = Frames::plain(&peer.url, true).await;
+    for dialect in [CwdDialect::Detect, CwdDialect::Path] {
+        let mut config = ExecServerConfig::websocket(&proxy.url);
+        config.cwd_dialect = dialect;
+        let launcher = launcher(config).await;
+        let reach = launcher.semantics().containment.on_terminate;
+        assert_eq!(reach, Reach::Marked, "{dialect:?}: the helper was started");
+        let directory = tempfile::tempdir().unwrap();
+        let mark = marker("old");
+        let script = format!("setsid sh -c 'sleep 1000; : {mark}' & pwd; exec cat");
+        let mut server = launch(&launcher, sh(&script).cwd(directory.path())).await;
+        assert_eq!(server.line().await, directory.path().to_str().unwrap());
+        server.end(&TerminationPolicy::immediate()).await.unwrap();
+        assert_eq!(alive(&mark), Vec::<String>::new(), "{dialect:?}");
+    }
+    let mut config = ExecServerConfig::websocket(&proxy.url);
+    config.cwd_dialect = CwdDialect::FileUri;
+    let launcher = launcher(config).await;
+    let spec = sh("exec cat").build().unwrap();
+    let refused = within(launcher.launch(&spec, &LaunchContext::new())).await;
+    let text = ErrorChain(&refused.unwrap_err()).to_string();
+    assert!(text.contains("cwd is not absolute"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_falls_behind_gets_every_byte_all_the_same() {
+    let peer = daemon().await;
+    lag::a_reader_that_falls_behind_gets_every_byte(&peer.url).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_the_peer_has_dropped_is_an_error_and_no_gap() {
+    let peer = daemon().await;
+    lag::output_that_the_peer_has_dropped_is_an_error(&peer.url).await;
+}
