@@ -3,6 +3,7 @@
 
 #![expect(missing_docs, reason = "for the targets, which say what they do")]
 
+pub(crate) mod choices;
 mod client;
 
 use std::pin::Pin;
@@ -10,51 +11,11 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+pub use crate::daemon::fuzzing::{connections, environment, output, params, pem, request, stdin};
 pub use client::client_session;
 
-use crate::daemon::fuzzing as daemon;
 use crate::link::{Incoming, LineLink, Link as _};
 use crate::protocol::{path_from_wire, path_to_uri};
-
-/// Bytes as choices; zero when there are no more.
-pub(crate) struct Choices<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Choices<'a> {
-    pub(crate) fn more(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    pub(crate) fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else {
-            return 0;
-        };
-        self.0 = rest;
-        *first
-    }
-
-    /// Whether to do what is rarer than its opposite.
-    pub(crate) fn one_in(&mut self, many: u8) -> bool {
-        self.byte().is_multiple_of(many)
-    }
-
-    pub(crate) fn number(&mut self) -> u64 {
-        // Small ones mostly, and the ends of the range.
-        match self.byte() {
-            255 => u64::MAX,
-            254 => u64::from(u32::MAX),
-            253 => u64::from(self.byte()) << 56,
-            small => u64::from(small),
-        }
-    }
-
-    /// A piece of as many bytes as the next one says.
-    pub(crate) fn bytes(&mut self) -> &'a [u8] {
-        let length = usize::from(self.byte()).min(self.0.len());
-        let (piece, rest) = self.0.split_at(length);
-        self.0 = rest;
-        piece
-    }
-}
 
 /// Lines over a pipe that delivers them in pieces.
 pub fn lines(bytes: &[u8]) {
@@ -118,35 +79,7 @@ pub fn uri(bytes: &[u8]) {
     }
 }
 
-pub fn request(bytes: &[u8]) {
-    daemon::request(bytes);
-}
-
 /// What the helper script on a plain peer answers.
 pub fn helper(bytes: &[u8]) {
     crate::client::fuzzing::helper_answer(bytes);
-}
-
-pub fn connections(bytes: &[u8]) {
-    daemon::connections(bytes);
-}
-
-pub fn pem(bytes: &[u8]) {
-    daemon::pem(bytes);
-}
-
-pub fn params(bytes: &[u8]) {
-    daemon::params(bytes);
-}
-
-pub fn environment(bytes: &[u8]) {
-    daemon::environment(bytes);
-}
-
-pub fn output(bytes: &[u8]) {
-    daemon::output(bytes);
-}
-
-pub fn stdin(bytes: &[u8]) {
-    daemon::stdin(bytes);
 }

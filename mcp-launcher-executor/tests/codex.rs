@@ -2,29 +2,33 @@
 //!
 //! `MCP_TEST_CODEX` names the codex binary; `tests/run codex` sets it.
 
+#[path = "support/frames.rs"]
+mod frames;
+#[path = "support/lag.rs"]
+mod lag;
 #[path = "support/proxy.rs"]
-#[expect(dead_code, reason = "the faults have more moods")]
+#[expect(dead_code, reason = "the other suites count its connections")]
 mod proxy;
 mod support;
 
 use std::time::Duration;
 
+use frames::Frames;
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::launch::{
     ExitStatus, LaunchContext, LaunchErrorKind, Reach, ServerLauncher,
 };
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
-use proxy::{Mood, Proxy, echo_under};
-use support::{Server, alive, codex, launch, launcher, listen, marker, sh, vanished, within};
+use proxy::{Mood, Proxy, echo_through, echo_under};
+use support::{Peer, Server, alive, codex, launch, launcher, listen, marker, sh, vanished, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Runs `test` over WebSocket and over the command's standard streams.
 async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {
-    let codex = codex();
-    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    let peer = websocket().await;
     test(ExecServerConfig::websocket(&peer.url)).await;
     let args = ["exec-server", "--listen", "stdio"];
-    test(ExecServerConfig::command(&codex, args)).await;
+    test(ExecServerConfig::command(codex(), args)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,8 +135,7 @@ async fn a_missing_program_is_an_error_of_the_launch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
-    let codex = codex();
-    let mut peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    let mut peer = websocket().await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mark = marker("orphan");
     let script = format!("setsid sh -c 'sleep 1000; : {mark}' & echo up; wait");
@@ -145,8 +148,7 @@ async fn the_session_s_end_sweeps_what_the_peer_leaves_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
-    let codex = codex();
-    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
+    let peer = websocket().await;
     let mut config = ExecServerConfig::websocket(&peer.url);
     config.call_timeout = Duration::from_secs(2);
     let launcher = launcher(config).await;
@@ -162,15 +164,59 @@ async fn a_server_that_does_not_read_does_not_wedge_the_others_end() {
     stuck.end(&TerminationPolicy::immediate()).await.unwrap();
 }
 
+async fn websocket() -> Peer {
+    listen(&codex(), &["exec-server", "--listen", "ws://127.0.0.1:0"]).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_cut_loses_and_repeats_nothing() {
-    let codex = codex();
-    let peer = listen(&codex, &["exec-server", "--listen", "ws://127.0.0.1:0"]).await;
-    echo_under(&peer, 3_000_000, async |proxy: &Proxy| {
+    echo_under(&websocket().await, 3_000_000, async |proxy: &Proxy| {
         tokio::time::sleep(Duration::from_millis(30)).await;
         proxy.set(Mood::Cut);
         tokio::time::sleep(Duration::from_millis(20)).await;
         proxy.set(Mood::Fair);
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_arrive_late_or_one_at_a_time_arrive() {
+    let peer = websocket().await;
+    let late = Mood::Late(Duration::from_millis(20));
+    for (size, mood) in [(200_000, late), (30_000, Mood::Crumbs)] {
+        echo_under(&peer, size, async |proxy: &Proxy| proxy.set(mood)).await;
+    }
+}
+
+/// We notice it first; codex takes nobody back before it has noticed as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_half_open_connection_is_replaced_when_both_ends_have_noticed() {
+    echo_under(&websocket().await, 10_000_000, async |proxy: &Proxy| {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        proxy.set(Mood::Mute);
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        proxy.set(Mood::Cut);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        proxy.set(Mood::Fair);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_out_of_order_twice_and_over_many_connections_lose_and_repeat_nothing() {
+    let peer = websocket().await;
+    let proxy = Frames::shuffled(&peer.url).await;
+    echo_through(&proxy.url, 1_000_000, async {}).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_falls_behind_gets_every_byte_all_the_same() {
+    let peer = websocket().await;
+    lag::a_reader_that_falls_behind_gets_every_byte(&peer.url).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_the_peer_has_dropped_is_an_error_and_no_gap() {
+    let peer = websocket().await;
+    lag::output_that_the_peer_has_dropped_is_an_error(&peer.url).await;
 }

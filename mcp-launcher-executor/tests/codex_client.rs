@@ -6,7 +6,7 @@
 #[path = "support/app_server.rs"]
 mod app_server;
 #[path = "support/proxy.rs"]
-#[expect(dead_code, reason = "the faults have more moods")]
+#[expect(dead_code, reason = "the other suites send bytes of their own")]
 mod proxy;
 mod support;
 
@@ -63,6 +63,36 @@ async fn codex_lists_and_calls_tools_through_twenty_cuts_and_leaves_nothing() {
     app.leave().await;
     // codex ends the servers that it started; what it does not, the lease does.
     vanished(&mark, Duration::from_secs(35)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn codex_calls_tools_over_a_link_that_is_late_slow_or_half_open() {
+    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let proxy = Proxy::before(&peer.url).await;
+    let home = tempfile::tempdir().unwrap();
+    let project = tempfile::tempdir().unwrap();
+    let mut app = AppServer::start(home.path(), &proxy.url, &echo_server(), &[]).await;
+    let thread = app.thread(project.path()).await;
+    let late = Mood::Late(Duration::from_millis(50));
+    for mood in [late, Mood::Crumbs, Mood::Fair] {
+        proxy.set(mood);
+        for call in 0..5 {
+            let text = format!("{mood:?} {call}");
+            assert_eq!(app.echo(&thread, &text).await.unwrap(), text);
+        }
+    }
+    // What is on the way is lost, and nobody says so until it is cut.
+    proxy.set(Mood::Mute);
+    let call = app.echo(&thread, "half open");
+    let heal = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        proxy.set(Mood::Cut);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        proxy.set(Mood::Fair);
+    };
+    let (answer, ()) = tokio::join!(call, heal);
+    assert_eq!(answer.unwrap(), "half open");
+    app.leave().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,15 +15,15 @@ pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
     child: Option<CommandChild>,
     #[cfg(feature = "websocket")]
-    haste: Option<super::haste::Haste>,
+    quick_ack: Option<super::quick_ack::QuickAck>,
 }
 
 impl Connected {
-    /// What the peer is: a daemon of ours needs no haste.
+    /// What the peer is: a daemon of ours needs no acknowledgement at once.
     pub(super) fn peer_is_ours(&self, ours: bool) {
         #[cfg(feature = "websocket")]
-        if let Some(haste) = &self.haste {
-            haste.set(!ours);
+        if let Some(quick_ack) = &self.quick_ack {
+            quick_ack.set(!ours);
         }
         #[cfg(not(feature = "websocket"))]
         let _ = ours;
@@ -83,13 +83,13 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
             token,
             certificates,
         } => {
-            let (link, haste) =
+            let (link, quick_ack) =
                 super::dial::websocket(url, token.as_deref(), certificates, config.max_frame)
                     .await?;
             Ok(Connected {
                 link,
                 child: None,
-                haste,
+                quick_ack,
             })
         }
         Target::Command { program, args } => {
@@ -99,7 +99,7 @@ async fn dial(config: &ExecServerConfig) -> Result<Connected, BoxError> {
                 link: Box::new(link),
                 child: Some(child),
                 #[cfg(feature = "websocket")]
-                haste: None,
+                quick_ack: None,
             })
         }
     }

@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::launch::InheritEnv;
 use tokio::sync::oneshot;
 
-use super::commands::{Closed, Command, Commands, Inbox, Seat, commands};
 use super::config::{CwdDialect, ExecServerConfig};
-use super::driver::Driver;
-use super::process::{DEPTH, Remote, Wiring};
+use super::driver::{Death, Driver, Seat};
+use super::inbox::{Closed, Inbox, inbox};
+use super::process::{Command, Commands, DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
 use crate::error::SharedError;
 use crate::protocol::extension::{Lifecycle, VERSION, longest_reprieve};
@@ -29,9 +29,6 @@ pub(super) struct Connection {
     peer: Arc<Peer>,
     dead: Death,
 }
-
-/// When the session was over for good, and why; empty until then.
-pub(super) type Death = Arc<OnceLock<(Instant, ExecutorError)>>;
 
 /// The most that a peer makes us buffer of a stream, in bytes.
 const MOST_WINDOW: u64 = 64 << 20;
@@ -57,7 +54,8 @@ pub(super) struct Peer {
 impl Connection {
     /// Connects and shakes hands.
     pub(super) async fn open(config: &ExecServerConfig) -> Result<Self, ExecutorError> {
-        let (commands, inbox, seat) = commands();
+        let seat = Arc::new(Seat::default());
+        let (commands, inbox) = inbox(Arc::clone(&seat) as _);
         let (ready, opened) = oneshot::channel();
         let now = Instant::now();
         let wish = Lifecycle {
@@ -290,7 +288,7 @@ fn timing(config: &ExecServerConfig) -> Timing {
 fn drive(
     config: ExecServerConfig,
     session: Session,
-    commands: Arc<Inbox>,
+    commands: Arc<Inbox<Command>>,
     seat: &Seat,
     ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
     dead: Death,
@@ -316,7 +314,7 @@ fn drive(
 /// What is left when the driver's thread ends, by a panic as well: whoever
 /// waits for an answer, or for a process, is told that there will be none.
 struct Vacate<'a> {
-    commands: Arc<Inbox>,
+    commands: Arc<Inbox<Command>>,
     seat: &'a Seat,
     dead: Death,
 }
@@ -349,7 +347,8 @@ mod tests {
         let config = ExecServerConfig::command("true", [""; 0]);
         let wish = Lifecycle::default();
         let session = Session::new(timing(&config), "t".to_owned(), wish, Instant::now());
-        let (commands, inbox, seat) = commands();
+        let seat = Arc::new(Seat::default());
+        let (commands, inbox) = inbox(Arc::clone(&seat) as _);
         let dead = Death::default();
         let (ready, _opened) = oneshot::channel();
         let mut driver = Driver::new(

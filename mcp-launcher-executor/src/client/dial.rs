@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 
 use super::config::Certificates;
-use super::haste::Haste;
+use super::quick_ack::QuickAck;
 use crate::link::{Counted, Link, WebSocketLink, websocket_config};
 
 /// A WebSocket at `url`, with a bearer token.
@@ -18,7 +18,7 @@ pub(super) async fn websocket(
     token: Option<&str>,
     certificates: &Certificates,
     max_frame: usize,
-) -> Result<(Box<dyn Link>, Option<Haste>), BoxError> {
+) -> Result<(Box<dyn Link>, Option<QuickAck>), BoxError> {
     #[cfg(unix)]
     if let Some(path) = url.strip_prefix("unix:") {
         return Ok((unix(path, max_frame).await?, None));
@@ -46,16 +46,16 @@ pub(super) async fn websocket(
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let stream = super::addresses::connect(&host, port).await?;
     stream.set_nodelay(true)?;
-    let haste = Haste::new();
-    let hurry = haste.clone();
+    let quick_ack = QuickAck::new();
+    let ack = quick_ack.clone();
     let config = Some(websocket_config(max_frame));
     if let Some(connector) = connector {
         let stream = Counted::new(encrypt(connector, &host, stream).await?);
-        let stream = stream.after_read(move |stream| hurry.acknowledge(tcp(stream)));
+        let stream = stream.after_read(move |stream| ack.acknowledge(tcp(stream)));
         let (socket, _) = client_async_with_config(request, stream, config).await?;
-        return Ok((Box::new(WebSocketLink::new(socket)), Some(haste)));
+        return Ok((Box::new(WebSocketLink::new(socket)), Some(quick_ack)));
     }
-    let stream = Counted::new(stream).after_read(move |stream| hurry.acknowledge(stream));
+    let stream = Counted::new(stream).after_read(move |stream| ack.acknowledge(stream));
     let connected = client_async_with_config(request, stream, config).await;
     let (socket, _) = connected.map_err(|error| match error {
         Error::Protocol(ProtocolError::HttparseError(_)) => {
@@ -63,7 +63,7 @@ pub(super) async fn websocket(
         }
         other => BoxError::from(other),
     })?;
-    Ok((Box::new(WebSocketLink::new(socket)), Some(haste)))
+    Ok((Box::new(WebSocketLink::new(socket)), Some(quick_ack)))
 }
 
 /// A WebSocket over a socket file.

@@ -6,17 +6,16 @@ mod farewell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::commands::{Command, Inbox, Reply, Seat};
 use super::config::ExecServerConfig;
 use super::connect::Connected;
-use super::connection::Death;
-use super::process::Remote;
+use super::inbox::{Inbox, StandIn};
+use super::process::{Command, Remote, Reply};
 use super::session::{Purpose, Session, Token};
 use crate::ExecutorError;
 use crate::link::{HIGH_WATER, Incoming, LinkError};
@@ -41,10 +40,25 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> 
 
 type Parting = Pin<Box<dyn Future<Output = String> + Send>>;
 
+/// When the session was over for good, and why; empty until then.
+pub(super) type Death = Arc<OnceLock<(Instant, ExecutorError)>>;
+
+/// Where the driver is while its connection lives.
+pub(super) type Seat = Mutex<Option<Driver>>;
+
+impl StandIn for Seat {
+    fn stand_in(&self, driver: &Waker) -> bool {
+        let Ok(mut seat) = self.try_lock() else {
+            return false;
+        };
+        seat.as_mut().is_some_and(|it| it.stand_in(driver))
+    }
+}
+
 pub(super) struct Driver {
     config: ExecServerConfig,
     session: Session,
-    commands: Arc<Inbox>,
+    commands: Arc<Inbox<Command>>,
     link: Option<Connected>,
     connecting: Option<Connecting>,
     /// The command of a link that was lost tells why.
@@ -65,7 +79,7 @@ impl Driver {
     pub(super) fn new(
         config: ExecServerConfig,
         session: Session,
-        commands: Arc<Inbox>,
+        commands: Arc<Inbox<Command>>,
         ready: oneshot::Sender<Result<InitializeResult, ExecutorError>>,
         dead: Death,
     ) -> Self {
@@ -151,7 +165,7 @@ impl Driver {
     /// On the thread of whoever sent a command: takes the commands and sends
     /// their frames. `false` when something is left that only the driver's own
     /// task can do, whose waker this is.
-    pub(super) fn stand_in(&mut self, driver: &Waker) -> bool {
+    fn stand_in(&mut self, driver: &Waker) -> bool {
         let ready = |c: &Connected| c.link.buffered() <= HIGH_WATER;
         if self.session.has_effects() || !self.link.as_ref().is_some_and(ready) {
             return false;

@@ -3,18 +3,18 @@
 #[cfg(feature = "websocket")]
 mod addresses;
 mod child;
-mod commands;
 mod config;
 mod connect;
 mod connection;
 #[cfg(feature = "websocket")]
 mod dial;
 mod driver;
-#[cfg(feature = "websocket")]
-mod haste;
 mod helper;
+mod inbox;
 mod plain;
 mod process;
+#[cfg(feature = "websocket")]
+mod quick_ack;
 mod session;
 mod supervised;
 

@@ -3,15 +3,14 @@
 //! Events of the `tracing` target `audit`. They name clients and programs; they
 //! hold no argument, no variable and no token. The daemon's metrics count them.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{ExitStatus, ServerIdentity};
 use mcp_lifecycle_core::terminate::EndReason;
 
-use super::metrics::count;
+use super::metrics::{Counters, count};
 use super::origin::Origin;
-use super::registry::short;
-use super::session::Session;
 use crate::protocol::{RpcError, code};
 
 const TARGET: &str = "audit";
@@ -19,85 +18,88 @@ const TARGET: &str = "audit";
 /// The longest name or reason in one event, in characters.
 const MOST: usize = 256;
 
-/// Who has attached to a session.
-pub(super) struct Client {
-    /// What it calls itself.
-    pub(super) name: String,
-    pub(super) origin: Origin,
-}
-
-/// The words for a session's client.
-fn who(session: &Session) -> (String, String) {
-    match session.client() {
-        Some(client) => (client.origin.to_string(), excerpt(&client.name)),
-        None => Default::default(),
-    }
-}
-
-pub(super) fn attached(session: &Session, resumed: bool) {
-    let (peer, client) = who(session);
-    let session = short(&session.id);
-    tracing::info!(target: TARGET, session, peer, client, resumed, "client attached");
+/// The record of one session.
+pub(super) struct Audit {
+    /// Enough to tell sessions apart in a log, and too little to resume one.
+    session: String,
+    counters: Arc<Counters>,
+    /// Where its client is, and what it calls itself.
+    client: Mutex<(String, String)>,
 }
 
 /// An event about a process and its client.
 macro_rules! of_process {
-    ($session:expr, $process:expr, $program:expr, $($rest:tt)*) => {{
-        let (peer, client) = who($session);
+    ($audit:expr, $process:expr, $program:expr, $($rest:tt)*) => {{
+        let (peer, client) = $audit.client();
         tracing::info!(
             target: TARGET,
-            session = short(&$session.id),
+            session = $audit.session,
             peer,
             client,
-            process = $process,
+            process = excerpt($process),
             program = excerpt($program),
             $($rest)*
         );
     }};
 }
 
-pub(super) fn started(session: &Session, process: &str, program: &str, identity: &ServerIdentity) {
-    count(&session.counters.started, 1);
-    of_process!(session, process, program, %identity, "process started");
-}
+impl Audit {
+    pub(super) fn new(session: &str, counters: &Arc<Counters>) -> Arc<Self> {
+        Arc::new(Self {
+            session: session.get(..8).unwrap_or(session).to_owned(),
+            counters: Arc::clone(counters),
+            client: Mutex::default(),
+        })
+    }
 
-pub(super) fn not_started(session: &Session, process: &str, program: &str, error: &RpcError) {
-    count(&session.counters.not_started, 1);
-    // Its words have the arguments in them.
-    let why = match error.code {
-        code::LIMIT => "limit",
-        _ => error.kind().unwrap_or("invalid"),
-    };
-    let process = &excerpt(process);
-    of_process!(session, process, program, why, "process not started");
-}
+    fn client(&self) -> (String, String) {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        client.clone()
+    }
 
-/// A process has ended, with all that belonged to it if it is `proven`.
-pub(super) fn ended(
-    session: &str,
-    process: &str,
-    program: &str,
-    exit: ExitStatus,
-    proven: bool,
-    ran: Duration,
-) {
-    tracing::info!(
-        target: TARGET,
-        session = short(session),
-        process,
-        program = excerpt(program),
-        %exit,
-        proven,
-        ran_ms = ran.as_millis() as u64,
-        "process ended"
-    );
-}
+    /// A client of this name has attached.
+    pub(super) fn attached(&self, origin: &Origin, name: &str, resumed: bool) {
+        let (peer, client) = (origin.to_string(), excerpt(name));
+        let session = &self.session;
+        tracing::info!(target: TARGET, session, peer, client, resumed, "client attached");
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = (peer, client);
+    }
 
-pub(super) fn over(session: &Session, reason: &EndReason) {
-    let (peer, client) = who(session);
-    let processes = session.processes().len();
-    let session = short(&session.id);
-    tracing::info!(target: TARGET, session, peer, client, reason = reason.as_str(), processes, "session over");
+    pub(super) fn started(&self, process: &str, program: &str, identity: &ServerIdentity) {
+        count(&self.counters.started, 1);
+        of_process!(self, process, program, %identity, "process started");
+    }
+
+    pub(super) fn not_started(&self, process: &str, program: &str, error: &RpcError) {
+        count(&self.counters.not_started, 1);
+        // Its words have the arguments in them.
+        let why = match error.code {
+            code::LIMIT => "limit",
+            _ => error.kind().unwrap_or("invalid"),
+        };
+        of_process!(self, process, program, why, "process not started");
+    }
+
+    /// A process has ended, with all that belonged to it if it is `proven`.
+    pub(super) fn ended(
+        &self,
+        process: &str,
+        program: &str,
+        exit: ExitStatus,
+        proven: bool,
+        ran: Duration,
+    ) {
+        let Counters { gone, unproven, .. } = &*self.counters;
+        count(if proven { gone } else { unproven }, 1);
+        let ran_ms = ran.as_millis() as u64;
+        of_process!(self, process, program, %exit, proven, ran_ms, "process ended");
+    }
+
+    pub(super) fn over(&self, reason: &EndReason, processes: usize) {
+        let ((peer, client), session) = (self.client(), &self.session);
+        let reason = reason.as_str();
+        tracing::info!(target: TARGET, session, peer, client, reason, processes, "session over");
+    }
 }
 
 fn excerpt(text: &str) -> String {

@@ -18,7 +18,8 @@ use super::admission::{OTHERS_CAME, Ticket};
 use super::event::Event;
 use super::metrics::{Present, count};
 use super::origin::Origin;
-use super::session::{Haste, Next, Session};
+use super::process::Owner as _;
+use super::session::{AnswerPriority, Next, Session};
 use crate::link::{CloseCode, Link, LinkError};
 use crate::protocol::extension::EndedNotification;
 use crate::protocol::{
@@ -304,11 +305,11 @@ impl Connection {
         Poll::Pending
     }
 
-    fn send_answer(&mut self, frame: String, haste: Haste) {
+    fn send_answer(&mut self, frame: String, priority: AnswerPriority) {
         self.owed += frame.len();
-        match haste {
-            Haste::Now => self.dirty = true,
-            Haste::Soon => self.patient += 1,
+        match priority {
+            AnswerPriority::Now => self.dirty = true,
+            AnswerPriority::Soon => self.patient += 1,
         }
         self.queue(frame);
     }
@@ -361,7 +362,7 @@ impl Connection {
         while self.link.buffered() <= HIGH_WATER {
             match session.next(generation, cx.waker()) {
                 None => return,
-                Some(Next::Answer(frame, haste)) => self.send_answer(frame, haste),
+                Some(Next::Answer(frame, priority)) => self.send_answer(frame, priority),
                 Some(Next::Of(process)) => {
                     let (event, more) = {
                         let mut log = process.log();
@@ -371,6 +372,9 @@ impl Connection {
                         session.wake(&process);
                     }
                     process.sent();
+                    if session.is_closing() {
+                        session.taken();
+                    }
                     if let Some((seq, event)) = event {
                         self.send_event(&process.id, seq, event, raw);
                     }

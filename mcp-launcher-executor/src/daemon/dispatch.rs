@@ -9,13 +9,12 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
-use super::audit;
 use super::budget::Grant;
 use super::host::environment_info;
 use super::interrupt::interrupt;
 use super::limits::{MOST_NAME, MOST_WAITING, WAITING_EACH};
 use super::metadata;
-use super::process::Process;
+use super::process::{Owner as _, Process};
 use super::session::{Session, Slot};
 use super::start::start;
 use super::stdin::Verdict;
@@ -52,7 +51,7 @@ pub(super) fn request(
         if method == method::START && error.code != code::INVALID_REQUEST {
             let named = params.parse::<ProcessParams>();
             let name = named.map(|it| it.process_id).unwrap_or_default();
-            audit::not_started(session, &name, "", &error);
+            session.audit.not_started(&name, "", &error);
         }
         session.answer(encode_error(Some(&answer_to), &error));
     }

@@ -11,24 +11,24 @@ use std::path::Path;
 
 use futures_util::FutureExt as _;
 
-pub(crate) use self::connections::connections;
-pub(crate) use self::process::{output, stdin};
+pub use self::connections::connections;
+pub use self::process::{output, stdin};
 use super::token::Token;
-use crate::fuzzing::Choices;
+use crate::fuzzing::choices::Choices;
 use crate::pem;
 use crate::protocol::Message;
 use crate::protocol::process::{EnvPolicy, Inherit};
 
 /// An HTTP request at the door, of one who knows the token or not.
-pub(crate) fn request(bytes: &[u8]) {
+pub fn request(bytes: &[u8]) {
     let token = Token::new("0123456789abcdef").ok();
     let mut stream = tokio::io::join(bytes, tokio::io::sink());
-    let answer = super::http::upgrade(&mut stream, token.as_ref()).now_or_never();
+    let answer = super::http::upgrade(&mut stream, token.as_slice()).now_or_never();
     assert!(answer.is_some(), "it waits for nothing");
 }
 
 /// Parameters of a start and of a look at a file, and a token.
-pub(crate) fn params(bytes: &[u8]) {
+pub fn params(bytes: &[u8]) {
     if let Ok(Message::Request { params, .. }) = Message::parse(bytes) {
         let _ = super::restrictions::check(params);
         let _ = super::metadata::path(params);
@@ -37,7 +37,7 @@ pub(crate) fn params(bytes: &[u8]) {
 }
 
 /// Certificates and a key, as they are used for either side of TLS.
-pub(crate) fn pem(bytes: &[u8]) {
+pub fn pem(bytes: &[u8]) {
     let file = Path::new("file");
     let _ = pem::roots_in(file, bytes);
     if let (Ok(chain), Ok(key)) = (pem::chain_in(file, bytes), pem::key_in(file, bytes)) {
@@ -50,7 +50,7 @@ pub(crate) fn pem(bytes: &[u8]) {
 }
 
 /// Patterns and names of a client\'s choice.
-pub(crate) fn environment(bytes: &[u8]) {
+pub fn environment(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let inherit = [Inherit::All, Inherit::Core, Inherit::None];

@@ -83,7 +83,7 @@ pub struct Daemon {
 
 struct Shared {
     launcher: Arc<dyn ServerLauncher>,
-    limits: Limits,
+    limits: Arc<Limits>,
     registry: Registry,
     counters: Arc<Counters>,
     /// Processes that are not proven gone.
@@ -130,7 +130,7 @@ impl Daemon {
                 launcher,
                 budget: Budget::new(limits.max_memory),
                 places: Arc::new(Semaphore::new(limits.max_processes_in_all)),
-                limits,
+                limits: Arc::new(limits),
                 registry: Registry::default(),
                 counters: Arc::default(),
                 doubts: Arc::default(),

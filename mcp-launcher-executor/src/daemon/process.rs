@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::{ExitStatus, LaunchedServer, ProcessTerminator, StepError};
+use mcp_lifecycle_core::launch::{
+    BoxRead, ExitStatus, LaunchedServer, ProcessTerminator, StepError,
+};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use super::audit;
+use super::audit::Audit;
 use super::budget::{Grant, Portion};
 use super::doubts::Doubts;
 use super::event::Event;
-use super::log::Log;
-use super::metrics::{Counters, count};
-use super::pump::pump;
-use super::session::Session;
+use super::limits::Limits;
+use super::log::{Keep, Log};
 use super::stdin::{StdinQueue, Verdict};
 use crate::protocol::RequestId;
-use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
+use crate::protocol::process::{StartParams, WriteParams, WriteStatus};
 use crate::wire::wire_remnant;
 
 /// How long what a main process leaves behind may take to follow it, when its
@@ -32,23 +32,49 @@ const STRAGGLERS: Duration = Duration::from_secs(2);
 /// The places that a process takes until it is proven gone.
 pub(super) type Places = [OwnedSemaphorePermit; 2];
 
+/// Whose process it is: a session.
+pub(super) trait Owner: Send + Sync {
+    /// The process has something to send.
+    fn wake(&self, process: &Arc<Process>);
+
+    /// Answers a write of its client's.
+    fn answer_write(&self, id: &RequestId, status: WriteStatus);
+
+    /// Makes room for so many bytes, as far as copies of what was sent stand in the
+    /// way, which a plain client might read again.
+    fn make_room(&self, bytes: usize);
+
+    /// Forgets this process, and no other that has its name by now; what it still has
+    /// to say is thrown away.
+    fn remove(&self, process: &Process);
+}
+
+/// What a process has of its session.
+pub(super) struct Member {
+    pub(super) session_id: String,
+    pub(super) owner: Weak<dyn Owner>,
+    pub(super) audit: Arc<Audit>,
+    pub(super) doubts: Arc<Doubts>,
+    pub(super) portion: Arc<Portion>,
+    pub(super) limits: Arc<Limits>,
+    /// How output is kept, and how far it may run ahead.
+    pub(super) keep: Keep,
+    pub(super) window: usize,
+    /// Its client has a ladder of its own, and tells what it has.
+    pub(super) extended: bool,
+}
+
 pub(super) struct Process {
     pub(super) id: String,
     pub(super) program: String,
     pub(super) started: Instant,
     pub(super) terminator: Arc<dyn ProcessTerminator>,
     handle: ServerHandle,
-    session_id: String,
-    counters: Arc<Counters>,
-    doubts: Arc<Doubts>,
+    member: Member,
     /// Nothing of it is left.
     proven: Arc<AtomicBool>,
-    session: Weak<Session>,
-    pub(super) portion: Arc<Portion>,
     log: Mutex<Log>,
     stdin: Mutex<StdinQueue>,
-    stdin_limit: usize,
-    held_limit: usize,
     /// There is input, or an end of it.
     input: Notify,
     /// There may be room in the log.
@@ -64,23 +90,22 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Takes over what was launched, and starts its pumps.
+    /// Takes over what was launched; its output is for others to pump.
     pub(super) fn adopt(
         params: &StartParams,
         launched: LaunchedServer,
-        session: &Arc<Session>,
+        member: Member,
         places: Places,
-    ) -> Arc<Self> {
+    ) -> (Arc<Self>, BoxRead, Option<BoxRead>) {
         let id = params.process_id.clone();
         let program = params.argv.first().cloned().unwrap_or_default();
-        let (keep, window) = session.keep();
         let parts = launched.into_parts();
-        audit::started(session, &id, &program, &parts.terminator.identity());
+        let identity = parts.terminator.identity();
+        member.audit.started(&id, &program, &identity);
         let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
-        let limits = &session.limits;
-        let grant = || Grant::of(&session.portion);
+        let grant = || Grant::of(&member.portion);
         let mut input = StdinQueue::new(grant());
-        if session.is_extended() {
+        if member.extended {
             input = input.in_order();
         }
         let process = Arc::new(Self {
@@ -89,16 +114,10 @@ impl Process {
             started: Instant::now(),
             terminator: parts.terminator,
             handle,
-            session_id: session.id.clone(),
-            counters: Arc::clone(&session.counters),
-            doubts: Arc::clone(&session.doubts),
             proven: Arc::default(),
-            session: Arc::downgrade(session),
-            portion: Arc::clone(&session.portion),
-            log: Mutex::new(Log::new(keep, window, grant())),
+            log: Mutex::new(Log::new(member.keep, member.window, grant())),
             stdin: Mutex::new(input),
-            stdin_limit: limits.stdin_queue,
-            held_limit: limits.max_frame,
+            member,
             input: Notify::new(),
             room: Notify::new(),
             changed: Notify::new(),
@@ -111,12 +130,16 @@ impl Process {
             process.close_stdin();
         }
         tokio::spawn(Arc::clone(&process).feed(stdin));
-        tokio::spawn(pump(Arc::clone(&process), parts.stdout, Stream::Stdout));
-        if let Some(stderr) = parts.stderr {
-            tokio::spawn(pump(Arc::clone(&process), stderr, Stream::Stderr));
-        }
         tokio::spawn(Arc::clone(&process).watch(places));
-        process
+        (process, parts.stdout, parts.stderr)
+    }
+
+    pub(super) fn portion(&self) -> &Arc<Portion> {
+        &self.member.portion
+    }
+
+    fn owner(&self) -> Option<Arc<dyn Owner>> {
+        self.member.owner.upgrade()
     }
 
     pub(super) fn log(&self) -> MutexGuard<'_, Log> {
@@ -138,9 +161,12 @@ impl Process {
     }
 
     pub(super) fn write(&self, id: RequestId, params: WriteParams) -> Verdict {
-        let verdict = self
-            .stdin()
-            .write(id, params, self.stdin_limit, self.held_limit);
+        let Limits {
+            stdin_queue,
+            max_frame,
+            ..
+        } = *self.member.limits;
+        let verdict = self.stdin().write(id, params, stdin_queue, max_frame);
         self.input.notify_one();
         verdict
     }
@@ -170,8 +196,8 @@ impl Process {
 
     /// Makes room for so many bytes of its session, as far as that can be done.
     pub(super) fn make_room(&self, bytes: usize) {
-        if let Some(session) = self.session.upgrade() {
-            session.make_room(bytes);
+        if let Some(owner) = self.owner() {
+            owner.make_room(bytes);
         }
     }
 
@@ -196,17 +222,14 @@ impl Process {
     pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
         if let Err(error) = self.handle.terminate(policy, reason).await {
             tracing::warn!(%error, "a process of a client is not proven gone");
-            self.doubts.add(&self.session_id, &self.proven);
+            self.doubt();
         }
     }
 
     /// Whether its client has been told of its end, as far as it tells.
     pub(super) fn is_told(&self) -> bool {
-        let Some(session) = self.session.upgrade() else {
-            return true;
-        };
         let log = self.log();
-        match session.is_extended() {
+        match self.member.extended {
             true => self.has_ended() && log.is_drained(),
             false => log.is_closed() && !log.has_unsent(),
         }
@@ -215,8 +238,8 @@ impl Process {
     pub(super) fn push(self: &Arc<Self>, event: Event) {
         self.log().push(event);
         self.changed.notify_waiters();
-        if let Some(session) = self.session.upgrade() {
-            session.wake(self);
+        if let Some(owner) = self.owner() {
+            owner.wake(self);
         }
     }
 
@@ -233,7 +256,7 @@ impl Process {
                 self.input.notified().await;
                 continue;
             };
-            let admitted = self.stdin().admit(self.stdin_limit);
+            let admitted = self.stdin().admit(self.member.limits.stdin_queue);
             self.answer(admitted, WriteStatus::Accepted);
             if stdin.write_all(&bytes).await.is_err() || stdin.flush().await.is_err() {
                 break self.stdin().broken();
@@ -243,9 +266,9 @@ impl Process {
     }
 
     fn answer(&self, ids: Vec<RequestId>, status: WriteStatus) {
-        if let Some(session) = self.session.upgrade() {
+        if let Some(owner) = self.owner() {
             for id in ids {
-                session.answer_write(&id, status);
+                owner.answer_write(&id, status);
             }
         }
     }
@@ -253,9 +276,14 @@ impl Process {
     /// The connection: something was sent, so there may be room.
     pub(super) fn sent(&self) {
         self.room.notify_waiters();
-        if let Some(session) = self.session.upgrade().filter(|s| s.is_closing()) {
-            session.taken();
-        }
+    }
+
+    /// It is not proven gone.
+    fn doubt(&self) {
+        let Member {
+            doubts, session_id, ..
+        } = &self.member;
+        doubts.add(session_id, &self.proven);
     }
 
     /// One of: a stream is at its end, the main process has exited.
@@ -280,18 +308,19 @@ impl Process {
         let exit = self.terminator.exited().await;
         self.push(Event::Exited(wire_code(exit)));
         self.part_done();
-        let extended = self.session.upgrade().is_some_and(|s| s.is_extended());
+        let Member {
+            extended,
+            limits,
+            audit,
+            ..
+        } = &self.member;
         let end = async {
-            if extended {
-                // Its client has a ladder of its own, and the only clock.
+            if *extended {
+                // Its client's ladder has the only clock.
                 return std::future::pending().await;
             }
-            let policy = match self.session.upgrade() {
-                Some(session) => session.limits.orphans.clone(),
-                None => TerminationPolicy::immediate(),
-            };
             tokio::time::sleep(STRAGGLERS).await;
-            self.end(&policy, EndReason::ServerExited).await;
+            self.end(&limits.orphans, EndReason::ServerExited).await;
         };
         let proof = tokio::select! {
             proof = self.terminator.gone() => proof,
@@ -299,13 +328,10 @@ impl Process {
         };
         let (ran, proven) = (self.started.elapsed(), proof.is_ok());
         self.proven.store(proven, Ordering::Release);
-        if proven {
-            count(&self.counters.gone, 1);
-        } else {
-            count(&self.counters.unproven, 1);
-            self.doubts.add(&self.session_id, &self.proven);
+        if !proven {
+            self.doubt();
         }
-        audit::ended(&self.session_id, &self.id, &self.program, exit, proven, ran);
+        audit.ended(&self.id, &self.program, exit, proven, ran);
         let event = match proof {
             Ok(gone) => Event::Gone {
                 swept: gone.swept.iter().take(64).map(wire_remnant).collect(),
@@ -320,7 +346,7 @@ impl Process {
                 failure: Some(mcp_lifecycle_core::launch::ErrorChain(&error).to_string()),
             },
         };
-        if extended {
+        if *extended {
             self.push(event);
         }
         self.ended.store(true, Ordering::Release);
@@ -329,9 +355,9 @@ impl Process {
         self.close_stdin();
         self.retire();
         if !extended {
-            let (session, process) = (Weak::clone(&self.session), Arc::downgrade(&self));
+            let (retention, process) = (limits.retention, Arc::downgrade(&self));
             drop(self);
-            forget_after_a_while(session, process).await;
+            forget_after(retention, process).await;
         }
     }
 
@@ -342,25 +368,26 @@ impl Process {
             log.is_closed() && log.is_drained()
         };
         if over
-            && let Some(session) = self.session.upgrade()
-            && session.is_extended()
+            && self.member.extended
+            && let Some(owner) = self.owner()
         {
-            session.remove(self);
+            owner.remove(self);
         }
     }
 }
 
 /// A plain client does not tell what it has: it gets the time to read it, from
 /// when all of it was sent.
-async fn forget_after_a_while(session: Weak<Session>, process: Weak<Process>) {
-    while let Some(retention) = session.upgrade().map(|s| s.limits.retention) {
+async fn forget_after(retention: Duration, process: Weak<Process>) {
+    loop {
         tokio::time::sleep(retention).await;
-        let (Some(session), Some(process)) = (session.upgrade(), process.upgrade()) else {
+        let process = process.upgrade();
+        let Some((process, owner)) = process.and_then(|it| it.owner().map(|owner| (it, owner)))
+        else {
             return;
         };
         if !process.log().has_unsent() {
-            session.remove(&process);
-            return;
+            return owner.remove(&process);
         }
     }
 }

@@ -77,7 +77,7 @@ struct Buffer {
 
 impl Buffer {
     fn of(process: &Process) -> Self {
-        let mut grant = Grant::of(&process.portion);
+        let mut grant = Grant::of(process.portion());
         grant.set(READ);
         Self {
             bytes: vec![0; READ],
@@ -120,7 +120,7 @@ fn room_now(process: &Process, stream: Stream) -> (usize, bool) {
         (log.room(stream), !log.is_drained())
     };
     // A server of which nothing waits goes on, if slowly, whatever others do.
-    let room = match process.portion.room() {
+    let room = match process.portion().room() {
         0..READ if held => 0,
         room => room.max(READ),
     };
@@ -134,12 +134,12 @@ async fn room(process: &Process, stream: Stream) -> usize {
     let mut is_short = false;
     loop {
         let mut room = std::pin::pin!(process.room.notified());
-        let mut freed = std::pin::pin!(process.portion.freed());
+        let mut freed = std::pin::pin!(process.portion().freed());
         room.as_mut().enable();
         freed.as_mut().enable();
         if is_short {
             process.make_room(READ);
-            process.portion.want(READ);
+            process.portion().want(READ);
         }
         let (most, short) = room_now(process, stream);
         if most > 0 {

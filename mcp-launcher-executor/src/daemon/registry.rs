@@ -195,11 +195,6 @@ fn reprieve(lease: Duration, late: Duration, attached: bool) -> Duration {
     drain.max(longest_reprieve(lease))
 }
 
-/// Enough to tell sessions apart in a log, and too little to resume one.
-pub(super) fn short(id: &str) -> &str {
-    id.get(..8).unwrap_or(id)
-}
-
 /// A random UUID (version 4).
 fn random_id() -> Result<String, RpcError> {
     let mut bytes = [0; 16];

@@ -2,7 +2,7 @@
 
 mod ending;
 mod outbox;
-mod room;
+mod owner;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -13,16 +13,14 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::outbox::Outbox;
-pub(super) use self::outbox::{Haste, Next};
+pub(super) use self::outbox::{AnswerPriority, Next};
 use super::Shared;
-use super::audit::Client;
+use super::audit::Audit;
 use super::budget::Portion;
 use super::doubts::Doubts;
 use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
-use super::log::Keep;
-use super::metrics::Counters;
 use super::origin::Share;
-use super::process::Process;
+use super::process::{Owner as _, Process};
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
 
@@ -39,10 +37,9 @@ pub(super) enum Slot {
 
 pub(super) struct Session {
     pub(super) id: String,
-    client: Mutex<Option<Arc<Client>>>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) audit: Arc<Audit>,
     pub(super) doubts: Arc<Doubts>,
-    pub(super) limits: Limits,
+    pub(super) limits: Arc<Limits>,
     pub(super) lease: Duration,
     /// Whose it was when it was opened.
     pub(super) of: Share,
@@ -105,15 +102,14 @@ impl Session {
         takes: Option<u64>,
         of: Share,
     ) -> Arc<Self> {
-        let limits = shared.limits.clone();
+        let limits = Arc::clone(&shared.limits);
         let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
         let lease = asked.map_or(limits.lease, Duration::from_millis);
         let places = || Arc::new(Semaphore::new(limits.max_processes_per_share));
         let places = kin.map_or_else(places, |kin| Arc::clone(&kin.places));
         Arc::new(Self {
+            audit: Audit::new(&id, &shared.counters),
             id,
-            client: Mutex::default(),
-            counters: Arc::clone(&shared.counters),
             doubts: Arc::clone(&shared.doubts),
             limits,
             lease,
@@ -142,12 +138,6 @@ impl Session {
         })
     }
 
-    /// Who has attached to it last.
-    pub(super) fn client(&self) -> Option<Arc<Client>> {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        client.clone()
-    }
-
     pub(super) fn is_extended(&self) -> bool {
         self.lifecycle.is_some()
     }
@@ -159,18 +149,6 @@ impl Session {
 
     pub(super) fn launching(&self) -> &tokio_util::task::TaskTracker {
         &self.launching
-    }
-
-    /// How its processes' output is kept, and how far it may run ahead.
-    pub(super) fn keep(&self) -> (Keep, usize) {
-        match &self.lifecycle {
-            Some(lifecycle) => {
-                let window = lifecycle.window.map_or(self.limits.window, |w| w as usize);
-                (Keep::Acknowledged, window)
-            }
-            // As much as codex keeps.
-            None => (Keep::Bytes(1 << 20), self.limits.window),
-        }
     }
 
     pub(super) fn processes(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
@@ -188,20 +166,6 @@ impl Session {
             Some(Slot::Running(process)) => Some(Arc::clone(process)),
             _ => None,
         }
-    }
-
-    /// Forgets this process, and no other that has its name by now; what it
-    /// still has to say is thrown away.
-    pub(super) fn remove(&self, process: &Process) {
-        let mut processes = self.processes();
-        if let Some(Slot::Running(there)) = processes.get(&process.id)
-            && std::ptr::eq(&**there, process)
-        {
-            processes.remove(&process.id);
-        }
-        drop(processes);
-        process.abandon();
-        self.taken();
     }
 
     /// Whether it is being ended, or has been.
@@ -260,9 +224,8 @@ impl Session {
     }
 
     /// A connection takes the session over; the one before loses it.
-    pub(super) fn attach(&self, client: Client) -> u64 {
+    pub(super) fn attach(&self) -> u64 {
         self.heard();
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(client));
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         self.connected.store(true, Ordering::Release);
         let mut outbox = self.outbox();

@@ -14,14 +14,14 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use super::audit;
 use super::budget::Grant;
 use super::environment;
 use super::limits::{MOST_NAME, MOST_START};
 use super::process::{Places, Process};
+use super::pump::pump;
 use super::restrictions;
 use super::session::{Session, Slot};
-use crate::protocol::process::{ProcessParams, SandboxType, StartParams, StartResult};
+use crate::protocol::process::{ProcessParams, SandboxType, StartParams, StartResult, Stream};
 use crate::protocol::{
     Params, RequestId, RpcError, code, encode_error, encode_result, path_from_wire,
 };
@@ -159,7 +159,7 @@ async fn launch(
     let (params, launched) = match launched {
         Ok(launched) => launched,
         Err(error) => {
-            audit::not_started(&session, &process_id, &program, &error);
+            session.audit.not_started(&process_id, &program, &error);
             let slot = {
                 let mut processes = session.processes();
                 // Whoever cancels it has taken its place, which may be another's now.
@@ -199,7 +199,11 @@ fn settle(
         Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
         _ => return Err(Box::new(launched)),
     };
-    let process = Process::adopt(&params, launched, session, places);
+    let (process, stdout, stderr) = Process::adopt(&params, launched, session.member(), places);
+    tokio::spawn(pump(Arc::clone(&process), stdout, Stream::Stdout));
+    if let Some(stderr) = stderr {
+        tokio::spawn(pump(Arc::clone(&process), stderr, Stream::Stderr));
+    }
     processes.insert(params.process_id, Slot::Running(process));
     Ok(answer_to)
 }

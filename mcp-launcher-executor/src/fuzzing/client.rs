@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::Choices;
+use super::choices::Choices;
 use crate::ExecutorError;
 use crate::client::fuzzing::{Effect, ProcessEvent, Purpose, Session, Timing};
 use crate::protocol::Chunk;

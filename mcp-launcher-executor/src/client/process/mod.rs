@@ -3,21 +3,41 @@
 mod input;
 mod output;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
 use mcp_lifecycle_core::launch::ExitStatus;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 pub(super) use input::{DEPTH, Input};
 pub(super) use output::Output;
 
 use self::output::Buffer;
-use super::commands::{Command, Commands};
+use super::inbox::Sender;
 use super::session::{GoneProof, ProcessEvent};
 use crate::ExecutorError;
-use crate::protocol::process::{Stream, WriteStatus};
+use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
+
+/// What the rest of the client wants of the driver.
+pub(super) enum Command {
+    Start(StartParams, Weak<Remote>, Reply),
+    Abandon(String),
+    Write(WriteParams),
+    CloseStdin(String),
+    Consumed(String, u64, u64),
+    Lag(String, bool),
+    Forget(String),
+    Call(&'static str, serde_json::Value, Reply),
+    /// Nobody follows it.
+    StartBlindly(StartParams),
+    /// Without an answer: the last resort.
+    Terminate(String),
+}
+
+pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
+
+pub(super) type Commands = Sender<Command>;
 
 /// A process that was started over a connection.
 pub(super) struct Wiring {

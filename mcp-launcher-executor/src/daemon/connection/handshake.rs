@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::audit::{self, Client};
 use super::super::host::environment_info;
 use super::super::limits::MOST_NAME;
 use super::super::registry::Registry;
@@ -43,13 +42,11 @@ impl Connection {
                 Registry::open(&self.shared, agreed, takes, self.origin.share())?
             }
         };
-        let generation = session.attach(Client {
-            name: params.client_name,
-            origin: self.origin.clone(),
-        });
+        let generation = session.attach();
         self.ticket = None;
         self.intake.belongs_to(&session);
-        audit::attached(&session, generation > 1);
+        let audit = &session.audit;
+        audit.attached(&self.origin, &params.client_name, generation > 1);
         let result = InitializeResult {
             session_id: Some(session.id.clone()),
             environment_info: Some(environment_info()),

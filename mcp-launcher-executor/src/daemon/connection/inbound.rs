@@ -7,7 +7,7 @@ use tokio::runtime::RuntimeFlavor;
 
 use super::super::dispatch;
 use super::super::limits::MOST_NAME;
-use super::super::session::Haste;
+use super::super::session::AnswerPriority;
 use super::{Connection, PING, State};
 use crate::link::Incoming;
 use crate::protocol::{Message, RequestId, RpcError, code, encode_error, encode_result, method};
@@ -51,7 +51,7 @@ impl Connection {
 
     fn malformed(&mut self, what: &str) {
         let error = RpcError::new(code::INVALID_REQUEST, what);
-        self.send_answer(encode_error(None, &error), Haste::Now);
+        self.send_answer(encode_error(None, &error), AnswerPriority::Now);
     }
 
     fn message(&mut self, message: Message<'_>) {
@@ -114,6 +114,6 @@ impl Connection {
 
     fn refuse(&mut self, id: &RequestId, text: &str) {
         let error = RpcError::new(code::INVALID_REQUEST, text);
-        self.send_answer(encode_error(Some(id), &error), Haste::Now);
+        self.send_answer(encode_error(Some(id), &error), AnswerPriority::Now);
     }
 }

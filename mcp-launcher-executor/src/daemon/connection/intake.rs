@@ -10,6 +10,7 @@ use tokio::time::{Instant, Sleep};
 use super::super::budget::Grant;
 use super::super::limits::MOST_BEFORE_SESSION;
 use super::super::metrics::count;
+use super::super::process::Owner as _;
 use super::super::session::Session;
 use super::{Connection, End, HIGH_WATER};
 use crate::link::{CloseCode, Incoming, Link};

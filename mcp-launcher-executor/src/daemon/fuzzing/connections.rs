@@ -17,7 +17,7 @@ use super::super::{Daemon, Limits};
 use super::client::Wire;
 use super::server::InMemory;
 use crate::client::fuzzing::{ProcessEvent, Sequencer};
-use crate::fuzzing::Choices;
+use crate::fuzzing::choices::Choices;
 use crate::link::{Counted, WebSocketLink, websocket_config};
 use crate::protocol::Chunk;
 use crate::protocol::process::OutputNotification;
@@ -27,7 +27,7 @@ const STEPS: usize = 200;
 
 /// Whatever clients do, no output comes twice, out of order or with a gap, and when
 /// the daemon ends nothing is left: no process, no session, no memory that counts.
-pub(crate) fn connections(bytes: &[u8]) {
+pub fn connections(bytes: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();

@@ -7,13 +7,13 @@ use super::super::event::Event;
 use super::super::log::{Keep, Log};
 use super::super::stdin::{StdinQueue, Verdict};
 use crate::client::fuzzing::{ProcessEvent, Sequencer};
-use crate::fuzzing::Choices;
+use crate::fuzzing::choices::Choices;
 use crate::protocol::process::{Stream, WriteParams, WriteStatus};
 use crate::protocol::{Chunk, RequestId};
 
 /// Output through the daemon's log, over links that are lost at any time, into the
 /// client's order: every byte arrives once, in order, and the window holds.
-pub(crate) fn output(bytes: &[u8]) {
+pub fn output(bytes: &[u8]) {
     const WINDOW: usize = 1000;
     let mut choices = Choices(bytes);
     let mut log = Log::new(Keep::Acknowledged, WINDOW, Grant::default());
@@ -89,7 +89,7 @@ fn write(queue: &mut StdinQueue, number: u64, size: usize) -> bool {
 }
 
 /// Writes that are repeated, held and refused: what was accepted leaves once, in order.
-pub(crate) fn stdin(bytes: &[u8]) {
+pub fn stdin(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut queue = StdinQueue::new(Grant::default());
     let mut next = 0_u64;

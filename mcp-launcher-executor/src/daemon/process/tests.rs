@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::super::origin::Share;
-use super::super::session::Slot;
+use super::super::session::{Session, Slot};
 use super::super::{Daemon, Limits};
 use super::*;
 
@@ -24,7 +24,7 @@ async fn launched(session: &Arc<Session>) -> Arc<Process> {
     let params = json!({"processId": "p", "argv": ["/bin/cat"], "cwd": "/", "pipeStdin": true});
     let place = || Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let params = serde_json::from_value(params).unwrap();
-    Process::adopt(&params, launched, session, [place(), place()])
+    Process::adopt(&params, launched, session.member(), [place(), place()]).0
 }
 
 #[tokio::test(flavor = "multi_thread")]

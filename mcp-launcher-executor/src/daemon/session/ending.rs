@@ -7,7 +7,6 @@ use std::time::Duration;
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use tokio_util::sync::CancellationToken;
 
-use super::super::audit;
 use super::super::process::Process;
 use super::{Session, Slot};
 
@@ -84,7 +83,7 @@ impl Session {
     /// Cancel safe: the end goes on.
     pub(in crate::daemon) async fn end(self: &Arc<Self>, reason: EndReason) {
         if !self.ended.swap(true, Ordering::AcqRel) {
-            audit::over(self, &reason);
+            self.audit.over(&reason, self.processes().len());
             let session = Arc::clone(self);
             // Also by a panic: whoever waits must not wait for ever.
             let finished = self.finished.clone().drop_guard();

@@ -7,8 +7,6 @@ use std::task::Waker;
 
 use super::super::process::Process;
 use super::Session;
-use crate::protocol::process::{WriteResult, WriteStatus};
-use crate::protocol::{RequestId, encode_result};
 
 /// Bytes of answers that wait, before those that can wait are made.
 const HIGH_WATER: usize = 64 * 1024;
@@ -16,7 +14,7 @@ const HIGH_WATER: usize = 64 * 1024;
 #[derive(Default)]
 pub(super) struct Outbox {
     pub(super) attached: bool,
-    answers: VecDeque<(String, Haste)>,
+    answers: VecDeque<(String, AnswerPriority)>,
     /// Bytes in `answers`.
     answer_bytes: usize,
     /// Processes with something to send, each once: one event each per turn.
@@ -35,7 +33,7 @@ impl Outbox {
 
 /// Whether somebody waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::daemon) enum Haste {
+pub(in crate::daemon) enum AnswerPriority {
     Now,
     /// It may leave with the next frame.
     Soon,
@@ -43,24 +41,14 @@ pub(in crate::daemon) enum Haste {
 
 /// What to send next.
 pub(in crate::daemon) enum Next {
-    Answer(String, Haste),
+    Answer(String, AnswerPriority),
     Of(Arc<Process>),
 }
 
 impl Session {
     /// An answer. Without a connection it is dropped: a client asks again.
     pub(in crate::daemon) fn answer(&self, frame: String) {
-        self.push_answer(frame, Haste::Now);
-    }
-
-    /// The answer to a write: a client of ours has others under way, so this
-    /// one can share a packet with the server's own answer.
-    pub(in crate::daemon) fn answer_write(&self, id: &RequestId, status: WriteStatus) {
-        let haste = match (self.is_extended(), status) {
-            (true, WriteStatus::Accepted) => Haste::Soon,
-            _ => Haste::Now,
-        };
-        self.push_answer(encode_result(id, &WriteResult { status }), haste);
+        self.push_answer(frame, AnswerPriority::Now);
     }
 
     /// Bytes of answers that no connection has taken yet.
@@ -86,26 +74,12 @@ impl Session {
         }
     }
 
-    fn push_answer(&self, frame: String, haste: Haste) {
+    pub(super) fn push_answer(&self, frame: String, priority: AnswerPriority) {
         let mut outbox = self.outbox();
         if outbox.attached {
             outbox.answer_bytes += frame.len();
-            outbox.answers.push_back((frame, haste));
+            outbox.answers.push_back((frame, priority));
         }
-        let waker = outbox.waker.take();
-        drop(outbox);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// This process has something to send.
-    pub(in crate::daemon) fn wake(&self, process: &Arc<Process>) {
-        if process.queued.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let mut outbox = self.outbox();
-        outbox.ready.push_back(Arc::clone(process));
         let waker = outbox.waker.take();
         drop(outbox);
         if let Some(waker) = waker {
@@ -131,14 +105,14 @@ impl Session {
             outbox.waker = Some(waker.clone());
             return None;
         }
-        if let Some((answer, haste)) = outbox.answers.pop_front() {
+        if let Some((answer, priority)) = outbox.answers.pop_front() {
             outbox.answer_bytes -= answer.len();
             let room = outbox.answer_bytes <= HIGH_WATER;
             drop(outbox);
             if room {
                 self.answer_room.notify_waiters();
             }
-            return Some(Next::Answer(answer, haste));
+            return Some(Next::Answer(answer, priority));
         }
         if let Some(process) = outbox.ready.pop_front() {
             process.queued.store(false, Ordering::Release);

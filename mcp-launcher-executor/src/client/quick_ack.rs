@@ -11,16 +11,16 @@ use tokio::net::TcpStream;
 
 /// Whether to acknowledge at once; shared with whoever knows the peer.
 #[derive(Debug, Clone)]
-pub(super) struct Haste(Arc<AtomicBool>);
+pub(super) struct QuickAck(Arc<AtomicBool>);
 
-impl Haste {
+impl QuickAck {
     pub(super) fn new() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
     /// A daemon of ours has no use for it.
-    pub(super) fn set(&self, haste: bool) {
-        self.0.store(haste, Ordering::Relaxed);
+    pub(super) fn set(&self, on: bool) {
+        self.0.store(on, Ordering::Relaxed);
     }
 
     /// After a read. The kernel forgets it again, so it is said after every one;

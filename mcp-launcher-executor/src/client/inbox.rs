@@ -13,54 +13,37 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use tokio::sync::oneshot;
-
-use super::driver::Driver;
-use super::process::Remote;
-use crate::ExecutorError;
-use crate::protocol::process::{StartParams, WriteParams};
-
-/// What the rest of the client wants of the driver.
-pub(super) enum Command {
-    Start(StartParams, Weak<Remote>, Reply),
-    Abandon(String),
-    Write(WriteParams),
-    CloseStdin(String),
-    Consumed(String, u64, u64),
-    Lag(String, bool),
-    Forget(String),
-    Call(&'static str, serde_json::Value, Reply),
-    /// Nobody follows it.
-    StartBlindly(StartParams),
-    /// Without an answer: the last resort.
-    Terminate(String),
-}
-
-pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
-
 /// For whoever needs the connection. The last one that is dropped ends it.
-#[derive(Clone)]
-pub(super) struct Commands(Arc<Sender>);
+pub(super) struct Sender<C>(Arc<Shared<C>>);
 
-struct Sender {
-    inbox: Arc<Inbox>,
-    seat: Arc<Seat>,
+impl<C> Clone for Sender<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
-/// Where the driver is while its connection lives.
-pub(super) type Seat = Mutex<Option<Driver>>;
+struct Shared<C> {
+    inbox: Arc<Inbox<C>>,
+    driver: Arc<dyn StandIn>,
+}
+
+/// The driver, as whoever has sent a command meets it.
+pub(super) trait StandIn: Send + Sync {
+    /// Carries out what is in the inbox, on this thread, if the driver is at rest.
+    /// `false` when something is left for the driver's own task, whose waker this is.
+    fn stand_in(&self, driver: &Waker) -> bool;
+}
 
 /// What waits for the driver.
-pub(super) struct Inbox {
-    state: Mutex<State>,
+pub(super) struct Inbox<C> {
+    state: Mutex<State<C>>,
 }
 
-#[derive(Default)]
-struct State {
-    queue: VecDeque<Command>,
+struct State<C> {
+    queue: VecDeque<C>,
     /// Nobody sends any more.
     abandoned: bool,
     /// Nobody takes any more.
@@ -72,24 +55,28 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Closed;
 
-/// A queue, and an empty seat beside it.
-pub(super) fn commands() -> (Commands, Arc<Inbox>, Arc<Seat>) {
+/// An inbox for this driver.
+pub(super) fn inbox<C>(driver: Arc<dyn StandIn>) -> (Sender<C>, Arc<Inbox<C>>) {
     let inbox = Arc::new(Inbox {
-        state: Mutex::default(),
+        state: Mutex::new(State {
+            queue: VecDeque::new(),
+            abandoned: false,
+            closed: false,
+            driver: None,
+        }),
     });
-    let seat = Arc::new(Seat::default());
-    let sender = Sender {
+    let shared = Shared {
         inbox: Arc::clone(&inbox),
-        seat: Arc::clone(&seat),
+        driver,
     };
-    (Commands(Arc::new(sender)), inbox, seat)
+    (Sender(Arc::new(shared)), inbox)
 }
 
-impl Commands {
+impl<C> Sender<C> {
     /// Queues a command, and carries it out if nobody is at it. Never blocks;
     /// in any context, also under the locks of a process.
-    pub(super) fn send(&self, command: Command) -> Result<(), Closed> {
-        let Sender { inbox, seat } = &*self.0;
+    pub(super) fn send(&self, command: C) -> Result<(), Closed> {
+        let Shared { inbox, driver } = &*self.0;
         let waker = {
             let mut state = inbox.state();
             if state.closed {
@@ -99,19 +86,16 @@ impl Commands {
             state.driver.clone()
         };
         // Without a waker it has not begun, and will look at the queue.
-        let Some(waker) = waker else { return Ok(()) };
-        let all_done = match seat.try_lock() {
-            Ok(mut seat) => seat.as_mut().is_some_and(|driver| driver.stand_in(&waker)),
-            Err(_) => false,
-        };
-        if !all_done {
+        if let Some(waker) = waker
+            && !driver.stand_in(&waker)
+        {
             waker.wake();
         }
         Ok(())
     }
 }
 
-impl Drop for Sender {
+impl<C> Drop for Shared<C> {
     fn drop(&mut self) {
         let driver = {
             let mut state = self.inbox.state();
@@ -124,8 +108,8 @@ impl Drop for Sender {
     }
 }
 
-impl Inbox {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<C> Inbox<C> {
+    fn state(&self) -> MutexGuard<'_, State<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -137,7 +121,7 @@ impl Inbox {
         }
     }
 
-    pub(super) fn pop(&self) -> Option<Command> {
+    pub(super) fn pop(&self) -> Option<C> {
         self.state().queue.pop_front()
     }
 
@@ -146,7 +130,7 @@ impl Inbox {
     }
 
     /// The next command; `None` when nobody will send one.
-    pub(super) fn poll(&self) -> Poll<Option<Command>> {
+    pub(super) fn poll(&self) -> Poll<Option<C>> {
         let mut state = self.state();
         match state.queue.pop_front() {
             Some(command) => Poll::Ready(Some(command)),

@@ -1,0 +1,96 @@
+//! What a session is to its processes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::log::Keep;
+use super::super::process::{Member, Owner, Process};
+use super::outbox::AnswerPriority;
+use super::{Session, Slot};
+use crate::protocol::process::{WriteResult, WriteStatus};
+use crate::protocol::{RequestId, encode_result};
+
+impl Session {
+    /// What the next process has of it.
+    pub(in crate::daemon) fn member(self: &Arc<Self>) -> Member {
+        let (keep, window) = match &self.lifecycle {
+            Some(lifecycle) => {
+                let window = lifecycle.window.map_or(self.limits.window, |w| w as usize);
+                (Keep::Acknowledged, window)
+            }
+            // As much as codex keeps.
+            None => (Keep::Bytes(1 << 20), self.limits.window),
+        };
+        let owner: Arc<dyn Owner> = Arc::clone(self) as _;
+        Member {
+            session_id: self.id.clone(),
+            owner: Arc::downgrade(&owner),
+            audit: Arc::clone(&self.audit),
+            doubts: Arc::clone(&self.doubts),
+            portion: Arc::clone(&self.portion),
+            limits: Arc::clone(&self.limits),
+            keep,
+            window,
+            extended: self.is_extended(),
+        }
+    }
+
+    /// What was launched and is in the table.
+    pub(super) fn running(&self) -> Vec<Arc<Process>> {
+        let processes = self.processes();
+        let running = processes.values().filter_map(|slot| match slot {
+            Slot::Running(process) => Some(Arc::clone(process)),
+            Slot::Starting { .. } => None,
+        });
+        running.collect()
+    }
+}
+
+impl Owner for Session {
+    fn wake(&self, process: &Arc<Process>) {
+        if process.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut outbox = self.outbox();
+        outbox.ready.push_back(Arc::clone(process));
+        let waker = outbox.waker.take();
+        drop(outbox);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// A client of ours has other writes under way, so the answer to one can share a
+    /// packet with the server's own answer.
+    fn answer_write(&self, id: &RequestId, status: WriteStatus) {
+        let priority = match (self.is_extended(), status) {
+            (true, WriteStatus::Accepted) => AnswerPriority::Soon,
+            _ => AnswerPriority::Now,
+        };
+        self.push_answer(encode_result(id, &WriteResult { status }), priority);
+    }
+
+    fn make_room(&self, bytes: usize) {
+        if self.is_extended() {
+            return;
+        }
+        for process in self.running() {
+            if self.portion.room() >= bytes {
+                return;
+            }
+            process.forget_sent();
+        }
+    }
+
+    fn remove(&self, process: &Process) {
+        let mut processes = self.processes();
+        if let Some(Slot::Running(there)) = processes.get(&process.id)
+            && std::ptr::eq(&**there, process)
+        {
+            processes.remove(&process.id);
+        }
+        drop(processes);
+        process.abandon();
+        self.taken();
+    }
+}
