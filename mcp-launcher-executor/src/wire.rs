@@ -1,8 +1,8 @@
 //! Between the types of the core and those of the wire.
 
-#[cfg(feature = "daemon")]
-use mcp_lifecycle_core::launch::RemnantKind;
 use mcp_lifecycle_core::launch::{Containment, Reach, Remnant};
+#[cfg(feature = "daemon")]
+use mcp_lifecycle_core::launch::{ExitStatus, RemnantKind};
 
 use crate::protocol::extension::{WireContainment, WireReach, WireRemnant};
 
@@ -25,6 +25,17 @@ pub(crate) fn wire_remnant(remnant: &Remnant) -> WireRemnant {
         .to_owned(),
         id: remnant.id.clone(),
         name: remnant.name.clone(),
+    }
+}
+
+/// An exit as a shell would say it: all that the protocol carries.
+#[cfg(feature = "daemon")]
+pub(crate) fn wire_code(exit: ExitStatus) -> i64 {
+    match exit {
+        ExitStatus::Code(code) => i64::from(code),
+        ExitStatus::Signal(signal) => 128 + i64::from(signal),
+        ExitStatus::OutOfMemory => 137,
+        _ => -1,
     }
 }
 

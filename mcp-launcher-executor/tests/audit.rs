@@ -12,12 +12,11 @@ use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 use raw::{Raw, start};
 use serde_json::json;
-use support::{Peer, launch, launcher, sh, signal, within};
+use support::{DAEMON, Peer, launch, launcher, sh, signal, started, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 const TOKEN: &str = "a-token-that-is-a-secret";
 
 /// A daemon whose log is kept.
@@ -38,18 +37,7 @@ async fn loopback(args: &[&str]) -> Peer {
 }
 
 async fn keeping_its_log(command: &mut Command) -> Peer {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut url = String::new();
-    within(stdout.read_line(&mut url)).await.unwrap();
-    let url = url.trim().to_owned();
-    Peer { child, url }
+    started(command.stderr(Stdio::piped())).await
 }
 
 /// Ends the daemon; its log.

@@ -20,7 +20,7 @@ use mcp_lifecycle_core::launch::{
 };
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_through, echo_under};
-use support::{Peer, Server, alive, codex, launch, launcher, listen, marker, sh, vanished, within};
+use support::{Peer, alive, codex, echo, launch, launcher, listen, marker, sh, vanished};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Runs `test` over WebSocket and over the command's standard streams.
@@ -36,16 +36,7 @@ async fn bytes_go_both_ways_in_order_and_once() {
     both(async |config| {
         let launcher = launcher(config).await;
         let mut server = launch(&launcher, sh("exec cat")).await;
-        let data: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
-        let expected = data.clone();
-        let Server { stdin, stdout, .. } = &mut server;
-        let write = async { stdin.write_all(&data).await.unwrap() };
-        let read = async {
-            let mut back = vec![0; expected.len()];
-            stdout.read_exact(&mut back).await.unwrap();
-            assert!(back == expected, "the bytes came back changed");
-        };
-        within(async { tokio::join!(write, read) }).await;
+        echo(&mut server, 3_000_000).await;
         let report = server.end(&TerminationPolicy::default()).await.unwrap();
         assert_eq!(report.exit, ExitStatus::Signal(15));
     })

@@ -17,28 +17,20 @@ use std::time::Duration;
 use app_server::AppServer;
 use nix::sys::signal::Signal;
 use proxy::{Mood, Proxy};
-use support::{alive, listen, marker, signal, vanished, within};
+use support::{DAEMON, alive, daemon, echo_server, listen, marker, signal, vanished, within};
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
-
-/// The lean MCP server, which `tests/run codex` builds beside the daemon.
-fn echo_server() -> String {
-    let path = PathBuf::from(DAEMON).with_file_name("mcp-echo");
-    assert!(path.is_file(), "{} is built", path.display());
-    path.to_str().unwrap().to_owned()
+fn echo() -> String {
+    echo_server().to_str().unwrap().to_owned()
 }
 
 /// A server that codex starts through a shell which leaves a helper behind.
 fn messy(mark: &str) -> String {
-    format!(
-        "setsid sh -c 'sleep 1000; : {mark}' & exec {} ",
-        echo_server()
-    )
+    format!("setsid sh -c 'sleep 1000; : {mark}' & exec {} ", echo())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn codex_lists_and_calls_tools_through_twenty_cuts_and_leaves_nothing() {
-    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let peer = daemon(&[]).await;
     let proxy = Proxy::before(&peer.url).await;
     let home = tempfile::tempdir().unwrap();
     let project = tempfile::tempdir().unwrap();
@@ -67,11 +59,11 @@ async fn codex_lists_and_calls_tools_through_twenty_cuts_and_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn codex_calls_tools_over_a_link_that_is_late_slow_or_half_open() {
-    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let peer = daemon(&[]).await;
     let proxy = Proxy::before(&peer.url).await;
     let home = tempfile::tempdir().unwrap();
     let project = tempfile::tempdir().unwrap();
-    let mut app = AppServer::start(home.path(), &proxy.url, &echo_server(), &[]).await;
+    let mut app = AppServer::start(home.path(), &proxy.url, &echo(), &[]).await;
     let thread = app.thread(project.path()).await;
     let late = Mood::Late(Duration::from_millis(50));
     for mood in [late, Mood::Crumbs, Mood::Fair] {
@@ -97,10 +89,10 @@ async fn codex_calls_tools_over_a_link_that_is_late_slow_or_half_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_started_again_serves_codex_s_next_thread() {
-    let mut peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let mut peer = daemon(&[]).await;
     let address = peer.url.clone();
     let home = tempfile::tempdir().unwrap();
-    let mut app = AppServer::start(home.path(), &address, &echo_server(), &[]).await;
+    let mut app = AppServer::start(home.path(), &address, &echo(), &[]).await;
     for round in 0..4 {
         let cwd = tempfile::tempdir().unwrap();
         let thread = app.thread(cwd.path()).await;

@@ -8,28 +8,12 @@ use std::process::Stdio;
 
 use mcp_launcher_executor::ExecServerConfig;
 use nix::sys::signal::Signal;
-use support::{alive, launch, launcher, listen, marker, sh, signal, within};
+use support::{
+    DAEMON, alive, daemon, launch, launcher, listen, marker, refuses, run, sh, signal, within,
+};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
-
-/// Runs it to its end; whether it succeeded, and what it said.
-async fn run(args: &[&str]) -> (bool, String) {
-    let mut command = Command::new(DAEMON);
-    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    command.env_remove("MCP_EXECUTOR_TOKEN");
-    let output = within(command.output()).await.unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(text).unwrap())
-}
-
-async fn refuses(args: &[&str], why: &str) {
-    let (success, text) = run(args).await;
-    assert!(!success, "{args:?} did not fail: {text}");
-    assert!(text.contains(why), "{args:?} does not say {why:?}: {text}");
-}
 
 /// All of its streams end at once, as when a client on a pipe is killed: its
 /// log has nobody to write to, which must not keep it from its work.
@@ -208,7 +192,7 @@ async fn status(url: &str, head: &str) -> String {
 
 #[tokio::test]
 async fn a_browser_is_refused_and_readiness_is_told() {
-    let peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let peer = daemon(&[]).await;
     let upgrade = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     for origin in ["https://evil.example", "null", "http://127.0.0.1"] {

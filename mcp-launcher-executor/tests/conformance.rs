@@ -7,9 +7,7 @@ mod support;
 
 use kit::Pair;
 use mcp_launcher_executor::ExecServerConfig;
-use support::listen;
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+use support::{DAEMON, listen};
 
 /// What a killed host leaves lives as long as its lease.
 const LEASE: &str = "2";

@@ -10,14 +10,13 @@ use mcp_lifecycle_core::launch::{
 };
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use nix::sys::signal::Signal;
-use support::{Server, alive, launch, launcher, listen, marker, sh, signal, vanished, within};
+use support::{
+    DAEMON, Server, alive, daemon, echo, launch, launcher, marker, sh, signal, vanished, within,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
-const LISTEN: &[&str] = &["--listen", "ws://127.0.0.1:0"];
-
 async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {
-    let peer = listen(DAEMON, LISTEN).await;
+    let peer = daemon(&[]).await;
     test(ExecServerConfig::websocket(&peer.url)).await;
     test(ExecServerConfig::command(DAEMON, ["--stdio"])).await;
 }
@@ -27,16 +26,7 @@ async fn bytes_go_both_ways_and_end_of_file_ends_the_server() {
     both(async |config| {
         let launcher = launcher(config).await;
         let mut server = launch(&launcher, sh("exec cat")).await;
-        let data: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
-        let expected = data.clone();
-        let Server { stdin, stdout, .. } = &mut server;
-        let write = async { stdin.write_all(&data).await.unwrap() };
-        let read = async {
-            let mut back = vec![0; expected.len()];
-            stdout.read_exact(&mut back).await.unwrap();
-            assert!(back == expected, "the bytes came back changed");
-        };
-        within(async { tokio::join!(write, read) }).await;
+        echo(&mut server, 3_000_000).await;
         let report = server.end(&TerminationPolicy::default()).await.unwrap();
         assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
         assert!(report.was_graceful(), "{report}");
@@ -47,7 +37,7 @@ async fn bytes_go_both_ways_and_end_of_file_ends_the_server() {
 /// Not only when its attempts to come back have failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_is_told_at_once_that_the_daemon_leaves() {
-    let peer = listen(DAEMON, LISTEN).await;
+    let peer = daemon(&[]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mut server = launch(&launcher, sh("exec cat")).await;
     signal(Signal::SIGTERM, peer.child.id().unwrap());
@@ -199,7 +189,7 @@ async fn a_client_that_leaves_takes_its_servers_along() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stalled_server_holds_nobody_up_and_is_itself_held_back() {
-    let peer = listen(DAEMON, LISTEN).await;
+    let peer = daemon(&[]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     // Nobody reads this one.
     let stalled = launch(&launcher, sh("exec cat /dev/zero")).await;
@@ -221,7 +211,7 @@ async fn a_stalled_server_holds_nobody_up_and_is_itself_held_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daemon_s_end_in_order_ends_the_servers() {
-    let mut peer = listen(DAEMON, LISTEN).await;
+    let mut peer = daemon(&[]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mark = marker("sigterm");
     let mut server = launch(&launcher, sh(&format!("echo up; sleep 1000; : {mark}"))).await;
@@ -233,7 +223,7 @@ async fn the_daemon_s_end_in_order_ends_the_servers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daemon_s_own_kill_ends_the_servers() {
-    let mut peer = listen(DAEMON, LISTEN).await;
+    let mut peer = daemon(&[]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let local = mcp_launcher_local_semantics().await;
     let mark = marker("sigkill");

@@ -14,14 +14,8 @@ use frames::Frames;
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, Executor, RemoteCommand};
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_through, echo_under};
-use support::{Peer, launch, launcher, listen, marker, sh, vanished, within};
+use support::{DAEMON, daemon, launch, launcher, listen, marker, sh, vanished, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
-
-async fn daemon(lease: &str) -> Peer {
-    listen(DAEMON, &["--listen", "ws://127.0.0.1:0", "--lease", lease]).await
-}
 
 async fn cuts(proxy: &Proxy) {
     for _ in 0..8 {
@@ -34,7 +28,7 @@ async fn cuts(proxy: &Proxy) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
-    let peer = daemon("30").await;
+    let peer = daemon(&[]).await;
     echo_under(&peer, 20_000_000, async |proxy: &Proxy| {
         cuts(proxy).await;
         assert!(proxy.accepted.load(Ordering::Relaxed) > 2, "it was resumed");
@@ -44,7 +38,7 @@ async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_out_of_order_twice_and_over_many_connections_lose_and_repeat_nothing() {
-    let peer = daemon("30").await;
+    let peer = daemon(&[]).await;
     let proxy = Frames::shuffled(&peer.url).await;
     echo_through(&proxy.url, 20_000_000, async {}).await;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -57,20 +51,20 @@ async fn frames_out_of_order_twice_and_over_many_connections_lose_and_repeat_not
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_arrive_one_at_a_time_arrive() {
-    let peer = daemon("30").await;
+    let peer = daemon(&[]).await;
     echo_under(&peer, 60_000, async |proxy: &Proxy| proxy.set(Mood::Crumbs)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_arrive_late_arrive() {
-    let peer = daemon("30").await;
+    let peer = daemon(&[]).await;
     let late = Mood::Late(Duration::from_millis(20));
     echo_under(&peer, 500_000, async |proxy: &Proxy| proxy.set(late)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_half_open_connection_is_noticed_and_replaced() {
-    let peer = daemon("30").await;
+    let peer = daemon(&[]).await;
     echo_under(&peer, 30_000_000, async |proxy: &Proxy| {
         tokio::time::sleep(Duration::from_millis(50)).await;
         proxy.set(Mood::Mute);
@@ -84,7 +78,7 @@ async fn a_half_open_connection_is_noticed_and_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vanished_client_s_servers_end_with_the_lease() {
     let lease = Duration::from_secs(2);
-    let peer = daemon("2").await;
+    let peer = daemon(&["--lease", "2"]).await;
     let proxy = Proxy::before(&peer.url).await;
     let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
     let mark = marker("lease");
@@ -105,7 +99,7 @@ async fn a_vanished_client_s_servers_end_with_the_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_comes_back_within_the_lease_loses_nothing() {
-    let peer = daemon("5").await;
+    let peer = daemon(&["--lease", "5"]).await;
     let proxy = Proxy::before(&peer.url).await;
     let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
     let mut server = launch(&launcher, sh("while read l; do echo \"got $l\"; done")).await;
@@ -121,7 +115,7 @@ async fn a_client_that_comes_back_within_the_lease_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_had_not_arrived_when_the_link_was_cut_arrives_within_the_lease() {
-    let peer = daemon("30").await;
+    let peer = daemon(&[]).await;
     let proxy = Proxy::before(&peer.url).await;
     // Nothing runs yet.
     let launcher = launcher(ExecServerConfig::websocket(&proxy.url)).await;
@@ -137,7 +131,7 @@ async fn a_start_that_had_not_arrived_when_the_link_was_cut_arrives_within_the_l
 
 #[tokio::test(flavor = "multi_thread")]
 async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
-    let mut peer = daemon("30").await;
+    let mut peer = daemon(&[]).await;
     let mut child = tokio::process::Command::new(DAEMON)
         .arg("--stdio")
         .stdin(std::process::Stdio::piped())
@@ -222,7 +216,7 @@ async fn a_token_opens_and_its_absence_does_not() {
 /// The answer to a request to leave is lost: it is asked for again, and the server is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
-    let peer = daemon("30").await;
+    let peer = daemon(&[]).await;
     let proxy = Proxy::before(&peer.url).await;
     let executor = ExecServer::connect(ExecServerConfig::websocket(&proxy.url)).await;
     let directory = tempfile::tempdir().unwrap();

@@ -7,11 +7,9 @@ use std::process::Stdio;
 
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{launch, launcher, sh, within};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use support::{DAEMON, Peer, launch, launcher, sh, started, within};
+use tokio::process::Command;
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 const PAGE: &str = include_str!("../../docs/first-executor.md");
 
 /// The shell's blocks of the page, in order.
@@ -38,18 +36,10 @@ fn shell(directory: &Path, block: &str) -> Command {
     command
 }
 
-/// Starts a block that serves; where it does.
-async fn serve(directory: &Path, block: &str) -> (Child, String) {
+/// Starts a block that serves.
+async fn serve(directory: &Path, block: &str) -> Peer {
     // The shell makes way for its last command, which is then killed with it.
-    let block = format!("exec {block}");
-    let mut child = shell(directory, &block)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut url = String::new();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    within(stdout.read_line(&mut url)).await.unwrap();
-    (child, url.trim().to_owned())
+    started(&mut shell(directory, &format!("exec {block}"))).await
 }
 
 async fn works(config: ExecServerConfig) {
@@ -73,16 +63,16 @@ async fn the_commands_of_the_page_work() {
     assert!(output.stdout.starts_with(b"mcp-executor "), "{output:?}");
     works(ExecServerConfig::command(DAEMON, ["--stdio"])).await;
 
-    let (_daemon, url) = serve(directory, file).await;
-    works(ExecServerConfig::websocket(url)).await;
+    let served = serve(directory, file).await;
+    works(ExecServerConfig::websocket(served.url)).await;
 
     let made = within(shell(directory, make).status()).await.unwrap();
     assert!(made.success());
     // The page's port may be in use here.
     let network = network.replace("0.0.0.0:7443", "127.0.0.1:0");
-    let (_daemon, url) = serve(directory, &network).await;
+    let served = serve(directory, &network).await;
     let token = std::fs::read_to_string(directory.join("token")).unwrap();
-    let config = ExecServerConfig::websocket(url)
+    let config = ExecServerConfig::websocket(served.url)
         .token(token.trim())
         .trust(directory.join("cert.pem"));
     works(config).await;

@@ -4,7 +4,6 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,12 +15,11 @@ use mcp_lifecycle_core::launch::{InheritEnv, ServerLauncher, ServerSpec};
 use nix::sys::stat::Mode;
 use rmcp::model::CallToolRequestParams;
 use serde_json::json;
-use support::within;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use support::{DAEMON, Peer, echo_server, started, within};
+use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 const DAEMONS: usize = 50;
 const SERVERS: usize = 50;
 const KILLS: usize = 15;
@@ -31,8 +29,7 @@ const KILLS: usize = 15;
 const SCRIPT: &str = r#"exec 9>"$MCP_TEST_PIPE"; printf x >&9; setsid sleep 1000 & exec "$0""#;
 
 struct Daemon {
-    child: Child,
-    url: String,
+    peer: Peer,
     pipe: PathBuf,
     held: pipe::Receiver,
     killed: bool,
@@ -42,39 +39,26 @@ async fn start(directory: &Path, index: usize) -> Daemon {
     let pipe = directory.join(format!("pipe-{index}"));
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
     let held = pipe::OpenOptions::new().open_receiver(&pipe).unwrap();
-    let mut daemon = Daemon {
-        child: spawn("ws://127.0.0.1:0", &pipe),
-        url: String::new(),
+    Daemon {
+        peer: spawn("ws://127.0.0.1:0", &pipe).await,
         pipe,
         held,
         killed: false,
-    };
-    daemon.url = url(&mut daemon.child).await;
-    daemon
+    }
 }
 
-fn spawn(listen: &str, pipe: &Path) -> Child {
-    Command::new(DAEMON)
+async fn spawn(listen: &str, pipe: &Path) -> Peer {
+    let mut command = Command::new(DAEMON);
+    command
         .args(["--listen", listen, "--lease", "1"])
         .env("MCP_TEST_PIPE", pipe)
-        .env("RUST_LOG", "warn")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap()
-}
-
-async fn url(child: &mut Child) -> String {
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    within(lines.read_line(&mut line)).await.unwrap();
-    line.trim().to_owned()
+        .env("RUST_LOG", "warn");
+    started(&mut command).await
 }
 
 impl Daemon {
     fn member(&self, index: usize) -> Member {
-        let mut config = ExecServerConfig::websocket(&self.url);
+        let mut config = ExecServerConfig::websocket(&self.peer.url);
         // A daemon that is killed does not come back within it.
         config.resume_window = Duration::from_millis(500);
         config.connect_timeout = Duration::from_secs(5);
@@ -86,7 +70,7 @@ impl Daemon {
     async fn kill(&mut self) -> (Duration, usize) {
         self.killed = true;
         let begun = Instant::now();
-        self.child.kill().await.unwrap();
+        self.peer.child.kill().await.unwrap();
         let mut said = Vec::new();
         within(self.held.read_to_end(&mut said)).await.unwrap();
         (begun.elapsed(), said.len())
@@ -94,7 +78,7 @@ impl Daemon {
 
     /// What the kernel says that it has in memory, in KiB.
     fn resident(&self) -> u64 {
-        resident(&self.child.id().unwrap().to_string())
+        resident(&self.peer.child.id().unwrap().to_string())
     }
 }
 
@@ -105,14 +89,12 @@ fn resident(pid: &str) -> u64 {
 }
 
 fn server(launcher: &Arc<dyn ServerLauncher>, index: usize) -> ServerConfig {
-    let echo = PathBuf::from(DAEMON).with_file_name("mcp-echo");
-    assert!(
-        echo.is_file(),
-        "{} is missing: run `cargo build -p mcp-lifecycle-conformance` first",
-        echo.display()
-    );
     let spec = ServerSpec::builder(format!("s{index}"), "/bin/sh")
-        .args([std::ffi::OsString::from("-c"), SCRIPT.into(), echo.into()])
+        .args([
+            std::ffi::OsString::from("-c"),
+            SCRIPT.into(),
+            echo_server().into(),
+        ])
         .inherit_env(InheritEnv::All)
         .cwd("/")
         .build()
@@ -199,9 +181,8 @@ async fn a_pool_on_fifty_daemons_survives_the_loss_of_one_every_second() {
         slowest = slowest.max(took);
         if index % 2 == 0 {
             // This machine comes back; the others do not.
-            daemon.child = spawn(&daemon.url, &daemon.pipe);
+            daemon.peer = spawn(&daemon.peer.url, &daemon.pipe).await;
             daemon.killed = false;
-            assert_eq!(url(&mut daemon.child).await, daemon.url);
         }
     }
     stop.store(true, Ordering::Relaxed);

@@ -8,12 +8,10 @@ use std::process::Stdio;
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{launch, launcher, sh, within};
+use support::{DAEMON, launch, launcher, refuses, sh, started, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Command;
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
 /// What an HTTP server answers to `GET path`.
 async fn get(address: &str, path: &str) -> String {
@@ -49,18 +47,14 @@ async fn numbers(address: &str) -> HashMap<String, u64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_numbers_are_what_happened() {
-    let mut daemon = Command::new(DAEMON)
+    let mut command = Command::new(DAEMON);
+    command
         .args(["--listen", "ws://127.0.0.1:0", "--metrics", "127.0.0.1:0"])
         .args(["--max-processes", "2"])
         .env("MCP_EXECUTOR_TOKEN", "a-token-that-is-right")
-        .env_remove("RUST_LOG")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(daemon.stderr.take().unwrap()).lines();
+        .env_remove("RUST_LOG");
+    let mut daemon = started(command.stderr(Stdio::piped())).await;
+    let mut lines = BufReader::new(daemon.child.stderr.take().unwrap()).lines();
     let address = loop {
         let line = within(lines.next_line()).await.unwrap().unwrap();
         if let Some((_, url)) = line.split_once("http://") {
@@ -68,10 +62,7 @@ async fn the_numbers_are_what_happened() {
         }
     };
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    let mut url = String::new();
-    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
-    within(stdout.read_line(&mut url)).await.unwrap();
-    let config = ExecServerConfig::websocket(url.trim());
+    let config = ExecServerConfig::websocket(&daemon.url);
 
     let before = numbers(&address).await;
     let names = ["connections", "sessions", "processes"];
@@ -128,16 +119,6 @@ async fn the_numbers_are_what_happened() {
 
 #[tokio::test]
 async fn metrics_are_for_this_machine_only() {
-    let mut command = Command::new(DAEMON);
-    let output = command
-        .args(["--listen", "ws://127.0.0.1:0", "--metrics", "0.0.0.0:0"])
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = within(output).await.unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && text.contains("loopback only"),
-        "{text}"
-    );
+    let args = ["--listen", "ws://127.0.0.1:0", "--metrics", "0.0.0.0:0"];
+    refuses(&args, "loopback only").await;
 }

@@ -11,17 +11,12 @@ use frames::Frames;
 use mcp_launcher_executor::{CwdDialect, ExecServerConfig};
 use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, Reach, ServerLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{Peer, alive, launch, launcher, listen, marker, sh, within};
-
-async fn daemon() -> Peer {
-    let daemon = env!("CARGO_BIN_EXE_mcp-executor");
-    listen(daemon, &["--listen", "ws://127.0.0.1:0"]).await
-}
+use support::{alive, daemon, launch, launcher, marker, sh, within};
 
 /// A server runs where it should, and is ended by the helper with all that it started.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_executor_that_takes_paths_and_no_uris_is_found_out() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let proxy = Frames::plain(&peer.url, true).await;
     for dialect in [CwdDialect::Detect, CwdDialect::Path] {
         let mut config = ExecServerConfig::websocket(&proxy.url);
@@ -48,12 +43,12 @@ async fn an_executor_that_takes_paths_and_no_uris_is_found_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_falls_behind_gets_every_byte_all_the_same() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     lag::a_reader_that_falls_behind_gets_every_byte(&peer.url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_that_the_peer_has_dropped_is_an_error_and_no_gap() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     lag::output_that_the_peer_has_dropped_is_an_error(&peer.url).await;
 }

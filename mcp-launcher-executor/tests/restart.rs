@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,11 @@ use mcp_lifecycle_core::fleet::{Replacement, ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::{Evidence, ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
 use nix::sys::signal::Signal;
-use support::{Peer, alive, launch, launcher, listen, marker, sh, signal, within};
+use support::{
+    DAEMON, Peer, alive, daemon, echo_server, launch, launcher, listen, marker, sh, signal, within,
+};
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 const ANYWHERE: &str = "ws://127.0.0.1:0";
-
-async fn daemon(url: &str, lease: &str) -> Peer {
-    listen(DAEMON, &["--listen", url, "--lease", lease]).await
-}
 
 /// With records of its own: what other tests leave makes no search incomplete.
 async fn daemon_with_records(records: &Path, url: &str) -> Peer {
@@ -28,16 +25,9 @@ async fn daemon_with_records(records: &Path, url: &str) -> Peer {
     listen("/usr/bin/env", &[&state, DAEMON, "--listen", url]).await
 }
 
-/// The lean MCP server, which cargo puts beside the daemon.
 fn server(name: &str, launcher: &Arc<dyn ServerLauncher>) -> ServerConfig {
-    let echo = PathBuf::from(DAEMON).with_file_name("mcp-echo");
-    assert!(
-        echo.is_file(),
-        "{} is missing: run `cargo build -p mcp-lifecycle-conformance` first",
-        echo.display()
-    );
-    let spec = ServerSpec::builder(name, echo).cwd("/").build().unwrap();
-    ServerConfig::new(Arc::clone(launcher), spec)
+    let spec = ServerSpec::builder(name, echo_server()).cwd("/").build();
+    ServerConfig::new(Arc::clone(launcher), spec.unwrap())
 }
 
 async fn works(manager: &ServerManager, name: &str, limit: Duration) {
@@ -55,7 +45,7 @@ async fn works(manager: &ServerManager, name: &str, limit: Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_leaves_in_order_gives_every_exit_and_proof_before_it_says_so() {
-    let mut peer = daemon(ANYWHERE, "30").await;
+    let mut peer = daemon(&[]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mark = marker("order");
     let script = format!(
@@ -80,7 +70,7 @@ async fn a_daemon_that_leaves_in_order_gives_every_exit_and_proof_before_it_says
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_skips_the_graces() {
-    let mut peer = daemon(ANYWHERE, "30").await;
+    let mut peer = daemon(&[]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mut stubborn = launch(
         &launcher,
@@ -140,8 +130,8 @@ async fn a_manager_goes_on_after_a_restart_that_was_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_never_comes_back_keeps_nothing_closed_beyond_the_lease() {
-    let mut peer = daemon(ANYWHERE, "1").await;
-    let other = daemon(ANYWHERE, "30").await;
+    let mut peer = daemon(&["--lease", "1"]).await;
+    let other = daemon(&[]).await;
     let lost = ExecServer::connect(ExecServerConfig::websocket(&peer.url))
         .await
         .unwrap();
@@ -230,8 +220,8 @@ async fn a_pool_goes_on_after_a_restart_that_was_none() {
 /// Manager and pool go on elsewhere when this happens to the executor that they
 /// are on, and it does not come back.
 async fn go_on_elsewhere(end: Signal) {
-    let mut peer = daemon(ANYWHERE, "1").await;
-    let other = daemon(ANYWHERE, "1").await;
+    let mut peer = daemon(&["--lease", "1"]).await;
+    let other = daemon(&["--lease", "1"]).await;
     let member = |name: &str, url: &str| {
         let mut config = ExecServerConfig::websocket(url);
         config.resume_window = Duration::from_millis(500);
@@ -275,7 +265,7 @@ async fn manager_and_pool_go_on_elsewhere_when_a_daemon_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refresh_beside_onto_another_executor_returns_with_the_new_server() {
-    let (one, other) = (daemon(ANYWHERE, "30").await, daemon(ANYWHERE, "30").await);
+    let (one, other) = (daemon(&[]).await, daemon(&[]).await);
     let mut launchers: Vec<Arc<dyn ServerLauncher>> = Vec::new();
     for peer in [&one, &other] {
         let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;

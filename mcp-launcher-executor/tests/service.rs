@@ -10,12 +10,10 @@ use mcp_lifecycle_core::launch::InheritEnv;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::Signal;
-use support::{launch, launcher, sh, signal, within};
+use support::{DAEMON, Peer, launch, launcher, listen, sh, signal, started, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixDatagram};
 use tokio::process::Command;
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
 /// Receives until a message has this line.
 async fn told(manager: &UnixDatagram, line: &str) {
@@ -34,23 +32,20 @@ async fn a_service_manager_is_told_and_servers_do_not_know_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
-    let mut daemon = Command::new(DAEMON)
+    let mut command = Command::new(DAEMON);
+    command
         .args(["--listen", "ws://127.0.0.1:0"])
         .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "300000")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+        .env("WATCHDOG_USEC", "300000");
+    let Peer {
+        child: mut daemon,
+        url,
+    } = started(&mut command).await;
     told(&manager, "READY=1").await;
-    let mut url = String::new();
-    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
-    within(stdout.read_line(&mut url)).await.unwrap();
     for _ in 0..3 {
         told(&manager, "WATCHDOG=1").await;
     }
-    let launcher = launcher(ExecServerConfig::websocket(url.trim())).await;
+    let launcher = launcher(ExecServerConfig::websocket(&url)).await;
     let spec = sh("env; echo end; exec cat").inherit_env(InheritEnv::All);
     let mut server = launch(&launcher, spec).await;
     let mut seen = Vec::new();
@@ -75,21 +70,9 @@ async fn a_service_manager_is_told_and_servers_do_not_know_it() {
 #[tokio::test]
 async fn the_limit_of_descriptors_is_raised() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    let mut daemon = Command::new("/bin/sh")
-        .args([
-            "-c",
-            "ulimit -S -n 256; exec \"$0\" --listen ws://127.0.0.1:0",
-        ])
-        .arg(DAEMON)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut url = String::new();
-    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
-    within(stdout.read_line(&mut url)).await.unwrap();
-    let limits = format!("/proc/{}/limits", daemon.id().unwrap());
+    let script = "ulimit -S -n 256; exec \"$0\" --listen ws://127.0.0.1:0";
+    let daemon = listen("/bin/sh", &["-c", script, DAEMON]).await;
+    let limits = format!("/proc/{}/limits", daemon.child.id().unwrap());
     let limits = std::fs::read_to_string(limits).unwrap();
     let line = limits
         .lines()
@@ -146,20 +129,16 @@ async fn knock(url: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_reads_costs_no_client_anything_and_says_what_it_lost() {
-    let mut daemon = Command::new(DAEMON)
+    let mut command = Command::new(DAEMON);
+    command
         .args(["--listen", "ws://127.0.0.1:0"])
-        .env("RUST_LOG", "debug")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut url = String::new();
-    let mut stdout = BufReader::new(daemon.stdout.take().unwrap());
-    within(stdout.read_line(&mut url)).await.unwrap();
-    knock(url.trim()).await;
-    let launcher = launcher(ExecServerConfig::websocket(url.trim())).await;
+        .env("RUST_LOG", "debug");
+    let Peer {
+        child: mut daemon,
+        url,
+    } = started(command.stderr(Stdio::piped())).await;
+    knock(&url).await;
+    let launcher = launcher(ExecServerConfig::websocket(&url)).await;
     let server = launch(&launcher, sh("exec cat")).await;
     let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
     // Read now, it goes on, with the number of those that were lost.
@@ -171,9 +150,9 @@ async fn a_log_that_nobody_reads_costs_no_client_anything_and_says_what_it_lost(
         }
         panic!("nothing was lost");
     };
-    within(async { tokio::join!(told, knock(url.trim())) }).await;
+    within(async { tokio::join!(told, knock(&url)) }).await;
     // Nobody reads it again, and it ends all the same.
-    knock(url.trim()).await;
+    knock(&url).await;
     server.end(&TerminationPolicy::default()).await.unwrap();
     signal(Signal::SIGTERM, daemon.id().unwrap());
     assert_eq!(within(daemon.wait()).await.unwrap().code(), Some(0));

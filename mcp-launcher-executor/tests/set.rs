@@ -13,15 +13,12 @@ use mcp_lifecycle_core::client::ServerConfig;
 use mcp_lifecycle_core::launch::{LaunchContext, ServerIdentity, ServerLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use serde_json::json;
-use support::{Peer, launch, listen, sh, within};
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
-const LISTEN: &[&str] = &["--listen", "ws://127.0.0.1:0"];
+use support::{Peer, daemon, launch, sh, within};
 
 async fn peers<const N: usize>() -> [Peer; N] {
     let mut peers = Vec::new();
     for _ in 0..N {
-        peers.push(listen(DAEMON, LISTEN).await);
+        peers.push(daemon(&[]).await);
     }
     peers.try_into().ok().unwrap()
 }
@@ -113,7 +110,7 @@ async fn when_no_member_can_take_it_the_error_says_why_for_each() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_member_s_refusal_spills_over() {
-    let one = listen(DAEMON, &[LISTEN, &["--max-processes", "1"]].concat()).await;
+    let one = daemon(&["--max-processes", "1"]).await;
     let [two] = peers().await;
     let set = ExecutorSet::new([member("one", &one.url), member("two", &two.url).capacity(2)]);
     let launcher = ExecutorLauncher::new(set.clone());

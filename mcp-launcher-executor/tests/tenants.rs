@@ -10,10 +10,9 @@ use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{launch, launcher, listen, sh, within};
+use support::{DAEMON, launch, launcher, listen, sh, within};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 const ONE: &str = "the-token-of-one-client";
 const OTHER: &str = "the-token-of-the-other";
 

@@ -3,16 +3,12 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use support::{Peer, Server, launch, launcher, listen, sh, within};
+use support::{DAEMON, Peer, Server, daemon, launch, launcher, listen, refuses, sh, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::Command;
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
 /// PEM files of a directory that lives as long as this.
 struct Files {
@@ -78,15 +74,6 @@ async fn serve(cert: &Path, key: &Path, more: &[&str]) -> Peer {
     listen(DAEMON, &args).await
 }
 
-async fn refuses(args: &[&str], why: &str) {
-    let mut command = Command::new(DAEMON);
-    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    let output = within(command.output()).await.unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{args:?} did not fail: {text}");
-    assert!(text.contains(why), "{args:?} does not say {why:?}: {text}");
-}
-
 async fn connects(config: &ExecServerConfig) -> bool {
     within(ExecServer::connect(config.clone())).await.is_ok()
 }
@@ -124,7 +111,7 @@ async fn the_wrong_scheme_is_what_the_error_is_about() {
     let files = Files::new();
     let [cert, key] = files.self_signed();
     let secure = serve(&cert, &key, &[]).await;
-    let plain = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let plain = daemon(&[]).await;
     for (url, hint) in [
         (secure.url.replace("wss://", "ws://"), "wss://"),
         (plain.url.replace("ws://", "wss://"), "ws://"),

@@ -7,9 +7,7 @@ use std::time::Duration;
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_core::launch::ErrorChain;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{alive, launch, launcher, marker, sh, vanished, within};
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+use support::{DAEMON, alive, launch, launcher, marker, sh, vanished, within};
 
 async fn error(script: &str) -> String {
     let config = ExecServerConfig::command("/bin/sh", ["-c", script]);

@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use mcp_launcher_executor::{ExecServer, ExecServerConfig};
@@ -15,11 +14,9 @@ use mcp_lifecycle_conformance::copies::Copies;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
-use support::{Peer, launch, launcher, listen, sh, signal, within};
+use support::{DAEMON, Peer, launch, launcher, listen, run, sh, signal, within};
 use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 const NOBODY: u32 = 65534;
 
 fn directory(mode: u32) -> tempfile::TempDir {
@@ -53,15 +50,9 @@ async fn echoes(url: &str) {
 
 /// What the daemon says when it does not start.
 async fn refusal(path: &Path) -> String {
-    let mut command = Command::new(DAEMON);
-    let output = command
-        .args(["--listen", &url(path)])
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = within(output).await.unwrap();
-    assert!(!output.status.success(), "it started at {path:?}");
-    String::from_utf8(output.stderr).unwrap()
+    let (success, text) = run(&["--listen", &url(path)]).await;
+    assert!(!success, "it started at {path:?}");
+    text
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,24 +6,23 @@ mod raw;
 mod support;
 
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use mcp_launcher_executor::ExecServerConfig;
-use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
-use mcp_launcher_local::LocalLauncher;
+use mcp_launcher_executor::daemon::{Daemon, Limits};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use raw::{Raw, start};
 use serde_json::{Value, json};
-use support::{alive, launch, launcher, listen, marker, sh, signal, within};
+use support::{
+    DAEMON, alive, daemon, launch, launcher, listen, marker, serving, sh, signal, within,
+};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 
 /// A debugger, as far as its process is concerned: one that dies stays a zombie
 /// that nobody else can reap, until this is dropped.
@@ -74,7 +73,7 @@ async fn first_line(client: &mut Raw) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_cannot_prove_an_end_tells_its_client_and_leaves_with_three() {
-    let mut peer = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await;
+    let mut peer = daemon(&[]).await;
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
     let mut held = launch(&launcher, sh(SERVER)).await;
     let other = launch(&launcher, sh("exec cat")).await;
@@ -170,70 +169,60 @@ async fn the_good_bye_waits_for_the_end_of_the_processes() {
 }
 
 /// A daemon whose servers have so many seconds to leave.
-async fn patient(seconds: u64) -> (Daemon, Listener, String) {
+async fn patient(seconds: u64) -> (Daemon, String) {
     let mut limits = Limits::default();
     limits.orphans.term_grace = Duration::from_secs(seconds);
-    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
-    let address = "127.0.0.1:0".parse().unwrap();
-    let listener = Listener::bind(address, None, None).await.unwrap();
-    let url = listener.url().unwrap();
-    (daemon, listener, url)
+    serving(limits).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_good_bye_of_a_daemon_that_leaves_waits_for_an_end_that_is_under_way() {
-    let (daemon, listener, url) = patient(1).await;
-    tokio::join!(listener.serve(&daemon), async {
-        let (mut client, _) = Raw::open_with(&url, extended()).await;
-        let slow = Slow::start(&mut client).await;
-        client.notify("session/end", json!({})).await;
-        slow.is_asked_to_leave().await;
-        tokio::join!(daemon.shutdown(), async {
-            client.notification("session/ended").await;
-            assert_eq!(alive(&slow.mark), Vec::<String>::new());
-        });
+    let (daemon, url) = patient(1).await;
+    let (mut client, _) = Raw::open_with(&url, extended()).await;
+    let slow = Slow::start(&mut client).await;
+    client.notify("session/end", json!({})).await;
+    slow.is_asked_to_leave().await;
+    tokio::join!(daemon.shutdown(), async {
+        client.notification("session/ended").await;
+        assert_eq!(alive(&slow.mark), Vec::<String>::new());
     });
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_is_hurried_hurries_the_end_of_a_session_that_was_under_way() {
-    let (daemon, listener, url) = patient(3600).await;
-    tokio::join!(listener.serve(&daemon), async {
-        let (mut client, _) = Raw::open_with(&url, extended()).await;
-        let slow = Slow::start(&mut client).await;
-        client.notify("session/end", json!({})).await;
-        slow.is_asked_to_leave().await;
-        daemon.hurry();
-        assert_eq!(within(daemon.shutdown()).await, 0);
-        assert_eq!(alive(&slow.mark), Vec::<String>::new());
-    });
+    let (daemon, url) = patient(3600).await;
+    let (mut client, _) = Raw::open_with(&url, extended()).await;
+    let slow = Slow::start(&mut client).await;
+    client.notify("session/end", json!({})).await;
+    slow.is_asked_to_leave().await;
+    daemon.hurry();
+    assert_eq!(within(daemon.shutdown()).await, 0);
+    assert_eq!(alive(&slow.mark), Vec::<String>::new());
 }
 
 /// Who answers there answers for what was started there.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_else_gets_the_address_of_a_daemon_that_is_ending_its_servers() {
-    let (daemon, listener, url) = patient(3600).await;
+    let (daemon, url) = patient(3600).await;
     let address = url.trim_start_matches("ws://");
-    tokio::join!(listener.serve(&daemon), async {
-        let (mut client, _) = Raw::open_with(&url, extended()).await;
-        let slow = Slow::start(&mut client).await;
-        tokio::join!(daemon.shutdown(), async {
-            slow.is_asked_to_leave().await;
-            let error = TcpListener::bind(address).await.unwrap_err();
-            assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
-            // Who comes is sent away, and need not wait.
-            let mut late = TcpStream::connect(address).await.unwrap();
-            let answer = within(late.read_to_end(&mut Vec::new())).await;
-            assert!(matches!(answer, Ok(0) | Err(_)), "{answer:?}");
-            daemon.hurry();
-        });
+    let (mut client, _) = Raw::open_with(&url, extended()).await;
+    let slow = Slow::start(&mut client).await;
+    tokio::join!(daemon.shutdown(), async {
+        slow.is_asked_to_leave().await;
+        let error = TcpListener::bind(address).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        // Who comes is sent away, and need not wait.
+        let mut late = TcpStream::connect(address).await.unwrap();
+        let answer = within(late.read_to_end(&mut Vec::new())).await;
+        assert!(matches!(answer, Ok(0) | Err(_)), "{answer:?}");
+        daemon.hurry();
     });
     TcpListener::bind(address).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_beside_another_one_does_not_answer_for_its_sessions() {
-    let listen = || listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]);
+    let listen = || daemon(&[]);
     let (one, other) = (listen().await, listen().await);
     let machine = |hello: &Value| hello["extensions"]["mcpLifecycle"]["machine"].clone();
     let (_client, hello) = Raw::open_with(&one.url, extended()).await;

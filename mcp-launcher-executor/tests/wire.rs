@@ -7,17 +7,11 @@ mod support;
 use raw::{Raw, start};
 use serde_json::{Value, json};
 use std::time::Duration;
-use support::{Peer, listen};
-
-const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
-
-async fn daemon() -> Peer {
-    listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]).await
-}
+use support::daemon;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restriction_that_is_not_enforced_is_refused_and_nothing_runs() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut client, _) = Raw::open(&peer.url).await;
     let dir = tempfile::tempdir().unwrap();
     let witness = dir.path().join("ran");
@@ -75,7 +69,7 @@ async fn a_restriction_that_is_not_enforced_is_refused_and_nothing_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_request_is_told_so_as_codex_does() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut client, _) = Raw::open(&peer.url).await;
     for text in [
         r#"{"id":null,"method":"environment/status","params":{}}"#,
@@ -105,7 +99,7 @@ async fn what_is_no_request_is_told_so_as_codex_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_environment_has_every_field_that_codex_s_client_reads() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut client, hello) = Raw::open(&peer.url).await;
     let info = client.request("environment/info", json!({})).await.unwrap();
     assert_eq!(info, hello["environmentInfo"]);
@@ -125,7 +119,7 @@ async fn the_environment_has_every_field_that_codex_s_client_reads() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_and_fields_of_a_process_are_those_of_codex() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut client, _) = Raw::open(&peer.url).await;
     let started = client
         .request(
@@ -158,7 +152,7 @@ async fn numbers_and_fields_of_a_process_are_those_of_codex() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupt_is_the_interrupt_of_the_process_group_and_of_nothing_else() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut client, _) = Raw::open(&peer.url).await;
     // The shell's trap runs when what it waits for has ended.
     let child = "trap \"echo child; exit 0\" INT; echo up; while :; do sleep 0.05; done";
@@ -202,7 +196,7 @@ async fn output(client: &mut Raw) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_served_is_refused_by_name() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut client, _) = Raw::open(&peer.url).await;
     let file = |path: &str| json!({"path": path, "sandbox": null});
     let found = client.request("fs/getMetadata", file("file:///")).await;
@@ -238,7 +232,7 @@ async fn what_is_not_served_is_refused_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_was_given_up_answers_for_no_other_of_its_name() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut client, _) = Raw::open(&peer.url).await;
     for round in 0..300 {
         let name = format!("p{round}");
@@ -259,7 +253,7 @@ async fn a_start_that_was_given_up_answers_for_no_other_of_its_name() {
 /// It waits for company, but not until the next sign of life, which is ten seconds off.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_answer_to_a_single_write_waits_for_no_other() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let lifecycle = json!({"extensions": {"mcpLifecycle": {"version": 1}}, "clientName": "one"});
     let (mut client, _) = Raw::open_with(&peer.url, lifecycle).await;
     let started = start("quiet", &["/bin/sleep", "1000"]);
@@ -274,7 +268,7 @@ async fn the_answer_to_a_single_write_waits_for_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_of_two_clients_that_have_one_name_are_two() {
-    let peer = daemon().await;
+    let peer = daemon(&[]).await;
     let (mut one, _) = Raw::open(&peer.url).await;
     let (mut other, _) = Raw::open(&peer.url).await;
     for client in [&mut one, &mut other] {

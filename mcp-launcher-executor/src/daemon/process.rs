@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::{
-    BoxRead, ExitStatus, LaunchedServer, ProcessTerminator, StepError,
-};
+use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ProcessTerminator, StepError};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -23,7 +21,7 @@ use super::log::{Keep, Log};
 use super::stdin::{StdinQueue, Verdict};
 use crate::protocol::RequestId;
 use crate::protocol::process::{StartParams, WriteParams, WriteStatus};
-use crate::wire::wire_remnant;
+use crate::wire::{wire_code, wire_remnant};
 
 /// How long what a main process leaves behind may take to follow it, when its
 /// client is a plain one, which can do nothing about it.
@@ -389,15 +387,5 @@ async fn forget_after(retention: Duration, process: Weak<Process>) {
         if !process.log().has_unsent() {
             return owner.remove(&process);
         }
-    }
-}
-
-/// As a shell would say it: all that the protocol carries.
-fn wire_code(exit: ExitStatus) -> i64 {
-    match exit {
-        ExitStatus::Code(code) => i64::from(code),
-        ExitStatus::Signal(signal) => 128 + i64::from(signal),
-        ExitStatus::OutOfMemory => 137,
-        _ => -1,
     }
 }

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::sync::oneshot::Receiver;
 
+use crate::raw::Raw;
 use crate::support::{Peer, launch, launcher, listen, sh, within};
 
 /// The daemon, or an optimized build of it: `MCP_HOSTILE_DAEMON` names one.
@@ -131,6 +133,30 @@ fn peak(peer: &Peer) -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
     let number = line.unwrap().split_whitespace().nth(1);
     number.unwrap().parse().unwrap()
+}
+
+/// An attack by one client: this again and again, each time until the daemon has heard it.
+pub(crate) async fn flood(round: impl AsyncFnMut(&mut Raw, u64)) {
+    flood_after(async |peer| Raw::open(&peer.url).await.0, round).await;
+}
+
+/// As [`flood`], by a client that has prepared itself.
+pub(crate) async fn flood_after(
+    prepare: impl AsyncFnOnce(&Peer) -> Raw,
+    mut round: impl AsyncFnMut(&mut Raw, u64),
+) {
+    beside(async |peer| {
+        let mut raw = prepare(peer).await;
+        for_a_while(async {
+            for number in 0.. {
+                round(&mut raw, number).await;
+                raw.request("environment/status", json!({})).await.unwrap();
+                raw.early.clear();
+            }
+        })
+        .await;
+    })
+    .await;
 }
 
 /// Until this has passed, or the daemon has had enough.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::beside::{beside, for_a_while};
+use crate::beside::{beside, flood, for_a_while};
 use crate::raw::{Raw, start};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,31 +168,21 @@ async fn frames_over_the_limit_again_and_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_that_are_none_of_the_protocol() {
-    beside(async |peer| {
-        let (mut raw, _) = Raw::open(&peer.url).await;
-        for_a_while(async {
-            loop {
-                for text in [
-                    "",
-                    "{",
-                    "[]",
-                    "null",
-                    "{\"id\":{}}",
-                    "{\"id\":-1,\"result\":1}",
-                    "{\"method\":7}",
-                ] {
-                    raw.text(text.to_owned()).await;
-                }
-                raw.socket
-                    .send(Message::binary(vec![0xff; 100]))
-                    .await
-                    .unwrap();
-                raw.send(&"m".repeat(300), json!([])).await;
-                raw.request("environment/status", json!({})).await.unwrap();
-                raw.early.clear();
-            }
-        })
-        .await;
+    flood(async |raw, _| {
+        for text in [
+            "",
+            "{",
+            "[]",
+            "null",
+            "{\"id\":{}}",
+            "{\"id\":-1,\"result\":1}",
+            "{\"method\":7}",
+        ] {
+            raw.text(text.to_owned()).await;
+        }
+        let binary = Message::binary(vec![0xff; 100]);
+        raw.socket.send(binary).await.unwrap();
+        raw.send(&"m".repeat(300), json!([])).await;
     })
     .await;
 }

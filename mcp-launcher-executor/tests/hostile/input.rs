@@ -6,8 +6,9 @@ use futures_util::SinkExt;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::beside::{beside, for_a_while};
+use crate::beside::{beside, flood_after, for_a_while};
 use crate::raw::{Raw, start};
+use crate::support::Peer;
 
 /// Sessions with as many servers that read nothing.
 async fn deaf(url: &str, sessions: usize, servers: usize) -> Vec<Raw> {
@@ -68,23 +69,16 @@ async fn writes_of_nothing_under_ever_new_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_id_for_everything() {
-    beside(async |peer| {
-        let mut clients = deaf(&peer.url, 1, 1).await;
-        let raw = &mut clients[0];
-        for_a_while(async {
-            loop {
-                for _ in 0..50 {
-                    let again = json!({"id": 1_000_000, "method": "process/start", "params": start("p0", &["true"])});
-                    raw.text(again.to_string()).await;
-                    let write = json!({"processId": "p0", "chunk": "QUFB", "writeId": "same"});
-                    raw.text(json!({"id": 1_000_000, "method": "process/write", "params": write}).to_string())
-                        .await;
-                }
-                raw.request("environment/status", json!({})).await.unwrap();
-                raw.early.clear();
+    let prepare = async |peer: &Peer| deaf(&peer.url, 1, 1).await.remove(0);
+    flood_after(prepare, async |raw, _| {
+        for _ in 0..50 {
+            let write = json!({"processId": "p0", "chunk": "QUFB", "writeId": "same"});
+            let again = start("p0", &["true"]);
+            for (method, params) in [("process/start", again), ("process/write", write)] {
+                let same = json!({"id": 1_000_000, "method": method, "params": params});
+                raw.text(same.to_string()).await;
             }
-        })
-        .await;
+        }
     })
     .await;
 }

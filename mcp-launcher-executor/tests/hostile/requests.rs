@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::beside::{beside, for_a_while};
+use crate::beside::{beside, flood, flood_after};
 use crate::raw::{Raw, start};
+use crate::support::Peer;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_wait_in_many_sessions() {
@@ -28,67 +29,40 @@ async fn requests_that_wait_in_many_sessions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn looks_at_files_without_number() {
-    beside(async |peer| {
-        let (mut raw, _) = Raw::open(&peer.url).await;
-        for_a_while(async {
-            loop {
-                for _ in 0..500 {
-                    raw.send("fs/getMetadata", json!({"path": "file:///etc/passwd"}))
-                        .await;
-                }
-                raw.request("environment/status", json!({})).await.unwrap();
-                raw.early.clear();
-            }
-        })
-        .await;
+    flood(async |raw, _| {
+        for _ in 0..500 {
+            let path = json!({"path": "file:///etc/passwd"});
+            raw.send("fs/getMetadata", path).await;
+        }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn starts_of_what_does_not_exist() {
-    beside(async |peer| {
-        let (mut raw, _) = Raw::open(&peer.url).await;
-        let mut number = 0;
-        for_a_while(async {
-            loop {
-                for _ in 0..200 {
-                    number += 1;
-                    let params = start(&format!("p{number}"), &["/nothing/here"]);
-                    raw.send("process/start", params).await;
-                }
-                raw.request("environment/status", json!({})).await.unwrap();
-                raw.early.clear();
-            }
-        })
-        .await;
+    flood(async |raw, round| {
+        for number in 0..200 {
+            let params = start(&format!("p{round}-{number}"), &["/nothing/here"]);
+            raw.send("process/start", params).await;
+        }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_are_started_and_ended_all_the_time() {
-    beside(async |peer| {
-        let (mut raw, _) = Raw::open(&peer.url).await;
-        let mut number = 0;
-        for_a_while(async {
-            loop {
-                let mut answers = Vec::new();
-                for _ in 0..40 {
-                    number += 1;
-                    let name = format!("p{number}");
-                    raw.send("process/start", start(&name, &["sleep", "1000"]))
-                        .await;
-                    let end = json!({"processId": name});
-                    answers.push(raw.send("process/terminate", end).await);
-                }
-                for answer in answers {
-                    let _ = raw.answer(answer).await;
-                }
-                raw.early.clear();
-            }
-        })
-        .await;
+    flood(async |raw, round| {
+        let mut answers = Vec::new();
+        for number in 0..40 {
+            let name = format!("p{round}-{number}");
+            let sleeps = start(&name, &["sleep", "1000"]);
+            raw.send("process/start", sleeps).await;
+            let end = json!({"processId": name});
+            answers.push(raw.send("process/terminate", end).await);
+        }
+        for answer in answers {
+            let _ = raw.answer(answer).await;
+        }
     })
     .await;
 }
@@ -109,23 +83,21 @@ async fn arguments_without_number() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledgements_of_what_never_was() {
-    beside(async |peer| {
+    let prepare = async |peer: &Peer| {
         let hello = json!({"clientName": "raw", "extensions": {"mcpLifecycle": {"version": 1}}});
         let (mut raw, _) = Raw::open_with(&peer.url, hello).await;
-        raw.request("process/start", start("p", &["yes"])).await.unwrap();
-        for_a_while(async {
-            loop {
-                for _ in 0..100 {
-                    for id in ["p", "q"] {
-                        let all = json!({"processId": id, "seq": u64::MAX, "stdout": u64::MAX, "stderr": u64::MAX});
-                        raw.notify("process/ack", all).await;
-                    }
-                }
-                raw.request("session/ping", json!({})).await.unwrap();
-                raw.early.clear();
+        let yes = start("p", &["yes"]);
+        raw.request("process/start", yes).await.unwrap();
+        raw
+    };
+    flood_after(prepare, async |raw, _| {
+        for _ in 0..100 {
+            for id in ["p", "q"] {
+                let most = u64::MAX;
+                let all = json!({"processId": id, "seq": most, "stdout": most, "stderr": most});
+                raw.notify("process/ack", all).await;
             }
-        })
-        .await;
+        }
     })
     .await;
 }

@@ -6,16 +6,22 @@
 )]
 
 use std::process::Stdio;
+#[cfg(feature = "daemon")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "daemon")]
+use mcp_launcher_executor::daemon::{Daemon, Limits, Listener};
 use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+#[cfg(feature = "daemon")]
+use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::launch::{
     LaunchContext, LaunchedParts, ServerLauncher, ServerSpec, ServerSpecBuilder,
 };
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
 /// A peer that listens at a URL; killed with its value.
@@ -30,13 +36,54 @@ pub(crate) fn codex() -> String {
     path.expect("MCP_TEST_CODEX names a codex binary; `tests/run codex` installs one")
 }
 
+/// The daemon's program.
+#[cfg(feature = "daemon")]
+pub(crate) const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
+
+/// Starts a daemon that listens at a port of its choice.
+#[cfg(feature = "daemon")]
+pub(crate) async fn daemon(args: &[&str]) -> Peer {
+    listen(DAEMON, &[&["--listen", "ws://127.0.0.1:0"], args].concat()).await
+}
+
+/// Runs the daemon to its end; whether it succeeded, and what it said.
+#[cfg(feature = "daemon")]
+pub(crate) async fn run(args: &[&str]) -> (bool, String) {
+    let mut command = Command::new(DAEMON);
+    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    command.env_remove("MCP_EXECUTOR_TOKEN");
+    let output = within(command.output()).await.unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+/// Fails unless the daemon does not start, and says this.
+#[cfg(feature = "daemon")]
+pub(crate) async fn refuses(args: &[&str], why: &str) {
+    let (success, text) = run(args).await;
+    assert!(!success, "{args:?} did not fail: {text}");
+    assert!(text.contains(why), "{args:?} does not say {why:?}: {text}");
+}
+
+/// The lean MCP server, which cargo puts beside the daemon.
+#[cfg(feature = "daemon")]
+pub(crate) fn echo_server() -> std::path::PathBuf {
+    let path = std::path::Path::new(DAEMON).with_file_name("mcp-echo");
+    let hint = "run `cargo build -p mcp-lifecycle-conformance` first";
+    assert!(path.is_file(), "{} is missing: {hint}", path.display());
+    path
+}
+
 /// Starts a peer whose first line of output is its URL.
 pub(crate) async fn listen(program: &str, args: &[&str]) -> Peer {
-    let mut child = Command::new(program)
-        .args(args)
+    started(Command::new(program).args(args)).await
+}
+
+/// As [`listen`], by a command whose standard error is the caller's business.
+pub(crate) async fn started(command: &mut Command) -> Peer {
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
@@ -118,6 +165,35 @@ impl Server {
     ) -> mcp_lifecycle_core::terminate::TerminationOutcome {
         within(self.handle.terminate(policy, EndReason::Shutdown)).await
     }
+}
+
+/// Serves with these limits in this process; the daemon, and where it listens.
+#[cfg(feature = "daemon")]
+pub(crate) async fn serving(limits: Limits) -> (Daemon, String) {
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), limits);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let (url, serves) = (listener.url().unwrap(), daemon.clone());
+    tokio::spawn(async move { listener.serve(&serves).await });
+    (daemon, url)
+}
+
+/// Sends so many bytes through a server that is a `cat`, and compares.
+pub(crate) async fn echo(server: &mut Server, size: u32) {
+    let data: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
+    let Server { stdin, stdout, .. } = server;
+    let write = async {
+        for piece in data.chunks(10_000) {
+            stdin.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    };
+    let read = async {
+        let mut back = vec![0; data.len()];
+        stdout.read_exact(&mut back).await.unwrap();
+        assert!(back == data, "a byte was lost, repeated or changed");
+    };
+    within(async { tokio::join!(write, read) }).await;
 }
 
 /// A hard limit on every wait.

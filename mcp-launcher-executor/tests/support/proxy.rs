@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
-use crate::support::{Peer, Server, launch, launcher, sh, within};
+use crate::support::{Peer, echo, launch, launcher, sh, within};
 
 /// What the proxy does at present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,20 +122,6 @@ pub(crate) async fn echo_through(url: &str, size: u32, trouble: impl Future<Outp
     config.keep_alive = Duration::from_millis(500);
     let launcher = launcher(config).await;
     let mut server = launch(&launcher, sh("exec cat")).await;
-    let data: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
-    let expected = data.clone();
-    let Server { stdin, stdout, .. } = &mut server;
-    let write = async {
-        for piece in data.chunks(10_000) {
-            stdin.write_all(piece).await.unwrap();
-            tokio::task::yield_now().await;
-        }
-    };
-    let read = async {
-        let mut back = vec![0; expected.len()];
-        stdout.read_exact(&mut back).await.unwrap();
-        assert!(back == expected, "a byte was lost, repeated or changed");
-    };
-    within(async { tokio::join!(write, read, trouble) }).await;
+    within(async { tokio::join!(echo(&mut server, size), trouble) }).await;
     server.end(&TerminationPolicy::default()).await.unwrap();
 }
