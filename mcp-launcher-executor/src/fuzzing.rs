@@ -1,8 +1,6 @@
 //! What the fuzz targets of `fuzz/` reach: the parsers that are not public, and the
 //! state machines of both sides. Only there with `--cfg fuzzing`.
 
-#![expect(missing_docs, reason = "for the targets, which say what they do")]
-
 pub(crate) mod choices;
 mod client;
 

@@ -1,14 +1,6 @@
 //! What a daemon keeps of a process that has ended, and for whom.
 
-mod support;
-
-use std::time::Duration;
-
-use mcp_launcher_executor::ExecServerConfig;
-use mcp_launcher_executor::daemon::Limits;
-use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
-use support::{launcher, serving, sh, within};
-use tokio::io::AsyncReadExt;
+use crate::prelude::*;
 
 /// Far shorter than the tests are.
 const RETENTION: Duration = Duration::from_millis(50);

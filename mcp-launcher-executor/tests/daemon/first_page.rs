@@ -1,16 +1,8 @@
 //! The commands of docs/first-executor.md, as they are written there.
 
-mod support;
+use crate::prelude::*;
 
-use std::path::Path;
-use std::process::Stdio;
-
-use mcp_launcher_executor::ExecServerConfig;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{DAEMON, Peer, launch, launcher, sh, started, within};
-use tokio::process::Command;
-
-const PAGE: &str = include_str!("../../docs/first-executor.md");
+const PAGE: &str = include_str!("../../../docs/first-executor.md");
 
 /// The shell's blocks of the page, in order.
 fn blocks() -> Vec<String> {

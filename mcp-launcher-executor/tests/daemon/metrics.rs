@@ -1,17 +1,8 @@
 //! The daemon's numbers.
 
-mod support;
-
 use std::collections::HashMap;
-use std::process::Stdio;
 
-use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{DAEMON, launch, launcher, refuses, sh, started, within};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::process::Command;
+use crate::prelude::*;
 
 /// What an HTTP server answers to `GET path`.
 async fn get(address: &str, path: &str) -> String {

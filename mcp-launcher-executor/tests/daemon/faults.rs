@@ -1,21 +1,11 @@
 //! What networks and crashes do, between our client and our daemon, and
 //! between our client and codex's.
 
-#[path = "support/frames.rs"]
-mod frames;
-#[path = "support/proxy.rs"]
-mod proxy;
-mod support;
-
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use frames::Frames;
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, Executor, RemoteCommand};
-use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
-use proxy::{Mood, Proxy, echo_through, echo_under};
-use support::{DAEMON, daemon, launch, launcher, listen, marker, sh, vanished, within};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use crate::frames::Frames;
+use crate::prelude::*;
+use crate::proxy::{Mood, Proxy, echo_through, echo_under};
 
 async fn cuts(proxy: &Proxy) {
     for _ in 0..8 {

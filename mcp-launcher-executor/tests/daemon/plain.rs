@@ -1,17 +1,10 @@
 //! Our client on a peer without our extensions: a daemon of ours, behind a proxy
 //! that takes them away. `tests/codex.rs` has the same on codex.
 
-#[path = "support/frames.rs"]
-mod frames;
-#[path = "support/lag.rs"]
-mod lag;
-mod support;
+use mcp_launcher_executor::CwdDialect;
 
-use frames::Frames;
-use mcp_launcher_executor::{CwdDialect, ExecServerConfig};
-use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, Reach, ServerLauncher};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{alive, daemon, launch, launcher, marker, sh, within};
+use crate::frames::Frames;
+use crate::prelude::*;
 
 /// A server runs where it should, and is ended by the helper with all that it started.
 #[tokio::test(flavor = "multi_thread")]
@@ -44,11 +37,11 @@ async fn an_executor_that_takes_paths_and_no_uris_is_found_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_falls_behind_gets_every_byte_all_the_same() {
     let peer = daemon(&[]).await;
-    lag::a_reader_that_falls_behind_gets_every_byte(&peer.url).await;
+    crate::lag::a_reader_that_falls_behind_gets_every_byte(&peer.url).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn output_that_the_peer_has_dropped_is_an_error_and_no_gap() {
     let peer = daemon(&[]).await;
-    lag::output_that_the_peer_has_dropped_is_an_error(&peer.url).await;
+    crate::lag::output_that_the_peer_has_dropped_is_an_error(&peer.url).await;
 }

@@ -1,13 +1,6 @@
 //! The wire, word by word: what a client of codex's asks for and gets.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
-use raw::{Raw, start};
-use serde_json::{Value, json};
-use std::time::Duration;
-use support::daemon;
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restriction_that_is_not_enforced_is_refused_and_nothing_runs() {

@@ -1,21 +1,11 @@
 //! A daemon that leaves, is killed, or is started again: what its clients are
 //! told, and that manager and pool go on by themselves.
 
-mod support;
-
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher, ExecutorSet, Member};
 use mcp_lifecycle_core::client::ServerConfig;
 use mcp_lifecycle_core::fleet::{Replacement, ServerManager, ServerPool};
-use mcp_lifecycle_core::launch::{Evidence, ServerLauncher, ServerSpec};
-use mcp_lifecycle_core::terminate::{EndReason, TerminationPolicy};
-use nix::sys::signal::Signal;
-use support::{
-    DAEMON, Peer, alive, daemon, echo_server, launch, launcher, listen, marker, sh, signal, within,
-};
+use mcp_lifecycle_core::launch::Evidence;
+
+use crate::prelude::*;
 
 const ANYWHERE: &str = "ws://127.0.0.1:0";
 

@@ -1,21 +1,15 @@
 //! The socket file: who may connect, and what happens to the file.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use mcp_launcher_executor::{ExecServer, ExecServerConfig};
 use mcp_lifecycle_conformance::copies::Copies;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
-use support::{DAEMON, Peer, launch, launcher, listen, run, sh, signal, within};
-use tokio::io::AsyncWriteExt;
+
+use crate::prelude::*;
 
 const NOBODY: u32 = 65534;
 
@@ -191,7 +185,7 @@ async fn another_user_does_not_come_in() {
     let copies = Copies::make(Path::new(DAEMON)).unwrap();
     let mut command = copies.command();
     command
-        .args(["--exact", "stranger", "--ignored", "--nocapture"])
+        .args(["--exact", "unix::stranger", "--ignored", "--nocapture"])
         .env("MCP_TEST_SOCKET", &path)
         .uid(NOBODY)
         .gid(NOBODY);

@@ -1,22 +1,10 @@
 //! What one client may take: frames, processes, sessions, output that nobody
 //! reads, input that nobody reads.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
-use std::time::Duration;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use mcp_launcher_executor::daemon::Limits;
-use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::launch::{LaunchContext, LaunchErrorKind, ServerLauncher};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use raw::{Raw, start};
-use serde_json::{Value, json};
-use support::{DAEMON, Server, daemon, launch, launcher, serving, sh, within};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use crate::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_gets_so_many_processes_and_the_place_of_one_that_ended() {

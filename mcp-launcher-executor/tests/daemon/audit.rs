@@ -1,21 +1,6 @@
 //! The log: who started what from where, no secret, and no flood.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
-use std::process::Stdio;
-
-use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use nix::sys::signal::Signal;
-use raw::{Raw, start};
-use serde_json::json;
-use support::{DAEMON, Peer, launch, launcher, sh, signal, started, within};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::process::Command;
+use crate::prelude::*;
 
 const TOKEN: &str = "a-token-that-is-a-secret";
 

@@ -1,13 +1,6 @@
 //! A command as the transport: its last words, and what it leaves behind.
 
-mod support;
-
-use std::time::Duration;
-
-use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::launch::ErrorChain;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{DAEMON, alive, launch, launcher, marker, sh, vanished, within};
+use crate::prelude::*;
 
 async fn error(script: &str) -> String {
     let config = ExecServerConfig::command("/bin/sh", ["-c", script]);

@@ -1,19 +1,8 @@
 //! Our client with our daemon, the real binary, in both transports.
 
-mod support;
+use mcp_lifecycle_core::terminate::Phase;
 
-use std::time::Duration;
-
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, Executor, RemoteCommand};
-use mcp_lifecycle_core::launch::{
-    ExitStatus, LaunchContext, LaunchErrorKind, Reach, ServerLauncher, ServerSpec,
-};
-use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
-use nix::sys::signal::Signal;
-use support::{
-    DAEMON, Server, alive, daemon, echo, launch, launcher, marker, sh, signal, vanished, within,
-};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use crate::prelude::*;
 
 async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {
     let peer = daemon(&[]).await;

@@ -1,14 +1,10 @@
 //! TLS: the daemon's certificate, its renewal, and certificates of clients.
 
-mod support;
+use std::path::PathBuf;
 
-use std::path::{Path, PathBuf};
-
-use mcp_launcher_executor::{ExecServer, ExecServerConfig};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use support::{DAEMON, Peer, Server, daemon, launch, launcher, listen, refuses, sh, within};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::prelude::*;
 
 /// PEM files of a directory that lives as long as this.
 struct Files {

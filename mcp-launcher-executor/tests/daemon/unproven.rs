@@ -1,28 +1,14 @@
 //! An end that cannot be proven: the daemon says so to everybody, and nobody takes
 //! its good-bye, or its not knowing the session any more, for a proof.
 
-#[path = "support/raw.rs"]
-mod raw;
-mod support;
-
-use std::path::Path;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use mcp_launcher_executor::ExecServerConfig;
-use mcp_launcher_executor::daemon::{Daemon, Limits};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::ptrace;
-use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use raw::{Raw, start};
-use serde_json::{Value, json};
-use support::{
-    DAEMON, alive, daemon, launch, launcher, listen, marker, serving, sh, signal, within,
-};
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
+
+use crate::prelude::*;
 
 /// A debugger, as far as its process is concerned: one that dies stays a zombie
 /// that nobody else can reap, until this is dropped.

@@ -1,19 +1,10 @@
 //! Many executors as one: the real daemon, several times.
 
-mod support;
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use mcp_launcher_executor::{
-    ExecServer, ExecServerConfig, Executor, ExecutorError, ExecutorLauncher, ExecutorSet, Health,
-    Member, RemoteCommand,
-};
+use mcp_launcher_executor::{ExecutorError, Health};
 use mcp_lifecycle_core::client::ServerConfig;
-use mcp_lifecycle_core::launch::{LaunchContext, ServerIdentity, ServerLauncher};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use serde_json::json;
-use support::{Peer, daemon, launch, sh, within};
+use mcp_lifecycle_core::launch::ServerIdentity;
+
+use crate::prelude::*;
 
 async fn peers<const N: usize>() -> [Peer; N] {
     let mut peers = Vec::new();
@@ -34,7 +25,7 @@ async fn nobody() -> String {
     format!("ws://{}", socket.local_addr().unwrap())
 }
 
-fn on(server: &support::Server) -> String {
+fn on(server: &Server) -> String {
     match server.handle.identity() {
         ServerIdentity::Remote { executor, .. } => executor,
         other => panic!("{other} is not remote"),
@@ -147,7 +138,7 @@ async fn labels_choose_the_machine_and_one_machine_refuses_them() {
         error.contains("two: it does not have the labels"),
         "{error}"
     );
-    let single = support::launcher(ExecServerConfig::websocket(&one.url)).await;
+    let single = crate::support::launcher(ExecServerConfig::websocket(&one.url)).await;
     let refused = single
         .launch(&wants("a100").build().unwrap(), &LaunchContext::new())
         .await;

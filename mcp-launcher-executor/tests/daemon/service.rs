@@ -1,19 +1,11 @@
 //! The daemon as a service: what it tells its service manager, its limits, and
 //! the files that come with it.
 
-mod support;
-
-use std::process::Stdio;
-
-use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_core::launch::InheritEnv;
-use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::signal::Signal;
-use support::{DAEMON, Peer, launch, launcher, listen, sh, signal, started, within};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpStream, UnixDatagram};
-use tokio::process::Command;
+use tokio::net::UnixDatagram;
+
+use crate::prelude::*;
 
 /// Receives until a message has this line.
 async fn told(manager: &UnixDatagram, line: &str) {
@@ -90,7 +82,7 @@ async fn the_limit_of_descriptors_is_raised() {
 /// What the unit starts is started here, with its directory and its manager.
 #[tokio::test]
 async fn the_unit_starts_what_there_is() {
-    const UNIT: &str = include_str!("../contrib/mcp-executor.service");
+    const UNIT: &str = include_str!("../../contrib/mcp-executor.service");
     let line = UNIT
         .lines()
         .find_map(|line| line.strip_prefix("ExecStart="));

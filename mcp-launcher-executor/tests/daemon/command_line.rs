@@ -1,19 +1,11 @@
 //! The daemon's command line: help, what it refuses to start with, who may
 //! connect, and what it does about an earlier run that was killed.
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
 
-use mcp_launcher_executor::ExecServerConfig;
-use nix::sys::signal::Signal;
-use support::{
-    DAEMON, alive, daemon, launch, launcher, listen, marker, refuses, run, sh, signal, within,
-};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
+use tokio::net::TcpListener;
+
+use crate::prelude::*;
 
 /// All of its streams end at once, as when a client on a pipe is killed: its
 /// log has nobody to write to, which must not keep it from its work.

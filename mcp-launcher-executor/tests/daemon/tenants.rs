@@ -1,17 +1,11 @@
 //! Several tokens: the clients of each have a share of their own.
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 
-use mcp_launcher_executor::daemon::{Daemon, Limits, Listener, Token};
-use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
+use mcp_launcher_executor::daemon::Token;
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
-use mcp_lifecycle_core::terminate::TerminationPolicy;
-use support::{DAEMON, launch, launcher, listen, sh, within};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+use crate::prelude::*;
 
 const ONE: &str = "the-token-of-one-client";
 const OTHER: &str = "the-token-of-the-other";
