@@ -40,6 +40,7 @@ mod executor;
 pub mod fuzzing;
 mod launcher;
 mod link;
+mod mutex;
 #[cfg(feature = "wss")]
 mod pem;
 mod set;

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::io;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mutex::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
@@ -82,7 +83,7 @@ impl CommandChild {
             Ok(Ok(status)) => format!("`{}` ended with {status}", self.program),
             _ => format!("`{}` closed its standard output", self.program),
         };
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = self.said.lock();
         if !said.is_empty() {
             let lines: Vec<_> = said.iter().map(String::as_str).collect();
             let _ = write!(text, " and said: {}", lines.join(" / "));
@@ -126,7 +127,7 @@ async fn read(stderr: ChildStderr, program: &str, said: &Mutex<VecDeque<String>>
         let text = String::from_utf8_lossy(line.trim_ascii());
         if !text.is_empty() {
             tracing::info!(peer = program, "{text}");
-            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut said = said.lock();
             if said.len() == LINES {
                 said.pop_front();
             }

@@ -1,8 +1,8 @@
 //! One connection: a thread that drives it, and the handle to that thread.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::launch::InheritEnv;
@@ -327,11 +327,7 @@ impl Drop for Vacate<'_> {
             (Instant::now(), ExecutorError::Lost { reason })
         });
         self.commands.close();
-        let driver = self
-            .seat
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let driver = self.seat.lock().take();
         if let Some(driver) = driver {
             driver.fail_all(reason);
         }

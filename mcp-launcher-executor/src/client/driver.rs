@@ -6,7 +6,7 @@ mod farewell;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use super::process::{Command, Remote, Reply};
 use super::session::{Purpose, Session, Token};
 use crate::ExecutorError;
 use crate::link::{HIGH_WATER, Incoming, LinkError};
+use crate::mutex::Mutex;
 use crate::protocol::process::ProcessParams;
 use crate::protocol::{InitializeResult, method};
 
@@ -48,7 +49,7 @@ pub(super) type Seat = Mutex<Option<Driver>>;
 
 impl StandIn for Seat {
     fn stand_in(&self, driver: &Waker) -> bool {
-        let Ok(mut seat) = self.try_lock() else {
+        let Some(mut seat) = self.try_lock() else {
             return false;
         };
         seat.as_mut().is_some_and(|it| it.stand_in(driver))
@@ -105,7 +106,7 @@ impl Driver {
     /// [stand in](Self::stand_in).
     pub(super) async fn run(self, seat: &Seat) {
         let inbox = Arc::clone(&self.commands);
-        let sit = || seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let sit = || seat.lock();
         *sit() = Some(self);
         poll_fn(|cx| {
             inbox.register(cx.waker());

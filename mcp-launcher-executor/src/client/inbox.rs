@@ -12,8 +12,9 @@
 //!                              └────────────── wake the driver ◀────────┘
 //! ```
 
+use crate::mutex::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// For whoever needs the connection. The last one that is dropped ends it.
@@ -78,7 +79,7 @@ impl<C> Sender<C> {
     pub(super) fn send(&self, command: C) -> Result<(), Closed> {
         let Shared { inbox, driver } = &*self.0;
         let waker = {
-            let mut state = inbox.state();
+            let mut state = inbox.state.lock();
             if state.closed {
                 return Err(Closed);
             }
@@ -98,7 +99,7 @@ impl<C> Sender<C> {
 impl<C> Drop for Shared<C> {
     fn drop(&mut self) {
         let driver = {
-            let mut state = self.inbox.state();
+            let mut state = self.inbox.state.lock();
             state.abandoned = true;
             state.driver.take()
         };
@@ -109,29 +110,25 @@ impl<C> Drop for Shared<C> {
 }
 
 impl<C> Inbox<C> {
-    fn state(&self) -> MutexGuard<'_, State<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Where the driver is to be woken from now on.
     pub(super) fn register(&self, driver: &Waker) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.driver.as_ref().is_some_and(|d| d.will_wake(driver)) {
             state.driver = Some(driver.clone());
         }
     }
 
     pub(super) fn pop(&self) -> Option<C> {
-        self.state().queue.pop_front()
+        self.state.lock().queue.pop_front()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.state().queue.is_empty()
+        self.state.lock().queue.is_empty()
     }
 
     /// The next command; `None` when nobody will send one.
     pub(super) fn poll(&self) -> Poll<Option<C>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.queue.pop_front() {
             Some(command) => Poll::Ready(Some(command)),
             None if state.abandoned => Poll::Ready(None),
@@ -141,7 +138,7 @@ impl<C> Inbox<C> {
 
     /// Refuses what comes from now on, and forgets what came.
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.closed = true;
         let forgotten = std::mem::take(&mut state.queue);
         drop(state);

@@ -19,7 +19,7 @@ mod session;
 mod supervised;
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{Containment, Reach, ReapReport, TerminationSemantics};
@@ -44,7 +44,7 @@ use crate::{Executor, ExecutorError, RemoteCommand, StartedProcess};
 pub struct ExecServer {
     config: ExecServerConfig,
     /// Of the last peer that there was a connection to.
-    semantics: std::sync::Mutex<TerminationSemantics>,
+    semantics: crate::mutex::Mutex<TerminationSemantics>,
     current: Mutex<Option<Arc<Established>>>,
 }
 
@@ -81,7 +81,7 @@ impl ExecServer {
     pub fn new(config: ExecServerConfig) -> Self {
         let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
         Self {
-            semantics: std::sync::Mutex::new(
+            semantics: crate::mutex::Mutex::new(
                 TerminationSemantics::new(unknown)
                     .with_stdin_eof()
                     .with_polite_signal(),
@@ -111,15 +111,9 @@ impl ExecServer {
             return Ok(Arc::clone(established));
         }
         let established = Arc::new(establish(&self.config).await?);
-        *self.known_semantics() = established.semantics.clone();
+        *self.semantics.lock() = established.semantics.clone();
         *current = Some(Arc::clone(&established));
         Ok(established)
-    }
-
-    fn known_semantics(&self) -> MutexGuard<'_, TerminationSemantics> {
-        self.semantics
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,7 +163,7 @@ impl Executor for ExecServer {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        self.known_semantics().clone()
+        self.semantics.lock().clone()
     }
 
     async fn start(&self, command: &RemoteCommand) -> Result<StartedProcess, ExecutorError> {
@@ -213,7 +207,7 @@ impl fmt::Debug for ExecServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecServer")
             .field("peer", &self.config.peer())
-            .field("semantics", &*self.known_semantics())
+            .field("semantics", &*self.semantics.lock())
             .finish_non_exhaustive()
     }
 }

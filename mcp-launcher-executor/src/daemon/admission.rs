@@ -7,12 +7,13 @@
 //! through the door long before that many others have come.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use super::origin::Share;
+use crate::mutex::Mutex;
 
 /// How many of one address, or of one user, may wait.
 const SHARE: usize = 32;
@@ -56,19 +57,18 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         // A token is cancelled when its place is taken: nobody else's is.
         self.leave.cancel();
-        self.admission.waiting().retain(|w| !w.leave.is_cancelled());
+        self.admission
+            .waiting
+            .lock()
+            .retain(|w| !w.leave.is_cancelled());
     }
 }
 
 impl Admission {
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A place at the door, for which somebody else may have to leave.
     pub(super) fn enter(self: &Arc<Self>, share: Share, until: tokio::time::Instant) -> Ticket {
         let leave = CancellationToken::new();
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         let of_it = |w: &Waiting| w.of == share;
         let oldest = if waiting.iter().filter(|w| of_it(w)).count() >= SHARE {
             waiting.iter().position(of_it)
@@ -96,7 +96,7 @@ impl Admission {
     /// Counts a refusal. Now and then, how many there were since it was last
     /// said: a flood of connections is none of lines in the log.
     pub(super) fn refused(&self, now: Instant) -> Option<u64> {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusals = self.refusals.lock();
         refusals.since += 1;
         if refusals.said.is_some_and(|said| now < said + PAUSE) {
             return None;
@@ -137,7 +137,7 @@ mod tests {
         assert!(many[0].leave.is_cancelled() && !many[3].leave.is_cancelled());
         assert!(!other.leave.is_cancelled());
         drop(many);
-        assert_eq!(admission.waiting().len(), 1);
+        assert_eq!(admission.waiting.lock().len(), 1);
     }
 
     #[test]

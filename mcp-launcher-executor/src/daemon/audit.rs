@@ -3,7 +3,7 @@
 //! Events of the `tracing` target `audit`. They name clients and programs; they
 //! hold no argument, no variable and no token. The daemon's metrics count them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{ExitStatus, ServerIdentity};
@@ -11,6 +11,7 @@ use mcp_lifecycle_core::terminate::EndReason;
 
 use super::metrics::{Counters, count};
 use super::origin::Origin;
+use crate::mutex::Mutex;
 use crate::protocol::{RpcError, code};
 
 const TARGET: &str = "audit";
@@ -53,7 +54,7 @@ impl Audit {
     }
 
     fn client(&self) -> (String, String) {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = self.client.lock();
         client.clone()
     }
 
@@ -62,7 +63,7 @@ impl Audit {
         let (peer, client) = (origin.to_string(), excerpt(name));
         let session = &self.session;
         tracing::info!(target: TARGET, session, peer, client, resumed, "client attached");
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = (peer, client);
+        *self.client.lock() = (peer, client);
     }
 
     pub(super) fn started(&self, process: &str, program: &str, identity: &ServerIdentity) {

@@ -8,8 +8,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use crate::mutex::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::{Notified, OwnedNotified};
 
@@ -42,13 +43,9 @@ impl Budget {
         self.used.load(Ordering::SeqCst)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Weak<Portion>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Tells those who have the room now that they wait for, and nobody else.
     fn tell(&self) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         for _ in 0..waiting.len() {
             let Some(portion) = waiting.pop_front().and_then(|it| it.upgrade()) else {
                 continue;
@@ -120,7 +117,7 @@ impl Portion {
     /// Has this client told when it has room for so many bytes. Look again after it.
     pub(super) fn want(self: &Arc<Self>, bytes: usize) {
         let bytes = bytes.max(1);
-        let mut waiting = self.budget.waiting();
+        let mut waiting = self.budget.waiting.lock();
         match self.wants.load(Ordering::SeqCst) {
             0 => {
                 self.wants.store(bytes, Ordering::SeqCst);
@@ -326,7 +323,7 @@ mod tests {
         // It is told once, however often more comes.
         held.set(OWN * 5);
         assert!(woken[0].as_mut().enable() && !woken[1].as_mut().enable());
-        assert_eq!(budget.waiting().len(), 1);
+        assert_eq!(budget.waiting.lock().len(), 1);
         drop((held, others));
         assert!(woken[1].as_mut().enable());
         assert!(!budget.wanted.load(Ordering::SeqCst));

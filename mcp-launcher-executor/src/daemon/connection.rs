@@ -365,7 +365,7 @@ impl Connection {
                 Some(Next::Answer(frame, priority)) => self.send_answer(frame, priority),
                 Some(Next::Of(process)) => {
                     let (event, more) = {
-                        let mut log = process.log();
+                        let mut log = process.log.lock();
                         (log.send(generation), log.has_unsent())
                     };
                     if more {

@@ -180,7 +180,7 @@ fn write(
         let text = format!("writeId must not exceed {MOST_NAME} bytes");
         return Err(RpcError::new(code::INVALID_PARAMS, text));
     }
-    let status = match session.processes().get(&params.process_id) {
+    let status = match session.processes.lock().get(&params.process_id) {
         Some(Slot::Running(process)) => match process.write(id.clone(), params) {
             Verdict::Answer(status) => status,
             Verdict::Later => return Ok(()),
@@ -222,7 +222,7 @@ fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Result<(),
     let most = MOST.min(session.largest_answer / 2);
     let most = params.max_bytes.map_or(most, |max| most.min(max as usize));
     let wait = Duration::from_millis(params.wait_ms.unwrap_or(0)).min(LONGEST_WAIT);
-    let now = process.log().read(after, most);
+    let now = process.log.lock().read(after, most);
     if wait.is_zero() || !now.chunks.is_empty() || now.closed {
         answer(session, &id, &now);
         return Ok(());
@@ -237,12 +237,12 @@ fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Result<(),
         loop {
             let mut changed = std::pin::pin!(process.changed.notified());
             changed.as_mut().enable();
-            let news = process.log().has_news(after, now.exited);
+            let news = process.log.lock().has_news(after, now.exited);
             if news || tokio::time::timeout_at(until, changed).await.is_err() {
                 break;
             }
         }
-        let make = || encode_result(&id, &process.log().read(after, most));
+        let make = || encode_result(&id, &process.log.lock().read(after, most));
         session.answer_in_turn(make).await;
     });
     Ok(())
@@ -250,7 +250,7 @@ fn read(session: &Arc<Session>, id: RequestId, params: ReadParams) -> Result<(),
 
 fn terminate(session: &Arc<Session>, id: RequestId, process_id: &str) {
     let process = {
-        let mut processes = session.processes();
+        let mut processes = session.processes.lock();
         match processes.get(process_id) {
             Some(Slot::Running(process)) => Some(Arc::clone(process)),
             Some(Slot::Starting { .. }) => {
@@ -282,7 +282,7 @@ fn terminate(session: &Arc<Session>, id: RequestId, process_id: &str) {
 }
 
 fn list(session: &Session) -> ListResult {
-    let processes = session.processes();
+    let processes = session.processes.lock();
     let listed = processes.values().filter_map(|slot| match slot {
         Slot::Running(process) if process.has_ended() => None,
         Slot::Running(process) => Some(ListedProcess {
@@ -305,7 +305,7 @@ fn excerpt(word: &str) -> String {
 }
 
 fn known(session: &Session, process_id: &str) -> Result<Arc<Process>, RpcError> {
-    match session.processes().get(process_id) {
+    match session.processes.lock().get(process_id) {
         Some(Slot::Running(process)) => Ok(Arc::clone(process)),
         Some(Slot::Starting { .. }) => Err(RpcError::new(
             code::INVALID_REQUEST,

@@ -1,7 +1,8 @@
 //! [`Doubts`]: processes whose end was tried and is not proven.
 
+use crate::mutex::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// As many are remembered one by one.
 const MOST: usize = 4096;
@@ -60,7 +61,7 @@ impl Doubts {
     }
 
     fn unproven(&self) -> MutexGuard<'_, Known> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known
             .doubts
             .retain(|doubt| !doubt.proven.load(Ordering::Acquire));

@@ -50,7 +50,7 @@ mod unix;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -70,6 +70,7 @@ use self::metrics::{Counters, now};
 use self::origin::Origin;
 use self::registry::Registry;
 use crate::link::LineLink;
+use crate::mutex::Mutex;
 
 /// The daemon: what all listeners share.
 ///
@@ -112,7 +113,7 @@ struct Shared {
 impl Shared {
     fn listeners(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
         let listeners = self.listeners.lock();
-        listeners.unwrap_or_else(PoisonError::into_inner)
+        listeners
     }
 
     /// See [`host::machine`].

@@ -4,7 +4,7 @@
 mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ProcessTerminator, StepError};
@@ -19,6 +19,7 @@ use super::event::Event;
 use super::limits::Limits;
 use super::log::{Keep, Log};
 use super::stdin::{StdinQueue, Verdict};
+use crate::mutex::Mutex;
 use crate::protocol::RequestId;
 use crate::protocol::process::{StartParams, WriteParams, WriteStatus};
 use crate::wire::{wire_code, wire_remnant};
@@ -71,7 +72,7 @@ pub(super) struct Process {
     member: Member,
     /// Nothing of it is left.
     proven: Arc<AtomicBool>,
-    log: Mutex<Log>,
+    pub(super) log: Mutex<Log>,
     stdin: Mutex<StdinQueue>,
     /// There is input, or an end of it.
     input: Notify,
@@ -140,17 +141,9 @@ impl Process {
         self.member.owner.upgrade()
     }
 
-    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stdin(&self) -> MutexGuard<'_, StdinQueue> {
-        self.stdin.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether its main process has exited.
     pub(super) fn has_exited(&self) -> bool {
-        self.log().has_exited()
+        self.log.lock().has_exited()
     }
 
     /// Whether it has ended with all that belongs to it.
@@ -164,30 +157,30 @@ impl Process {
             max_frame,
             ..
         } = *self.member.limits;
-        let verdict = self.stdin().write(id, params, stdin_queue, max_frame);
+        let verdict = self.stdin.lock().write(id, params, stdin_queue, max_frame);
         self.input.notify_one();
         verdict
     }
 
     /// Whether input was refused that its client will repeat.
     pub(super) fn is_input_behind(&self) -> bool {
-        self.stdin().is_behind()
+        self.stdin.lock().is_behind()
     }
 
     pub(super) fn close_stdin(&self) {
-        self.stdin().close();
+        self.stdin.lock().close();
         self.input.notify_one();
     }
 
     pub(super) fn acknowledge(&self, seq: u64, stdout: u64, stderr: u64) {
-        self.log().acknowledge(seq, stdout, stderr);
+        self.log.lock().acknowledge(seq, stdout, stderr);
         self.room.notify_waiters();
         self.retire();
     }
 
     /// Forgets what was sent and is kept for a plain client to read again.
     pub(super) fn forget_sent(&self) {
-        if self.log().forget_sent() {
+        if self.log.lock().forget_sent() {
             self.room.notify_waiters();
         }
     }
@@ -201,7 +194,7 @@ impl Process {
 
     /// Its client has gone for good: its output goes nowhere.
     pub(super) fn abandon(&self) {
-        self.log().discard();
+        self.log.lock().discard();
         self.room.notify_waiters();
     }
 
@@ -226,7 +219,7 @@ impl Process {
 
     /// Whether its client has been told of its end, as far as it tells.
     pub(super) fn is_told(&self) -> bool {
-        let log = self.log();
+        let log = self.log.lock();
         match self.member.extended {
             true => self.has_ended() && log.is_drained(),
             false => log.is_closed() && !log.has_unsent(),
@@ -234,7 +227,7 @@ impl Process {
     }
 
     pub(super) fn push(self: &Arc<Self>, event: Event) {
-        self.log().push(event);
+        self.log.lock().push(event);
         self.changed.notify_waiters();
         if let Some(owner) = self.owner() {
             owner.wake(self);
@@ -244,20 +237,20 @@ impl Process {
     /// Input to the pipe.
     async fn feed(self: Arc<Self>, mut stdin: ServerStdin) {
         let broken = loop {
-            let next = self.stdin().pop();
+            let next = self.stdin.lock().pop();
             let Some(bytes) = next else {
-                if self.stdin().at_end() {
+                if self.stdin.lock().at_end() {
                     // The handle's writer closes when it is dropped.
                     let _ = stdin.shutdown().await;
-                    break self.stdin().broken();
+                    break self.stdin.lock().broken();
                 }
                 self.input.notified().await;
                 continue;
             };
-            let admitted = self.stdin().admit(self.member.limits.stdin_queue);
+            let admitted = self.stdin.lock().admit(self.member.limits.stdin_queue);
             self.answer(admitted, WriteStatus::Accepted);
             if stdin.write_all(&bytes).await.is_err() || stdin.flush().await.is_err() {
-                break self.stdin().broken();
+                break self.stdin.lock().broken();
             }
         };
         self.answer(broken, WriteStatus::StdinClosed);
@@ -287,10 +280,7 @@ impl Process {
     /// One of: a stream is at its end, the main process has exited.
     pub(super) fn part_done(self: &Arc<Self>) {
         let left = {
-            let mut open = self
-                .streams_open
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.streams_open.lock();
             let left = *open;
             *open = left.saturating_sub(1);
             left
@@ -362,7 +352,7 @@ impl Process {
     /// Forgets it once the client has everything, as it tells.
     fn retire(&self) {
         let over = self.has_ended() && {
-            let log = self.log();
+            let log = self.log.lock();
             log.is_closed() && log.is_drained()
         };
         if over
@@ -384,7 +374,7 @@ async fn forget_after(retention: Duration, process: Weak<Process>) {
         else {
             return;
         };
-        if !process.log().has_unsent() {
+        if !process.log.lock().has_unsent() {
             return owner.remove(&process);
         }
     }

@@ -116,7 +116,7 @@ impl Buffer {
 /// How much output there is room for now, and whether memory is what is short.
 fn room_now(process: &Process, stream: Stream) -> (usize, bool) {
     let (window, held) = {
-        let log = process.log();
+        let log = process.log.lock();
         (log.room(stream), !log.is_drained())
     };
     // A server of which nothing waits goes on, if slowly, whatever others do.

@@ -1,7 +1,7 @@
 //! The sessions there are, and the end of those that nobody is heard of.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::terminate::EndReason;
@@ -11,6 +11,7 @@ use super::limits::Limits;
 use super::metrics::TokenMetrics;
 use super::origin::Share;
 use super::session::Session;
+use crate::mutex::Mutex;
 use crate::protocol::extension::{Lifecycle, longest_reprieve};
 use crate::protocol::{RpcError, code};
 
@@ -20,19 +21,15 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How many sessions there are.
     pub(super) fn count(&self) -> usize {
-        self.sessions().len()
+        self.sessions.lock().len()
     }
 
     /// What the clients of each token have, where there are several.
     pub(super) fn tokens(&self, limits: &Limits) -> Vec<TokenMetrics> {
         let mut tokens = BTreeMap::new();
-        for session in self.sessions().values() {
+        for session in self.sessions.lock().values() {
             let Share::Token(name) = &session.of else {
                 continue;
             };
@@ -50,13 +47,17 @@ impl Registry {
 
     /// Whether this session is being ended: it is there, and not for resuming.
     pub(super) fn is_ending(&self, id: &str) -> bool {
-        self.sessions().contains_key(id)
+        self.sessions.lock().contains_key(id)
     }
 
     /// The session of this name. Knowing the name is the right to it: it is 122
     /// random bits, and said to its client only.
     pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
-        self.sessions().get(id).filter(|s| !s.has_ended()).cloned()
+        self.sessions
+            .lock()
+            .get(id)
+            .filter(|s| !s.has_ended())
+            .cloned()
     }
 
     /// A new session, and the task that watches over its lease.
@@ -69,7 +70,7 @@ impl Registry {
         let limits = &shared.limits;
         let id = random_id()?;
         let session = {
-            let mut sessions = shared.registry.sessions();
+            let mut sessions = shared.registry.sessions.lock();
             // Under the lock that the end takes the sessions with.
             if shared.closing.is_cancelled() {
                 let text = "this executor is about to leave";
@@ -105,20 +106,20 @@ impl Registry {
     /// Ends a session for good.
     pub(super) async fn end(&self, session: &Arc<Session>, reason: EndReason) {
         session.end(reason).await;
-        self.sessions().remove(&session.id);
+        self.sessions.lock().remove(&session.id);
         session.over.notify_waiters();
         session.over.notify_one();
     }
 
     /// Ends every process of every session, and delivers what there is to tell.
     pub(super) async fn wind_down(&self) {
-        let all: Vec<_> = self.sessions().values().cloned().collect();
+        let all: Vec<_> = self.sessions.lock().values().cloned().collect();
         let ends = all.iter().map(|session| session.wind_down());
         futures_util::future::join_all(ends).await;
     }
 
     pub(super) async fn end_all(&self) {
-        let all: Vec<_> = self.sessions().values().cloned().collect();
+        let all: Vec<_> = self.sessions.lock().values().cloned().collect();
         let ends = all
             .iter()
             .map(|session| self.end(session, EndReason::Shutdown));

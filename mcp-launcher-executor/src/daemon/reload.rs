@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::mutex::Mutex;
 use mcp_lifecycle_core::launch::{BoxError, ErrorChain};
 
 /// A value made of files.
@@ -40,7 +41,7 @@ impl<T> Reloading<T> {
     /// The value of the files as they are now, or as they last could be used.
     pub(super) fn current(&self) -> Arc<T> {
         let stamps: Vec<_> = self.files.iter().map(|file| stamp(file)).collect();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         let (known, value) = &mut *current;
         if *known != stamps {
             *known = stamps;

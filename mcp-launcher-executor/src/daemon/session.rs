@@ -5,8 +5,8 @@ mod outbox;
 mod owner;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, Semaphore};
@@ -21,6 +21,7 @@ use super::doubts::Doubts;
 use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
 use super::origin::Share;
 use super::process::{Owner as _, Process};
+use crate::mutex::Mutex;
 use crate::protocol::RequestId;
 use crate::protocol::extension::Lifecycle;
 
@@ -51,7 +52,7 @@ pub(super) struct Session {
     pub(super) portion: Arc<Portion>,
     /// What was agreed on; `None` with a plain client.
     pub(super) lifecycle: Option<Lifecycle>,
-    processes: Mutex<HashMap<String, Slot>>,
+    pub(super) processes: Mutex<HashMap<String, Slot>>,
     outbox: Mutex<Outbox>,
     /// Grows with every connection; only the latest is attached.
     generation: AtomicU64,
@@ -151,18 +152,8 @@ impl Session {
         &self.launching
     }
 
-    pub(super) fn processes(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn outbox(&self) -> MutexGuard<'_, Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn process(&self, id: &str) -> Option<Arc<Process>> {
-        match self.processes().get(id) {
+        match self.processes.lock().get(id) {
             Some(Slot::Running(process)) => Some(Arc::clone(process)),
             _ => None,
         }
@@ -186,7 +177,7 @@ impl Session {
     /// Makes its connection, if it has one, look for what has arrived.
     pub(super) fn nudge(&self) -> bool {
         let (attached, waker) = {
-            let mut outbox = self.outbox();
+            let mut outbox = self.outbox.lock();
             (outbox.attached, outbox.waker.take())
         };
         if let Some(waker) = waker {
@@ -197,7 +188,7 @@ impl Session {
 
     /// A sign of life of the client.
     pub(super) fn heard(&self) {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.heard.lock() = Instant::now();
     }
 
     /// A large frame is being read, until this is dropped: its client lives.
@@ -212,14 +203,14 @@ impl Session {
 
     /// When the lease runs out, unless the client is heard of.
     pub(super) fn expires(&self) -> Instant {
-        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) + self.lease
+        *self.heard.lock() + self.lease
     }
 
     /// How long it has been worth little to its client: it has no process, none is
     /// being started or undone, and there is no connection.
     pub(super) fn abandoned(&self) -> Option<Duration> {
-        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_idle = self.processes().is_empty() && self.launching.is_empty();
+        let heard = *self.heard.lock();
+        let is_idle = self.processes.lock().is_empty() && self.launching.is_empty();
         (is_idle && !self.connected.load(Ordering::Acquire)).then(|| heard.elapsed())
     }
 
@@ -228,7 +219,7 @@ impl Session {
         self.heard();
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         self.connected.store(true, Ordering::Release);
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         outbox.detach();
         let previous = outbox.waker.take();
         drop(outbox);
@@ -242,9 +233,9 @@ impl Session {
     /// The client is ready: everything that it does not have is sent (again).
     pub(super) fn begin_sending(&self, generation: u64) {
         let running = self.running();
-        self.outbox().attached = true;
+        self.outbox.lock().attached = true;
         for process in running {
-            process.log().reattached(generation);
+            process.log.lock().reattached(generation);
             self.wake(&process);
         }
     }
@@ -257,7 +248,7 @@ impl Session {
     pub(super) fn detach(&self, generation: u64) {
         if self.is_attached_as(generation) {
             self.connected.store(false, Ordering::Release);
-            let mut outbox = self.outbox();
+            let mut outbox = self.outbox.lock();
             outbox.detach();
             drop(outbox);
             self.answer_room.notify_waiters();

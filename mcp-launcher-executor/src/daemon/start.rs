@@ -44,7 +44,12 @@ pub(super) fn start(
         return Err(no_room(size, &most));
     }
     let named: ProcessParams = params.parse()?;
-    if is_repetition(session, &mut session.processes(), &id, &named.process_id)? {
+    if is_repetition(
+        session,
+        &mut session.processes.lock(),
+        &id,
+        &named.process_id,
+    )? {
         return Ok(());
     }
     let mut grant = Grant::of(&session.portion);
@@ -60,7 +65,7 @@ pub(super) fn start(
     let places = places(shared, session)?;
     let cancel = CancellationToken::new();
     {
-        let mut processes = session.processes();
+        let mut processes = session.processes.lock();
         // What its client has given up over another connection must not begin now.
         if !session.is_attached_as(generation)
             || is_repetition(session, &mut processes, &id, &params.process_id)?
@@ -161,7 +166,7 @@ async fn launch(
         Err(error) => {
             session.audit.not_started(&process_id, &program, &error);
             let slot = {
-                let mut processes = session.processes();
+                let mut processes = session.processes.lock();
                 // Whoever cancels it has taken its place, which may be another's now.
                 let is_ours = !cancel.is_cancelled();
                 is_ours.then(|| processes.remove(&process_id)).flatten()
@@ -194,7 +199,7 @@ fn settle(
     cancel: &CancellationToken,
     places: Places,
 ) -> Result<RequestId, Box<LaunchedServer>> {
-    let mut processes = session.processes();
+    let mut processes = session.processes.lock();
     let answer_to = match processes.get(&params.process_id) {
         Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
         _ => return Err(Box::new(launched)),

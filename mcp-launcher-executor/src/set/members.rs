@@ -1,7 +1,7 @@
 //! The members of a set and their state.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::ErrorChain;
 use tokio::sync::watch;
@@ -9,11 +9,12 @@ use tokio::time::Instant;
 
 use super::member::{MemberState, Record};
 use super::placement::{self, Candidate, Verdict};
+use crate::mutex::Mutex;
 use crate::{Executor, ExecutorError, RemoteCommand};
 
 /// The members and their state, shared with the processes that they run.
 pub(super) struct Members {
-    records: Mutex<Vec<Record>>,
+    pub(super) records: Mutex<Vec<Record>>,
     changes: watch::Sender<Vec<MemberState>>,
 }
 
@@ -27,7 +28,7 @@ impl Members {
     }
 
     pub(super) fn states(&self) -> Vec<MemberState> {
-        self.lock().iter().map(Record::state).collect()
+        self.records.lock().iter().map(Record::state).collect()
     }
 
     /// The members as they change.
@@ -38,22 +39,18 @@ impl Members {
     /// The executors, in the order of the members.
     pub(super) fn executors(&self) -> Vec<Arc<dyn Executor>> {
         let executor = |record: &Record| Arc::clone(&record.member.executor);
-        self.lock().iter().map(executor).collect()
+        self.records.lock().iter().map(executor).collect()
     }
 
     /// Equal for members that are equal in all that decides where a process
     /// runs; `None` if one of them is equal only to itself.
     pub(super) fn fingerprint(&self) -> Option<String> {
-        let records = self.lock();
+        let records = self.records.lock();
         let members = records.iter().map(|record| record.member.fingerprint());
         Some(members.collect::<Option<Vec<_>>>()?.join("; "))
     }
-    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Vec<Record>) -> T) -> T {
-        let mut records = self.lock();
+        let mut records = self.records.lock();
         let changed = change(&mut records);
         self.changes.send_if_modified(|states| {
             let new: Vec<_> = records.iter().map(Record::state).collect();
@@ -111,7 +108,7 @@ impl Members {
         command: &RemoteCommand,
         errors: &[(usize, ExecutorError)],
     ) -> String {
-        let records = self.lock();
+        let records = self.records.lock();
         let lines = records.iter().enumerate().map(|(index, record)| {
             let name = &record.member.name;
             match errors.iter().find(|(tried, _)| *tried == index) {

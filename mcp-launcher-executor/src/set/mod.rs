@@ -166,7 +166,7 @@ impl ExecutorSet {
 #[async_trait]
 impl Executor for ExecutorSet {
     fn name(&self) -> String {
-        let records = self.members.lock();
+        let records = self.members.records.lock();
         let names: Vec<_> = records.iter().map(|r| r.member.name.as_str()).collect();
         names.join(", ")
     }
@@ -179,7 +179,7 @@ impl Executor for ExecutorSet {
 
     /// The least that any member promises, for the next process may be its.
     fn semantics(&self) -> TerminationSemantics {
-        let records = self.members.lock();
+        let records = self.members.records.lock();
         let all = records
             .iter()
             .map(|record| record.member.executor.semantics());

@@ -8,11 +8,13 @@ use crate::prelude::*;
 use crate::proxy::{Mood, Proxy, echo_through, echo_under};
 
 async fn cuts(proxy: &Proxy) {
-    for _ in 0..8 {
+    let mut cuts = 0;
+    while cuts < 8 || proxy.accepted.load(Ordering::Relaxed) < 4 {
         tokio::time::sleep(Duration::from_millis(40)).await;
         proxy.set(Mood::Cut);
         tokio::time::sleep(Duration::from_millis(20)).await;
         proxy.set(Mood::Fair);
+        cuts += 1;
     }
 }
 
@@ -21,7 +23,6 @@ async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
     let peer = daemon(&[]).await;
     echo_under(&peer, 20_000_000, async |proxy: &Proxy| {
         cuts(proxy).await;
-        assert!(proxy.accepted.load(Ordering::Relaxed) > 2, "it was resumed");
     })
     .await;
 }
@@ -30,7 +31,7 @@ async fn a_connection_that_is_cut_again_and_again_loses_and_repeats_nothing() {
 async fn frames_out_of_order_twice_and_over_many_connections_lose_and_repeat_nothing() {
     let peer = daemon(&[]).await;
     let proxy = Frames::shuffled(&peer.url).await;
-    echo_through(&proxy.url, 20_000_000, async {}).await;
+    echo_through(&proxy.url, 5_000_000, async {}).await;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (connections, overtaken) = (count(&proxy.connections), count(&proxy.notable));
     assert!(

@@ -114,14 +114,13 @@ async fn the_environment_has_every_field_that_codex_s_client_reads() {
 async fn numbers_and_fields_of_a_process_are_those_of_codex() {
     let peer = daemon(&[]).await;
     let (mut client, _) = Raw::open(&peer.url).await;
-    let started = client
-        .request(
-            "process/start",
-            start("a", &["/bin/sh", "-c", "echo hi; exit 3"]),
-        )
-        .await
-        .unwrap();
+    let params = start("a", &["/bin/sh", "-c", "echo hi; read line; exit 3"]);
+    let started = client.request("process/start", params).await.unwrap();
     assert_eq!(started, json!({"processId": "a", "sandboxType": "none"}));
+    // Its exit comes after that.
+    assert_eq!(output(&mut client).await, "hi\n");
+    let write = json!({"processId": "a", "chunk": "Cg==", "writeId": "w"});
+    client.request("process/write", write).await.unwrap();
     let exited = client.notification("process/exited").await;
     assert_eq!(exited["exitCode"], 3);
     assert_eq!(exited["sandboxDenied"], false);

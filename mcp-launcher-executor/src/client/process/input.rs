@@ -48,7 +48,7 @@ impl AsyncWrite for Input {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut streams = self.remote.streams();
+        let mut streams = self.remote.streams.lock();
         let writing = &mut streams.writing;
         if let Some(kind) = writing.broken {
             return Poll::Ready(Err(kind.into()));
@@ -92,7 +92,7 @@ impl Remote {
 
     /// Whether a write was begun, so that there may be another.
     fn begin_write(&self) -> bool {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         let writing = &mut streams.writing;
         let full = writing.under_way >= self.depth;
         if full || writing.broken.is_some() || writing.queued.is_empty() {
@@ -117,7 +117,7 @@ impl Remote {
 
     /// The first write under way was accepted.
     pub(super) fn next_write(&self) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         let writing = &mut streams.writing;
         writing.under_way = writing.under_way.saturating_sub(1);
         let empty_already = writing.queued.is_empty();
@@ -129,7 +129,7 @@ impl Remote {
     }
 
     fn close_input(&self) {
-        if std::mem::replace(&mut self.streams().writing.closing, true) {
+        if std::mem::replace(&mut self.streams.lock().writing.closing, true) {
             return;
         }
         self.close_when_empty();
@@ -138,7 +138,7 @@ impl Remote {
     /// Closes it behind the writes under way: only a daemon of ours is told,
     /// and that keeps the order.
     fn close_when_empty(&self) {
-        let streams = self.streams();
+        let streams = self.streams.lock();
         let writing = &streams.writing;
         if writing.closing && writing.queued.is_empty() && writing.broken.is_none() {
             self.send(Command::CloseStdin(self.id.clone()));
@@ -146,7 +146,7 @@ impl Remote {
     }
 
     pub(super) fn break_input(&self, kind: io::ErrorKind) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         streams.writing.broken.get_or_insert(kind);
         streams.writing.queued = BytesMut::new();
         let waker = streams.writing.waker.take();

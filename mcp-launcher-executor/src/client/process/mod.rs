@@ -3,7 +3,7 @@
 mod input;
 mod output;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use bytes::BytesMut;
@@ -17,6 +17,7 @@ use self::output::Buffer;
 use super::inbox::Sender;
 use super::session::{GoneProof, ProcessEvent};
 use crate::ExecutorError;
+use crate::mutex::Mutex;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
 
 /// What the rest of the client wants of the driver.
@@ -127,10 +128,6 @@ impl Remote {
     fn send(&self, command: Command) {
         // The driver outlives every sender.
         let _ = self.commands.send(command);
-    }
-
-    fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The driver: something happened.

@@ -58,7 +58,7 @@ impl AsyncRead for Output {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut streams = self.remote.streams();
+        let mut streams = self.remote.streams.lock();
         let buffer = streams.buffer(self.stream);
         let mut taken = 0;
         while out.remaining() > 0
@@ -91,7 +91,7 @@ impl AsyncRead for Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        let mut streams = self.remote.streams();
+        let mut streams = self.remote.streams.lock();
         let buffer = streams.buffer(self.stream);
         buffer.abandoned = true;
         buffer.chunks.clear();
@@ -102,7 +102,7 @@ impl Drop for Output {
 
 impl Remote {
     pub(super) fn output(&self, stream: Stream, bytes: Bytes) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         let buffer = streams.buffer(stream);
         if buffer.abandoned {
             buffer.consumed += bytes.len() as u64;
@@ -126,7 +126,7 @@ impl Remote {
     }
 
     pub(super) fn end_of_output(&self, failure: Option<io::ErrorKind>) {
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         let mut wakers = Vec::new();
         for stream in [Stream::Stdout, Stream::Stderr] {
             let buffer = streams.buffer(stream);

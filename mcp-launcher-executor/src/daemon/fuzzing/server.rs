@@ -2,8 +2,9 @@
 //! they are told.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use crate::mutex::Mutex;
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use mcp_lifecycle_core::launch::{
@@ -42,37 +43,32 @@ struct Life {
 }
 
 impl Life {
-    fn pipes(&self) -> MutexGuard<'_, Option<(DuplexStream, DuplexStream)>> {
-        self.pipes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn end(&self) {
-        self.pipes().take();
+        self.pipes.lock().take();
         self.ended.cancel();
     }
 }
 
 impl InMemory {
-    fn servers(&self) -> MutexGuard<'_, HashMap<String, Server>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether there was one server of this name, and not another one later.
     pub(super) fn is_single(&self, name: &str) -> bool {
-        self.servers().get(name).is_some_and(|s| s.launches == 1)
+        self.servers
+            .lock()
+            .get(name)
+            .is_some_and(|s| s.launches == 1)
     }
 
     /// How many have not ended.
     pub(super) fn alive(&self) -> usize {
-        let servers = self.servers();
+        let servers = self.servers.lock();
         let alive = servers.values().filter(|s| !s.life.ended.is_cancelled());
         alive.count()
     }
 
     /// Writes up to `length` bytes of output, which count from 0.
     pub(super) fn say(&self, name: &str, length: usize) {
-        if let Some(server) = self.servers().get_mut(name)
-            && let Some((_, output)) = &mut *server.life.pipes()
+        if let Some(server) = self.servers.lock().get_mut(name)
+            && let Some((_, output)) = &mut *server.life.pipes.lock()
         {
             let said = server.said;
             let bytes: Vec<u8> = (0..length as u64).map(|n| (said + n) as u8).collect();
@@ -84,8 +80,8 @@ impl InMemory {
 
     /// Takes what there is of its input, and ends at the end of it.
     pub(super) fn hear(&self, name: &str) {
-        if let Some(server) = self.servers().get(name) {
-            let read = match &mut *server.life.pipes() {
+        if let Some(server) = self.servers.lock().get(name) {
+            let read = match &mut *server.life.pipes.lock() {
                 Some((input, _)) => input.read(&mut [0; PIPE]).now_or_never(),
                 None => None,
             };
@@ -97,7 +93,7 @@ impl InMemory {
 
     /// Ends by itself.
     pub(super) fn exit(&self, name: &str) {
-        if let Some(server) = self.servers().get(name) {
+        if let Some(server) = self.servers.lock().get(name) {
             server.life.end();
         }
     }
@@ -126,7 +122,7 @@ impl ServerLauncher for InMemory {
             pipes: Mutex::new(Some((input, output))),
             ended: CancellationToken::new(),
         });
-        let mut servers = self.servers();
+        let mut servers = self.servers.lock();
         let earlier = servers.get(spec.name()).map_or(0, |s| s.launches);
         let server = Server {
             life: Arc::clone(&life),

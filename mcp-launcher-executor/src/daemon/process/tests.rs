@@ -32,7 +32,7 @@ async fn a_process_that_is_forgotten_late_takes_no_other_s_place() {
     let session = session();
     let (first, second) = (launched(&session).await, launched(&session).await);
     let slot = Slot::Running(Arc::clone(&second));
-    session.processes().insert("p".to_owned(), slot);
+    session.processes.lock().insert("p".to_owned(), slot);
     session.remove(&first);
     assert!(
         session

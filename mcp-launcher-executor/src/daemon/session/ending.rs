@@ -36,7 +36,7 @@ impl Session {
             loop {
                 let mut taken = std::pin::pin!(self.delivered.notified());
                 taken.as_mut().enable();
-                if !self.outbox().attached || running.iter().all(|p| p.is_told()) {
+                if !self.outbox.lock().attached || running.iter().all(|p| p.is_told()) {
                     return;
                 }
                 taken.await;
@@ -65,7 +65,7 @@ impl Session {
     /// Cancels what is being launched; what runs.
     fn stop_launches(&self) -> Vec<Arc<Process>> {
         let mut running = Vec::new();
-        self.processes().retain(|_, slot| match slot {
+        self.processes.lock().retain(|_, slot| match slot {
             Slot::Starting { cancel, .. } => {
                 cancel.cancel();
                 false
@@ -83,7 +83,7 @@ impl Session {
     /// Cancel safe: the end goes on.
     pub(in crate::daemon) async fn end(self: &Arc<Self>, reason: EndReason) {
         if !self.ended.swap(true, Ordering::AcqRel) {
-            self.audit.over(&reason, self.processes().len());
+            self.audit.over(&reason, self.processes.lock().len());
             let session = Arc::clone(self);
             // Also by a panic: whoever waits must not wait for ever.
             let finished = self.finished.clone().drop_guard();
@@ -97,13 +97,13 @@ impl Session {
 
     async fn end_processes(&self, reason: EndReason) {
         let running = self.stop_launches();
-        self.processes().clear();
+        self.processes.lock().clear();
         self.launching.close();
         running.iter().for_each(|process| process.abandon());
         self.end_each(&running, &reason).await;
         self.launching.wait().await;
         let (waker, ready) = {
-            let mut outbox = self.outbox();
+            let mut outbox = self.outbox.lock();
             (outbox.waker.take(), std::mem::take(&mut outbox.ready))
         };
         drop(ready);

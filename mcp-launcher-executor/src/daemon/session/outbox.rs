@@ -53,7 +53,7 @@ impl Session {
 
     /// Bytes of answers that no connection has taken yet.
     pub(in crate::daemon) fn answers_waiting(&self) -> usize {
-        self.outbox().answer_bytes
+        self.outbox.lock().answer_bytes
     }
 
     /// An answer that is made when there is room for it: however many wait for
@@ -69,13 +69,13 @@ impl Session {
             room.await;
         }
         // Without a connection it would be made for nothing.
-        if self.outbox().attached {
+        if self.outbox.lock().attached {
             self.answer(make());
         }
     }
 
     pub(super) fn push_answer(&self, frame: String, priority: AnswerPriority) {
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         if outbox.attached {
             outbox.answer_bytes += frame.len();
             outbox.answers.push_back((frame, priority));
@@ -89,7 +89,7 @@ impl Session {
 
     /// Its connection is awake and will look for more: it need not be woken.
     pub(in crate::daemon) fn is_awake(&self, generation: u64) {
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         if self.is_attached_as(generation) {
             outbox.waker = None;
         }
@@ -97,7 +97,7 @@ impl Session {
 
     /// What to send next, in turn; registers for more otherwise.
     pub(in crate::daemon) fn next(&self, generation: u64, waker: &Waker) -> Option<Next> {
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         if !self.is_attached_as(generation) {
             return None;
         }

@@ -37,7 +37,7 @@ impl Session {
 
     /// What was launched and is in the table.
     pub(super) fn running(&self) -> Vec<Arc<Process>> {
-        let processes = self.processes();
+        let processes = self.processes.lock();
         let running = processes.values().filter_map(|slot| match slot {
             Slot::Running(process) => Some(Arc::clone(process)),
             Slot::Starting { .. } => None,
@@ -51,7 +51,7 @@ impl Owner for Session {
         if process.queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut outbox = self.outbox();
+        let mut outbox = self.outbox.lock();
         outbox.ready.push_back(Arc::clone(process));
         let waker = outbox.waker.take();
         drop(outbox);
@@ -83,7 +83,7 @@ impl Owner for Session {
     }
 
     fn remove(&self, process: &Process) {
-        let mut processes = self.processes();
+        let mut processes = self.processes.lock();
         if let Some(Slot::Running(there)) = processes.get(&process.id)
             && std::ptr::eq(&**there, process)
         {
