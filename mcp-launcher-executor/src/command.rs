@@ -6,7 +6,7 @@ use std::fmt;
 
 use mcp_lifecycle_core::launch::{InheritEnv, ServerSpec, SpecError};
 
-/// What to start on the other machine. Text only: that is all the wire carries.
+/// A command to start on the other machine. Text only: that is all the wire carries.
 ///
 /// `Debug` shows the program and the names of variables, no values.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct RemoteCommand {
     pub argv: Vec<String>,
     /// The working directory there; the executor's own when `None`.
     pub cwd: Option<String>,
-    /// What of the *executor's* environment is inherited.
+    /// The part of the *executor's* environment that is inherited.
     pub inherit: InheritEnv,
     /// Variables that are set on top.
     pub env: BTreeMap<String, String>,

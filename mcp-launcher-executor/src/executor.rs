@@ -26,7 +26,7 @@ use crate::{ExecutorError, RemoteCommand};
 /// * **No stranger.** Only what this executor started is ended.
 #[async_trait]
 pub trait Executor: fmt::Debug + Send + Sync + 'static {
-    /// Where it is, for logs and people: a URL or a command, without secrets.
+    /// Names the executor for logs and people: a URL or a command, without secrets.
     fn name(&self) -> String;
 
     /// Tells executors that start processes in the same place from others, across
@@ -38,7 +38,7 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// What can be done to the next process it starts.
+    /// Tells what can be done to the next process that is started.
     fn semantics(&self) -> TerminationSemantics;
 
     /// Starts a process.
@@ -75,14 +75,14 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
 
 /// A process that an [`Executor`] started.
 pub struct StartedProcess {
-    /// Its standard input. Shutting it down, or dropping it, closes it there,
+    /// The standard input. Shutting it down, or dropping it, closes it there,
     /// where [`TerminationSemantics::stdin_eof`] says that it can be closed.
     pub stdin: BoxWrite,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: BoxRead,
-    /// Its standard error, where it is kept apart.
+    /// The standard error, where it is kept apart.
     pub stderr: Option<BoxRead>,
-    /// Everything else.
+    /// The handle for everything else.
     pub process: Arc<dyn RemoteProcess>,
 }
 
@@ -100,10 +100,10 @@ impl fmt::Debug for StartedProcess {
 /// and after the process has gone. Dropping a future undoes nothing.
 #[async_trait]
 pub trait RemoteProcess: fmt::Debug + Send + Sync + 'static {
-    /// Who it is.
+    /// Names the process.
     fn identity(&self) -> ServerIdentity;
 
-    /// What can be done to it.
+    /// Tells what can be done to the process.
     fn semantics(&self) -> TerminationSemantics;
 
     /// Completes when its main process has ended.
@@ -130,7 +130,7 @@ pub trait RemoteProcess: fmt::Debug + Send + Sync + 'static {
     /// [`ExecutorError`] when the proof cannot be had any more.
     async fn gone(&self) -> Result<Gone, ExecutorError>;
 
-    /// What of it is alive now.
+    /// Lists what of the process is alive now.
     ///
     /// # Errors
     ///

@@ -5,23 +5,23 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Where an executor is and how patient its client is.
+/// The place of an executor, and the patience of its client.
 ///
 /// `Debug` shows neither the token nor the arguments of a command.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ExecServerConfig {
     pub(crate) target: Target,
-    /// Whether the token may be sent to another machine over `ws://`, where whoever
+    /// Permission to send the token to another machine over `ws://`, where whoever
     /// is on the way can read it: behind a VPN, for instance. `false` by default.
     pub plain_token: bool,
-    /// How to write working directories.
+    /// The way to write working directories.
     pub cwd_dialect: CwdDialect,
     /// The deadline of connecting and of the handshake. 10 s by default.
     pub connect_timeout: Duration,
     /// The deadline of every request. 10 s by default.
     pub call_timeout: Duration,
-    /// How long a lost connection may take to come back, bounded by the
+    /// The time that a lost connection may take to come back, bounded by the
     /// peer's own patience: 25 s by default, codex forgets after 30 s. Zero
     /// means never. A command's stdio is never resumed.
     pub resume_window: Duration,
@@ -38,7 +38,7 @@ pub struct ExecServerConfig {
     pub window: usize,
     /// The lease to ask a daemon of ours for; its own default if `None`.
     pub lease: Option<Duration>,
-    /// Whether a helper script may be started on a peer that can neither
+    /// Permission to start a helper script on a peer that can neither
     /// signal politely nor reach the whole tree. `true` by default.
     pub helper: bool,
 }
@@ -71,21 +71,21 @@ pub(crate) struct Certificates {
     pub(crate) own: Option<(std::path::PathBuf, std::path::PathBuf)>,
 }
 
-/// How working directories are written.
+/// The way in which working directories are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CwdDialect {
-    /// As `file:` URIs, and as plain paths if the peer refuses the first one.
+    /// `file:` URIs, and plain paths if the peer refuses the first one.
     #[default]
     Detect,
-    /// As `file:` URIs: codex since 2026.
+    /// `file:` URIs: codex since 2026.
     FileUri,
-    /// As plain paths: before.
+    /// Plain paths: codex before.
     Path,
 }
 
 impl ExecServerConfig {
-    /// See [`window`](Self::window).
+    /// The factor by which a plain peer exceeds [`window`](Self::window).
     pub const PLAIN_SLACK: usize = 32;
 
     /// An executor that listens at a `ws://` or `wss://` URL, or, as

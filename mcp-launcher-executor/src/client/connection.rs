@@ -356,14 +356,14 @@ mod tests {
         );
         let remote = Remote::new("p".to_owned(), commands, 4096, 1);
         driver.follow(&remote);
-        *seat.lock().unwrap() = Some(driver);
+        *seat.lock() = Some(driver);
         let panicked = std::thread::spawn(move || {
             let _vacate = Vacate {
                 commands: inbox,
                 seat: &seat,
                 dead,
             };
-            let _sits = seat.lock().unwrap();
+            let _sits = seat.lock();
             panic!("as a fault of the driver would");
         });
         panicked.join().unwrap_err();

@@ -91,7 +91,7 @@ impl ExecServer {
         }
     }
 
-    /// What the session has running at the peer, in lines for people.
+    /// Lists what the session has running at the peer, in lines for people.
     ///
     /// # Errors
     ///

@@ -115,7 +115,7 @@ impl Listener {
         })
     }
 
-    /// Where clients connect to.
+    /// The URL that clients connect to.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl Listener {
         let shared = &daemon.shared;
         let admission = Arc::new(Admission::default());
         let listener = Arc::new(self);
-        shared.listeners().push(Arc::clone(&listener));
+        shared.listeners.lock().push(Arc::clone(&listener));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.socket.accept() => accepted,

@@ -53,16 +53,16 @@ pub struct Limits {
     /// Bytes of input that wait for one process. 1 MiB by default, and one
     /// frame more.
     pub stdin_queue: usize,
-    /// How long a client may be silent before its processes are ended. 30 s
+    /// The silence of a client after which its processes are ended. 30 s
     /// by default; a client may ask for less, or for more up to ten times it.
     pub lease: Duration,
-    /// How long a connection may take until it has a session, with TLS and all. 10 s by
+    /// The time that a connection has to get a session, with TLS and all. 10 s by
     /// default.
     pub handshake: Duration,
-    /// How long the output of a process that has ended is kept for a plain
+    /// The time for which the output of a process that has ended is kept for a plain
     /// client: 30 s by default. One of ours tells what it has.
     pub retention: Duration,
-    /// How processes are ended when their client has gone: 300 ms after the
+    /// The graces of processes whose client has gone: 300 ms after the
     /// end of their input and 300 ms after SIGTERM by default.
     pub orphans: TerminationPolicy,
 }

@@ -16,11 +16,11 @@ pub struct Metrics {
     pub connections_refused_total: u64,
     /// Sessions, attached or not.
     pub sessions: u64,
-    /// How many there may be.
+    /// Sessions that there may be.
     pub sessions_limit: u64,
     /// Processes that are not proven gone.
     pub processes: u64,
-    /// How many one session may have.
+    /// Processes that one session may have.
     pub processes_per_session_limit: u64,
     /// Processes that were started.
     pub processes_started_total: u64,
@@ -32,7 +32,7 @@ pub struct Metrics {
     pub processes_unproven_total: u64,
     /// Bytes of memory that clients have filled: frames, input, output, requests.
     pub memory_bytes: u64,
-    /// How many they may fill together, beside a little of each.
+    /// Bytes that clients may fill together, beside a little of each.
     pub memory_limit_bytes: u64,
     /// Bytes from clients that came in, without those of TLS.
     pub received_bytes_total: u64,

@@ -50,7 +50,7 @@ mod unix;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -111,14 +111,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn listeners(&self) -> MutexGuard<'_, Vec<Arc<Listener>>> {
-        let listeners = self.listeners.lock();
-        listeners
-    }
-
     /// See [`host::machine`].
     fn machine(&self) -> Option<String> {
-        let address = self.listeners().first()?.url().ok()?;
+        let address = self.listeners.lock().first()?.url().ok()?;
         host::machine(&address)
     }
 }
@@ -180,7 +175,7 @@ impl Daemon {
         let _ = connection::serve(&self.shared, Box::new(link), kind, Origin::Stdio, None).await;
     }
 
-    /// Its numbers now.
+    /// The daemon's numbers now.
     pub fn metrics(&self) -> Metrics {
         let Shared {
             limits,
@@ -224,7 +219,7 @@ impl Daemon {
         shared.registry.wind_down().await;
         shared.stopping.cancel();
         shared.registry.end_all().await;
-        shared.listeners().clear();
+        shared.listeners.lock().clear();
         shared.over.cancel();
         shared.doubts.count()
     }

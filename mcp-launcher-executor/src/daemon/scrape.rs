@@ -40,7 +40,7 @@ impl MetricsListener {
         TcpListener::bind(address).await.map(Self)
     }
 
-    /// Where the metrics are.
+    /// The URL of the metrics.
     ///
     /// # Errors
     ///

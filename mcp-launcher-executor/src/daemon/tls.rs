@@ -36,7 +36,7 @@ pub struct TlsError {
 }
 
 impl TlsIdentity {
-    /// From PEM files. The key must be readable by its owner only, this user
+    /// Reads PEM files. The key must be readable by its owner only, this user
     /// or root.
     ///
     /// With `client_ca`, clients have to show a certificate that one of this
@@ -68,7 +68,7 @@ impl TlsIdentity {
         })
     }
 
-    /// Whether clients have to show a certificate.
+    /// Tells whether clients have to show a certificate.
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
     }

@@ -58,7 +58,7 @@ pub enum TokenError {
         /// Whose it is.
         uid: u32,
     },
-    /// Too short to be a secret.
+    /// The token is too short to be a secret.
     #[error("the token has {0} characters; use at least {MINIMUM} random ones")]
     TooShort(
         /// How many it has.
@@ -75,7 +75,7 @@ pub enum TokenError {
 const MINIMUM: usize = 16;
 
 impl Token {
-    /// From text; space around it is ignored.
+    /// Takes the token from text; space around it is ignored.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Token {
         })
     }
 
-    /// From a file that only its owner can read.
+    /// Takes the token from a file that only its owner can read.
     ///
     /// # Errors
     ///

@@ -3,6 +3,14 @@
 //! A link is polled by the one task that owns it, in both directions, so that
 //! neither direction ever waits for the other.
 
+#![cfg_attr(
+    not(feature = "daemon"),
+    expect(
+        dead_code,
+        reason = "only the daemon has output, budgets and a reason to end a link"
+    )
+)]
+
 #[cfg(feature = "websocket")]
 mod counted;
 mod lines;
@@ -70,10 +78,6 @@ pub(crate) trait Link: Send {
 
     /// As [`send`](Self::send), of bytes that are no text. Refused by a link
     /// that has only lines.
-    #[cfg_attr(
-        not(feature = "daemon"),
-        expect(dead_code, reason = "only the daemon has output to send")
-    )]
     fn send_raw(&mut self, _frame: Vec<u8>) -> Result<(), LinkError> {
         Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
     }
@@ -93,10 +97,6 @@ pub(crate) trait Link: Send {
 
     /// Bytes in memory of a frame that is not complete, where clients compete for it:
     /// a link that has only lines has one client.
-    #[cfg_attr(
-        not(feature = "daemon"),
-        expect(dead_code, reason = "only the daemon holds its clients to a budget")
-    )]
     fn unfinished(&self) -> usize {
         0
     }
@@ -104,26 +104,14 @@ pub(crate) trait Link: Send {
     /// So many bytes may arrive; then nothing does, and nobody is woken, until
     /// this is said again. Without it there is no bound. No effect on a link that
     /// has only lines.
-    #[cfg_attr(
-        not(feature = "daemon"),
-        expect(dead_code, reason = "only the daemon holds its clients to a budget")
-    )]
     fn admit(&mut self, _bytes: usize) {}
 
     /// Whether as much has arrived as was admitted.
-    #[cfg_attr(
-        not(feature = "daemon"),
-        expect(dead_code, reason = "only the daemon holds its clients to a budget")
-    )]
     fn is_held(&self) -> bool {
         false
     }
 
     /// Says why the link ends, where it can; it is still to be flushed.
-    #[cfg_attr(
-        not(feature = "daemon"),
-        expect(dead_code, reason = "only the daemon ends links with a reason")
-    )]
     fn close(&mut self, _code: CloseCode, _reason: &str) {}
 
     /// Writes out what is queued.
@@ -132,10 +120,6 @@ pub(crate) trait Link: Send {
 
 /// Why a link is ended, as WebSockets have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "daemon"),
-    expect(dead_code, reason = "only the daemon ends links with a reason")
-)]
 pub(crate) enum CloseCode {
     /// It was of no more use.
     Normal = 1000,

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// The codes that the protocol uses.
 pub mod code {
-    /// Not a valid request in this state; also malformed JSON, with id -1.
+    /// The request is not valid in this state; also malformed JSON, with id -1.
     pub const INVALID_REQUEST: i64 = -32600;
     /// No such method.
     pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -32,7 +32,7 @@ pub mod code {
 pub struct RpcError {
     /// One of [`code`], or the peer's own.
     pub code: i64,
-    /// For people.
+    /// The error in words for people.
     #[serde(default)]
     pub message: String,
     /// For programs.

@@ -26,20 +26,20 @@ pub struct Lifecycle {
     /// Bytes per stream that the daemon sends ahead of what was consumed.
     #[serde(default)]
     pub window: Option<u64>,
-    /// How long a silent client keeps its processes, in milliseconds.
+    /// The time for which a silent client keeps its processes, in milliseconds.
     #[serde(default)]
     pub lease_ms: Option<u64>,
     /// The largest frame that whoever says it takes, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_frame: Option<u64>,
-    /// How many processes a session may have. Answer only.
+    /// The number of processes that a session may have. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
-    /// How long the processes of a session may take to end after its lease, in
+    /// The time that the processes of a session may take to end after its lease, in
     /// milliseconds. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
-    /// What no other daemon can say at the same time: machine, boot, namespaces, user
+    /// A word that no other daemon can say at the same time: machine, boot, namespaces, user
     /// and address, as an opaque word. One that says the same later has ended what
     /// this one left. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Lifecycle {
     /// WebSocket only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raw_output: bool,
-    /// How well the daemon holds a server together. Answer only.
+    /// The containment of a server by the daemon. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<WireContainment>,
 }
@@ -59,14 +59,14 @@ pub struct Lifecycle {
 pub struct WireContainment {
     /// The mechanism.
     pub mechanism: String,
-    /// What a forced end reaches.
+    /// The reach of a forced end.
     pub on_terminate: WireReach,
-    /// What ends when the daemon dies.
+    /// The reach of what the daemon's death ends.
     pub on_host_death: WireReach,
     /// Complete before the first instruction.
     #[serde(default)]
     pub atomic: bool,
-    /// Why it is not more.
+    /// The reason why it is not more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
 }
@@ -77,13 +77,13 @@ pub struct WireContainment {
 pub enum WireReach {
     /// The main process.
     Process,
-    /// Its group.
+    /// The main process's group.
     Group,
     /// Every descendant.
     Tree,
     /// Everything inside.
     Container,
-    /// Nothing, or something this version has no name for.
+    /// Nothing, or something that this version has no name for.
     #[serde(other)]
     Nothing,
 }
@@ -95,9 +95,9 @@ pub struct WireRemnant {
     /// `process` or `container`.
     #[serde(default)]
     pub kind: String,
-    /// Its identifier there.
+    /// The identifier on the other machine.
     pub id: String,
-    /// Its name.
+    /// The name.
     #[serde(default)]
     pub name: String,
 }
@@ -106,17 +106,17 @@ pub struct WireRemnant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GoneNotification {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Its place in the order of events.
+    /// The event's number in the order of the process's events.
     pub seq: u64,
-    /// What outlived the main process and was ended.
+    /// The remnants that outlived the main process and were ended.
     #[serde(default)]
     pub swept: Vec<WireRemnant>,
-    /// How many there were.
+    /// The number of those remnants.
     #[serde(default)]
     pub swept_count: u64,
-    /// What the proof rests on, in words.
+    /// The evidence that the proof rests on, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
     /// Set when the daemon lost the means to prove it.
@@ -128,7 +128,7 @@ pub struct GoneNotification {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndedNotification {
-    /// How many of them are not proven gone.
+    /// The number of processes that are not proven gone.
     #[serde(default)]
     pub unproven: u64,
 }
@@ -142,9 +142,9 @@ pub(crate) fn longest_reprieve(lease: Duration) -> Duration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AckParams {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Everything up to here was received: the daemon may forget it.
+    /// The last event that was received: the daemon may forget all up to it.
     pub seq: u64,
     /// Bytes of standard output consumed since the start.
     #[serde(default)]
@@ -165,22 +165,22 @@ pub struct ListResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedProcess {
-    /// Its name in the session.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Who it is on the daemon's machine.
+    /// The identity on the daemon's machine.
     pub identity: String,
-    /// Its program.
+    /// The program.
     pub program: String,
-    /// How long it has been there, in milliseconds.
+    /// The age in milliseconds.
     pub age_ms: u64,
-    /// Whether its main process has exited.
+    /// True once the main process has exited.
     pub exited: bool,
 }
 
 /// Result of `process/survivors`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SurvivorsResult {
-    /// What is alive.
+    /// The remnants that are alive.
     #[serde(default)]
     pub alive: Vec<WireRemnant>,
 }

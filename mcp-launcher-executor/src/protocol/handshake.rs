@@ -8,13 +8,13 @@ use super::extension::Extensions;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeParams {
-    /// Who the client is, for logs.
+    /// The client's name, for logs.
     #[serde(default)]
     pub client_name: String,
     /// The session to resume.
     #[serde(default)]
     pub resume_session_id: Option<String>,
-    /// What the client knows beyond the base protocol.
+    /// The extensions that the client knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<Extensions>,
 }
@@ -26,22 +26,22 @@ pub struct InitializeResult {
     /// The session's name, which is needed to resume it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// What the machine is like.
+    /// A description of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment_info: Option<EnvironmentInfo>,
-    /// What was agreed on; absent from a plain peer.
+    /// The extensions that were agreed on; absent from a plain peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<Extensions>,
 }
 
-/// What the machine is like.
+/// A description of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentInfo {
     /// The version of the executor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executor_version: Option<String>,
-    /// Its working directory, as a `file:` URI.
+    /// The working directory, as a `file:` URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// The operating system.
@@ -53,10 +53,10 @@ pub struct EnvironmentInfo {
     /// The user's home directory, as a `file:` URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_home_dir: Option<String>,
-    /// Where temporary files go, as a `file:` URI.
+    /// The directory for temporary files, as a `file:` URI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<String>,
-    /// What codex's server can do beyond processes: nothing of it is ours.
+    /// The abilities of codex's server beyond processes: none of them is ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
 }
@@ -66,7 +66,7 @@ pub struct EnvironmentInfo {
 pub struct Shell {
     /// The kind: `bash`, `sh`.
     pub name: String,
-    /// Its program.
+    /// The program of the shell.
     pub path: String,
 }
 

@@ -24,16 +24,16 @@ pub struct StartParams {
         deserialize_with = "bounded::variables::<_, {bounded::VARIABLES}>"
     )]
     pub env: BTreeMap<String, String>,
-    /// What is inherited besides; exactly `env` without it.
+    /// The policy for what is inherited besides; exactly `env` without it.
     #[serde(default)]
     pub env_policy: Option<EnvPolicy>,
     /// A terminal instead of pipes.
     #[serde(default)]
     pub tty: bool,
-    /// Whether standard input is a pipe; it is `/dev/null` otherwise.
+    /// True if standard input is a pipe; it is `/dev/null` otherwise.
     #[serde(default)]
     pub pipe_stdin: bool,
-    /// What the program sees as its own name.
+    /// The name that the program sees as its own.
     #[serde(default)]
     pub arg0: Option<String>,
 }
@@ -50,11 +50,11 @@ impl fmt::Debug for StartParams {
     }
 }
 
-/// What of the executor's own environment a process sees.
+/// A policy for what of the executor's own environment a process sees.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct EnvPolicy {
-    /// Where to begin.
+    /// The variables to begin with.
     pub inherit: Inherit,
     /// Keep variables that look like secrets.
     pub ignore_default_excludes: bool,
@@ -78,11 +78,11 @@ impl fmt::Debug for EnvPolicy {
     }
 }
 
-/// Where an [`EnvPolicy`] begins.
+/// The variables that an [`EnvPolicy`] begins with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Inherit {
-    /// What programs need to run at all.
+    /// Variables that programs need to run at all.
     Core,
     /// Everything.
     #[default]
@@ -95,14 +95,14 @@ pub enum Inherit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartResult {
-    /// As it was asked for.
+    /// The client's name for the process.
     pub process_id: String,
-    /// What confines the process.
+    /// The sandbox that confines the process.
     #[serde(default)]
     pub sandbox_type: Option<SandboxType>,
 }
 
-/// What confines a process on its executor, beyond containment.
+/// A sandbox that confines a process on its executor, beyond containment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SandboxType {
@@ -117,7 +117,7 @@ pub enum SandboxType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessParams {
-    /// Which.
+    /// The client's name for the process.
     pub process_id: String,
 }
 
@@ -125,9 +125,9 @@ pub struct ProcessParams {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadParams {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Only what comes after this; from the start if absent.
+    /// The number after which output is wanted; from the start if absent.
     #[serde(default)]
     pub after_seq: Option<u64>,
     /// Stop after this many bytes, but return at least one chunk.
@@ -151,7 +151,7 @@ pub struct ReadResult {
     /// The main process has exited.
     #[serde(default)]
     pub exited: bool,
-    /// Its exit code.
+    /// The exit code.
     #[serde(default)]
     pub exit_code: Option<i64>,
     /// Exited, and both streams are at their end.
@@ -168,15 +168,15 @@ pub struct ReadResult {
 /// One piece of output in a [`ReadResult`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadChunk {
-    /// Its place in the order of events.
+    /// The event's number in the order of the process's events.
     pub seq: u64,
-    /// Which stream.
+    /// The stream that the bytes are of.
     pub stream: Stream,
     /// The bytes.
     pub chunk: Chunk,
 }
 
-/// Which output stream.
+/// An output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
@@ -189,7 +189,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Its name on the wire.
+    /// The stream's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -203,9 +203,9 @@ impl Stream {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteParams {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// What to write.
+    /// The bytes to write.
     pub chunk: Chunk,
     /// Makes a repetition harmless. Older clients send none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,11 +215,11 @@ pub struct WriteParams {
 /// Result of `process/write` and `process/closeStdin`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteResult {
-    /// What became of it.
+    /// The outcome of the write.
     pub status: WriteStatus,
 }
 
-/// What became of a write.
+/// An outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WriteStatus {
@@ -227,9 +227,9 @@ pub enum WriteStatus {
     Accepted,
     /// No such process.
     UnknownProcess,
-    /// Its standard input is closed.
+    /// The standard input is closed.
     StdinClosed,
-    /// It is not started yet.
+    /// The process is not started yet.
     Starting,
 }
 
@@ -237,9 +237,9 @@ pub enum WriteStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignalParams {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Which signal.
+    /// The signal to send.
     pub signal: Signal,
     /// Extension: grows with each signal to a process. One that was carried out is not
     /// carried out again, so that a repetition after a resume is none.
@@ -260,7 +260,7 @@ pub enum Signal {
 /// Result of `process/terminate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminateResult {
-    /// It was running and is being killed.
+    /// True if the process was running, and is being killed.
     #[serde(default)]
     pub running: bool,
 }
@@ -269,11 +269,11 @@ pub struct TerminateResult {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputNotification {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Its place in the order of events.
+    /// The event's number in the order of the process's events.
     pub seq: u64,
-    /// Which stream.
+    /// The stream that the bytes are of.
     pub stream: Stream,
     /// The bytes.
     pub chunk: Chunk,
@@ -283,9 +283,9 @@ pub struct OutputNotification {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExitedNotification {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Its place in the order of events.
+    /// The event's number in the order of the process's events.
     pub seq: u64,
     /// 128 + n for signal n; -1 when it is not known.
     #[serde(default)]
@@ -299,9 +299,9 @@ pub struct ExitedNotification {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClosedNotification {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: String,
-    /// Its place in the order of events. Old servers leave it out; it is then
+    /// The event's number in the order of the process's events. Old servers leave it out; it is then
     /// the last of all.
     #[serde(default)]
     pub seq: Option<u64>,

@@ -23,11 +23,11 @@ const HEAD: usize = 10;
 /// `process/output` that came as a raw frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawOutput<'a> {
-    /// Which process.
+    /// The client's name for the process.
     pub process_id: &'a str,
-    /// Its place in the order of events.
+    /// The event's number in the order of the process's events.
     pub seq: u64,
-    /// Which stream.
+    /// The stream that the bytes are of.
     pub stream: Stream,
     /// The bytes; they share the frame's memory.
     pub bytes: Bytes,

@@ -65,7 +65,7 @@ impl Member {
     }
 }
 
-/// How a member is.
+/// The state of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberState {
@@ -73,23 +73,23 @@ pub struct MemberState {
     pub name: String,
     /// Processes of this set that run there or are being started.
     pub running: u32,
-    /// How many of them there may be.
+    /// The number of processes that there may be.
     pub capacity: u32,
-    /// Whether it gets no further processes until told otherwise.
+    /// True while the member gets no further processes.
     pub draining: bool,
-    /// Whether it can be reached.
+    /// The health of the member.
     pub health: Health,
 }
 
-/// Whether a member can be reached, as of the last exchange with it.
+/// The health of a member, as of the last exchange with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
     /// There was no exchange yet.
     Unknown,
-    /// It has answered.
+    /// The member has answered.
     Reachable,
-    /// It could not be reached, or the connection was lost.
+    /// The member could not be reached, or the connection was lost.
     Unreachable {
         /// Failures in a row.
         failures: u32,

@@ -70,12 +70,14 @@ async fn servers_that_are_started_and_ended_all_the_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_without_number() {
     beside(async |peer| {
-        let (mut raw, _) = Raw::open(&peer.url).await;
         for argument in ["", "x", &"x".repeat(100_000)] {
-            let many = 12_000_000 / (argument.len() + 3);
-            let mut params = start("p", &["/bin/true"]);
-            params["argv"] = vec![argument; many].into();
-            assert!(raw.request("process/start", params).await.is_err());
+            let quoted = format!("{argument:?}");
+            let many = vec![&*quoted; 12_000_000 / (argument.len() + 3)].join(",");
+            let params = format!(r#"{{"processId":"p","argv":[{many}],"cwd":"file:///"}}"#);
+            let frame = format!(r#"{{"id":0,"method":"process/start","params":{params}}}"#);
+            let (mut raw, _) = Raw::open(&peer.url).await;
+            raw.text(frame).await;
+            raw.answer(0).await.unwrap_err();
         }
     })
     .await;
