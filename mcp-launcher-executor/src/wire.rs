@@ -2,8 +2,10 @@
 
 use mcp_lifecycle_core::launch::{Containment, Reach, Remnant};
 #[cfg(feature = "daemon")]
-use mcp_lifecycle_core::launch::{ExitStatus, RemnantKind};
+use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, Gone, RemnantKind, StepError};
 
+#[cfg(feature = "daemon")]
+use crate::protocol::extension::GoneNotification;
 use crate::protocol::extension::{WireContainment, WireReach, WireRemnant};
 
 /// A remnant on the other machine, as this side names it.
@@ -37,6 +39,24 @@ pub(crate) fn wire_code(exit: ExitStatus) -> i64 {
         ExitStatus::OutOfMemory => 137,
         _ => -1,
     }
+}
+
+/// A proof, or why there is none, but for its number.
+#[cfg(feature = "daemon")]
+pub(crate) fn wire_proof(process_id: &str, proof: Result<Gone, StepError>) -> GoneNotification {
+    let mut wire = GoneNotification {
+        process_id: process_id.to_owned(),
+        ..GoneNotification::default()
+    };
+    match proof {
+        Ok(gone) => {
+            wire.swept = gone.swept.iter().take(64).map(wire_remnant).collect();
+            wire.swept_count = gone.swept_count as u64;
+            wire.evidence = gone.evidence.iter().map(ToString::to_string).collect();
+        }
+        Err(error) => wire.failure = Some(ErrorChain(&error).to_string()),
+    }
+    wire
 }
 
 /// Containment over there.

@@ -160,7 +160,8 @@ impl RemoteProcess for Supervised {
                         false => proof.evidence.join("; "),
                     };
                     let evidence = Evidence::RemoteReported(words);
-                    let mut gone = Gone::proven_by(evidence).with_swept(proof.swept);
+                    let swept = proof.swept.into_iter().map(remnant);
+                    let mut gone = Gone::proven_by(evidence).with_swept(swept);
                     gone.swept_count = gone.swept_count.max(proof.swept_count as usize);
                     Ok(gone)
                 }

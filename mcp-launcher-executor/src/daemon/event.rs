@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::protocol::extension::{GoneNotification, WireRemnant};
+use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{ClosedNotification, ExitedNotification, Stream};
 use crate::protocol::{encode_notification, encode_output, method};
 
@@ -12,12 +12,8 @@ pub(super) enum Event {
     Output(Stream, Bytes),
     Exited(i64),
     Closed,
-    Gone {
-        swept: Vec<WireRemnant>,
-        swept_count: u64,
-        evidence: Vec<String>,
-        failure: Option<String>,
-    },
+    /// The proof, but for its number.
+    Gone(GoneNotification),
 }
 
 impl Event {
@@ -50,22 +46,10 @@ impl Event {
                     seq: Some(seq),
                 },
             ),
-            Self::Gone {
-                swept,
-                swept_count,
-                evidence,
-                failure,
-            } => encode_notification(
-                method::GONE,
-                &GoneNotification {
-                    process_id: id(),
-                    seq,
-                    swept,
-                    swept_count,
-                    evidence,
-                    failure,
-                },
-            ),
+            Self::Gone(mut proof) => {
+                proof.seq = seq;
+                encode_notification(method::GONE, &proof)
+            }
         }
     }
 }

@@ -103,7 +103,7 @@ impl Log {
             Event::Output(stream, bytes) => self.produced[index(*stream)] += bytes.len() as u64,
             Event::Exited(code) => self.exit = Some(*code),
             Event::Closed => self.closed = true,
-            Event::Gone { .. } => {}
+            Event::Gone(_) => {}
         }
         if self.discarded {
             return;

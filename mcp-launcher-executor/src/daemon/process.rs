@@ -22,7 +22,7 @@ use super::stdin::{StdinQueue, Verdict};
 use crate::mutex::Mutex;
 use crate::protocol::RequestId;
 use crate::protocol::process::{StartParams, WriteParams, WriteStatus};
-use crate::wire::{wire_code, wire_remnant};
+use crate::wire::{wire_code, wire_proof};
 
 /// How long what a main process leaves behind may take to follow it, when its
 /// client is a plain one, which can do nothing about it.
@@ -320,22 +320,8 @@ impl Process {
             self.doubt();
         }
         audit.ended(&self.id, &self.program, exit, proven, ran);
-        let event = match proof {
-            Ok(gone) => Event::Gone {
-                swept: gone.swept.iter().take(64).map(wire_remnant).collect(),
-                swept_count: gone.swept_count as u64,
-                evidence: gone.evidence.iter().map(ToString::to_string).collect(),
-                failure: None,
-            },
-            Err(error) => Event::Gone {
-                swept: Vec::new(),
-                swept_count: 0,
-                evidence: Vec::new(),
-                failure: Some(mcp_lifecycle_core::launch::ErrorChain(&error).to_string()),
-            },
-        };
         if *extended {
-            self.push(event);
+            self.push(Event::Gone(wire_proof(&self.id, proof)));
         }
         self.ended.store(true, Ordering::Release);
         drop(places);

@@ -103,7 +103,7 @@ pub struct WireRemnant {
 }
 
 /// `process/gone`: the proof, or why there is none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GoneNotification {
     /// The client's name for the process.

@@ -54,7 +54,9 @@ pub(crate) async fn run(args: &[&str]) -> (bool, String) {
     command.env_remove("MCP_EXECUTOR_TOKEN");
     let output = within(command.output()).await.unwrap();
     let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(text).unwrap())
+    let text = String::from_utf8(text).unwrap();
+    let status = output.status;
+    (status.success(), format!("{text}\n{status}"))
 }
 
 /// Fails unless the daemon does not start, and says this.

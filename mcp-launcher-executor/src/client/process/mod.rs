@@ -15,9 +15,10 @@ pub(super) use output::Output;
 
 use self::output::Buffer;
 use super::inbox::Sender;
-use super::session::{GoneProof, ProcessEvent};
+use super::session::ProcessEvent;
 use crate::ExecutorError;
 use crate::mutex::Mutex;
+use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
 
 /// What the rest of the client wants of the driver.
@@ -53,7 +54,7 @@ pub(super) struct Wiring {
 pub(super) struct Status {
     pub(super) exit: Option<ExitStatus>,
     pub(super) closed: bool,
-    pub(super) gone: Option<GoneProof>,
+    pub(super) gone: Option<GoneNotification>,
     /// Why it cannot be followed any more.
     pub(super) failed: Option<ExecutorError>,
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::link::refused;
-use super::{Effect, GoneProof, LinkState, ProcessEvent, Purpose, Recovery, Session};
+use super::{Effect, LinkState, ProcessEvent, Purpose, Recovery, Session};
 use crate::ExecutorError;
 use crate::protocol::extension::{EndedNotification, GoneNotification};
 use crate::protocol::process::{
@@ -14,7 +14,6 @@ use crate::protocol::process::{
 use crate::protocol::{
     MalformedMessage, Message, Params, RawOutput, RequestId, RpcError, code, encode_error, method,
 };
-use crate::wire::remnant;
 
 /// From this size on, raw output shares the memory that it was received in.
 const SHARED: usize = 16 * 1024;
@@ -94,13 +93,8 @@ impl Session {
             }
             method::GONE => {
                 let it: GoneNotification = params.parse()?;
-                let proof = GoneProof {
-                    swept: it.swept.into_iter().map(remnant).collect(),
-                    swept_count: it.swept_count,
-                    evidence: it.evidence,
-                    failure: it.failure,
-                };
-                self.event(now, &it.process_id, Some(it.seq), ProcessEvent::Gone(proof));
+                let (id, seq) = (it.process_id.clone(), it.seq);
+                self.event(now, &id, Some(seq), ProcessEvent::Gone(it));
             }
             method::ENDED if self.is_extended() => {
                 let it: EndedNotification = params.parse()?;

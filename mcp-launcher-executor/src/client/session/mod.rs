@@ -34,7 +34,7 @@ use crate::protocol::extension::Lifecycle;
 
 pub(crate) use calls::{Call, Purpose, Token, parse};
 pub(crate) use link::LinkState;
-pub(crate) use sequence::{GoneProof, ProcessEvent, Recovery, Sequencer};
+pub(crate) use sequence::{ProcessEvent, Recovery, Sequencer};
 
 /// The clocks and limits of a session.
 #[derive(Debug, Clone)]

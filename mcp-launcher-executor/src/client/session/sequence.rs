@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
+use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{ReadResult, Stream};
 
 /// Something that happened to a process, in its order.
@@ -14,7 +15,7 @@ pub(crate) enum ProcessEvent {
     Exited(Option<i64>),
     Closed,
     /// Extension: nothing of it is left.
-    Gone(GoneProof),
+    Gone(GoneNotification),
 }
 
 impl ProcessEvent {
@@ -24,15 +25,6 @@ impl ProcessEvent {
             _ => 0,
         }
     }
-}
-
-/// What `process/gone` said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GoneProof {
-    pub(crate) swept: Vec<mcp_lifecycle_core::launch::Remnant>,
-    pub(crate) swept_count: u64,
-    pub(crate) evidence: Vec<String>,
-    pub(crate) failure: Option<String>,
 }
 
 /// Events that arrived ahead of an earlier one, and their bytes, at most.
