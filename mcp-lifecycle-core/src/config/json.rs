@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::comments::blank;
 use super::entry::Found;
 use super::error::{ConfigError, ConfigErrorKind};
 use super::values::Entries;
@@ -28,7 +27,12 @@ struct Mcp<'a> {
 }
 
 pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
-    let blanked = blank(text);
+    // Every byte keeps its place: positions in what is left are positions in the file.
+    let mut blanked = text.to_owned();
+    if json_strip_comments::strip(&mut blanked).is_err() {
+        // A comment that does not end is left to the parser.
+        text.clone_into(&mut blanked);
+    }
     let wrong = |error: &serde_json::Error, within: &str, start: usize| {
         let offset = start + offset(within, error.line(), error.column());
         ConfigErrorKind::Syntax(message(error)).at(text, offset)

@@ -22,7 +22,6 @@
 //! error with file, line and column. No error shows the value of an environment
 //! variable.
 
-mod comments;
 mod entry;
 mod error;
 mod expand;

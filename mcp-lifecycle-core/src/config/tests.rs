@@ -240,3 +240,14 @@ fn a_file_that_is_not_there_is_named() {
         "{text}"
     );
 }
+
+#[test]
+fn comments_and_trailing_commas_are_read_and_move_no_position() {
+    let entries = "\"s\": { \"command\": \"// no, }\", /* , }\n */ } ,";
+    let text = format!("{{ // é\n \"mcpServers\": {{ {entries} \n }},\n}}");
+    assert_eq!(json(&text).unwrap().servers.len(), 1);
+    let text =
+        format!("{{ // é\n \"mcpServers\": {{ {entries}\n \"t\": {{ \"command\": 1 }} }} }}");
+    assert_eq!(json(&text).unwrap_err().context().line, 4);
+    assert!(json("{ /* without an end").is_err());
+}

@@ -39,28 +39,14 @@ impl<'de> Deserialize<'de> for Span {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
-                parse(text)
+                humantime::parse_duration(text)
                     .map(Span)
-                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
             }
         }
 
         deserializer.deserialize_any(Spans)
     }
-}
-
-fn parse(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let number: f64 = text[..unit_at].parse().ok()?;
-    let scale = match text[unit_at..].trim() {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(number * scale).ok()
 }
 
 /// A time, or `false` for none.

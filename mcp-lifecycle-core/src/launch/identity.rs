@@ -44,6 +44,14 @@ impl ServerIdentity {
     pub fn process(pid: u32, start_time: Option<u64>) -> Self {
         Self::Process { pid, start_time }
     }
+
+    /// The number of the main process, if the server is a process on this machine.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Process { pid, .. } => Some(*pid),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for ServerIdentity {
