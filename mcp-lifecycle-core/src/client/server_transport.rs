@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::config::PROBE_TIMEOUT;
 use super::event::Observed;
@@ -49,16 +50,24 @@ use crate::terminate::timing::EXIT_AFTER_OUTPUT;
 ///
 /// # Drop
 ///
-/// Kills the server synchronously, unless it is being ended already.
+/// Kills the server synchronously, unless [`close`](Transport::close) was called: then its
+/// end goes on by itself.
 #[derive(Debug)]
 pub struct ServerTransport {
     stdio: StdioTransport,
-    wire: Arc<Connection>,
-    writer: JoinHandle<()>,
-    handle: Arc<ServerHandle>,
+    server: Arc<Server>,
     policy: TerminationPolicy,
-    /// Cancelled when the end has begun.
-    ending: CancellationToken,
+    /// The end that has not begun yet.
+    end: Option<End>,
+    runtime: Handle,
+}
+
+/// What the transport shares with the end of its server.
+#[derive(Debug)]
+struct Server {
+    connection: Arc<Connection>,
+    handle: ServerHandle,
+    outcome: watch::Sender<Option<TerminationOutcome>>,
 }
 
 impl ServerTransport {
@@ -68,28 +77,34 @@ impl ServerTransport {
     ///
     /// Outside a Tokio runtime.
     pub fn new(server: impl Into<String>, launched: LaunchedServer) -> Self {
-        let server = server.into();
+        let name = server.into();
         let limits = TransportLimits::new();
-        let (handle, streams) = launched.into_handle(server.clone());
-        let wire = Connection::new(streams.stdin, streams.stdout, &limits);
-        let writer = tokio::spawn(Arc::clone(&wire.outbox).write_all());
+        let (handle, streams) = launched.into_handle(name.clone());
+        let connection = Connection::new(streams.stdin, streams.stdout, &limits);
         if let Some(io) = streams.stderr {
-            let observed = Observed::by_nobody(&server);
+            let observed = Observed::by_nobody(&name);
             let tail = StderrTail::new(&limits);
             tokio::spawn(stderr::drain(io, tail, observed, limits.stderr_line));
         }
-        let (exit, exited) = (handle.watch_exit(), wire.exited.clone());
+        let (exit, exited) = (handle.watch_exit(), connection.exited.clone());
         tokio::spawn(async move {
             exit.await;
             exited.cancel();
         });
+        let server = Arc::new(Server {
+            connection: Arc::clone(&connection),
+            handle,
+            outcome: watch::Sender::new(None),
+        });
         Self {
-            stdio: StdioTransport::new(Arc::clone(&wire), &limits, Some(PROBE_TIMEOUT)),
-            wire,
-            writer,
-            handle: Arc::new(handle),
+            end: Some(End {
+                writer: tokio::spawn(Arc::clone(&connection.outbox).write_all()),
+                server: Arc::clone(&server),
+            }),
+            stdio: StdioTransport::new(connection, &limits, Some(PROBE_TIMEOUT)),
+            server,
             policy: TerminationPolicy::default(),
-            ending: CancellationToken::new(),
+            runtime: Handle::current(),
         }
     }
 
@@ -102,34 +117,34 @@ impl ServerTransport {
 
     /// The identity of the server.
     pub fn identity(&self) -> ServerIdentity {
-        self.handle.identity()
+        self.server.handle.identity()
     }
 
     /// A future of the server's end: the proof, or the error that names what is left. It
-    /// begins nothing by itself, and keeps no server alive.
+    /// begins nothing, and keeps no server alive. An end that failed is not tried again;
+    /// dropping the transport kills once more.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe.
     pub fn outcome(&self) -> impl Future<Output = TerminationOutcome> + Send + use<> {
-        let (handle, ending) = (Arc::clone(&self.handle), self.ending.clone());
-        let policy = self.policy.clone();
-        async move {
-            ending.cancelled().await;
-            // Joins the run that was begun, or has its report.
-            handle.terminate(&policy, EndReason::Shutdown).await
-        }
+        outcome(&self.server)
     }
 
-    async fn reason(&self) -> EndReason {
-        let exited = self.wire.exited.cancelled();
-        if !self.wire.output_ended.is_cancelled() {
-            EndReason::Shutdown
-        } else if timeout(EXIT_AFTER_OUTPUT, exited).await.is_ok() {
-            EndReason::ServerExited
-        } else {
-            EndReason::OutputClosed
+    /// Begins the end, in its own task. A runtime that has gone drops the task, which kills.
+    fn begin(&mut self, reason: Option<EndReason>, policy: TerminationPolicy) {
+        if let Some(end) = self.end.take() {
+            drop(self.runtime.spawn(end.run(reason, policy)));
         }
+    }
+}
+
+fn outcome(server: &Server) -> impl Future<Output = TerminationOutcome> + Send + use<> {
+    let mut told = server.outcome.subscribe();
+    let lost = server.handle.lost(EndReason::OwnerDropped);
+    async move {
+        let told = told.wait_for(Option::is_some).await;
+        told.ok().and_then(|told| told.clone()).unwrap_or(Err(lost))
     }
 }
 
@@ -149,31 +164,78 @@ impl Transport<RoleClient> for ServerTransport {
     }
 
     /// Ends the server and waits for the proof. Dropping the future does not stop the end.
-    async fn close(&mut self) -> io::Result<()> {
-        let reason = self.reason().await;
-        self.wire.cancel_all_and_close(reason.as_str());
-        if reason == EndReason::Shutdown && !self.wire.outbox.is_empty() {
-            let _ = timeout(self.policy.flush, &mut self.writer).await;
-        }
-        // The end has a task of its own, which outlives this future.
-        self.handle.begin_termination(&self.policy, reason.clone());
-        self.ending.cancel();
-        let mut end = std::pin::pin!(self.handle.terminate(&self.policy, reason));
-        let outcome = tokio::select! {
-            outcome = &mut end => outcome,
-            () = self.wire.drain_output() => end.await,
-        };
-        outcome.map(drop).map_err(io::Error::other)
+    fn close(&mut self) -> impl Future<Output = io::Result<()>> + Send {
+        self.begin(None, self.policy.clone());
+        let outcome = outcome(&self.server);
+        async { outcome.await.map(drop).map_err(io::Error::other) }
     }
 }
 
 impl Drop for ServerTransport {
     fn drop(&mut self) {
-        if !self.ending.is_cancelled() {
-            self.handle.kill_now();
-            self.handle
-                .begin_termination(&TerminationPolicy::immediate(), EndReason::OwnerDropped);
-            self.ending.cancel();
+        if self.end.is_some() {
+            self.server.handle.kill_now();
+            let reason = Some(EndReason::OwnerDropped);
+            self.begin(reason, TerminationPolicy::immediate());
+        }
+    }
+}
+
+/// The end of a server. Dropped unfinished, which happens when its runtime goes away, it
+/// kills the server synchronously.
+#[derive(Debug)]
+struct End {
+    server: Arc<Server>,
+    writer: JoinHandle<()>,
+}
+
+impl End {
+    /// Ends the server, for the reason that can be seen unless one is given.
+    async fn run(mut self, reason: Option<EndReason>, policy: TerminationPolicy) {
+        let Server {
+            connection, handle, ..
+        } = &*self.server;
+        let reason = match reason {
+            Some(reason) => reason,
+            None => self.server.reason(&policy).await,
+        };
+        connection.cancel_all_and_close(reason.as_str());
+        if reason == EndReason::Shutdown && !connection.outbox.is_empty() {
+            let _ = timeout(policy.flush, &mut self.writer).await;
+        }
+        let mut end = std::pin::pin!(handle.terminate(&policy, reason));
+        let outcome = tokio::select! {
+            outcome = &mut end => outcome,
+            () = connection.drain_output() => end.await,
+        };
+        self.server.outcome.send_replace(Some(outcome));
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Without requests, nothing else wakes it.
+        self.writer.abort();
+        let Server {
+            handle, outcome, ..
+        } = &*self.server;
+        if outcome.borrow().is_none() {
+            handle.kill_now();
+            outcome.send_replace(Some(Err(handle.lost(EndReason::OwnerDropped))));
+        }
+    }
+}
+
+impl Server {
+    async fn reason(&self, policy: &TerminationPolicy) -> EndReason {
+        let exited = self.connection.exited.cancelled();
+        let limit = EXIT_AFTER_OUTPUT.min(policy.beside_rungs());
+        if !self.connection.output_ended.is_cancelled() {
+            EndReason::Shutdown
+        } else if timeout(limit, exited).await.is_ok() {
+            EndReason::ServerExited
+        } else {
+            EndReason::OutputClosed
         }
     }
 }

@@ -184,6 +184,7 @@ fn no_error_shows_a_value_of_the_environment() {
         r#""KEY=31337""#,
         r#"{ "KEY": ["31337"] }"#,
         "[31337]",
+        "31337",
     ] {
         let text = format!(r#"{{ "mcpServers": {{ "s": {{ "command": "x", "env": {env} }} }} }}"#);
         let error = json(&text).unwrap_err();

@@ -119,36 +119,18 @@ pub(super) struct Env(pub(super) BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Env {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Envs;
-
-        impl<'de> Visitor<'de> for Envs {
-            type Value = Env;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table of environment variables")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Env, A::Error> {
-                let mut env = BTreeMap::new();
-                while let Some(name) = map.next_key::<String>()? {
-                    match map.next_value::<serde_json::Value>()? {
-                        serde_json::Value::String(value) => drop(env.insert(name, value)),
-                        _ => {
-                            return Err(A::Error::custom(format_args!(
-                                "the value of environment variable `{name}` must be a string"
-                            )));
-                        }
-                    }
-                }
-                Ok(Env(env))
-            }
-
-            fn visit_str<E: Error>(self, _: &str) -> Result<Env, E> {
-                Err(E::custom("`env` must be a table of environment variables"))
-            }
-        }
-
-        deserializer.deserialize_any(Envs)
+        let serde_json::Value::Object(table) = Deserialize::deserialize(deserializer)? else {
+            return Err(D::Error::custom(
+                "`env` must be a table of environment variables",
+            ));
+        };
+        let text = |(name, value): (String, serde_json::Value)| match value {
+            serde_json::Value::String(value) => Ok((name, value)),
+            _ => Err(D::Error::custom(format_args!(
+                "the value of environment variable `{name}` must be a string"
+            ))),
+        };
+        Ok(Self(table.into_iter().map(text).collect::<Result<_, _>>()?))
     }
 }
 

@@ -1,13 +1,16 @@
 //! A server under rmcp's own service loop: the transport owns it, and has the proof.
 
+use mcp_lifecycle_conformance::census::Census;
 use mcp_lifecycle_core::client::ServerTransport;
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext};
 use mcp_lifecycle_core::terminate::{EndReason, Phase};
 use rmcp::RoleClient;
 use rmcp::service::{RunningService, ServiceExt};
+use rmcp::transport::Transport;
 use serde_json::json;
+use tokio::runtime::Handle;
 
-use crate::support::{Rig, launcher, short, test, text, tool};
+use crate::support::{LIMIT, Rig, launcher, short, test, text, tool};
 
 async fn transport(rig: &Rig, args: &[&str]) -> ServerTransport {
     let spec = rig.fixture(args);
@@ -55,6 +58,52 @@ fn a_dropped_transport_kills_its_server_at_once() {
         drop(transport);
         let report = outcome.await.unwrap();
         assert_eq!(report.reason, EndReason::OwnerDropped);
+    });
+}
+
+/// Beside the server, a transport has a task that writes and a pipe's end to write to.
+#[test]
+fn a_transport_leaves_no_task_and_no_descriptor_in_a_runtime_that_lives_on() {
+    test("nothing left", async |rig| {
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        let before = (Census::take().without_threads(), tasks());
+        for _ in 0..3 {
+            let gone = transport(rig, &["plain"]).await;
+            let outcome = gone.outcome();
+            let service = serve(gone).await;
+            service
+                .call_tool(tool("exit", json!({})))
+                .await
+                .unwrap_err();
+            outcome.await.unwrap();
+            service.waiting().await.unwrap();
+            let dropped = transport(rig, &["plain"]).await;
+            let outcome = dropped.outcome();
+            drop(dropped);
+            outcome.await.unwrap();
+        }
+        let descriptors = tokio::task::spawn_blocking(move || before.0.settle(LIMIT));
+        descriptors.await.unwrap().unwrap();
+        tokio::time::timeout(LIMIT, async {
+            while tasks() > before.1 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("its tasks have ended");
+    });
+}
+
+#[test]
+fn a_close_that_is_dropped_ends_the_server_by_its_policy() {
+    test("dropped close", async |rig| {
+        let mut transport = transport(rig, &["ignore-eof"]).await;
+        let server = rig.accept("server").await;
+        let outcome = transport.outcome();
+        drop(transport.close());
+        let report = outcome.await.unwrap();
+        assert_eq!(report.ended_in(), Some(Phase::RequestEnd), "{report}");
+        assert!(server.events().contains(&"sigterm".to_owned()));
     });
 }
 
