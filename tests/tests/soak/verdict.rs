@@ -45,19 +45,7 @@ impl Case<'_> {
         self.in_time("the next host looked for orphans", LIMIT)?;
         excused.orphans = orphans.saturating_sub(self.alive()) as u64;
         if self.everybody_is_dead() {
-            // Also whoever had not connected yet.
-            let end = Instant::now() + LIMIT;
-            loop {
-                self.continue_guardians();
-                let inside = self.stage.inside("host");
-                if inside.is_empty() {
-                    break;
-                }
-                if Instant::now() > end {
-                    return Err(format!("nobody is connected, and these live: {inside:?}"));
-                }
-                thread::sleep(Duration::from_millis(2));
-            }
+            self.nobody_is_inside()?;
         }
         for (index, told) in &*self.book.lock().unwrap_or_else(PoisonError::into_inner) {
             let now = self.observers[*index].connections().len();
@@ -69,6 +57,28 @@ impl Case<'_> {
             }
         }
         Ok(excused)
+    }
+
+    /// Nobody lives, also of those who had not connected yet. Who connects now is judged as
+    /// all others: the host had forked it and was killed before it was executed, and looked
+    /// alive to the first search.
+    fn nobody_is_inside(&mut self) -> Check {
+        let end = Instant::now() + LIMIT;
+        loop {
+            self.continue_guardians();
+            let inside = self.stage.inside("host");
+            if inside.is_empty() {
+                return Ok(());
+            }
+            if !self.everybody_is_dead() {
+                self.reap()?;
+                return self.in_time("the next host looked once more", LIMIT);
+            }
+            if Instant::now() > end {
+                return Err(format!("nobody is connected, and these live: {inside:?}"));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// What the host said, against what was true when it said so, and what it had to say.
