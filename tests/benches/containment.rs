@@ -21,17 +21,15 @@ use std::time::{Duration, Instant};
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::deadline::Watchdog;
-use mcp_lifecycle_conformance::host::{self, HostCommand};
-use mcp_lifecycle_conformance::{Conformance, FixtureCommand, Way, run};
 use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchedParts, ServerLauncher, ServerSpec};
 
 /// Trees ended in each way.
 const ROUNDS: usize = 25;
 
-/// Starts that are killed by an order, and hosts that are killed while they start.
+/// Starts that are killed by an order. Hosts that are killed while they start are the
+/// conformance kit's: `MCP_CONFORMANCE_ROUNDS=70 cargo test --test conformance_local spawning`.
 const ORDERS: usize = 1800;
-const HOSTS: u32 = 200;
 
 /// What starts daemons: each leaves its server in another way.
 const DAEMONS: [&str; 3] = ["setsid", "double-fork", "wiped-env"];
@@ -48,9 +46,6 @@ const HOST: &str = "MCP_BENCH_FIFO";
 fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let launcher = Arc::new(LocalLauncher::new());
-    let fixture = FixtureCommand::local(FIXTURE);
-    // The hosts that this program starts in order to kill them.
-    runtime.block_on(host::run_if_asked(launcher.clone(), &fixture));
     if let Some(fifo) = std::env::var_os(HOST) {
         return runtime.block_on(hold_a_burst(&launcher, Path::new(&fifo)));
     }
@@ -67,7 +62,7 @@ fn main() {
         idle(&launcher);
     }
     if wanted("cycles") {
-        cycles(&runtime, &launcher, &fixture);
+        cycles(&runtime, &launcher);
     }
 }
 
@@ -252,28 +247,11 @@ fn guardian_wake_ups() -> u64 {
     children().iter().map(|pid| wake_ups(pid)).sum()
 }
 
-fn cycles(
-    runtime: &tokio::runtime::Runtime,
-    launcher: &Arc<LocalLauncher>,
-    fixture: &FixtureCommand,
-) {
+fn cycles(runtime: &tokio::runtime::Runtime, launcher: &LocalLauncher) {
     let begun = Instant::now();
     let seed = begun.elapsed().as_nanos() as u64 ^ u64::from(std::process::id());
     println!("\n{ORDERS} daemonising servers killed at random instants, seed {seed}");
     runtime.block_on(killed_at_random(launcher, seed));
-    println!("survivors: 0, after {:.1?}", begun.elapsed());
-
-    let begun = Instant::now();
-    let host = HostCommand::new(|| Command::new(std::env::current_exe().unwrap()));
-    let kit = Conformance::new(launcher.clone(), fixture.clone())
-        .host(host)
-        .fixtures(DAEMONS)
-        .ways([Way::Spawning])
-        .rounds(HOSTS.div_ceil(DAEMONS.len() as u32))
-        .without_experiments();
-    let matrix = runtime.block_on(run(&kit));
-    println!("\n{HOSTS} hosts, killed at random instants of 8 such starts each\n{matrix}");
-    matrix.assert();
     println!("survivors: 0, after {:.1?}", begun.elapsed());
 }
 

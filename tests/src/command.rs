@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
+use mcp_lifecycle_core::launch::{ServerSpec, ServerSpecBuilder};
 
 use crate::alive::AliveListener;
+use crate::{cell, program};
 
-type Make = dyn Fn(Vec<String>) -> Result<ServerSpec, SpecError> + Send + Sync;
+type Make = dyn Fn(Vec<String>) -> ServerSpecBuilder + Send + Sync;
 
 /// How the launcher under test runs `mcp-fixture`, and how the fixture reaches
 /// the observer from there.
@@ -18,6 +19,7 @@ type Make = dyn Fn(Vec<String>) -> Result<ServerSpec, SpecError> + Send + Sync;
 pub struct FixtureCommand {
     make: Arc<Make>,
     observe: Observe,
+    runs_here: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -27,23 +29,37 @@ enum Observe {
 }
 
 impl FixtureCommand {
-    /// A program on this machine, which shares our file system.
-    pub fn local(program: impl Into<PathBuf>) -> Self {
-        let program = program.into();
-        Self::new(move |args| {
-            ServerSpec::builder("fixture", program.as_os_str())
+    /// The test program itself, started on this machine: the default.
+    pub fn this_program() -> Self {
+        let make = |args: Vec<String>| {
+            let program = cell::this_program();
+            ServerSpec::builder("fixture", program.get_program())
+                .arg(program::INSIDE)
                 .args(args)
-                .build()
-        })
+        };
+        Self {
+            runs_here: true,
+            ..Self::new(make)
+        }
     }
 
-    /// Whatever the launcher needs to run the fixture with these arguments.
-    pub fn new(
-        make: impl Fn(Vec<String>) -> Result<ServerSpec, SpecError> + Send + Sync + 'static,
-    ) -> Self {
+    /// A program on this machine that calls [`fixture_main`](crate::fixture_main).
+    pub fn local(program: impl Into<PathBuf>) -> Self {
+        let program = program.into();
+        let make = move |args| ServerSpec::builder("fixture", program.as_os_str()).args(args);
+        Self {
+            runs_here: true,
+            ..Self::new(make)
+        }
+    }
+
+    /// Whatever the launcher needs to run, with these arguments, a program that calls
+    /// [`fixture_main`](crate::fixture_main).
+    pub fn new(make: impl Fn(Vec<String>) -> ServerSpecBuilder + Send + Sync + 'static) -> Self {
         Self {
             make: Arc::new(make),
             observe: Observe::Unix,
+            runs_here: false,
         }
     }
 
@@ -57,14 +73,7 @@ impl FixtureCommand {
     }
 
     /// The specification of the fixture with these arguments.
-    ///
-    /// # Errors
-    ///
-    /// [`SpecError`], when the closure made an invalid one.
-    pub fn spec<A: Into<String>>(
-        &self,
-        args: impl IntoIterator<Item = A>,
-    ) -> Result<ServerSpec, SpecError> {
+    pub fn spec<A: Into<String>>(&self, args: impl IntoIterator<Item = A>) -> ServerSpecBuilder {
         (self.make)(args.into_iter().map(Into::into).collect())
     }
 
@@ -73,6 +82,11 @@ impl FixtureCommand {
             Observe::Unix => AliveListener::unix(),
             Observe::Tcp(address) => AliveListener::tcp_on(address),
         }
+    }
+
+    /// Whether the fixture is a process on this machine that anybody may start.
+    pub(crate) fn runs_here(&self) -> bool {
+        self.runs_here
     }
 
     /// Whether the observer knows of a death no later than the kernel does.

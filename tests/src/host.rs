@@ -1,74 +1,28 @@
 //! A host that is started only to be killed.
 //!
-//! A launcher cannot cross an exec, so the kit's user provides the program: one
-//! that calls [`run_if_asked`] with the same launcher, and a [`HostCommand`]
-//! that starts it.
+//! A launcher cannot cross an exec, so a host is this very program once more, and makes
+//! a launcher of its own.
 
 use std::env;
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{self, Child, Command, Stdio};
-use std::sync::Arc;
+use std::process::{self, Child, ExitCode, Stdio};
 use std::thread;
+use std::time::Duration;
 
-use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
+use mcp_lifecycle_core::launch::LaunchContext;
 use serde_json::{Value, json};
 
+use crate::cell;
 use crate::failure::{Check, Failure};
+use crate::fixture::Fixture;
+use crate::kit::Kit;
 use crate::server::{Drains, Server};
-use crate::{Fixture, FixtureCommand};
+use crate::stage::Stage;
 
 /// Tells a process that it is a host, and what to do.
 const JOB: &str = "MCP_CONFORMANCE_HOST";
-
-/// How a host is started.
-#[derive(Clone)]
-pub struct HostCommand {
-    make: Arc<dyn Fn() -> Command + Send + Sync>,
-}
-
-impl HostCommand {
-    /// A command that starts a program that calls [`run_if_asked`].
-    pub fn new(make: impl Fn() -> Command + Send + Sync + 'static) -> Self {
-        Self {
-            make: Arc::new(make),
-        }
-    }
-
-    /// This test binary once more, to run the test `name`, which calls
-    /// [`run_if_asked`] and does nothing else.
-    ///
-    /// # Errors
-    ///
-    /// When this program's path is unknown.
-    pub fn this_test(name: &str) -> io::Result<Self> {
-        let (program, name) = (env::current_exe()?, name.to_owned());
-        Ok(Self::new(move || {
-            let mut command = Command::new(&program);
-            command.args(["--exact", &name, "--nocapture", "--include-ignored"]);
-            command
-        }))
-    }
-
-    /// Starts a host that launches a fixture so many times.
-    pub(crate) fn start(&self, observer: &str, fixture: &str, servers: u32) -> io::Result<Host> {
-        let job = json!({"observer": observer, "fixture": fixture, "servers": servers});
-        let child = (self.make)()
-            .env(JOB, job.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
-        Ok(Host { child })
-    }
-}
-
-impl fmt::Debug for HostCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HostCommand").field(&(self.make)()).finish()
-    }
-}
 
 /// A running host.
 pub(crate) struct Host {
@@ -76,6 +30,26 @@ pub(crate) struct Host {
 }
 
 impl Host {
+    /// Starts a host that launches the stage's fixture so many times.
+    pub(crate) fn start(stage: &Stage, servers: u32) -> io::Result<Self> {
+        let job = json!({
+            "kit": stage.subject.kit,
+            "observer": stage.listener.address(),
+            "fixture": stage.fixture.name(),
+            "servers": servers,
+        });
+        let child = cell::this_program()
+            .env(JOB, job.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self { child })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it, without a word, and reaps it.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
@@ -89,47 +63,58 @@ impl Drop for Host {
     }
 }
 
-/// Does nothing, unless the kit has started this process as a host. Then it
-/// launches what the kit asks for and never returns.
-pub async fn run_if_asked(launcher: Arc<dyn ServerLauncher>, fixture: &FixtureCommand) {
-    let Ok(job) = env::var(JOB) else { return };
-    let done = match serde_json::from_str(&job) {
-        Ok(job) => launch_all(&*launcher, fixture, &job).await,
-        Err(error) => Err(error.into()),
-    };
-    match done {
-        // Only the kit's signal, or its end, ends this process.
-        Ok(_servers) => std::future::pending().await,
-        Err(failure) => {
-            eprintln!("conformance host: {failure}");
-            process::exit(1);
-        }
-    }
-}
+/// What a host is to do.
+pub(crate) struct Job(Value);
 
-async fn launch_all(
-    launcher: &dyn ServerLauncher,
-    command: &FixtureCommand,
-    job: &Value,
-) -> Check<Vec<(Server, Drains)>> {
-    let text = |name: &str| job[name].as_str().unwrap_or_default();
-    let observer = text("observer");
-    let Some(fixture) = Fixture::named(text("fixture")) else {
-        return Err(Failure::new("no such fixture"));
-    };
-    let args = fixture.args().iter().copied();
-    let spec = command.spec(args.chain(["--alive", observer]))?;
-    report_to(observer)?;
-    let mut servers = Vec::new();
-    for _ in 0..job["servers"].as_u64().unwrap_or(0) {
-        let mut server = Server::own(launcher.launch(&spec, &LaunchContext::new()).await?);
-        server
-            .say(fixture.script, std::time::Duration::from_secs(10))
-            .await?;
-        let drains = server.drain();
-        servers.push((server, drains));
+impl Job {
+    /// The job of this process, if it is a host.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let job = env::var(JOB).ok()?;
+        Some(Self(serde_json::from_str(&job).unwrap_or_default()))
     }
-    Ok(servers)
+
+    fn text(&self, name: &str) -> &str {
+        self.0[name].as_str().unwrap_or_default()
+    }
+
+    /// Launches what the kit asks for; only the kit's signal, or its end, ends this.
+    pub(crate) fn run(self, kits: &[Kit]) -> ExitCode {
+        let failure = match cell::runtime() {
+            Ok(runtime) => runtime.block_on(async {
+                match self.launch_all(kits).await {
+                    Ok(_servers) => std::future::pending().await,
+                    Err(failure) => failure,
+                }
+            }),
+            Err(error) => error.into(),
+        };
+        eprintln!("conformance host: {failure:?}");
+        ExitCode::FAILURE
+    }
+
+    async fn launch_all(&self, kits: &[Kit]) -> Check<Vec<(Server, Drains)>> {
+        let kit = kits.iter().find(|kit| kit.name == self.text("kit"));
+        let fixture = Fixture::named(self.text("fixture"));
+        let Some((kit, fixture)) = kit.zip(fixture) else {
+            return Err(Failure::new("no such kit, or no such fixture"));
+        };
+        let observer = self.text("observer");
+        let args = fixture.args().iter().copied();
+        let spec = kit
+            .fixture
+            .spec(args.chain(["--alive", observer]))
+            .build()?;
+        let launcher = (kit.launcher)().await;
+        report_to(observer)?;
+        let mut servers = Vec::new();
+        for _ in 0..self.0["servers"].as_u64().unwrap_or(0) {
+            let mut server = Server::own(launcher.launch(&spec, &LaunchContext::new()).await?);
+            server.say(fixture.script, Duration::from_secs(10)).await?;
+            let drains = server.drain();
+            servers.push((server, drains));
+        }
+        Ok(servers)
+    }
 }
 
 /// Says hello as the host, and exits when the kit is gone.

@@ -8,7 +8,7 @@ use mcp_lifecycle_core::terminate::{
     EndReason, ServerHandle, ServerStdin, TerminationPolicy, TerminationReport,
 };
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -20,7 +20,8 @@ pub(crate) struct Server {
     pub(crate) handle: ServerHandle,
     pub(crate) terminator: Arc<dyn ProcessTerminator>,
     pub(crate) stdin: ServerStdin,
-    /// Behind a lock only to be `Sync`: nobody shares it.
+    /// Standard output, and standard error if it is kept apart. Behind a lock only to
+    /// be `Sync`: nobody shares it.
     output: Mutex<Vec<BoxRead>>,
 }
 
@@ -72,6 +73,29 @@ impl Server {
             Ok(_) => Ok(()),
             Err(_) => Err(Failure::new("its stdin takes not even a few lines")),
         }
+    }
+
+    /// Takes standard output, and standard error if it is kept apart.
+    pub(crate) fn take_output(&mut self) -> (Option<BoxRead>, Option<BoxRead>) {
+        let output = self.output.get_mut();
+        let mut output = output.unwrap_or_else(PoisonError::into_inner).drain(..);
+        (output.next(), output.next())
+    }
+
+    /// The end of what it has written to standard error.
+    pub(crate) async fn last_words(&mut self, limit: Duration) -> String {
+        const MOST: usize = 1000;
+        let mut text = Vec::new();
+        if let (_, Some(mut stderr)) = self.take_output() {
+            let _ = timeout(limit, (&mut stderr).take(1 << 20).read_to_end(&mut text)).await;
+        }
+        let text = String::from_utf8_lossy(&text[text.len().saturating_sub(MOST)..]);
+        text.trim().to_owned()
+    }
+
+    /// Asks for an answer on standard output.
+    pub(crate) async fn say_echo(&mut self, limit: Duration) -> Check {
+        self.write(&call("echo"), limit).await
     }
 
     /// Reads its output, to no purpose, until it ends.

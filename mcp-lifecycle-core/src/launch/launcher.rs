@@ -32,6 +32,10 @@ use super::terminator::ProcessTerminator;
 ///   owning it in its own task and undoes it.
 /// * **No clock.** A launcher does not time out by itself; the caller bounds
 ///   `launch` with its start-up deadline.
+/// * **No blocking.** No poll of a future blocks the thread. What blocks is done on a
+///   thread of the launcher's, or of the runtime's pool for such work.
+/// * **No thread.** The life of a server depends on no thread of the host. A server that
+///   is to end with its host does not end with the thread that started it.
 /// * **No stranger.** Nothing is ended that cannot be identified beyond a bare
 ///   pid, a name or an image.
 ///

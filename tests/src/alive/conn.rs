@@ -20,6 +20,7 @@ pub struct AliveConn {
 }
 
 struct Shared {
+    pid_here: Option<u32>,
     state: watch::Sender<State>,
     /// `None` once the end was seen, so that the descriptor is free again.
     stream: Mutex<Option<Arc<Stream>>>,
@@ -40,6 +41,7 @@ struct State {
 impl AliveConn {
     pub(super) fn new(stream: Stream, observer: Weak<Handle>) -> Self {
         let shared = Shared {
+            pid_here: stream.peer().filter(|pid| *pid > 0),
             state: watch::Sender::default(),
             stream: Mutex::new(Some(Arc::new(stream))),
             observer,
@@ -62,6 +64,11 @@ impl AliveConn {
     /// The pid that the process gave, as seen in its own pid namespace.
     pub fn pid(&self) -> u32 {
         self.holder().pid
+    }
+
+    /// The pid that it has on this machine, where that can be told.
+    pub fn pid_here(&self) -> Option<u32> {
+        self.shared.pid_here
     }
 
     /// Whether the end of file was seen.

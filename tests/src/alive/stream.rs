@@ -46,6 +46,14 @@ impl Listener {
 }
 
 impl Stream {
+    /// The pid of whoever has connected, as it is known here.
+    pub(super) fn peer(&self) -> Option<u32> {
+        match self {
+            Self::Unix(stream) => stream.peer_cred().ok()?.pid()?.try_into().ok(),
+            Self::Tcp(_) => None,
+        }
+    }
+
     /// Reads what there is; 0 at the end.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {

@@ -36,7 +36,7 @@ pub(super) async fn at_each_await(stage: &Stage) -> Check {
 /// Whether so many polls complete the launch. Either way it is dropped.
 async fn launch_polled(stage: &Stage, polls: u32, let_go: LetGo) -> Check<bool> {
     let spec = stage.spec()?;
-    let launcher = Arc::clone(&stage.kit.launcher);
+    let launcher = Arc::clone(&stage.subject.launcher);
     let polled = PollTimes {
         future: async move { launcher.launch(&spec, &LaunchContext::new()).await },
         left: polls,

@@ -17,7 +17,7 @@ pub(super) async fn in_flight(stage: &Stage) -> Check {
         Serves::Yes | Serves::Perhaps => stage.limit(),
     };
     let started = LifecycleClient::builder(
-        ServerConfig::new(Arc::clone(&stage.kit.launcher), stage.spec()?)
+        ServerConfig::new(Arc::clone(&stage.subject.launcher), stage.spec()?)
             .with_startup_timeout(startup)
             .with_termination(stage.fixture.policy(stage.limit())),
     )

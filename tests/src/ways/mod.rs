@@ -9,9 +9,12 @@ mod ordered;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::failure::Check;
+use mcp_lifecycle_core::launch::{Containment, Reach};
+
+use crate::contract::{self, Rule};
+use crate::failure::{Check, Failure};
 use crate::fixture::{Fixture, Serves};
-use crate::stage::Stage;
+use crate::stage::{Stage, Subject};
 
 /// A way a server's life can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,9 +38,6 @@ pub enum Way {
     HostKilled,
     /// Its host is killed at a random instant of its launch.
     Spawning,
-    /// As [`Graceful`](Self::Graceful), without a census: not a column.
-    #[doc(hidden)]
-    WarmUp,
 }
 
 impl Way {
@@ -66,29 +66,56 @@ impl Way {
             Self::Cancelled => "cancelled",
             Self::HostKilled => "host killed",
             Self::Spawning => "spawning",
-            Self::WarmUp => "warm-up",
         }
     }
 
-    /// Whether the combination means anything.
-    pub(crate) fn applies_to(self, fixture: &Fixture) -> bool {
+    /// Why the combination means nothing, if it does not.
+    fn means_nothing_for(self, fixture: &Fixture) -> Option<&'static str> {
+        const SPAWNING: [&str; 6] = [
+            "plain",
+            "ignore-eof",
+            "helper",
+            "setsid",
+            "double-fork",
+            "wiped-env",
+        ];
         match self {
-            Self::LeaderExits => fixture.serves == Serves::Yes && fixture.reads,
-            // One of each reach: what differs later does not differ yet.
-            Self::Spawning => {
-                ["plain", "helper", "setsid", "double-fork", "wiped-env"].contains(&fixture.name())
+            Self::LeaderExits if fixture.serves != Serves::Yes || !fixture.reads => {
+                Some("it does not exit when it is asked to")
             }
-            _ => true,
+            Self::Spawning if !SPAWNING.contains(&fixture.name()) => {
+                Some("what it does differently, it does later")
+            }
+            _ => None,
         }
     }
 
-    pub(crate) fn kills_the_host(self) -> bool {
-        matches!(self, Self::HostKilled | Self::Spawning)
+    /// How far an end of this way is declared to reach.
+    fn reach(self, declared: &Containment) -> Reach {
+        match self {
+            Self::HostKilled => declared.on_host_death,
+            Self::Spawning if declared.placement_is_atomic => declared.on_host_death,
+            Self::Spawning => Reach::Nothing,
+            _ => declared.on_terminate,
+        }
     }
 
-    pub(crate) async fn perform(self, stage: &Arc<Stage>) -> Check {
+    /// The sentence that is broken when this fails, unless something says better.
+    fn rule(self) -> &'static Rule {
         match self {
-            Self::Graceful | Self::WarmUp => ordered::graceful(stage).await,
+            Self::Graceful | Self::InFlight => &contract::PROOF,
+            Self::Concurrent => &contract::ANY_ORDER,
+            Self::LeaderExits => &contract::EXIT,
+            Self::Drop | Self::NoRuntime => &contract::LAST_RESORT,
+            Self::Cancelled => &contract::NO_GAP,
+            Self::HostKilled => &contract::HOST_DEATH,
+            Self::Spawning => &contract::ATOMIC,
+        }
+    }
+
+    async fn end(self, stage: &Arc<Stage>) -> Check {
+        match self {
+            Self::Graceful => ordered::graceful(stage).await,
             Self::InFlight => client::in_flight(stage).await,
             Self::Concurrent => ordered::concurrent(stage).await,
             Self::LeaderExits => ordered::leader_exits(stage).await,
@@ -99,6 +126,30 @@ impl Way {
             Self::Spawning => hosts::spawning(stage).await,
         }
     }
+}
+
+/// Lets a server of this fixture end in this way, and judges what is left.
+pub(crate) async fn perform(subject: Arc<Subject>, fixture: Fixture, way: Way) -> Check {
+    if let Some(why) = way.means_nothing_for(&fixture) {
+        return Err(Failure::NotApplicable(why.to_owned()));
+    }
+    let reach = || way.reach(&subject.launcher.semantics().containment);
+    if reach() < fixture.needs() {
+        // What is declared may be known by the first launch only.
+        subject.warm_up().await?;
+    }
+    if reach() < fixture.needs() {
+        return Err(Failure::NotApplicable(format!(
+            "it takes an end that reaches the {}; declared for it: {}",
+            fixture.needs(),
+            reach()
+        )));
+    }
+    let stage = Arc::new(Stage::open_counted(&subject, fixture).await?);
+    // Judged either way: what a failed experiment leaves is worth knowing.
+    let ended = way.end(&stage).await;
+    let judged = ended.and(stage.close().await);
+    judged.map_err(|failure| failure.breaks(way.rule()))
 }
 
 impl fmt::Display for Way {
