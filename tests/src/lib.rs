@@ -4,6 +4,8 @@ pub mod alive;
 pub mod census;
 pub mod copies;
 pub mod deadline;
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 pub mod random;
 
 mod births;
