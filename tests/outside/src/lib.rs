@@ -113,10 +113,9 @@ impl BareServer {
             *reaped = true;
             let status = child.wait().map_or(ExitStatus::Unknown, |status| {
                 use std::os::unix::process::ExitStatusExt;
-                let signal = status
-                    .signal()
-                    .map_or(ExitStatus::Unknown, ExitStatus::Signal);
-                status.code().map_or(signal, ExitStatus::Code)
+                let signal = status.signal().map(ExitStatus::Signal);
+                let exit = status.code().map(ExitStatus::Code).or(signal);
+                exit.unwrap_or(ExitStatus::Unknown)
             });
             let _ = tell.send(Some(status));
         });
@@ -125,13 +124,11 @@ impl BareServer {
 
     fn signal(&self, signals: &[Signal]) -> Result<(), StepError> {
         let reaped = self.reaped.lock().unwrap();
-        if *reaped {
-            return Ok(());
+        let signals = if *reaped { &[] } else { signals };
+        for signal in signals {
+            kill(self.pid, *signal).map_err(|errno| StepError::new("signal the process", errno))?;
         }
-        let sent = signals
-            .iter()
-            .try_for_each(|signal| kill(self.pid, *signal));
-        sent.map_err(|errno| StepError::new("signal the process", errno))
+        Ok(())
     }
 }
 
@@ -148,9 +145,8 @@ impl ProcessTerminator for BareServer {
     async fn exited(&self) -> ExitStatus {
         let mut exit = self.exit.clone();
         let exit = exit.wait_for(Option::is_some).await;
-        exit.map_or(ExitStatus::Unknown, |exit| {
-            exit.unwrap_or(ExitStatus::Unknown)
-        })
+        let exit = exit.map_or(None, |exit| *exit);
+        exit.unwrap_or(ExitStatus::Unknown)
     }
 
     async fn request_end(&self) -> Result<(), StepError> {
