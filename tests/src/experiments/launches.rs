@@ -78,13 +78,13 @@ pub(super) async fn missing_program(stage: &Stage) -> Check {
 
 /// Ends servers in order, and by dropping them: what is kept of each is kept of all.
 pub(super) async fn nothing_is_kept(stage: &Stage) -> Check {
-    for _ in 0..4 {
+    for _ in 0..2 {
         let mut server = stage.start().await?;
         let _drains = server.drain();
         let policy = stage.fixture.policy(stage.limit());
         server.terminate(&policy).await?;
     }
-    for _ in 0..4 {
+    for _ in 0..2 {
         drop::<Server>(stage.start().await?);
     }
     Ok(())
