@@ -4,8 +4,19 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::endpoint::Endpoint;
+
+/// Runs a future, for far longer than anything here takes at the most.
+pub(crate) fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let bounded = async { tokio::time::timeout(Duration::from_secs(40), future).await };
+    runtime.block_on(bounded).expect(what)
+}
 
 /// What it answers: a status and a body; `None` ends the connection.
 pub(crate) type Answer = Option<(u16, String)>;

@@ -60,14 +60,10 @@ fn may_be_done(error: &Error) -> bool {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::fake::FakeEngine;
+    use crate::fake::{FakeEngine, within};
 
     fn may_exist(engine: &Engine, before: impl AsyncFnOnce(&Engine)) -> bool {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let failure = runtime.block_on(async {
+        let failure = within("it fails", async {
             before(engine).await;
             let body = ContainerCreateBody::default();
             engine.create("n", None, body).await.unwrap_err()

@@ -122,6 +122,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::fake::{FakeEngine, within};
 
     /// A connection that dies without an end: half an answer, and then nothing.
     #[test]
@@ -149,12 +150,7 @@ mod tests {
             }
         });
         let engine = Engine::new(Endpoint::Unix(path));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let bounded = async { timeout(ANSWER_LIMIT * 3, engine.state("x")).await };
-        let state = runtime.block_on(bounded).expect("it is bounded");
+        let state = within("it is bounded", engine.state("x"));
         assert!(
             matches!(state, Err(EngineError::Silent { .. })),
             "{state:?}"
@@ -163,17 +159,13 @@ mod tests {
 
     #[test]
     fn a_box_that_takes_its_time_to_answer_does_not_lengthen_the_limit() {
-        let slow = crate::fake::FakeEngine::start(|_| {
+        let slow = FakeEngine::start(|_| {
             std::thread::sleep(ANSWER_LIMIT * 7 / 10);
             Some((504, "{}".to_owned()))
         });
         let engine = Engine::new(slow.endpoint());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
         let begun = std::time::Instant::now();
-        runtime.block_on(engine.state("x")).unwrap_err();
+        within("it fails", engine.state("x")).unwrap_err();
         assert!(
             begun.elapsed() < ANSWER_LIMIT * 3 / 2,
             "{:?}",

@@ -24,7 +24,7 @@ mod tests {
     use tracing::subscriber::NoSubscriber;
 
     use crate::engine::Engine;
-    use crate::fake::FakeEngine;
+    use crate::fake::{FakeEngine, within};
 
     /// Takes a record to the subscriber, as the crate `tracing-log` does.
     struct Bridge;
@@ -67,12 +67,8 @@ mod tests {
             labels: Some(HashMap::new()),
             ..Default::default()
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
         let _default = tracing::subscriber::set_default(tracing_subscriber::registry());
-        runtime.block_on(async {
+        within("all are answered", async {
             engine.create("n", None, body).await.unwrap();
             engine.state("x").await.unwrap();
             engine.list(&[]).await.unwrap();

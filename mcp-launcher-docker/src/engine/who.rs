@@ -108,15 +108,7 @@ mod tests {
     use super::*;
     use crate::endpoint::Endpoint;
     use crate::engine::State;
-    use crate::fake::FakeEngine;
-
-    fn run<T>(future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(future)
-    }
+    use crate::fake::{FakeEngine, within};
 
     /// An engine at a link, which leads to another one later.
     struct Switched {
@@ -155,7 +147,7 @@ mod tests {
         };
         let one = FakeEngine::start_as(who, |_| Some((200, "{}".to_owned())));
         let at = Switched::to(&one);
-        run(async {
+        within("it answers", async {
             let unknown = at.engine.state("x").await;
             assert!(unknown.is_err(), "it is not known who answers: {unknown:?}");
             assert_eq!(at.engine.state("x").await.unwrap(), State::Running);
@@ -175,6 +167,9 @@ mod tests {
         let who = || Some((403, r#"{"message":"forbidden"}"#.to_owned()));
         let closed = FakeEngine::start_as(who, |_| Some((404, r#"{"message":"none"}"#.to_owned())));
         let at = Switched::to(&closed);
-        assert_eq!(run(at.engine.state("x")).unwrap(), State::Absent);
+        assert_eq!(
+            within("it answers", at.engine.state("x")).unwrap(),
+            State::Absent
+        );
     }
 }

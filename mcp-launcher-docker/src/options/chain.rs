@@ -11,37 +11,58 @@ use serde_json::Value;
 use super::raw;
 use super::{ByteSize, ContainerOptions, Gpus, Init, Mount, PullPolicy};
 
-/// Each sets the field of its name. What cannot be read is an error of the
+/// Makes a setter of each line: its name and value, and the field that it sets.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($value:ident: $type:ty) $field:ident = $new:expr;)*) => {
+        /// Each sets a field. What cannot be used is an error of the specification's `build`.
+        impl ContainerOptions {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $value: $type) -> Self {
+                self.$field = $new;
+                self
+            })*
+        }
+    };
+}
+
+setters! {
+    /// Sets the id that the image must have: `sha256:` and 64 digits.
+    image_id(id: impl Into<String>) image_id = Some(id.into());
+    /// Sets whether an image that is named by a tag only is refused.
+    pinned(pinned: bool) pinned = pinned;
+    /// Sets the platform, `os[/arch[/variant]]`.
+    platform(platform: impl Into<String>) platform = Some(platform.into());
+    /// Sets when the image is pulled.
+    pull(policy: PullPolicy) pull = Some(policy);
+    /// Sets the network: `none`, `host`, `bridge`, or a name.
+    network(network: impl Into<String>) network = Some(network.into());
+    /// Sets the user, `user[:group]`, by name or number.
+    user(user: impl Into<String>) user = Some(user.into());
+    /// Sets whether nothing but mounts can be written to.
+    read_only(read_only: bool) read_only_root = read_only;
+    /// Sets how many processors, in parts: 1.5.
+    cpus(cpus: f64) cpus = Some(cpus);
+    /// Sets how many processes and threads; 0 is no limit.
+    pids_limit(limit: u32) pids_limit = limit;
+    /// Sets process 1.
+    init(init: Init) init = Some(init);
+    /// Sets how long a supervised server has from the end of its input, and again
+    /// after it was asked to end; in whole milliseconds.
+    init_grace(grace: Duration) init_grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
+    /// Sets the GPUs that it sees.
+    gpus(gpus: Gpus) gpus = Some(gpus);
+    /// Sets whether programs may gain privileges by set-uid.
+    allow_new_privileges(allow: bool) allow_new_privileges = allow;
+    /// Sets the log driver.
+    log_driver(driver: impl Into<String>) log_driver = driver.into();
+    /// Sets the signal that asks to end.
+    stop_signal(signal: impl Into<String>) stop_signal = Some(signal.into());
+}
+
+/// Each adds something, or reads it: what cannot be read is an error of the
 /// specification's `build`.
 impl ContainerOptions {
-    /// Sets the id that the image must have: `sha256:` and 64 digits.
-    #[must_use]
-    pub fn image_id(mut self, id: impl Into<String>) -> Self {
-        self.image_id = Some(id.into());
-        self
-    }
-
-    /// Sets whether an image that is named by a tag only is refused.
-    #[must_use]
-    pub fn pinned(mut self, pinned: bool) -> Self {
-        self.pinned = pinned;
-        self
-    }
-
-    /// Sets the platform, `os[/arch[/variant]]`.
-    #[must_use]
-    pub fn platform(mut self, platform: impl Into<String>) -> Self {
-        self.platform = Some(platform.into());
-        self
-    }
-
-    /// Sets when the image is pulled.
-    #[must_use]
-    pub fn pull(mut self, policy: PullPolicy) -> Self {
-        self.pull = Some(policy);
-        self
-    }
-
     /// Adds a mount.
     #[must_use]
     pub fn mount(mut self, mount: Mount) -> Self {
@@ -78,27 +99,6 @@ impl ContainerOptions {
         })
     }
 
-    /// Sets the network: `none`, `host`, `bridge`, or a name.
-    #[must_use]
-    pub fn network(mut self, network: impl Into<String>) -> Self {
-        self.network = Some(network.into());
-        self
-    }
-
-    /// Sets the user, `user[:group]`, by name or number.
-    #[must_use]
-    pub fn user(mut self, user: impl Into<String>) -> Self {
-        self.user = Some(user.into());
-        self
-    }
-
-    /// Sets whether nothing but mounts can be written to.
-    #[must_use]
-    pub fn read_only(mut self, read_only: bool) -> Self {
-        self.read_only_root = read_only;
-        self
-    }
-
     /// Sets the greatest amount of memory, swap included: `"512m"`, or a number
     /// of bytes.
     #[must_use]
@@ -107,42 +107,6 @@ impl ContainerOptions {
             Ok(size) => self.memory = Some(size),
             Err(error) => self.reject("memory", &error),
         }
-        self
-    }
-
-    /// Sets how many processors, in parts: 1.5.
-    #[must_use]
-    pub fn cpus(mut self, cpus: f64) -> Self {
-        self.cpus = Some(cpus);
-        self
-    }
-
-    /// Sets how many processes and threads; 0 is no limit.
-    #[must_use]
-    pub fn pids_limit(mut self, limit: u32) -> Self {
-        self.pids_limit = limit;
-        self
-    }
-
-    /// Sets process 1.
-    #[must_use]
-    pub fn init(mut self, init: Init) -> Self {
-        self.init = Some(init);
-        self
-    }
-
-    /// Sets how long a supervised server has from the end of its input, and again
-    /// after it was asked to end; in whole milliseconds.
-    #[must_use]
-    pub fn init_grace(mut self, grace: Duration) -> Self {
-        self.init_grace_ms = u32::try_from(grace.as_millis()).unwrap_or(u32::MAX);
-        self
-    }
-
-    /// Sets the GPUs that it sees.
-    #[must_use]
-    pub fn gpus(mut self, gpus: Gpus) -> Self {
-        self.gpus = Some(gpus);
         self
     }
 
@@ -160,31 +124,10 @@ impl ContainerOptions {
         self
     }
 
-    /// Sets whether programs may gain privileges by set-uid.
-    #[must_use]
-    pub fn allow_new_privileges(mut self, allow: bool) -> Self {
-        self.allow_new_privileges = allow;
-        self
-    }
-
     /// Adds a security option of the engine: `seccomp=…`, `label=…`.
     #[must_use]
     pub fn security_opt(mut self, option: impl Into<String>) -> Self {
         self.security_opt.push(option.into());
-        self
-    }
-
-    /// Sets the log driver.
-    #[must_use]
-    pub fn log_driver(mut self, driver: impl Into<String>) -> Self {
-        self.log_driver = driver.into();
-        self
-    }
-
-    /// Sets the signal that asks to end.
-    #[must_use]
-    pub fn stop_signal(mut self, signal: impl Into<String>) -> Self {
-        self.stop_signal = Some(signal.into());
         self
     }
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::fake::FakeEngine;
+use crate::fake::{FakeEngine, within};
 use crate::lease::Lease;
 use crate::machine;
 
@@ -48,11 +48,8 @@ fn engine_with(labels: impl Fn() -> HashMap<String, String> + Send + Sync + 'sta
 }
 
 fn run(first: First<'_>, directory: &Path) -> Result<ReapReport, OrphansError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(reap(first, &Place::At(directory.to_owned())))
+    let place = Place::At(directory.to_owned());
+    within("it is searched", reap(first, &place))
 }
 
 /// A lease whose holder died, having used this engine.

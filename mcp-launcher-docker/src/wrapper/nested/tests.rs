@@ -7,7 +7,7 @@ use super::super::ReapPolicy;
 use super::super::proxy::Additions;
 use super::*;
 use crate::engine::Engine;
-use crate::fake::FakeEngine;
+use crate::fake::{FakeEngine, within};
 use crate::labels;
 use crate::wrapper::cli::Cli;
 use crate::wrapper::proxy::Proxy;
@@ -34,15 +34,6 @@ fn by_proxy(directory: &std::path::Path, engine: &FakeEngine, labelled: bool) ->
         engine: Box::new(Engine::new(engine.endpoint())),
         labelled,
     }
-}
-
-fn run<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let bounded = async { timeout(LIMIT, future).await };
-    runtime.block_on(bounded).expect(what)
 }
 
 /// The engine's list, with a container of the server's.
@@ -98,13 +89,13 @@ fn a_create_that_the_engine_has_not_answered_is_waited_for() {
         unreachable!();
     };
     proxy.close();
-    let error = run("it tells", nested.survivors()).unwrap_err();
+    let error = within("it tells", nested.survivors()).unwrap_err();
     assert!(error.contains("under way"), "{error}");
     assert!(nested.done.borrow().is_none());
     release.send(()).unwrap();
-    let swept = run("it ends", nested.done());
+    let swept = within("it ends", nested.done());
     assert_eq!(swept.ended.len(), 1, "{swept:?}");
-    assert_eq!(run("it tells", nested.survivors()).unwrap(), []);
+    assert_eq!(within("it tells", nested.survivors()).unwrap(), []);
     // Its client has the answer all the same.
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -146,7 +137,7 @@ fn a_create_that_hangs_does_not_save_what_is_known() {
     let nested = abandoned(directory.path(), means);
     removal.recv_timeout(LIMIT).unwrap();
     assert!(nested.done.borrow().is_none(), "one may still come");
-    let error = run("it tells", nested.survivors()).unwrap_err();
+    let error = within("it tells", nested.survivors()).unwrap_err();
     assert!(error.contains("under way"), "{error}");
 }
 
@@ -160,7 +151,7 @@ fn a_command_that_does_not_exist_has_created_nothing() {
         directory: None,
     };
     let nested = abandoned(directory.path(), Means::Cli { cli, keep: false });
-    assert!(run("it ends", nested.done()).ended.is_empty());
+    assert!(within("it ends", nested.done()).ended.is_empty());
 }
 
 /// A daemon that was killed may list what it has removed since, for as long as it runs.
@@ -186,7 +177,7 @@ fn a_command_that_lists_what_it_has_removed_is_asked_again_with_pauses() {
     let nested = abandoned(directory.path(), Means::Cli { cli, keep: false });
     let mut lost = nested.lost.subscribe();
     let is_named = |lost: &Option<String>| lost.as_deref() == Some(STILL_LISTED);
-    drop(run("it is named", lost.wait_for(is_named)).unwrap());
+    drop(within("it is named", lost.wait_for(is_named)).unwrap());
     // As often as that takes, and not as often as it can be run.
     std::thread::sleep(PAUSE * 3);
     let calls = std::fs::read_to_string(calls).unwrap().lines().count();
@@ -203,7 +194,7 @@ fn a_server_that_created_nothing_does_not_wait_for_an_engine_that_is_down() {
             directory.path(),
             by_proxy(directory.path(), &engine, labelled),
         );
-        assert!(run("it ends", nested.done()).ended.is_empty());
+        assert!(within("it ends", nested.done()).ended.is_empty());
     }
 }
 
@@ -226,7 +217,7 @@ fn an_engine_that_does_not_answer_is_named() {
 
     let nested = abandoned(directory.path(), means);
     let begun = std::time::Instant::now();
-    let error = run("it tells", nested.survivors()).unwrap_err();
+    let error = within("it tells", nested.survivors()).unwrap_err();
     assert!(error.contains(&engine.endpoint().to_string()), "{error}");
     assert!(begun.elapsed() < LOOK * 3, "{:?}", begun.elapsed());
 }
@@ -277,6 +268,6 @@ fn a_create_whose_connection_died_may_still_come_true() {
     let nested = abandoned(directory.path(), means);
     let removal = removal.recv_timeout(LIMIT);
     removal.expect("it is looked for again, and removed");
-    let swept = run("it ends", nested.done());
+    let swept = within("it ends", nested.done());
     assert_eq!(swept.ended.len(), 1, "{swept:?}");
 }

@@ -5,19 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::fake::FakeEngine;
+use crate::fake::{FakeEngine, within};
 use crate::wrapper::ReapPolicy;
 
 const LIMIT: Duration = Duration::from_secs(10);
-
-fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let bounded = async { tokio::time::timeout(LIMIT, future).await };
-    runtime.block_on(bounded).expect(what)
-}
 
 fn proxy_to(engine: &FakeEngine, path: &std::path::Path) -> Proxy {
     let additions = Additions {

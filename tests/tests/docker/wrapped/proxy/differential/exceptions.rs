@@ -118,7 +118,7 @@ impl Case<'_> {
             ..one.clone()
         };
         let is_cut = |one: &Normal| one.body.ends_with(" CUT");
-        let is_refused = |one: &Normal| one.body.starts_with("400 Bad Request: ");
+        let is_refused = |one: &Normal| one.body.starts_with("400 Bad Request");
         let left = self.straight.iter().map(whole);
         (self.straight.iter().any(is_cut) || self.proxied.iter().all(is_refused))
             && left.eq(self.proxied.iter().map(whole))
