@@ -12,8 +12,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct ExecServerConfig {
     pub(crate) target: Target,
-    /// Permission to send the token to another machine over `ws://`, where whoever
-    /// is on the way can read it: behind a VPN, for instance. `false` by default.
+    /// Permission to send the token to another machine over `ws://`, where
+    /// everybody on the way can read it: behind a VPN, for instance. `false` by default.
     pub plain_token: bool,
     /// The way to write working directories.
     pub cwd_dialect: CwdDialect,

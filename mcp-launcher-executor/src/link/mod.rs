@@ -121,13 +121,13 @@ pub(crate) trait Link: Send {
 /// Why a link is ended, as WebSockets have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseCode {
-    /// It was of no more use.
+    /// The link is not needed any more.
     Normal = 1000,
-    /// Whoever ends it is leaving.
+    /// The end that closes it is leaving.
     Away = 1001,
     /// The other end broke the protocol.
     Protocol = 1002,
-    /// It did what is not allowed.
+    /// The other end did what is not allowed.
     Policy = 1008,
     /// A frame is too large.
     TooLarge = 1009,

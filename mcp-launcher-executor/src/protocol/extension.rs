@@ -29,7 +29,7 @@ pub struct Lifecycle {
     /// The time for which a silent client keeps its processes, in milliseconds.
     #[serde(default)]
     pub lease_ms: Option<u64>,
-    /// The largest frame that whoever says it takes, in bytes.
+    /// The largest frame that the sender takes, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_frame: Option<u64>,
     /// The number of processes that a session may have. Answer only.
