@@ -186,7 +186,7 @@ impl Group {
         {
             orphans::end_group(self.leader.pid(), identity, Duration::ZERO);
         }
-        let look = || sys::members_of_group(self.leader.pid());
+        let look = || sys::reserve::with(|| sys::members_of_group(self.leader.pid()));
         // A look that finds nobody may have been between a parent and its child.
         let members = look().and_then(|members| match members.is_empty() {
             true => look(),
@@ -215,7 +215,7 @@ impl Group {
                 return Some(Proof::Lost(format!("{UNSEEN}: {error}").into()));
             }
         };
-        let Some(first) = members.first().cloned() else {
+        let Some(first) = members.first() else {
             self.reap();
             return Some(match self.leader.group_is_anothers() {
                 true => Proof::Lost(HIDDEN.into()),
@@ -230,7 +230,7 @@ impl Group {
         }
         let group = self.leader.pid();
         let again = Arc::clone(self);
-        let still = move || sys::members_of_group(group).is_ok_and(|m| m.contains(&first));
+        let still = || Ok(sys::is_in_group(pid, group));
         match sys::watch_process(pid, still, move || again.has_ended(pid)) {
             Ok(()) => None,
             Err(error) => {
@@ -275,7 +275,15 @@ impl Group {
     /// seen earlier, or is looked for later.
     fn signal(self: &Arc<Self>, signal: Signal) -> io::Result<()> {
         sys::not_forked()?;
-        if self.ending.is_proven() || !self.is_known() {
+        if self.ending.is_proven() {
+            return Ok(());
+        }
+        if !self.is_known() {
+            // Its number may be another group's: nobody is signalled. If it is nobody's, that
+            // is the proof.
+            if let Some(proof) = self.proof_at_once() {
+                self.found(proof);
+            }
             return Ok(());
         }
         // Where no proof was found, it is looked for again after this.

@@ -221,7 +221,8 @@ impl Search {
                 SEARCHES.add(search);
             }
         };
-        let still = || sys::see(seen.pid).is_some_and(|now| now.start_time == seen.start_time);
+        let is_same = |now: Seen| now.start_time == seen.start_time;
+        let still = || Ok(sys::look_at(seen.pid)?.is_some_and(is_same));
         if let Err(error) = sys::watch_process(pid, still, look_again)
             && let Some(search) = take(&search)
         {

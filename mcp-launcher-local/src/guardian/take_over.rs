@@ -45,9 +45,9 @@ impl Server {
         let is_init = |seen: &Seen| self.is_main(seen) && seen.state != ProcessState::Dead;
         // Where it cannot be told, the end of whoever has the number is waited for.
         let still = || match sys::look_at(init.as_u32()) {
-            Ok(None) => false,
-            Ok(Some(seen)) => is_init(&seen) || self.start_time().is_none(),
-            Err(_) => true,
+            Ok(None) => Ok(false),
+            Ok(Some(seen)) => Ok(is_init(&seen) || self.start_time().is_none()),
+            Err(_) => Ok(true),
         };
         // It ends with its guardian by itself, unless somebody holds it.
         if let Ok(held) = sys::reserve::with(|| sys::hold(init))
@@ -164,8 +164,8 @@ impl Server {
             sys::shielded(|| tracing::warn!(%error, "a server cannot be killed"));
         }
         let still = || match sys::look_at(pid.as_u32()) {
-            Ok(seen) => seen.is_some_and(|seen| self.is_main(&seen)),
-            Err(_) => true,
+            Ok(seen) => Ok(seen.is_some_and(|seen| self.is_main(&seen))),
+            Err(_) => Ok(true),
         };
         let server = Arc::clone(self);
         if let Err(error) = sys::watch_process(pid, still, move || server.note_exit()) {

@@ -5,17 +5,21 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::launch::{Evidence, ReapReport, ServerIdentity};
+use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::gate::ask_about;
 use crate::guardian_held::Tracer;
 use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::orphans::shelf;
-use crate::stage::{Stage, has_cgroups, leaves, perform, plays};
+use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
 use crate::unseen::{alive, ends_all, ledger, orphans_of};
 
 #[test]
@@ -117,6 +121,86 @@ fn unlisted_grace() {
     stage.wait_for("asked");
     stage.wait("the proof", terminator.gone()).unwrap();
     stage.nobody_is_left();
+}
+
+#[test]
+fn a_group_without_a_number_is_proven_by_the_next_order() {
+    perform("shortage::unlisted_after_the_kill");
+}
+
+#[test]
+#[ignore = "a role"]
+fn unlisted_after_the_kill() {
+    if !plays() {
+        return;
+    }
+    // Before Linux 6.9 a group is known by its number alone.
+    ask_about(&[libc::SYS_pidfd_send_signal], |listener, call| {
+        listener.answer(call, (call.args[3] != 0).then_some(libc::EINVAL));
+    });
+    let mut stage = Stage::new();
+    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    limit_descriptors(128);
+    let server = stage.launch(&["helper"]);
+    stage.wait_for("server");
+    stage.wait_for("helper");
+    let terminator = server.terminator().clone();
+    limit_descriptors(3);
+    stage.wait("the order", terminator.force_end()).unwrap();
+    let mut gone = stage.wait("the last word", terminator.gone());
+    limit_descriptors(128);
+    stage.nobody_is_left();
+    // Whoever has adopted the helper reaps it when it likes.
+    let end = Instant::now() + LIMIT;
+    while gone.is_err() {
+        assert!(Instant::now() < end, "no proof for ever: {gone:?}");
+        stage.wait("the order", terminator.force_end()).unwrap();
+        gone = stage.wait("the word", terminator.gone());
+    }
+}
+
+#[test]
+fn with_any_number_of_free_descriptors_a_group_is_watched_in_peace() {
+    perform("shortage::watched_group");
+}
+
+#[test]
+#[ignore = "a role"]
+fn watched_group() {
+    if !plays() {
+        return;
+    }
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    ask_about(&[libc::SYS_pidfd_open], move |listener, call| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        listener.answer(call, None);
+    });
+    let mut stage = Stage::new();
+    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    limit_descriptors(128);
+    for free in 0..8 {
+        let server = stage.launch(&["helper"]);
+        stage.wait_for("server");
+        stage.wait_for("helper");
+        let terminator = server.terminator().clone();
+        let ServerIdentity::Process { pid, .. } = terminator.identity() else {
+            panic!("a process");
+        };
+        let mut fillers = every_descriptor();
+        fillers.truncate(fillers.len() - free);
+        looks.store(0, Ordering::Relaxed);
+        kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
+        stage.wait("the exit", terminator.exited());
+        // Time for many; one or two are made, however long that is.
+        std::thread::sleep(Duration::from_millis(300));
+        let looks = looks.load(Ordering::Relaxed);
+        assert!(looks < 5, "{free} free: {looks} looks at one helper");
+        drop(fillers);
+        stage.wait("the order", terminator.force_end()).unwrap();
+        stage.wait("the proof", terminator.gone()).unwrap();
+        stage.nobody_is_left();
+    }
 }
 
 #[test]

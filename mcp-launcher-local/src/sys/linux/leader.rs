@@ -205,9 +205,13 @@ impl ExitEvent {
 
 /// Calls `on_exit` when a process that is not our child has ended, or at once
 /// if it is not what it was: `still` is asked after the process was pinned.
+///
+/// # Errors
+///
+/// It cannot be pinned, or nobody can tell whether it is what it was.
 pub(crate) fn watch_process(
     pid: Pid,
-    still: impl FnOnce() -> bool,
+    still: impl FnMut() -> io::Result<bool>,
     on_exit: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let pidfd = match pidfd_open(pid) {
@@ -218,7 +222,8 @@ pub(crate) fn watch_process(
         }
         Err(error) => return Err(error),
     };
-    if !still() {
+    // Its descriptor may have been the last one.
+    if !reserve::with(still)? {
         on_exit();
         return Ok(());
     }

@@ -137,10 +137,10 @@ impl ExitEvent {
 
 pub(crate) fn watch_process(
     pid: Pid,
-    still: impl FnOnce() -> bool,
+    mut still: impl FnMut() -> io::Result<bool>,
     on_exit: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    if !still() {
+    if !still()? {
         on_exit();
         return Ok(());
     }
