@@ -24,10 +24,12 @@ pub(crate) fn ends_within(pid: u32, limit: Duration) -> io::Result<bool> {
     Ok(poll(&mut ended, limit)? == 1)
 }
 
-/// Those who may be of a server whose guardian was killed, by the error that says so.
+/// Those who may be of a server whose guardian was killed, by the error that says so; none
+/// if it does not name all.
 pub(crate) fn suspects_in(error: &str) -> Vec<u32> {
     let named = error.rsplit_once("may be its (once they have gone, another attempt proves it): ");
-    let named = named.map_or("", |(_, named)| named).split(", ");
+    let named = named.map_or("", |(_, named)| named);
+    let named = if named.ends_with(" more") { "" } else { named }.split(", ");
     named
         .filter_map(|it| it.split(' ').next()?.parse().ok())
         .collect()

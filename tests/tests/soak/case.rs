@@ -11,7 +11,7 @@ use crate::ended::ends_within;
 use crate::host::STARTUP;
 use crate::judge::{Facts, Level};
 use crate::plan::{Machine, Plan, Trouble, What, When};
-use crate::process::{Process, descriptors_of};
+use crate::process::{Process, descriptors_of, is_stranger};
 use crate::role::{HOLDER, OBSERVERS};
 use crate::servers::Server;
 use crate::stage::{Stage, observer};
@@ -21,6 +21,9 @@ use crate::{Check, LIMIT};
 /// For the steps of a host: its starts can take their whole time-out, and all
 /// their ends.
 pub(crate) const STEP: Duration = Duration::from_secs(40);
+
+/// More strangers than that do not come one after the other.
+const ROUNDS_MAX: u32 = 8;
 
 /// One iteration under way.
 pub(crate) struct Case<'a> {
@@ -163,9 +166,12 @@ impl Case<'_> {
             .stderr(stderr.map_or_else(|_| Stdio::null(), Stdio::from));
         let (book, observers) = (Arc::clone(&self.book), Arc::clone(&self.observers));
         let servers = self.servers.clone();
+        let base = self.stage.cgroup.clone();
         let by_group = Level::least(self.plan) == Level::Group;
         Process::start(&mut command, move |line| {
-            take_down(&book, &observers, &servers, by_group, line);
+            let is_stranger =
+                |pid: &u32| base.as_deref().is_some_and(|base| is_stranger(*pid, base));
+            take_down(&book, &observers, &servers, by_group, is_stranger, line);
         })
     }
 
@@ -196,7 +202,7 @@ impl Case<'_> {
         if self.plan.proves() {
             // Calling again tries again: once, and whenever strangers have gone.
             let mut tries = 0;
-            loop {
+            for round in 0.. {
                 if host.hear("done", STEP)?.is_none() {
                     return self.ended(host).map(|()| before);
                 }
@@ -207,6 +213,11 @@ impl Case<'_> {
                     if tries > 1 || !self.is_unproven() {
                         break;
                     }
+                }
+                if round >= ROUNDS_MAX {
+                    return Err(format!(
+                        "a proof is kept back again and again: {strangers:?}"
+                    ));
                 }
                 for pid in strangers {
                     if !ends_within(pid, STEP).map_err(|error| error.to_string())? {

@@ -1,7 +1,8 @@
 //! A process that the supervisor has started, and talks to by lines.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -155,6 +156,25 @@ pub(crate) fn is_running(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map_or("Z", |(_, tail)| tail);
     !state.starts_with(['Z', 'X'])
+}
+
+/// Whether a process is none of the iteration whose cgroups are below `base`: it is in
+/// another cgroup and in another PID namespace, or has gone.
+pub(crate) fn is_stranger(pid: u32, base: &Path) -> bool {
+    let has_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid"));
+    let is_elsewhere = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
+        Ok(cgroups) => !cgroups
+            .split(['/', '\n'])
+            .any(|part| Some(part.as_ref()) == base.file_name()),
+        Err(error) => has_gone(&error),
+    };
+    let is_abroad = match (namespace(&pid.to_string()), namespace("self")) {
+        (Ok(its), Ok(own)) => its != own,
+        (Err(error), _) => has_gone(&error),
+        (_, Err(_)) => false,
+    };
+    is_elsewhere && is_abroad
 }
 
 /// Whether the number is still a guardian's.

@@ -18,17 +18,19 @@ pub(crate) struct Excused {
     pub(crate) launches: u64,
     pub(crate) proofs: u64,
     pub(crate) unproven: u64,
+    pub(crate) kept_back: u64,
     pub(crate) refused: u64,
     pub(crate) orphans: u64,
     pub(crate) out_of_reach: u64,
 }
 
 impl Excused {
-    fn numbers(&mut self) -> [&mut u64; 6] {
+    fn numbers(&mut self) -> [&mut u64; 7] {
         [
             &mut self.launches,
             &mut self.proofs,
             &mut self.unproven,
+            &mut self.kept_back,
             &mut self.refused,
             &mut self.orphans,
             &mut self.out_of_reach,
@@ -61,10 +63,11 @@ impl fmt::Display for Excused {
         write!(
             f,
             "{} servers launched, {} proofs, all right; as documented: {} ends without proof, {} \
-             starts refused, {} processes found by the next host, {} out of everybody's reach",
+             proofs kept back by strangers, {} starts refused, {} processes found by the next host, {} out of everybody's reach",
             self.launches,
             self.proofs,
             self.unproven,
+            self.kept_back,
             self.refused,
             self.orphans,
             self.out_of_reach,
@@ -85,6 +88,10 @@ pub(crate) struct Told {
     /// Strangers who keep the proof back: in PID namespaces of their own, which the host
     /// cannot tell from what its server may have left there.
     pub(crate) kept_back_by: Vec<u32>,
+    /// How often.
+    pub(crate) kept_back: u64,
+    /// A start that failed, and whose end they keep back: nobody can ask for it again.
+    pub(crate) kept_back_start: Option<String>,
     /// Who lived in spite of a proof.
     pub(crate) lies: Vec<String>,
     /// How many had connected when the proof was given.
@@ -102,6 +109,7 @@ pub(crate) fn take_down(
     observers: &[AliveListener],
     servers: &[Server],
     by_group: bool,
+    is_stranger: impl Fn(&u32) -> bool,
     line: &str,
 ) {
     let mut words = line.splitn(3, ' ');
@@ -138,11 +146,7 @@ pub(crate) fn take_down(
         checked = Some((lies, observer.connections().len()));
     }
     let suspects = suspects_in(rest);
-    let is_ours = |pid: &u32| {
-        let all = observers.iter().flat_map(AliveListener::connections);
-        all.into_iter().any(|connection| connection.pid() == *pid)
-    };
-    let by_strangers = !suspects.is_empty() && !suspects.iter().any(is_ours);
+    let by_strangers = !suspects.is_empty() && suspects.iter().all(is_stranger);
     let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
     let told = book.entry(index).or_default();
     told.kept_back_by.clear();
@@ -158,13 +162,14 @@ pub(crate) fn take_down(
             told.level = Some(Level::named(rest));
         }
         "refused" | "cut-short" => told.refused = Some(rest.to_owned()),
-        "unproven-start" if by_strangers => told.refused = Some(rest.to_owned()),
+        "unproven-start" if by_strangers => told.kept_back_start = Some(rest.to_owned()),
         "unproven-start" => told.unproven = Some(rest.to_owned()),
         "proof" => {
             told.proven = true;
             told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
         }
         "unproven" if by_strangers => {
+            told.kept_back += 1;
             told.kept_back_by = suspects;
             told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));
         }

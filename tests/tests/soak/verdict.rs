@@ -94,7 +94,8 @@ impl Case<'_> {
             if !told.lies.is_empty() {
                 return Err(format!("{name}: WRONG PROOF, these live: {:?}", told.lies));
             }
-            if let Some(why) = &told.refused {
+            excused.kept_back += told.kept_back + u64::from(told.kept_back_start.is_some());
+            if let Some(why) = told.refused.as_ref().or(told.kept_back_start.as_ref()) {
                 if !judge::may_fail(self.plan, server) {
                     return Err(format!("{name}: cannot be started: {why}"));
                 }
