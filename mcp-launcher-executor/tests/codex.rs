@@ -21,7 +21,7 @@ use mcp_lifecycle_core::launch::{
 use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy};
 use proxy::{Mood, Proxy, echo_through, echo_under};
 use support::{Peer, alive, codex, echo, launch, launcher, listen, marker, sh, vanished};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 
 /// Runs `test` over WebSocket and over the command's standard streams.
 async fn both<F: AsyncFn(ExecServerConfig)>(test: F) {

@@ -10,7 +10,6 @@ mod app_server;
 mod proxy;
 mod support;
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
