@@ -186,7 +186,7 @@ impl Group {
         {
             orphans::end_group(self.leader.pid(), identity, Duration::ZERO);
         }
-        let look = || sys::reserve::with(|| sys::members_of_group(self.leader.pid()));
+        let look = || sys::members_of_group(self.leader.pid());
         // A look that finds nobody may have been between a parent and its child.
         let members = look().and_then(|members| match members.is_empty() {
             true => look(),

@@ -7,10 +7,14 @@ use std::path::Path;
 use nix::sys::signal::kill;
 
 use super::super::stat::{Stat, is_gone};
-use super::super::{Member, Pid};
+use super::super::{Member, Pid, reserve};
 
 /// The live members of a process group, by `/proc`; zombies do not count.
 pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
+    reserve::with(|| list_group(group))
+}
+
+fn list_group(group: Pid) -> io::Result<Vec<Member>> {
     let mut members = Vec::new();
     for pid in numbers_in_proc()? {
         let stat = match Stat::read(pid) {
