@@ -31,6 +31,10 @@ pub(crate) enum Proof {
     Lost(Cow<'static, str>),
     /// There is none before this process has ended, which may be one of the server's.
     /// Then it is looked again, without being asked.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "there is no search")
+    )]
     Awaits(Remnant),
 }
 

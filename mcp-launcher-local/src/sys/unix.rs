@@ -53,6 +53,10 @@ pub(crate) fn is_in_group(pid: Pid, group: Pid) -> bool {
 
 /// Whether the kernel reaps children of this process by itself, so that the number
 /// of one may be somebody else's at any time: SIGCHLD is ignored.
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "asked of who is held")
+)]
 pub(super) fn children_vanish() -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: nothing is set, and there is room for what is written.
