@@ -19,3 +19,4 @@ pub(crate) mod error;
 mod refresh;
 pub(crate) mod server_manager;
 mod settings;
+mod settled;
