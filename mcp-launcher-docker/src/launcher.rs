@@ -84,7 +84,7 @@ impl DockerLauncher {
         DockerLauncherBuilder::new()
     }
 
-    /// Where the engine is.
+    /// The address of the engine.
     pub fn endpoint(&self) -> &Endpoint {
         self.shared.engine.endpoint()
     }
@@ -130,7 +130,7 @@ impl Shared {
         self.engine.endpoint().local_socket().is_some()
     }
 
-    /// Whether there is one, or will be as far as anybody knows.
+    /// Returns whether there is one, or will be as far as anybody knows.
     fn has_will(&self) -> bool {
         match self.will.get() {
             Some(will) => will.as_ref().is_some_and(|will| will.is_alive()),

@@ -1,4 +1,4 @@
-//! Which machine this is, and which boot of it.
+//! The identity of this machine, and of its boot.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ fn read(candidates: &[&str]) -> String {
     text.unwrap_or_default()
 }
 
-/// Whether a process of this number lives, as far as can be seen from here.
+/// Returns whether a process of this number lives, as far as can be seen from here.
 #[cfg(unix)]
 pub(crate) fn is_alive(pid: &str) -> bool {
     use nix::errno::Errno;

@@ -1,4 +1,4 @@
-//! Where a container has its labels from.
+//! The origin of a container's labels.
 //!
 //! An image that was committed from a container has that container's labels, and
 //! gives them to every container that is run from it, by anybody. So labels

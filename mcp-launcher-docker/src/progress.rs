@@ -1,4 +1,4 @@
-//! How a pull goes.
+//! The progress of a pull.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -22,11 +22,11 @@ pub struct PullProgress {
     pub image: String,
     /// The layer it is about, if it is about one.
     pub layer: Option<String>,
-    /// What happens, in the engine's words.
+    /// The step, in the engine's words.
     pub status: String,
-    /// How many bytes of this step are done.
+    /// The number of bytes of this step that are done.
     pub current: Option<u64>,
-    /// How many bytes this step has.
+    /// The number of bytes that this step has.
     pub total: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl PullProgress {
     }
 }
 
-/// Is told how pulls go.
+/// Observes pulls.
 ///
 /// Called from a thread of each launch's own, which begins with its first step. It
 /// may be slow: steps that find 256 others waiting are left out. One that panics is

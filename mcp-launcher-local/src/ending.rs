@@ -1,4 +1,4 @@
-//! What the watcher's thread finds out about a server, for whoever waits.
+//! The end of a server, as the watcher's thread finds it out for those that wait.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(crate) struct Ending {
     state: watch::Sender<State>,
 }
 
-/// What is known.
+/// The facts that are known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     /// How the main process ended, if it has.
@@ -50,18 +50,18 @@ impl Ending {
         self.state.send_modify(change);
     }
 
-    /// Whether the main process has ended.
+    /// Returns whether the main process has ended.
     pub(crate) fn has_exited(&self) -> bool {
         self.state.borrow().exit.is_some()
     }
 
-    /// Whether there is a word on the end, for now.
+    /// Returns whether there is a word on the end, for now.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_over(&self) -> bool {
         self.state.borrow().proof.is_some()
     }
 
-    /// Whether there is no proof, and nobody is about to have one. From then on
+    /// Returns whether there is no proof, and nobody is about to have one. From then on
     /// somebody is: the caller, who has to look again.
     pub(crate) fn look_again(&self) -> bool {
         self.state.send_if_modified(|known| {
@@ -73,7 +73,7 @@ impl Ending {
         })
     }
 
-    /// Whether nothing is left, and that is proven.
+    /// Returns whether nothing is left, and that is proven.
     pub(crate) fn is_proven(&self) -> bool {
         matches!(self.state.borrow().proof, Some(Proof::Gone(_)))
     }

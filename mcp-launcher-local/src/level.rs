@@ -1,4 +1,4 @@
-//! Which mechanism holds the processes of a server together, and what happens
+//! The choice of the mechanism that holds the processes of a server together, and what happens
 //! where it is not available.
 
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
@@ -6,7 +6,7 @@ use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 use crate::command::Command;
 use crate::{group, guardian};
 
-/// What holds the processes of a server together.
+/// The mechanism that holds the processes of a server together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Isolation {

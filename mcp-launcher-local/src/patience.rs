@@ -1,4 +1,4 @@
-//! How long it is looked again while processes come and go.
+//! The time to look again while processes come and go.
 
 use std::thread;
 use std::time::{Duration, Instant};

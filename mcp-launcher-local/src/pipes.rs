@@ -87,7 +87,7 @@ pub(crate) struct Output {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
-    /// What the system gives.
+    /// The size that the system gives.
     Usual,
     /// Enlarged, and counted.
     Large,
@@ -106,7 +106,7 @@ const LARGE: usize = 1024 * 1024;
 /// `pipe-user-pages-soft`): half of it is left to others.
 const MAX_LARGE: usize = 32;
 
-/// How many there are.
+/// The number of there that are.
 static LARGE_PIPES: AtomicUsize = AtomicUsize::new(0);
 
 impl Output {

@@ -1,9 +1,9 @@
-//! What the kernel put on the stack: arguments and environment.
+//! The arguments and the environment that the kernel put on the stack.
 
 use core::ffi::{CStr, c_char};
 
 unsafe extern "Rust" {
-    /// What [`start`](crate::start) names.
+    /// The function that [`start`](crate::start) names.
     fn mcp_start(args: Args) -> !;
 }
 

@@ -1,4 +1,4 @@
-//! What a static program without libc stands on: its entry point, its arguments, the
+//! The ground of a static program without libc: its entry point, its arguments, the
 //! system call, and the functions that the compiler assumes. No part of this crate: the
 //! build scripts of the launchers compile it with each program (`src/freestanding.rs`).
 

@@ -1,4 +1,4 @@
-//! What the launchers of processes and of containers share on one machine. Internal
+//! The code that the launchers of processes and of containers share on one machine. Internal
 //! to mcp-lifecycle: its API changes whenever they need it.
 //!
 //! * [`state`]: where a process of this user leaves what a later one has to find.

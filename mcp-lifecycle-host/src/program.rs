@@ -98,7 +98,7 @@ impl Image {
     }
 }
 
-/// Whether `error` says that executing is forbidden, not that it failed.
+/// Returns whether `error` says that executing is forbidden, not that it failed.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
     let refusals =
@@ -124,7 +124,7 @@ fn sealed_memfd(name: &CStr, program: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Where a file of our own can be executed from, best first.
+/// The directories that a file of our own can be executed from, best first.
 #[must_use]
 pub fn directories() -> Vec<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR")

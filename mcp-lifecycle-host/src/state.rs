@@ -1,4 +1,4 @@
-//! Where state is kept: directories that follow from the user's number, so that
+//! The directories of state: they follow from the user's number, so that
 //! hosts find each other's whatever their environment is (`docs/orphans.md`).
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use nix::unistd::geteuid;
 /// Names one directory that is used instead of all others.
 const STATE: &str = "MCP_LIFECYCLE_STATE_DIR";
 
-/// Why a directory is not used.
+/// The reason a directory is not used.
 #[derive(Debug)]
 pub enum Refused {
     /// There is none.
@@ -118,7 +118,7 @@ pub fn open_own_in(within: impl AsFd, path: &Path) -> Result<OwnedFd, Refused> {
     Ok(directory)
 }
 
-/// Who owns what cannot be opened, if it is somebody else.
+/// The owner of what cannot be opened, if it is somebody else.
 fn owner_of(within: impl AsFd, path: &Path) -> Option<u32> {
     let owner = fstatat(within, path, AtFlags::AT_SYMLINK_NOFOLLOW)
         .ok()?
@@ -126,7 +126,7 @@ fn owner_of(within: impl AsFd, path: &Path) -> Option<u32> {
     (owner != geteuid().as_raw()).then_some(owner)
 }
 
-/// Whether this is of that kind, and this user's alone.
+/// Returns whether this is of that kind, and this user's alone.
 pub fn is_own(stat: &FileStat, kind: SFlag) -> bool {
     let others = Mode::S_IRWXG | Mode::S_IRWXO;
     stat.st_uid == geteuid().as_raw()

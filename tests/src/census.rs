@@ -1,4 +1,4 @@
-//! What this process holds on to: descriptors, threads, children.
+//! A census of what this process holds on to: descriptors, threads, children.
 //!
 //! A launcher that ends a server and keeps one of its pipes, or never reaps
 //! it, leaks in the host. Taken before and after, a [`Census`] shows it.
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What this process holds on to at one instant.
+/// The things that this process holds on to at one instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census {
-    /// What each open descriptor refers to.
+    /// The target of each open descriptor.
     fds: BTreeMap<i32, String>,
     /// The name of each thread.
     threads: BTreeMap<u32, String>,
@@ -61,33 +61,33 @@ impl Census {
         self
     }
 
-    /// How many descriptors are open.
+    /// The number of descriptors that are open.
     pub fn fd_count(&self) -> usize {
         self.fds.len()
     }
 
-    /// How many descriptors refer to something of this kind: `socket:`, `pipe:`,
+    /// The number of descriptors that refer to something of this kind: `socket:`, `pipe:`,
     /// or a target as `/proc/self/fd` tells it.
     pub fn fds_of(&self, kind: &str) -> usize {
         kinds(&self.fds).get(kind).copied().unwrap_or(0)
     }
 
-    /// How many threads run.
+    /// The number of threads that run.
     pub fn thread_count(&self) -> usize {
         self.threads.len()
     }
 
-    /// How many children there are, zombies included.
+    /// The number of children, zombies included.
     pub fn child_count(&self) -> usize {
         self.children.len()
     }
 
-    /// How many children have ended and were not reaped.
+    /// The number of children that have ended and were not reaped.
     pub fn zombie_count(&self) -> usize {
         self.children.values().filter(|child| child.zombie).count()
     }
 
-    /// What there is more or less of in `after`; `None` when it is the same.
+    /// Finds what there is more or less of in `after`; `None` when it is the same.
     ///
     /// Descriptors and threads are compared by kind and number, not by their
     /// own numbers: a pool that replaced a thread has not leaked one. Threads of
@@ -177,7 +177,7 @@ pub fn assert_same(before: &Census, after: &Census) {
     }
 }
 
-/// What two censuses disagree about.
+/// The difference between two censuses.
 #[derive(Debug, Clone)]
 pub struct Difference {
     text: String,
@@ -198,7 +198,7 @@ impl fmt::Display for Difference {
 
 impl std::error::Error for Difference {}
 
-/// How many there are of each kind; `socket:[123]` is a `socket:`.
+/// The number of there that are of each kind; `socket:[123]` is a `socket:`.
 fn kinds<K>(things: &BTreeMap<K, String>) -> BTreeMap<&str, usize> {
     let mut kinds = BTreeMap::new();
     for thing in things.values() {

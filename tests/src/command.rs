@@ -1,4 +1,4 @@
-//! How a launcher is told to run the fixture.
+//! The command by which a launcher runs the fixture.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::{cell, program};
 
 type Make = dyn Fn(Vec<String>) -> ServerSpecBuilder + Send + Sync;
 
-/// How the launcher under test runs `mcp-fixture`, and how the fixture reaches
+/// The command by which the launcher under test runs `mcp-fixture`, and the way the fixture reaches
 /// the observer from there.
 #[derive(Clone)]
 pub struct FixtureCommand {
@@ -53,7 +53,7 @@ impl FixtureCommand {
         }
     }
 
-    /// Whatever the launcher needs to run, with these arguments, a program that calls
+    /// Takes what the launcher needs to run, with these arguments, a program that calls
     /// [`fixture_main`](crate::fixture_main).
     pub fn new(make: impl Fn(Vec<String>) -> ServerSpecBuilder + Send + Sync + 'static) -> Self {
         Self {
@@ -84,12 +84,12 @@ impl FixtureCommand {
         }
     }
 
-    /// Whether the fixture is a process on this machine that anybody may start.
+    /// Returns whether the fixture is a process on this machine that anybody may start.
     pub(crate) fn runs_here(&self) -> bool {
         self.runs_here
     }
 
-    /// Whether the observer knows of a death no later than the kernel does.
+    /// Returns whether the observer knows of a death no later than the kernel does.
     pub(crate) fn is_observed_exactly(&self) -> bool {
         matches!(self.observe, Observe::Unix)
     }

@@ -1,4 +1,4 @@
-//! Why an experiment has not passed.
+//! The reason an experiment has not passed.
 
 use std::error::Error;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::verdict::Verdict;
 /// What a check comes to.
 pub(crate) type Check<T = ()> = Result<T, Failure>;
 
-/// Why an experiment has not passed.
+/// The reason an experiment has not passed.
 ///
 /// Not an [`Error`] itself, so that `?` takes any error.
 #[derive(Debug, Clone)]

@@ -12,9 +12,9 @@ pub struct Fixture {
     name: &'static str,
     /// The fixture's command line.
     args: &'static [&'static str],
-    /// Who says hello. `burst-*` stands for all of a burst.
+    /// The roles that say hello. `burst-*` stands for all of a burst.
     roles: &'static [&'static str],
-    /// How far a launcher must reach to end all of it.
+    /// The reach that a launcher needs to end all of it.
     needs: Reach,
     /// What must be said to it before it misbehaves.
     pub(crate) script: Script,
@@ -26,7 +26,7 @@ pub struct Fixture {
     leaves_on_term: bool,
     /// Whether a client can start it.
     pub(crate) serves: Serves,
-    /// Whether it goes on reading stdin.
+    /// `true` if it goes on reading stdin.
     pub(crate) reads: bool,
 }
 
@@ -249,7 +249,7 @@ impl Fixture {
         self.name
     }
 
-    /// How far a launcher must reach to end all of it.
+    /// The reach that a launcher needs to end all of it.
     pub fn needs(&self) -> Reach {
         self.needs
     }
@@ -276,7 +276,7 @@ impl Fixture {
         roles
     }
 
-    /// Whether its main process exits by itself when the script was said.
+    /// Returns whether its main process exits by itself when the script was said.
     pub(crate) fn exits_on_call(&self) -> bool {
         self.script == Script::Call
     }

@@ -1,4 +1,4 @@
-//! What to test, and how.
+//! The description of a test: the launcher, and how it is tested.
 
 use std::fmt;
 use std::pin::Pin;
@@ -133,7 +133,7 @@ impl Kit {
         main([self])
     }
 
-    /// Why this cell is not to be run, if it is not.
+    /// The reason this cell is not to be run, if it is not.
     pub(crate) fn skipped(&self, cell: Cell) -> Option<&str> {
         let Cell::Matrix(fixture, way) = cell else {
             return None;

@@ -10,7 +10,7 @@ use pin_project::pin_project;
 pub(crate) enum LetGo {
     /// As soon as its last poll has returned.
     AtOnce,
-    /// When it would be polled again: whatever it waits for has happened.
+    /// Cancels when it would be polled again: the event it waits for has happened.
     WhenWoken,
 }
 

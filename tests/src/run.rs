@@ -110,7 +110,7 @@ impl Run {
         }
     }
 
-    /// Why this cell would say nothing that is not known already.
+    /// The reason this cell would say nothing that is not known already.
     fn told(&self, cell: Cell) -> Option<String> {
         let mut broken = BTreeMap::<String, usize>::new();
         for (of, verdict) in &*self.verdicts() {

@@ -1,4 +1,4 @@
-//! Where one experiment takes place, and how it is judged.
+//! The stage of one experiment, and its judgement.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -164,7 +164,7 @@ impl Stage {
         }
     }
 
-    /// Why a server is not there, as far as that can be told.
+    /// The reason a server is not there, as far as that can be told.
     async fn explained(&self, failure: Failure, mut server: Server) -> Failure {
         let exited = timeout(self.limit() / 10, server.terminator.exited()).await;
         let events = self.listener.connections();

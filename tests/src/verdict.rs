@@ -1,4 +1,4 @@
-//! What comes of a cell.
+//! The verdict on a cell.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub(crate) enum Verdict {
     Failed {
         /// The name of what is broken: the same in every cell that it breaks.
         rule: String,
-        /// What was seen, what the contract says, and what to do.
+        /// The observation, the sentence of the contract, and what to do.
         why: String,
     },
     /// The launcher does not promise it, or the combination means nothing.

@@ -26,7 +26,7 @@ use crate::engine::Attached;
 /// output that ends while the server lives is another thing than an exit.
 const LATE_EXIT: Duration = Duration::from_secs(2);
 
-/// How many frames wait for a reader. The daemon's are at most 32 KiB.
+/// The number of frames that wait for a reader. The daemon's are at most 32 KiB.
 const FRAMES: usize = 8;
 
 /// The streams of a container as the host sees them.

@@ -36,7 +36,7 @@ use crate::lease::Lease;
 /// What is known of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// How its main process ended.
+    /// The exit status of its main process.
     pub(crate) exit: Option<ExitStatus>,
     /// The daemon has said that there is no such container.
     pub(crate) gone: bool,
@@ -84,7 +84,7 @@ impl Container {
         self.force.cancel();
     }
 
-    /// Whether it would be removed if this host died at this moment.
+    /// Returns whether it would be removed if this host died at this moment.
     fn is_willed(&self) -> bool {
         let included = self.included.lock();
         let included = included.unwrap_or_else(PoisonError::into_inner);

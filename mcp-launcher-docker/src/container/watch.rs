@@ -1,4 +1,4 @@
-//! What becomes of a running container.
+//! The watch over a running container.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::engine::{Condition, Meaning, OomStream, State, WaitStream};
 /// How long the engine has to remove an ended container by itself before we do.
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
-/// How long the exit code may take to arrive after the removal was proven. It
+/// The longest time the exit code may take to arrive after the removal was proven. It
 /// is there in a few milliseconds, unless the machine is busy.
 const LATE_CODE: Duration = Duration::from_millis(500);
 
-/// How long the word that memory ran out may take to follow the exit code. The
+/// The longest time the word that memory ran out may take to follow the exit code. The
 /// engine hears of both from different threads of the container's shim.
 const LATE_OUT_OF_MEMORY: Duration = Duration::from_millis(500);
 
@@ -65,7 +65,7 @@ impl Waits {
         }
     }
 
-    /// Whether it ended for lack of memory, as far as is told in time: before
+    /// Returns whether it ended for lack of memory, as far as is told in time: before
     /// it was killed by us, if it was.
     async fn was_out_of_memory(&mut self, force: &CancellationToken) -> bool {
         let Some(stream) = &mut self.out_of_memory else {

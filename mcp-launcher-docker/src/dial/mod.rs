@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::endpoint::Endpoint;
 
-/// How long a connection may take.
+/// The longest time a connection may take.
 #[cfg(any(feature = "tcp", feature = "ssh"))]
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// Bytes of ssh's last words that are kept.
 const KEPT: usize = 1024;
 
-/// How long its last words may take, after the connection has ended.
+/// The longest time its last words may take, after the connection has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The engine at the other end of an ssh.

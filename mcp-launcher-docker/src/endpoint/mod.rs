@@ -1,4 +1,4 @@
-//! Where the daemon listens, and how that is found out.
+//! The address of the daemon, and how it is found out.
 
 mod context;
 mod resolve;
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 pub(crate) use resolve::Surroundings;
 
-/// Where a container engine listens.
+/// The address of a container engine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Endpoint {
@@ -53,7 +53,7 @@ pub enum EndpointError {
     Configuration {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// Nothing says where the engine is, and no known socket exists.

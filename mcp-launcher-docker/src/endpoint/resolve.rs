@@ -1,4 +1,4 @@
-//! Which endpoint it is, from the environment and the file system.
+//! The choice of the endpoint, from the environment and the file system.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

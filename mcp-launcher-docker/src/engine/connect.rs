@@ -27,7 +27,7 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, EngineError> {
     docker.map_err(|error| EngineError::new(endpoint, error))
 }
 
-/// What would have to be compiled in.
+/// The feature that would have to be compiled in.
 fn missing(endpoint: &Endpoint) -> Option<&'static str> {
     let (is_here, feature) = match endpoint {
         Endpoint::Tcp(_) => (cfg!(feature = "tcp"), "tcp"),

@@ -48,7 +48,7 @@ impl Engine {
     }
 }
 
-/// Whether a request that failed like this may have been carried out: not when
+/// Returns whether a request that failed like this may have been carried out: not when
 /// it was refused, nor when there was no connection to send it on.
 fn may_be_done(error: &Error) -> bool {
     match error {

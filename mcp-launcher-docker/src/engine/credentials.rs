@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::EngineError;
 
-/// How long a helper may take: it may ask a person to unlock something.
+/// The longest time a helper may take: it may ask a person to unlock something.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// So many look at a time. A file that never ends to be opened keeps its place.
@@ -73,7 +73,7 @@ struct File {
     hub: &'static str,
 }
 
-/// Where the docker CLI stores credentials, and after it Podman.
+/// The files in which the docker CLI stores credentials, and after it Podman.
 fn files() -> Vec<File> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let home = |below: &str| variable("HOME").map(|home| home.join(below));
@@ -187,7 +187,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// What is wrong with a file, and where: none of its words, which may be secrets.
+/// The problem with a file, and its place: none of its words, which may be secrets.
 fn malformed(content: &[u8]) -> String {
     match serde_json::from_slice::<serde::de::IgnoredAny>(content) {
         Ok(_) => "not a configuration of docker's".to_owned(),

@@ -1,4 +1,4 @@
-//! What the daemon answers, and what it means.
+//! The daemon's answers, and what they mean.
 
 use bollard::errors::Error;
 use thiserror::Error;

@@ -26,14 +26,14 @@ pub(crate) use image::{ImageFacts, Progress, Pull, PullEvent, Pulls};
 use crate::endpoint::Endpoint;
 use quiet::quietly;
 
-/// How long a daemon may take to say its version.
+/// The longest time a daemon may take to say its version.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a daemon may take to begin to answer anything else. A container
+/// The longest time a daemon may take to begin to answer anything else. A container
 /// that is stuck in the daemon must not hold us for bollard's two minutes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a create or a start may take: the daemon mounts and runs.
+/// The longest time a create or a start may take: the daemon mounts and runs.
 const SLOW_ANSWER_LIMIT: Duration = Duration::from_secs(120);
 
 /// The first pause before a question is asked again, and the longest.

@@ -1,4 +1,4 @@
-//! Which daemon it is that answers: a socket may lead to another one than before,
+//! The identity of the daemon that answers: a socket may lead to another one than before,
 //! whose 404 says nothing about a container of the first.
 
 use std::path::Path;

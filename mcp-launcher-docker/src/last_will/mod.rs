@@ -95,7 +95,7 @@ pub(crate) struct Wills {
     by_socket: Mutex<BTreeMap<PathBuf, Option<LastWill>>>,
 }
 
-/// Whether this build has the program.
+/// Returns whether this build has the program.
 pub(crate) fn is_possible() -> bool {
     cfg!(init_available)
 }
@@ -135,7 +135,7 @@ impl LastWill {
         })
     }
 
-    /// Whether the process lives at this moment.
+    /// Returns whether the process lives at this moment.
     pub(crate) fn is_alive(&self) -> bool {
         let mut state = self.0.state();
         let child = state.process.as_mut().map(|(child, _)| child);
@@ -153,7 +153,7 @@ impl Drop for LastWill {
 }
 
 impl Included {
-    /// Whether it would be removed if the host died at this moment.
+    /// Returns whether it would be removed if the host died at this moment.
     pub(crate) fn is_certain(&self) -> bool {
         self.will.is_alive()
     }
@@ -193,7 +193,7 @@ impl Wills {
         wills.insert(socket.to_owned(), will.ok());
     }
 
-    /// Whether the process for this engine lives; `None` where nothing was
+    /// Returns whether the process for this engine lives; `None` where nothing was
     /// created yet.
     pub(crate) fn is_alive(&self, socket: &Path) -> Option<bool> {
         let wills = self.lock();

@@ -95,7 +95,7 @@ impl Home {
         &self.path
     }
 
-    /// Whether its path still leads to it.
+    /// Returns whether its path still leads to it.
     pub(super) fn is_there(&self) -> io::Result<bool> {
         match std::fs::symlink_metadata(&self.path) {
             Ok(found) => {
@@ -135,13 +135,13 @@ impl Home {
         Ok(file.into())
     }
 
-    /// Whether this file has this mode.
+    /// Returns whether this file has this mode.
     pub(super) fn has_mode(file: &File, mode: u16) -> io::Result<bool> {
         let found = Mode::from_bits_truncate(fstat(file)?.st_mode);
         Ok(found == Mode::from_bits_truncate(mode.into()))
     }
 
-    /// Whether this file has this name.
+    /// Returns whether this file has this name.
     pub(super) fn has(&self, name: &str, file: &File) -> io::Result<bool> {
         let own = fstat(file)?;
         match fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {

@@ -1,4 +1,4 @@
-//! Where leases are: written to the first directory that will do, read in all.
+//! The directories of leases: written to the first that will do, read in all.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use super::home::{self, Home, Refused};
 /// Where the leases of a launcher are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Place {
-    /// Where the user's number says, so that hosts find each other's whatever
+    /// The directory that follows from the user's number, so that hosts find each other's whatever
     /// their environment is.
     #[default]
     OfUser,
-    /// Where the application says.
+    /// The application's choice.
     At(PathBuf),
 }
 

@@ -45,7 +45,7 @@ impl Plan {
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,
     pub(crate) init: Init,
-    /// Whether an image has to have a digest or an id.
+    /// `true` if an image has to have a digest or an id.
     pub(crate) pinned: bool,
 }
 
@@ -122,7 +122,7 @@ fn command(spec: &ServerSpec) -> Result<(Option<Vec<String>>, Option<Vec<String>
     }
 }
 
-/// What is set and what is passed by name. Nothing is inherited: the host's
+/// Variables that are set and that are passed by name. Nothing is inherited: the host's
 /// PATH and HOME mean nothing in the container, whose image has its own.
 fn environment(
     spec: &ServerSpec,

@@ -6,12 +6,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::ByteSize;
 
-/// When an image is pulled.
+/// The cases in which an image is pulled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PullPolicy {
-    /// When the engine does not have it.
+    /// Pulls if the engine does not have it.
     #[default]
     Missing,
     /// Before every launch.
@@ -20,7 +20,7 @@ pub enum PullPolicy {
     Never,
 }
 
-/// Who is process 1 of the container, where signals and orphans arrive.
+/// The first process of the container, where signals and orphans arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -54,7 +54,7 @@ pub enum Mount {
         source: PathBuf,
         /// Its path in the container.
         target: PathBuf,
-        /// Whether it can be written to. It cannot, unless this says so.
+        /// `true` if it can be written to. It cannot, unless this says so.
         #[serde(default)]
         writable: bool,
     },
@@ -64,7 +64,7 @@ pub enum Mount {
         source: String,
         /// Its path in the container.
         target: PathBuf,
-        /// Whether it can be written to. It cannot, unless this says so.
+        /// `true` if it can be written to. It cannot, unless this says so.
         #[serde(default)]
         writable: bool,
     },

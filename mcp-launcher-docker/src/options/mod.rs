@@ -1,4 +1,4 @@
-//! What a server says about its container: [`ContainerOptions`].
+//! The options of a container: [`ContainerOptions`].
 
 mod body;
 mod chain;
@@ -17,7 +17,7 @@ pub(crate) use body::{Defaults, Plan, plan};
 pub use kinds::{Gpus, Init, Mount, PullPolicy};
 pub use size::ByteSize;
 
-/// What a server says about its container, as the options of its
+/// The options of a container, given as the options of its server's
 /// [`ServerSpec`]. In a configuration file the fields have these names, or the same
 /// in camel case; `docs/configuration.md` lists them.
 ///
@@ -57,10 +57,10 @@ pub struct ContainerOptions {
     /// `os[/arch[/variant]]`, where the image has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// When to pull; the launcher's policy otherwise.
+    /// The pull policy; the launcher's otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<PullPolicy>,
-    /// What the container sees of the outside.
+    /// The mounts of the container.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
     /// The network: `none`, `host`, `bridge`, or a name. The engine's default
@@ -77,10 +77,10 @@ pub struct ContainerOptions {
     /// The greatest amount of memory, swap included. No limit otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<ByteSize>,
-    /// How many processors, in parts: 1.5. No limit otherwise.
+    /// The number of processors, in parts: 1.5. No limit otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
-    /// How many processes and threads: 512 by default; 0 is no limit.
+    /// The number of processes and threads: 512 by default; 0 is no limit.
     pub pids_limit: u32,
     /// Process 1; the launcher's default otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -73,7 +73,7 @@ pub(super) fn over(whole: &mut Map<String, Value>, fields: Map<String, Value>) {
     }
 }
 
-/// What is set at this place. `null` sets all that would be below it.
+/// Finds what is set at this place. `null` sets all that would be below it.
 fn pointed<'a>(fields: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
     let mut names = pointer.split('/').skip(1);
     let first = fields.get(names.next()?)?;

@@ -27,7 +27,7 @@ use verdict::{Leases, Me, Verdict, Why, judge};
 /// How many removals the daemon gets at a time.
 pub(crate) const PARALLEL: usize = 8;
 
-/// How long one removal may take before it is reported as failed.
+/// The longest time one removal may take before it is reported as failed.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(15);
 
 /// The search failed.

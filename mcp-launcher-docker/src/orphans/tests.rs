@@ -192,7 +192,7 @@ fn one_file_that_cannot_be_read_does_not_stop_the_search() {
     assert_eq!(leases(directory.path()), 1);
 }
 
-/// Whose lease cannot be read may live.
+/// A host whose lease cannot be read may live.
 #[test]
 fn the_containers_of_a_lease_that_cannot_be_read_are_spared() {
     let directory = tempfile::tempdir().unwrap();

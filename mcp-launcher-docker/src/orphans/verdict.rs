@@ -1,4 +1,4 @@
-//! Whose a container is, and whether that host lives. Pure.
+//! The verdict on a container: its host, and whether that lives. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -70,7 +70,7 @@ pub(super) enum Verdict {
     Spared(Why),
 }
 
-/// Why a container is not touched.
+/// The reason a container is not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     /// Its labels are not complete.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::labels;
 
-/// How long one run of the command may take.
+/// The longest time one run of the command may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// How to ask the engine of a server.

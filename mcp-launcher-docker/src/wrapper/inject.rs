@@ -6,11 +6,11 @@ use std::path::Path;
 /// A command that creates a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Creates {
-    /// Where among the arguments the labels go: right after `run`.
+    /// The place of the labels among the arguments: right after `run`.
     at: usize,
     /// The flags before the command: which engine, for `ps` and `rm` later.
     pub(super) globals: Vec<OsString>,
-    /// Whether they name the engine, so that the environment does not.
+    /// `true` if they name the engine, so that the environment does not.
     pub(super) names_engine: bool,
     pub(super) is_docker: bool,
 }
@@ -60,7 +60,7 @@ const WITH_VALUE: &[(&str, bool)] = &[
     ("--volumepath", false),
 ];
 
-/// Whether this command creates a container, and how to have it labelled.
+/// Returns whether this command creates a container, and how to have it labelled.
 pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
     let program = Path::new(program).file_stem()?.to_str()?;
     if !matches!(program, "docker" | "podman" | "nerdctl") {

@@ -31,11 +31,11 @@ use crate::orphans::{self, First};
 use terminator::TrackedTerminator;
 use track::Preparation;
 
-/// When a server gets a way of its own to the engine.
+/// The cases in which a server gets its own way to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ProxyMode {
-    /// When there is an engine that the server would use, here or behind TCP, TLS or
+    /// A proxy if there is an engine that the server would use, here or behind TCP, TLS or
     /// ssh (with the feature for that). A server that never uses it pays for one
     /// socket file, or two.
     #[default]
@@ -220,7 +220,7 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
     }
 }
 
-/// Whether the server can reach a socket of this machine.
+/// Returns whether the server can reach a socket of this machine.
 fn is_here(server: &ServerIdentity) -> bool {
     !matches!(
         server,

@@ -34,7 +34,7 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 /// its containers are ended without their proof.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long a look may take whose result somebody waits for.
+/// The longest time a look may take whose result somebody waits for.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The pause before a daemon that did not answer is asked again.
@@ -53,7 +53,7 @@ pub(super) struct Nested {
     launch: String,
     means: Means,
     done: watch::Sender<Option<Swept>>,
-    /// Why the last look failed.
+    /// The reason the last look failed.
     lost: watch::Sender<Option<String>>,
     /// The order to end them, whether or not the server is proven gone.
     force: CancellationToken,
@@ -177,7 +177,7 @@ impl Nested {
         sleep(PAUSE).await;
     }
 
-    /// Why the containers live on when this host dies, if they do.
+    /// The reason the containers live on when this host dies, if they do.
     pub(super) fn survives_the_host(&self) -> Option<&'static str> {
         self.means.survives_the_host()
     }

@@ -1,6 +1,6 @@
-//! What becomes of the containers that a server started.
+//! The policy for the containers that a server started.
 
-/// Which of the containers that a server started end with it.
+/// The containers that a server started and that end with it.
 ///
 /// Only containers that *this* server created, through what tracks it, are
 /// meant: never one of the user's or of another program, whatever its name.
@@ -19,7 +19,7 @@ pub enum ReapPolicy {
 }
 
 impl ReapPolicy {
-    /// Whether a container ends, by whether it is tied.
+    /// Returns whether a container ends, by whether it is tied.
     pub(crate) fn ends(self, tied: bool) -> bool {
         match self {
             Self::All => true,

@@ -1,4 +1,4 @@
-//! Where a server's socket goes, and who may use it.
+//! The place of a server's socket, and its permissions.
 //!
 //! Its path is short enough for every system, and whoever could use the engine's
 //! own socket can use it: a wrapper may run as another user, and a container may

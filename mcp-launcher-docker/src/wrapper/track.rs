@@ -1,4 +1,4 @@
-//! How one server is tracked: decided before it is launched.
+//! The tracking of one server: decided before it is launched.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -140,7 +140,7 @@ fn with_engine_of(
     env
 }
 
-/// Why a server that may have containers is not tracked. One that has no engine
+/// The reason a server that may have containers is not tracked. One that has no engine
 /// has none.
 fn why_not(mode: ProxyMode, upstream: Option<&Endpoint>) -> Option<String> {
     let engine = upstream?;

@@ -33,7 +33,7 @@ pub(crate) struct Leaf {
 /// with a service manager in it takes.
 const DEPTH_MAX: &[u8] = b"64";
 
-/// How many processes are held at a time, each by a descriptor.
+/// The number of processes that are held at a time, each by a descriptor.
 const HELD_MAX: usize = 16;
 
 /// What the guardian and the server need of a leaf.
@@ -89,7 +89,7 @@ impl Leaf {
         })
     }
 
-    /// Whether a path of the hierarchy leads to this cgroup or into it.
+    /// Returns whether a path of the hierarchy leads to this cgroup or into it.
     pub(crate) fn is_named_in(&self, path: &str) -> bool {
         let name = self.path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| path.contains(&format!("/{name}")))
@@ -302,7 +302,7 @@ fn kill_headless(path: &Path) -> bool {
     !inside.is_empty()
 }
 
-/// Whether anybody is inside, or inside of what is inside.
+/// Returns whether anybody is inside, or inside of what is inside.
 fn is_populated(mut events: &File) -> io::Result<bool> {
     let mut text = String::new();
     events.rewind()?;
@@ -339,7 +339,7 @@ fn directories_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What is removed meanwhile is no failure.
+/// Takes a removal meanwhile for no failure.
 fn absent_is<T>(result: io::Result<T>, absent: T) -> io::Result<T> {
     match result {
         Err(error)

@@ -72,7 +72,7 @@ fn own_directory() -> io::Result<PathBuf> {
         .ok_or_else(|| missing("its cgroup is not mounted"))
 }
 
-/// Whether a path can be part of a line.
+/// Returns whether a path can be part of a line.
 pub(crate) fn is_plain(path: &str) -> bool {
     path.starts_with('/') && !path.contains(char::is_control)
 }

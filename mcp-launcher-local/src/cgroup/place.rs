@@ -1,4 +1,4 @@
-//! Where cgroups are, from what the kernel writes in `/proc`. Pure.
+//! The place of cgroups, from what the kernel writes in `/proc`. Pure.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

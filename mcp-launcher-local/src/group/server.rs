@@ -31,7 +31,7 @@ pub(super) struct GroupServer {
 struct Group {
     leader: Leader,
     start_time: Option<u64>,
-    /// What every process of it carries, unless it has wiped its environment.
+    /// The mark that every process of it carries, unless it has wiped its environment.
     identity: Option<Cookie>,
     state: Mutex<State>,
     ending: Ending,
@@ -50,7 +50,7 @@ pub(super) fn start() -> io::Result<()> {
     LISTINGS.start()
 }
 
-/// Why there is no proof.
+/// The reason there is no proof.
 const HIDDEN: &str = "the kernel says that somebody is left in its process group, and /proc shows \
                       nobody (hidepid, and a process of another user's)";
 const UNSEEN: &str = "the members of its process group cannot be listed (is /proc mounted?)";
@@ -103,7 +103,7 @@ impl GroupServer {
 }
 
 impl Group {
-    /// Whoever sees it first: the watcher's thread, or a task that waits.
+    /// Notes the exit: the first to see it does, the watcher's thread or a task that waits.
     fn leader_exited(self: &Arc<Self>) {
         if std::mem::replace(&mut self.lock().exit_seen, true) {
             return;
@@ -305,7 +305,7 @@ impl Group {
         sent
     }
 
-    /// Whether the number of the group still means this one, or it is not known
+    /// Returns whether the number of the group still means this one, or it is not known
     /// by its number alone.
     fn is_known(&self) -> bool {
         self.leader.reaches_group() || !self.lock().reaped

@@ -1,4 +1,4 @@
-//! What is known of a process group: who is in it, and who had to be ended. Pure but
+//! The state of a process group: its members, and those that had to be ended. Pure but
 //! for one question to the kernel.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub(super) struct State {
     pub(super) is_listed_soon: bool,
     /// Somebody who is left, and whose end is waited for.
     pub(super) waits_for: Option<Pid>,
-    /// Whoever is found from now on had to be signalled to end.
+    /// Members that are found from now on had to be signalled to end.
     sweeps: bool,
     /// Those besides the leader who were in it when it was last listed, and
     /// earlier ones that were swept.

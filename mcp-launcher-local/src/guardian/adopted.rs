@@ -1,4 +1,4 @@
-//! Who may be left of a server whose guardian was killed, by whose child it is
+//! The processes that may be left of a server whose guardian was killed, by whose children they are
 //! now. Pure; the model test includes this file by path.
 //!
 //! What loses its parent is given to the nearest subreaper above, which was the
@@ -102,7 +102,7 @@ impl Scene {
 }
 
 impl Whose {
-    /// Whether it can be of the server `server` that was started at `since`.
+    /// Returns whether it can be of the server `server` that was started at `since`.
     pub(crate) fn may_be(&self, server: &Cookie, since: u64) -> bool {
         // A younger host may be one that the server has started.
         let is_nested = |host: &HostId| host != server.host() && host.start_time() >= since;

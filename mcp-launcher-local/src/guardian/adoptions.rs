@@ -131,7 +131,7 @@ fn ask(process: &Process, host: &HostId, adopters: &BTreeSet<u32>) -> io::Result
     }))
 }
 
-/// Whether a cgroup is that of the first process of a PID namespace, and neither this
+/// Returns whether a cgroup is that of the first process of a PID namespace, and neither this
 /// host's nor one below that (below the root is everybody's).
 fn is_kept_by(first: u32, cgroup: &str) -> io::Result<bool> {
     let Some(own) = sys::cgroup_of(std::process::id())? else {
@@ -141,7 +141,7 @@ fn is_kept_by(first: u32, cgroup: &str) -> io::Result<bool> {
     Ok(!is_own && sys::cgroup_of(first)?.is_some_and(|theirs| theirs == cgroup))
 }
 
-/// Who adopts what a guardian of this host has guarded. Where that cannot be found
+/// Finds the adopters of what a guardian of this host has guarded. Where that cannot be found
 /// out, whoever is above may.
 fn adopters() -> io::Result<BTreeSet<u32>> {
     match process::adopter() {

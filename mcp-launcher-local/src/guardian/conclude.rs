@@ -34,7 +34,7 @@ pub(super) struct Settling {
 pub(super) struct Word {
     pub(super) exit: Option<ExitStatus>,
     gone: Gone,
-    /// Whether there was a server.
+    /// `true` if there was a server.
     executed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the host concludes about a server whose guardian cannot: it was killed,
+//! The host's conclusion about a server whose guardian cannot give one: it was killed,
 //! or somebody holds it. Pure; the model test includes this file by path.
 
 use std::borrow::Cow;
@@ -112,7 +112,7 @@ impl Findings {
         }
     }
 
-    /// Whether the main process is known to have ended.
+    /// Returns whether the main process is known to have ended.
     pub(super) fn main_has_ended(&self) -> bool {
         match self.main {
             Main::Ended | Main::InitEnded => true,
@@ -122,7 +122,7 @@ impl Findings {
     }
 }
 
-/// Whether the host may end a guardian that somebody holds: that sets free what
+/// Returns whether the host may end a guardian that somebody holds: that sets free what
 /// it guards, so something else must have ended it before.
 pub(super) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
     is_held && cgroup_was_killed

@@ -1,4 +1,4 @@
-//! Who lives of a server, by what the host itself can read: nobody is asked.
+//! The living processes of a server, by what the host itself can read: nobody is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -113,7 +113,7 @@ impl Server {
         }
     }
 
-    /// Whoever carries the identity of this server and lives.
+    /// Finds the living that carry the identity of this server.
     fn marked(&self) -> io::Result<Vec<Seen>> {
         let all = orphans::census(Where::Everywhere, self.since)?;
         let own = all.into_iter().filter(|it| it.identity == self.identity);
@@ -142,7 +142,7 @@ pub(super) fn kill(seen: &Seen, still: impl FnOnce(&Seen) -> bool) {
     }
 }
 
-/// Whoever descends from `root`, which is not reaped. Pure.
+/// Finds the descendants of `root`, which is not reaped. Pure.
 ///
 /// Read one after the other, so a number can have changed hands between two
 /// readings: a child is never older than its parent.

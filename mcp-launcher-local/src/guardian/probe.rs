@@ -1,4 +1,4 @@
-//! What containment there can be on this machine, found out by doing it.
+//! The containment that is possible on this machine, found out by doing it.
 //!
 //! A refusal is an answer and holds for the life of the process. What may be
 //! better next time, such as a limit that was reached, is told and asked again.
@@ -234,7 +234,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// Whether this error says "not now" rather than "not here".
+/// Returns whether this error says "not now" rather than "not here".
 fn is_passing(errno: i32) -> bool {
     matches!(
         errno,
@@ -300,7 +300,7 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
     last_stage(&guardian).map_err(|error| failed("the probe", &error))
 }
 
-/// What the server of a guardian that has exited failed at.
+/// The step at which the server of a guardian that has exited failed.
 fn last_stage(guardian: &GuardianHandle) -> io::Result<(Stage, i32)> {
     let mut buffer = [0; MESSAGE_MAX];
     match guardian.receive(&mut buffer)? {

@@ -47,9 +47,9 @@ pub(super) struct Server {
     pub(super) leaf: Result<Leaf, String>,
     /// Its main process is the init of a PID namespace.
     pub(super) pid_namespace: bool,
-    /// What every process of it carries, unless it has wiped its environment.
+    /// The mark that every process of it carries, unless it has wiped its environment.
     pub(super) identity: Option<Cookie>,
-    /// Where it is written down for whoever comes after this host.
+    /// The record of it for the hosts that come after this one.
     entry: Mutex<Option<Entry>>,
     containment: Containment,
     /// Somebody has the last word, which may take until the cgroup is empty.
@@ -127,7 +127,7 @@ impl Server {
         self.started.send_replace(Some(Ok(pid)));
     }
 
-    /// When the guardian's child `pid` started. A host that was stopped hears late: by
+    /// The time when the guardian's child `pid` started. A host that was stopped hears late: by
     /// then the number may be a stranger's, who must not be taken for the server.
     fn start_of_child(&self, pid: u32) -> Option<u64> {
         let seen = sys::see(pid).filter(|seen| seen.parent == self.guardian.pid())?;

@@ -84,7 +84,7 @@ struct Search {
     identity: Cookie,
     since: u64,
     ended: Ended,
-    /// Who may be one of them without saying so, by pid and start time, from the
+    /// The processes that may be one of them without saying so, by pid and start time, from the
     /// first look on that found none of them alive. Those who end start nobody any
     /// more: whoever shows up later is another server's, and is not waited for,
     /// or one server would keep back the proofs of all others.
@@ -175,7 +175,7 @@ impl Search {
         None
     }
 
-    /// Who is left of them by this look. Pure.
+    /// Finds those that are left, by this look. Pure.
     fn judge<'a>(&mut self, found: &'a [Carrier]) -> Left<'a> {
         let mut left = Left::Nobody;
         let (mut some_live, mut nameless) = (false, BTreeSet::new());

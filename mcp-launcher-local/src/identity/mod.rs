@@ -1,4 +1,4 @@
-//! Who started what: the identity of this host, and of each of its servers.
+//! The identities of this host and of each of its servers.
 //!
 //! A pid alone is nobody: it is reused. A host is its pid, when it started and
 //! in which boot of the machine, and a number that it drew by chance, which

@@ -1,4 +1,4 @@
-//! Who runs on this machine and carries an identity.
+//! The processes of this machine that carry an identity.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) enum Where {
     Everywhere,
 }
 
-/// Whether a guardian that has reaped everybody may have missed a process in another PID
+/// Returns whether a guardian that has reaped everybody may have missed a process in another PID
 /// namespace than its own, by where that one's parent is.
 ///
 /// The kernel gives an orphan to a subreaper, or to the first process, of the namespace
@@ -148,7 +148,7 @@ fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
     Ok(Look::Carrier(Carrier { seen, identity }))
 }
 
-/// Whether the parent of a process is known to be in this PID namespace.
+/// Returns whether the parent of a process is known to be in this PID namespace.
 fn has_parent_in(home: u64, child: &Seen) -> bool {
     let is_here = sight::namespace_of(child.parent).is_ok_and(|namespace| namespace == home);
     // Its number can have changed hands before it was looked at; but nobody who is younger

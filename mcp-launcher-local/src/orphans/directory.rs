@@ -1,4 +1,4 @@
-//! Where ledgers are: see [`mcp_lifecycle_host::state`].
+//! The directories of ledgers: see [`mcp_lifecycle_host::state`].
 
 use std::ffi::OsString;
 use std::io;

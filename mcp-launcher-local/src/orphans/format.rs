@@ -50,7 +50,7 @@ pub(super) struct Record {
     pub(super) serial: u64,
     /// Its process and when that started, once it had.
     pub(super) process: Option<(u32, u64)>,
-    /// Whether it has a cgroup of its own.
+    /// `true` if it has a cgroup of its own.
     pub(super) in_cgroup: bool,
 }
 

@@ -312,7 +312,7 @@ impl Ledger {
 }
 
 impl Page {
-    /// Whether whoever looks for it finds this file.
+    /// Returns whether whoever looks for it finds this file.
     fn is_named(&self) -> bool {
         match (fs::symlink_metadata(&self.path), self.file.metadata()) {
             (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),

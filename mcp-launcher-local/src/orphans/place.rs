@@ -1,4 +1,4 @@
-//! Where the cgroups of a host's servers are, so that a path is never taken for
+//! The place of the cgroups of a host's servers, so that a path is never taken for
 //! it that means another cgroup, or nothing, to whoever looks.
 //!
 //! A cgroup's inode number is its number in the kernel, the same through every

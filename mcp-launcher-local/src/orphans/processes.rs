@@ -1,4 +1,4 @@
-//! Who runs on this machine, and whose they say they are.
+//! The processes of this machine, and the identities that they carry.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -70,7 +70,7 @@ pub(super) fn read(pid: u32) -> Option<Process> {
     })
 }
 
-/// Whether it is one of these hosts. A host counts itself by the numbers of its
+/// Returns whether it is one of these hosts. A host counts itself by the numbers of its
 /// own PID namespace.
 fn is_host(process: &Process, living: &[LivingHost]) -> bool {
     let mut same = living
@@ -140,7 +140,7 @@ fn environment(directory: &Path) -> io::Result<Environment> {
     }
 }
 
-/// What cannot be read is other users', and nobody's here, unless we have the
+/// Takes what cannot be read for other users', and nobody's here, unless we have the
 /// right to signal it.
 fn unseen(pid: u32, error: &io::Error) -> Mark {
     match sys::may_signal(pid) {
@@ -199,7 +199,7 @@ fn find_mark(environment: &[u8]) -> Mark {
     }
 }
 
-/// Whether it executes our program, of this version or another one. What cannot be read
+/// Returns whether it executes our program, of this version or another one. What cannot be read
 /// and is called so is taken for it: nobody ends a guardian for being unreadable.
 pub(crate) fn is_guardian(pid: u32) -> bool {
     let image = format!("/proc/{pid}/exe");

@@ -20,7 +20,7 @@ use super::verdict::{DeadHost, Hosts, Mark, Process, may_be_of};
 use crate::identity;
 use crate::sys;
 
-/// How long all of it may take. Killed processes are gone within milliseconds;
+/// The longest time all of it may take. Killed processes are gone within milliseconds;
 /// this is for those that nothing ends.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -106,7 +106,7 @@ fn end_marked(search: &mut Search<'_>, sight: &Sight) -> Result<(), String> {
     Ok(())
 }
 
-/// What the looks say about the servers of one dead host.
+/// Sums up the looks at the servers of one dead host.
 fn look_back(
     search: &mut Search<'_>,
     shelved: &Shelved,

@@ -275,7 +275,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether somebody with a mark of that host was left alive.
+    /// Returns whether somebody with a mark of that host was left alive.
     pub(super) fn has_left(&self, host: &HostId) -> bool {
         self.found.values().any(|(outcome, process)| {
             let is_theirs = matches!(&process.mark, Mark::Cookie(cookie) if cookie.host() == host);
@@ -316,7 +316,7 @@ fn key(process: &Process) -> (u32, u64) {
     (process.pid, process.start_time)
 }
 
-/// Whether it is still there, as far as can be told.
+/// Returns whether it is still there, as far as can be told.
 fn may_live(process: &Process) -> bool {
     let is_it = |stat: Stat| stat.start_time == process.start_time && !stat.is_dead();
     Stat::read(process.pid).map_or(true, |stat| stat.is_some_and(is_it))

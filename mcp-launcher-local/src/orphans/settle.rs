@@ -1,4 +1,4 @@
-//! Whether a dead host's ledger has served its purpose. Pure.
+//! The decision whether a dead host's ledger has served its purpose. Pure.
 
 /// What was found out about one server's cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +122,7 @@ mod tests {
             prop_assert_eq!(settled, nothing || nobody || (all_gone && suspect));
         }
 
-        /// What cannot be told is said, with the reason.
+        /// Cases that cannot be told are unknown, with the reason.
         #[test]
         fn what_is_unknown_has_a_reason(
             servers in proptest::collection::vec(leaves(), 1..5), looked in looks(),

@@ -87,7 +87,7 @@ fn not_ours() -> io::Error {
     io::Error::other("it is not a file of this user's alone")
 }
 
-/// Whether there is still a process that says it is this host: a file system on
+/// Returns whether there is still a process that says it is this host: a file system on
 /// which locks do nothing must not make a living host look dead.
 fn is_alive(contents: &Contents, sight: &Sight) -> bool {
     let host = &contents.host;
@@ -103,7 +103,7 @@ fn read(file: &File) -> io::Result<Option<Contents>> {
     Ok(format::parse(&bytes))
 }
 
-/// Whether a ledger had no name yet.
+/// Returns whether a ledger had no name yet.
 fn is_new(name: &OsStr) -> bool {
     name.as_encoded_bytes().ends_with(b".new")
 }
@@ -149,7 +149,7 @@ struct Carriers {
     found: OnceCell<Result<Vec<Carrier>, String>>,
 }
 
-/// Whether nothing of it can be left. Empty cgroups, which guardians leave when
+/// Returns whether nothing of it can be left. Empty cgroups, which guardians leave when
 /// their host is killed, are removed on the way: a cgroup that can be removed has
 /// nobody inside. Who has left it is looked for by its mark, and ended by nobody
 /// here.

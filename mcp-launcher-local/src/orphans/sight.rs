@@ -1,4 +1,4 @@
-//! What this process can see of the machine's processes.
+//! The sight of this process: the part of the machine's processes that it can see.
 
 use std::fs;
 use std::io;
@@ -20,10 +20,10 @@ pub(super) struct Sight {
     pub(super) boot_time: i64,
     /// The PID namespace of this process.
     pub(super) namespace: u64,
-    /// Whether `/proc` shows that namespace, so that its numbers mean here what
+    /// `true` if `/proc` shows that namespace, so that its numbers mean here what
     /// they mean there.
     pub(super) proc_is_own: bool,
-    /// Whether `/proc` may leave out processes of this user.
+    /// `true` if `/proc` may leave out processes of this user.
     pub(super) proc_hides: bool,
 }
 
@@ -42,7 +42,7 @@ impl Sight {
         })
     }
 
-    /// Whether all processes of that PID namespace are visible, each under the
+    /// Returns whether all processes of that PID namespace are visible, each under the
     /// number by which it is reached.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ pub(crate) fn home() -> io::Result<u64> {
     }
 }
 
-/// Whether `/proc` shows every process that there is in the PID namespace of this
+/// Returns whether `/proc` shows every process that there is in the PID namespace of this
 /// process, and below.
 ///
 /// # Errors
@@ -95,7 +95,7 @@ pub(crate) fn shows_all() -> io::Result<()> {
     }
 }
 
-/// Whether it is the first process of a PID namespace below that of this one.
+/// Returns whether it is the first process of a PID namespace below that of this one.
 pub(crate) fn is_first_of_another_namespace(pid: u32) -> bool {
     pid != 1 && inner(pid).1 == 1
 }

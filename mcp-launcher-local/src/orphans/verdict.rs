@@ -1,4 +1,4 @@
-//! Whom to end and whom to spare. Pure.
+//! The verdict: which processes to end and which to spare. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,7 +129,7 @@ impl Hosts<'_> {
         }
     }
 
-    /// Whether a cgroup of the dead host `owner` may be emptied with these
+    /// Returns whether a cgroup of the dead host `owner` may be emptied with these
     /// inside. Processes without a mark have dropped it; one that is marked as
     /// somebody else's, or that a living host depends on, has no business there.
     pub(super) fn empty(&self, owner: &HostId, members: &[u32], scene: &Scene) -> Emptying {
@@ -156,7 +156,7 @@ impl Hosts<'_> {
         }
     }
 
-    /// Whether it is the one who asks or a living host, or started one of them:
+    /// Returns whether it is the one who asks or a living host, or started one of them:
     /// whatever they carry, ending them would end a host.
     fn is_above_or_host(&self, pid: u32, scene: &Scene) -> bool {
         let hosts = scene.hosts.iter().chain([&self.this_pid]);
@@ -165,7 +165,7 @@ impl Hosts<'_> {
             .any(|host| scene.line(host).any(|above| above == pid))
     }
 
-    /// Whether a living host answers for it: it is below one, and has its mark
+    /// Returns whether a living host answers for it: it is below one, and has its mark
     /// from there. Below the first process of a container, or a subreaper, is
     /// also whom a dead host has left; but not with the mark of the living one.
     fn is_kept(&self, process: &Process, scene: &Scene) -> bool {
@@ -182,12 +182,12 @@ impl Hosts<'_> {
     }
 }
 
-/// Whether this process, whose mark cannot be read, may be that host's.
+/// Returns whether this process, whose mark cannot be read, may be that host's.
 pub(super) fn may_be_of(process: &Process, dead: &DeadHost) -> bool {
     process.start_time == 0 || process.start_time >= dead.id.start_time()
 }
 
-/// Whether a container engine keeps it. It was given a server's environment,
+/// Returns whether a container engine keeps it. It was given a server's environment,
 /// but ends when its engine says so.
 fn is_in_a_container_of_its_own(process: &Process, host: &DeadHost) -> bool {
     let namespace = process.container;

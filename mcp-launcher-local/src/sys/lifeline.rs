@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// What the kernel does when the host dies; then waits for the shell.
+    /// Does as the kernel does when the host dies; then waits for the shell.
     fn host_dies(mut watcher: Watcher) {
         drop(watcher.input);
         watcher.shell.wait().unwrap();

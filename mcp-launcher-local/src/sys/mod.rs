@@ -63,7 +63,7 @@ pub(crate) fn not_forked() -> io::Result<()> {
     }
 }
 
-/// Whether this error says that there was no descriptor or no memory: it says
+/// Returns whether this error says that there was no descriptor or no memory: it says
 /// nothing of what was asked for, and is no answer to be kept.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     matches!(

@@ -1,4 +1,4 @@
-//! What `/proc/PID/stat` says of a process.
+//! The content of `/proc/PID/stat`.
 
 use std::fs;
 use std::io;
@@ -44,34 +44,34 @@ impl Stat {
         }
     }
 
-    /// Whether all of it has ended. The state is that of the first thread: a
+    /// Returns whether all of it has ended. The state is that of the first thread: a
     /// zombie whose other threads are still on their way out holds its files,
     /// and may even go on for ever.
     pub(crate) fn is_dead(&self) -> bool {
         self.text.is_dead()
     }
 
-    /// Whether all of it is on its way out, from where there is no way back.
+    /// Returns whether all of it is on its way out, from where there is no way back.
     pub(crate) fn is_exiting(&self) -> bool {
         self.text.is_exiting()
     }
 
-    /// Whether its first thread is on its way out, or gone.
+    /// Returns whether its first thread is on its way out, or gone.
     pub(crate) fn is_ending(&self) -> bool {
         self.text.flags & ENDING != 0 || matches!(self.state, 'Z' | 'X')
     }
 
-    /// Whether it was stopped, by a signal or by whoever traces it.
+    /// Returns whether it was stopped, by a signal or by whoever traces it.
     pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
 
-    /// Whether it is a thread of the kernel's own.
+    /// Returns whether it is a thread of the kernel's own.
     pub(crate) fn is_kernel(&self) -> bool {
         self.text.flags & KERNEL_THREAD != 0
     }
 
-    /// Whether its first thread has an environment, which may be empty: not
+    /// Returns whether its first thread has an environment, which may be empty: not
     /// before it executes, nor once it has ended. Only of a process that we may
     /// read.
     pub(crate) fn has_environment(&self) -> bool {
@@ -100,7 +100,7 @@ impl Stat {
     }
 }
 
-/// Whether this error of opening or reading a file of `/proc/PID` says that the
+/// Returns whether this error of opening or reading a file of `/proc/PID` says that the
 /// process is not there any more.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)

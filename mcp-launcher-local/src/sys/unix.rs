@@ -1,4 +1,4 @@
-//! What every Unix has.
+//! The calls that every Unix has.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, faccessat, getpgid};
 
 use super::{Pid, Signal};
 
-/// Whether this process may execute the file, with its effective ids.
+/// Returns whether this process may execute the file, with its effective ids.
 pub(crate) fn may_execute(path: &Path) -> bool {
     faccessat(
         nix::fcntl::AT_FDCWD,
@@ -40,18 +40,18 @@ pub(super) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
     }
 }
 
-/// Whether nobody at all is in the group, not even a zombie. Harmless if the
+/// Returns whether nobody at all is in the group, not even a zombie. Harmless if the
 /// number was reissued meanwhile; then the answer is "somebody".
 pub(super) fn group_is_empty(leader: Pid) -> bool {
     killpg(leader.raw(), None) == Err(Errno::ESRCH)
 }
 
-/// Whether a process is in a group, alive or a zombie. Never blocks.
+/// Returns whether a process is in a group, alive or a zombie. Never blocks.
 pub(crate) fn is_in_group(pid: Pid, group: Pid) -> bool {
     getpgid(Some(pid.raw())) == Ok(group.raw())
 }
 
-/// Whether the kernel reaps children of this process by itself, so that the number
+/// Returns whether the kernel reaps children of this process by itself, so that the number
 /// of one may be somebody else's at any time: SIGCHLD is ignored.
 #[cfg_attr(
     not(target_os = "linux"),

@@ -51,7 +51,7 @@ impl AliveConn {
         }
     }
 
-    /// Who opened this connection.
+    /// The process that opened this connection.
     pub fn holder(&self) -> Holder {
         let unknown = || Holder {
             role: String::new(),
@@ -71,7 +71,7 @@ impl AliveConn {
         self.shared.pid_here
     }
 
-    /// Whether the end of file was seen.
+    /// Returns whether the end of file was seen.
     pub fn is_dead(&self) -> bool {
         self.shared.state.borrow().dead
     }

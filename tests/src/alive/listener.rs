@@ -45,9 +45,9 @@ struct Book {
 #[derive(Debug, Default)]
 struct Entries {
     all: Vec<AliveConn>,
-    /// How many of each role were handed out by `accept`.
+    /// The number of each role that `accept` has handed out.
     taken: HashMap<String, usize>,
-    /// How many barriers were passed.
+    /// The number of barriers that were passed.
     tickets: u64,
 }
 
@@ -131,7 +131,7 @@ impl AliveListener {
         })
     }
 
-    /// What follows `--alive` on the fixture's command line.
+    /// The argument of `--alive` on the fixture's command line.
     pub fn address(&self) -> String {
         self.listener.address()
     }
@@ -162,7 +162,7 @@ impl AliveListener {
         }
     }
 
-    /// Who is connected now.
+    /// The processes that are connected now.
     pub fn alive(&self) -> Vec<Holder> {
         let entries = self.book.lock();
         let alive = entries.all.iter().filter(|conn| !conn.is_dead());
@@ -201,7 +201,7 @@ impl AliveListener {
         }
     }
 
-    /// Who is alive, judged at the moment of the call and not a little later:
+    /// The processes that are alive, judged at the moment of the call and not a little later:
     /// everything that had happened to a Unix socket by then is taken in.
     ///
     /// # Errors

@@ -29,30 +29,30 @@ pub use listener::AliveListener;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AliveError {
-    /// What was waited for did not happen in time.
+    /// The event that was waited for did not happen in time.
     #[error("{what} did not happen within {limit:?}; connected: {}", List(.connected))]
     TimedOut {
-        /// What was waited for.
+        /// The event that was waited for.
         what: String,
         /// For how long.
         limit: Duration,
-        /// Who was connected when the time was up.
+        /// The processes that were connected when the time was up.
         connected: Vec<Holder>,
     },
     /// The process died while something was expected of it.
     #[error("{holder} is dead, and {what} was expected of it")]
     Dead {
-        /// Who died.
+        /// The process that died.
         holder: Holder,
-        /// What was expected.
+        /// The event that was expected.
         what: String,
     },
     /// Somebody outlived the deadline.
     #[error("{} still alive after {limit:?}: {}", .survivors.len(), List(.survivors))]
     Survivors {
-        /// Who.
+        /// The survivors.
         survivors: Vec<Holder>,
-        /// How long they had.
+        /// The time they had.
         limit: Duration,
     },
     /// The observer itself failed.
@@ -60,7 +60,7 @@ pub enum AliveError {
     Io(#[from] io::Error),
 }
 
-/// Who opened a connection. Children that inherited it hold it as well.
+/// The process that opened a connection. Children that inherited it hold it as well.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The role that it said hello with; empty before it did.

@@ -36,7 +36,7 @@ impl Listener {
         }
     }
 
-    /// What follows `--alive` on the fixture's command line.
+    /// The argument of `--alive` on the fixture's command line.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Unix(_, path) => format!("unix:{}", path.display()),

@@ -174,7 +174,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// How long the JSON value is that `text` starts with.
+/// The length of the JSON value that `text` starts with.
 fn value_len(text: &[u8]) -> Option<usize> {
     match text.first()? {
         b'"' => string_len(text),
@@ -204,7 +204,7 @@ fn value_len(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// How long the JSON string is that `text` starts with, quotes included.
+/// The length of the JSON string that `text` starts with, quotes included.
 fn string_len(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {

@@ -1,4 +1,4 @@
-//! What reaches a server, and what comes back.
+//! Experiments on what reaches a server, and what comes back.
 
 use mcp_lifecycle_core::launch::{BoxRead, ServerIdentity};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What ends a server: the primitives of its terminator.
+//! Experiments on the end of a server: the primitives of its terminator.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a launch does to its host.
+//! Experiments on what a launch does to its host.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! What a launcher declares and what the contract says, each by an experiment of its own.
+//! Experiments: one for each thing that a launcher declares and that the contract says.
 
 mod delivery;
 mod ends;

@@ -1,4 +1,4 @@
-//! Whom a search for orphans must not end.
+//! Experiments on the processes that a search for orphans must not end.
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! How the fixture starts descendants that outlive what they should not.
+//! Starts of descendants that outlive what they should not.
 
 use std::convert::Infallible;
 use std::io::Read;

@@ -30,12 +30,12 @@ impl Message {
         self.params.get("_meta")?.get(VERSION_KEY)?.as_str()
     }
 
-    /// Whether it opens the conversation.
+    /// Returns whether it opens the conversation.
     pub(crate) fn is_handshake(&self) -> bool {
         matches!(self.method.as_str(), "initialize" | "server/discover")
     }
 
-    /// Whether it is the last message of the handshake: the fixture may begin
+    /// Returns whether it is the last message of the handshake: the fixture may begin
     /// to misbehave once it is answered.
     pub(crate) fn ends_handshake(&self) -> bool {
         matches!(

@@ -61,7 +61,7 @@ impl Context {
 /// The word before the command line of a fixture inside of another program.
 pub(crate) const INSIDE: &str = "mcp-fixture";
 
-/// Is the server that the kit observes, as the command line says; never returns.
+/// Runs the server that the kit observes, as the command line says; never returns.
 ///
 /// For a program that a launcher starts where this one cannot run, such as an image of
 /// a container: a `src/bin/mcp-fixture.rs` of one line.

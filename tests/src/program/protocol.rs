@@ -1,4 +1,4 @@
-//! What a well-behaved server answers, in both eras of the protocol.
+//! The answers of a well-behaved server, in both eras of the protocol.
 
 use serde_json::{Value, json};
 

@@ -33,7 +33,7 @@ pub(super) async fn at_each_await(stage: &Stage) -> Check {
     Ok(())
 }
 
-/// Whether so many polls complete the launch. Either way it is dropped.
+/// Returns whether so many polls complete the launch. Either way it is dropped.
 async fn launch_polled(stage: &Stage, polls: u32, let_go: LetGo) -> Check<bool> {
     let spec = stage.spec()?;
     let launcher = Arc::clone(&stage.subject.launcher);

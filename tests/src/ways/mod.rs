@@ -69,7 +69,7 @@ impl Way {
         }
     }
 
-    /// Why the combination means nothing, if it does not.
+    /// The reason the combination means nothing, if it does not.
     fn means_nothing_for(self, fixture: &Fixture) -> Option<&'static str> {
         const SPAWNING: [&str; 6] = [
             "plain",
@@ -90,7 +90,7 @@ impl Way {
         }
     }
 
-    /// How far an end of this way is declared to reach.
+    /// The reach that is declared for an end of this way.
     fn reach(self, declared: &Containment) -> Reach {
         match self {
             Self::HostKilled => declared.on_host_death,

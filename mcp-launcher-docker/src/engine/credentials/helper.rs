@@ -39,7 +39,7 @@ impl Drop for Helper {
     }
 }
 
-/// Whether this is a child of ours that nobody has waited for: a host may ignore SIGCHLD
+/// Returns whether this is a child of ours that nobody has waited for: a host may ignore SIGCHLD
 /// or wait for all, and then the number may be anybody's.
 #[cfg(unix)]
 fn is_child(pid: nix::unistd::Pid) -> bool {

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a directory is not used.
+/// The reason a directory is not used.
 #[derive(Debug)]
 pub(super) enum Refused {
     Missing,

@@ -1,4 +1,4 @@
-//! How the containers of a server are found, and what a look shows.
+//! The search for the containers of a server, and the result of a look.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) struct Blind {
 }
 
 impl Means {
-    /// Whether no create is under way, after so long at the most.
+    /// Returns whether no create is under way, after so long at the most.
     pub(super) async fn settled(&self, patience: Duration) -> bool {
         match self {
             Self::Proxy { proxy, .. } => timeout(patience, proxy.fence().empty()).await.is_ok(),
@@ -47,7 +47,7 @@ impl Means {
         }
     }
 
-    /// Whether there can be no container, although a look told nothing and
+    /// Returns whether there can be no container, although a look told nothing and
     /// none has shown anything yet.
     pub(super) fn has_nothing(&self, blind: &Blind, launched: bool) -> bool {
         match self {
@@ -94,7 +94,7 @@ impl Means {
         }
     }
 
-    /// Why the containers live on when this host dies, if they do.
+    /// The reason the containers live on when this host dies, if they do.
     pub(in super::super) fn survives_the_host(&self) -> Option<&'static str> {
         match self {
             Self::Proxy { proxy, .. } => proxy.survives_the_host(),

@@ -37,7 +37,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Whether it is too long to be worked on between other things.
+    /// Returns whether it is too long to be worked on between other things.
     pub(super) fn is_long(&self) -> bool {
         self.share.is_some()
     }

@@ -23,7 +23,7 @@ use super::route::Kind;
 use crate::container::LATE_CREATE;
 use crate::engine::is_between;
 
-/// How long a body may take to come.
+/// The longest time a body may take to come.
 const BODY: Duration = Duration::from_secs(60);
 
 /// The longest answer to a create.
@@ -139,7 +139,7 @@ async fn exchange(
     Ok(Response::from_parts(head, body.to_bytes()))
 }
 
-/// Whether the engine has answered, and nothing between it and us: that may have given
+/// Returns whether the engine has answered, and nothing between it and us: that may have given
 /// up on a create that the engine goes on with. Each answer of an engine has the version
 /// of its API.
 fn is_the_engines(answer: &Response<Bytes>) -> bool {

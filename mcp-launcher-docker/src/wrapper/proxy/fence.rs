@@ -52,7 +52,7 @@ impl Fence {
         }
     }
 
-    /// Whether a create ever began.
+    /// Returns whether a create ever began.
     pub(crate) fn is_used(&self) -> bool {
         self.state.borrow().used
     }
@@ -68,7 +68,7 @@ impl Fence {
         let _ = state.wait_for(|state| state.closed).await;
     }
 
-    /// Whether it is closed, and something that was let in is not over yet.
+    /// Returns whether it is closed, and something that was let in is not over yet.
     pub(crate) fn has_late(&self) -> bool {
         let state = self.state.borrow();
         let unheard = state.unheard.is_some_and(|until| Instant::now() < until);

@@ -82,7 +82,7 @@ impl Fields {
         }
     }
 
-    /// Whether the last of these fields that says something says yes.
+    /// Returns whether the last of these fields that says something says yes.
     pub(super) fn is(&self, name: &str) -> bool {
         let said = self.values(name).filter(|value| value.get() != "null");
         said.last().is_some_and(|value| value.get() == "true")

@@ -182,13 +182,13 @@ fn respond(answer: Result<Response<Incoming>, Failure>) -> Response<Body> {
     }
 }
 
-/// Whether the client wants its connection closed after this request.
+/// Returns whether the client wants its connection closed after this request.
 fn is_last(headers: &HeaderMap, version: Version) -> bool {
     let says = |what| tokens(headers).any(|token| token.eq_ignore_ascii_case(what));
     says("close") || (version == Version::HTTP_10 && !says("keep-alive"))
 }
 
-/// What `Connection` names.
+/// Finds the headers that `Connection` names.
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(CONNECTION).iter();
     let values = values.filter_map(|value| value.to_str().ok());

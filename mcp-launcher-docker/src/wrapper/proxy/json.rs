@@ -46,7 +46,7 @@ fn is_low(escape: &str) -> bool {
     matches!(unit(escape), Some(0xDC00..=0xDFFF))
 }
 
-/// What `\uXXXX` at the beginning stands for.
+/// Decodes the `\uXXXX` at the beginning.
 fn unit(escape: &str) -> Option<u16> {
     let digits = escape.strip_prefix(r"\u")?.get(..4)?;
     let all = digits.bytes().all(|digit| digit.is_ascii_hexdigit());

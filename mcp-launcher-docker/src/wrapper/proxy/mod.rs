@@ -56,7 +56,7 @@ pub(crate) struct Proxy {
 struct Shared {
     upstream: PathBuf,
     additions: Additions,
-    /// Who ends what is created when this host dies.
+    /// The processes that end what is created when this host dies.
     wills: Option<Arc<Wills>>,
     fence: Fence,
     /// One place for a long body.
@@ -139,7 +139,7 @@ impl Proxy {
         }
     }
 
-    /// Whether the engine created this container by a request of ours.
+    /// Returns whether the engine created this container by a request of ours.
     pub(crate) fn has_created(&self, id: &str) -> bool {
         let ids = self.shared.created.0.lock();
         ids.unwrap_or_else(PoisonError::into_inner).contains(id)

@@ -92,7 +92,7 @@ pub(super) fn rewrite(body: &[u8], kind: Kind, additions: &Additions) -> Result<
     Ok(new)
 }
 
-/// Whether its client meant it to end with the client: it is removed when it
+/// Returns whether its client meant it to end with the client: it is removed when it
 /// ends, or its standard input is the client's.
 fn is_tied(create: &Fields) -> bool {
     let host = create.values("HostConfig").last().and_then(Fields::of);
@@ -143,7 +143,7 @@ fn replace_socket(host: &mut Fields, from: &str, to: &str) {
     host.change("Mounts", |list| item(&mount, list));
 }
 
-/// Whether both lead to the same file, as far as their names tell: `/var/run` is
+/// Returns whether both lead to the same file, as far as their names tell: `/var/run` is
 /// `/run` on today's systems.
 fn is_socket(path: &str, socket: &str) -> bool {
     fn plain(path: &str) -> Option<Vec<&str>> {

@@ -1,4 +1,4 @@
-//! What a request does, for us. Pure.
+//! The routing of a request, by what it does. Pure.
 //!
 //! Wider than the daemon's own routes: what might be a create for any daemon is
 //! one here, and labels do no harm in what is none.

@@ -23,7 +23,7 @@ use super::{Shared, build, create, forward};
 /// Connections of one server that are served at a time: two descriptors each.
 pub(super) const CONNECTIONS: usize = 128;
 
-/// How long the head of a request may take to come, also the next one's of a
+/// The longest time the head of a request may take to come, also the next one's of a
 /// connection that is kept alive. The daemon's own limit.
 const HEAD: Duration = Duration::from_secs(5 * 60);
 
@@ -95,7 +95,7 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: OwnedSemapho
     }
 }
 
-/// Whether a body that is in a coding comes in chunks, and in no other besides.
+/// Returns whether a body that is in a coding comes in chunks, and in no other besides.
 fn are_chunks(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let first = codings.next();

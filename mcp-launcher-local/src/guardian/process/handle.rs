@@ -36,7 +36,7 @@ pub struct GuardianHandle {
     reaped: AtomicBool,
 }
 
-/// What [`GuardianHandle::receive`] found.
+/// The result of [`GuardianHandle::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
     /// The next report.

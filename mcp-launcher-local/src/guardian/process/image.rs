@@ -25,7 +25,7 @@ pub const fn image() -> Image {
     Image::new(NAME, PROGRAM, FIRST_FREE_FD)
 }
 
-/// Whether there can be a guardian.
+/// Returns whether there can be a guardian.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub(super) fn check_support() -> io::Result<()> {
     }
 }
 
-/// Whether a guardian's program can be called so in `/proc/PID/exe`: it is in memory, or
+/// Returns whether a guardian's program can be called so in `/proc/PID/exe`: it is in memory, or
 /// in a private file that has no name any more.
 pub(crate) fn is_image_path(path: &Path) -> bool {
     let Some(path) = path
@@ -74,7 +74,7 @@ pub(crate) fn is_image_path(path: &Path) -> bool {
     numbers.is_some_and(|numbers| numbers.split('-').map(is_number).eq([true, true]))
 }
 
-/// Whether this is a guardian's program, also of another version: it is small, and says
+/// Returns whether this is a guardian's program, also of another version: it is small, and says
 /// what it is called. What cannot be read may be one.
 pub(crate) fn is_image(file: &File) -> bool {
     const SIZE_MAX: u64 = 256 * 1024;

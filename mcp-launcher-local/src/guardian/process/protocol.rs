@@ -1,4 +1,4 @@
-//! What the host and the guardian say to each other.
+//! The messages between the host and the guardian.
 //!
 //! One datagram is one message. The encoding is fixed-size and little-endian, and both sides are compiled from this file: the guardian
 //! includes it by path. It therefore uses `core` alone and allocates nothing.
@@ -27,7 +27,7 @@ pub const FLAG_ORPHAN: u32 = 8;
 /// host's), path of the program.
 pub const PARAM_COUNT: usize = 5;
 
-/// How many processes a [`Listing`] names; its total may be larger.
+/// The number of processes that a [`Listing`] names; its total may be larger.
 pub const LISTING_MAX: usize = 64;
 /// Bytes of a process name, padded with zeros.
 pub const COMM_LEN: usize = 16;
@@ -43,7 +43,7 @@ const MAIN_EXITED: u8 = 3;
 const GONE: u8 = 4;
 const ADOPTED: u8 = 5;
 
-/// What the host asks of the guardian.
+/// The host's requests to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// SIGTERM and SIGCONT to every process of the server.
@@ -73,7 +73,7 @@ impl Request {
     }
 }
 
-/// What a start was doing when it failed.
+/// The step at which a start failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The guardian could not set itself up otherwise than said by the stages below.
@@ -131,7 +131,7 @@ impl Stage {
     }
 }
 
-/// What the guardian tells the host.
+/// The guardian's reports to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report<'a> {
     /// The server's program is running.
@@ -141,9 +141,9 @@ pub enum Report<'a> {
     },
     /// The last message: nothing was started and nothing is left.
     ExecFailed {
-        /// What failed.
+        /// The step that failed.
         stage: Stage,
-        /// Why.
+        /// The reason.
         errno: i32,
     },
     /// The server's own process was reaped. Others may live.
@@ -235,7 +235,7 @@ impl<'a> Listing<'a> {
             .then_some(Self { total, entries })
     }
 
-    /// How many processes there are, named or not.
+    /// The number of processes there are, named or not.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.total

@@ -23,7 +23,7 @@ use super::protocol::{
 use super::unreaped::{self, Unreaped};
 use crate::sys;
 
-/// What to start, and with what.
+/// The program to start, and its surroundings.
 #[derive(Clone, Copy, Debug)]
 pub struct SpawnRequest<'a> {
     /// The program: a path, which is not searched for, and is relative to [`cwd`](Self::cwd) unless it is absolute.
@@ -32,7 +32,7 @@ pub struct SpawnRequest<'a> {
     pub argv: &'a [CString],
     /// Its environment: these `NAME=value` and nothing else.
     pub env: &'a [CString],
-    /// Where it starts; `None` for where the host is.
+    /// The working directory; `None` for the host's.
     pub cwd: Option<&'a CStr>,
     /// Its standard input.
     pub stdin: BorrowedFd<'a>,
@@ -44,9 +44,9 @@ pub struct SpawnRequest<'a> {
     pub cgroup_procs: Option<BorrowedFd<'a>>,
     /// `cgroup.kill` of the same cgroup, open for writing.
     pub cgroup_kill: Option<BorrowedFd<'a>>,
-    /// Whether it gets a PID namespace of its own.
+    /// `true` if it gets a PID namespace of its own.
     pub pid_namespace: bool,
-    /// Whether there is no server to start: the guardian leaves an orphan behind instead, which [reports](super::protocol::Report::Adopted) to
+    /// `true` if there is no server to start: the guardian leaves an orphan behind instead, which [reports](super::protocol::Report::Adopted) to
     /// whom the kernel has given it. The guardian waits for any request before it ends.
     pub orphan: bool,
 }
@@ -83,9 +83,9 @@ pub enum SpawnGuardianError {
     /// It could not be started this time.
     #[error("the guardian cannot be started: {action}")]
     Failed {
-        /// What failed.
+        /// The step that failed.
         action: &'static str,
-        /// Why.
+        /// The reason.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! What happens to guardians, hosts and cgroups from outside.
+//! The faults of guardians, hosts and cgroups from outside.
 
 use super::random::Random;
 use super::world::{Hindered, Owner, Said, World};

@@ -1,4 +1,4 @@
-//! What a guardian does in its turn, as `guardian-bin/supervise.rs` does it.
+//! The turn of a guardian, as `guardian-bin/supervise.rs` does it.
 
 use super::world::{Hindered, Owner, World};
 

@@ -1,4 +1,4 @@
-//! What a living host does about one server, as `guardian` does it.
+//! The acts of a living host for one server, as `guardian` does them.
 
 use super::adopted::{Process, Scene, Whose};
 use super::decide::{Adopted, Cgroup, Findings, Main, Marked};
@@ -76,7 +76,7 @@ impl World {
         self.claim(index)
     }
 
-    /// Who is found by the identity of a server.
+    /// Finds processes by the identity of a server.
     fn marked(&self, index: usize, place: impl Fn(&Proc) -> bool) -> Vec<u32> {
         let marked = self.alive_of(index);
         let marked = marked.filter(|(_, it)| it.said == Said::Truth && place(it));
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Who was given to another parent, and may be the server's.
+    /// Finds processes that were given to another parent, and may be the server's.
     fn adopted(&self, index: usize) -> Adopted {
         let server = &self.servers[index];
         if self.hosts[server.host].blind.marks {

@@ -1,4 +1,4 @@
-//! What the next host does about those that are dead, as `reap` and `search` do it.
+//! The acts of the next host for those that are dead, as `reap` and `search` do them.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How a schedule ends: everything comes to rest, and what is left is judged.
+//! The end of a schedule: everything comes to rest, and what is left is judged.
 
 use super::random::Random;
 use super::world::{Blind, Hindered, Owner, Said, World};

@@ -1,4 +1,4 @@
-//! Who lives, whose child they are, and what happens to them.
+//! The processes of the model, their parents, and what happens to them.
 
 use std::collections::BTreeMap;
 

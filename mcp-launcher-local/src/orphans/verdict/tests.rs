@@ -186,7 +186,7 @@ fn a_table_that_goes_round_in_circles_is_survived() {
 }
 
 proptest! {
-    /// Whatever is ended carries the identity of a host that is proven dead,
+    /// Processes that are ended carry the identity of a host that is proven dead,
     /// and no host depends on it.
     #[test]
     fn only_the_dead_lose_servers(

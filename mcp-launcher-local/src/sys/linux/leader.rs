@@ -26,7 +26,7 @@ pub(crate) struct Leader {
     pidfd: Arc<OwnedFd>,
 }
 
-/// Whether a child could be held and watched, asked before there is one.
+/// Returns whether a child could be held and watched, asked before there is one.
 pub(crate) fn can_lead() -> io::Result<()> {
     watch::start()?;
     reserve::keep();
@@ -87,7 +87,7 @@ impl Leader {
         }
     }
 
-    /// Whether the group can be reached through the pidfd, also after its
+    /// Returns whether the group can be reached through the pidfd, also after its
     /// leader was reaped.
     pub(crate) fn reaches_group(&self) -> bool {
         group_flag_works()
@@ -127,20 +127,20 @@ impl Leader {
         }
     }
 
-    /// Whether a signal to the group reaches nobody else: through the pidfd, or by
+    /// Returns whether a signal to the group reaches nobody else: through the pidfd, or by
     /// a number that nobody else can have.
     pub(crate) fn reaches_members(&self) -> bool {
         self.reaches_group() || self.keeps_number()
     }
 
-    /// Whether its number is its own until this crate reaps it. Where SIGCHLD is
+    /// Returns whether its number is its own until this crate reaps it. Where SIGCHLD is
     /// ignored the kernel reaps, at any instant.
     fn keeps_number(&self) -> bool {
         let child = waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::WNOWAIT);
         !unix::children_vanish() && child != Err(Errno::ECHILD)
     }
 
-    /// Whether nobody at all is left in the group. Asked after reaping.
+    /// Returns whether nobody at all is left in the group. Asked after reaping.
     pub(crate) fn group_is_empty(&self) -> bool {
         if self.reaches_group() {
             pidfd_signal_group(&self.pidfd, 0) == Err(Errno::ESRCH)
@@ -149,7 +149,7 @@ impl Leader {
         }
     }
 
-    /// Whether somebody is in the group, and everybody in it another user's.
+    /// Returns whether somebody is in the group, and everybody in it another user's.
     /// Asked after reaping.
     pub(crate) fn group_is_anothers(&self) -> bool {
         let asked = match self.reaches_group() {

@@ -26,7 +26,7 @@ pub(crate) fn continue_held(pidfd: &OwnedFd) -> io::Result<()> {
     Ok(pidfd_signal_alone(pidfd, libc::SIGCONT)?)
 }
 
-/// Whether that number is a process's that has not ended, and not only one of
+/// Returns whether that number is a process's that has not ended, and not only one of
 /// its threads'.
 pub(crate) fn is_running(pid: u32) -> bool {
     let Some(pid) = Pid::new(pid.into()) else {
@@ -43,7 +43,7 @@ pub(crate) fn is_running(pid: u32) -> bool {
     }
 }
 
-/// Whether a process that is held has ended, or does so in time. Blocks the thread.
+/// Returns whether a process that is held has ended, or does so in time. Blocks the thread.
 pub(crate) fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     let end = Instant::now() + limit;
     let ready = uninterrupted(|| {
@@ -116,7 +116,7 @@ fn pidfd_signal(pidfd: &OwnedFd, signal: i32, flags: u32) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// Whether the kernel knows `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9), found out
+/// Returns whether the kernel knows `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9), found out
 /// by asking it to send nothing to our own group.
 pub(super) fn group_flag_works() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(false);

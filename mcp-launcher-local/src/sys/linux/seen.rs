@@ -101,7 +101,7 @@ pub(crate) fn look_at(pid: u32) -> io::Result<Option<Seen>> {
     }))
 }
 
-/// Whether the main thread of a process has ended while others go on.
+/// Returns whether the main thread of a process has ended while others go on.
 pub(crate) fn is_headless(pid: u32) -> bool {
     let stat = Stat::read(pid).ok().flatten();
     stat.is_some_and(|stat| stat.state == 'Z' && !stat.is_dead())
@@ -137,7 +137,7 @@ pub(crate) fn start_time(pid: Pid) -> Option<u64> {
     see(pid.as_u32()).map(|seen| seen.start_time)
 }
 
-/// Whether there is such a process, or thread, and we might signal it.
+/// Returns whether there is such a process, or thread, and we might signal it.
 pub(crate) fn may_signal(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
     pid.is_some_and(|pid| kill(nix::unistd::Pid::from_raw(pid), None).is_ok())

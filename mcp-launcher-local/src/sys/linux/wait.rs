@@ -22,7 +22,7 @@ pub(super) fn peek(child: Child<'_>) -> Result<Option<ExitStatus>, Errno> {
     status(waited(child, WaitPidFlag::WNOWAIT))
 }
 
-/// Whether that number is our child's, which nobody has reaped.
+/// Returns whether that number is our child's, which nobody has reaped.
 pub(super) fn is_child(pid: Pid) -> bool {
     waited(Child::Numbered(pid.raw()), WaitPidFlag::WNOWAIT) != Err(Errno::ECHILD)
 }

@@ -1,4 +1,4 @@
-//! What macOS tells about processes (libproc, sysctl(3)). Unmeasured: compiled,
+//! The facts that macOS tells about processes (libproc, sysctl(3)). Unmeasured: compiled,
 //! and run on no machine of ours.
 
 use std::ffi::{CStr, c_int, c_void};

@@ -1,4 +1,4 @@
-//! What ps(1) tells about processes, on systems whose own interfaces we do not
+//! The facts that ps(1) tells about processes, on systems whose own interfaces we do not
 //! use. Slow, some milliseconds a question, and asked only once a leader has
 //! ended. The parser is tested everywhere, the rest was run on no machine of ours.
 

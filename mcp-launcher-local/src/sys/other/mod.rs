@@ -59,7 +59,7 @@ pub(crate) struct Leader {
     lifeline: Mutex<Option<Lifeline>>,
 }
 
-/// Whether a child could be watched, asked before there is one.
+/// Returns whether a child could be watched, asked before there is one.
 pub(crate) fn can_lead() -> io::Result<()> {
     exits::start()
 }
@@ -93,7 +93,7 @@ impl Leader {
         false
     }
 
-    /// Whether a signal to the group reaches nobody else.
+    /// Returns whether a signal to the group reaches nobody else.
     pub(crate) fn reaches_members(&self) -> bool {
         true
     }
@@ -172,7 +172,7 @@ pub(crate) fn boot_id() -> io::Result<String> {
     facts::boot_id().ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
-/// Whether this error of exec says that the file cannot be executed.
+/// Returns whether this error of exec says that the file cannot be executed.
 pub(crate) fn is_not_executable(errno: i32) -> bool {
     matches!(errno, libc::ENOENT | libc::EACCES | libc::ENOEXEC)
 }

@@ -161,7 +161,7 @@ pub(crate) fn run(context: Context) -> ! {
 }
 
 impl Stage {
-    /// Whether `message` is one that this stage spoils.
+    /// Returns whether `message` is one that this stage spoils.
     fn is_reached_by(self, message: &Message) -> bool {
         match self {
             Self::Handshake => message.is_handshake(),

@@ -51,7 +51,7 @@ pub(super) fn colony(context: Context) -> ! {
 struct Colony {
     births: &'static AtomicU64,
     total: u64,
-    /// When each member was last seen, in microseconds since `began`.
+    /// The time when each member was last seen, in microseconds since `began`.
     beats: &'static [AtomicU64],
     began: Instant,
 }
@@ -92,7 +92,7 @@ impl Colony {
         }
     }
 
-    /// Whether a member has fallen silent, and the replacement is ours to make.
+    /// Returns whether a member has fallen silent, and the replacement is ours to make.
     fn claim(self, beat: &AtomicU64) -> bool {
         let now = self.now();
         let seen = beat.load(Ordering::SeqCst);

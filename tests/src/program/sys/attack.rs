@@ -1,4 +1,4 @@
-//! What the acts of the soak ask of the kernel.
+//! The system calls of the soak's acts.
 
 use std::convert::Infallible;
 use std::fs;
