@@ -165,8 +165,10 @@ impl Stage {
     }
 
     /// The reason a server is not there, as far as that can be told.
-    async fn explained(&self, failure: Failure, mut server: Server) -> Failure {
+    pub(crate) async fn explained(&self, failure: Failure, mut server: Server) -> Failure {
         let exited = timeout(self.limit() / 10, server.terminator.exited()).await;
+        // Whatever it has told by now is read first.
+        let _ = self.listener.alive_at_this_moment(self.limit()).await;
         let events = self.listener.connections();
         let saw_the_end = events
             .iter()

@@ -40,9 +40,11 @@ pub(super) async fn streams_are_connected(stage: &Stage) -> Check {
         output.next_line(),
     );
     let answer = answer.await??.unwrap_or_default();
-    ensure(answer.contains("\"result\""), || {
-        format!("asked by its standard input, it has answered {answer:?} on standard output")
-    })
+    if answer.contains("\"result\"") {
+        return Ok(());
+    }
+    let failure = format!("asked by its standard input, it answers {answer:?} on standard output");
+    Err(stage.explained(Failure::new(failure), server).await)
 }
 
 pub(super) async fn all_is_delivered(stage: &Stage) -> Check {
