@@ -55,7 +55,7 @@ impl Subject {
         };
         result
             .await
-            .map_err(|failure| failure.during("the first launch"))?;
+            .map_err(|failure| failure.during("the first launch").breaks(&contract::PROOF))?;
         drop(stage);
         // All that can be known of a launcher whose workings nobody knows.
         let deadline = Instant::now() + self.limit;

@@ -48,7 +48,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     ("is-pid-1", "the identity is that of the server", "the identity is pid 1"),
     ("blocks", "a launch blocks no thread of the runtime", "has held the thread that polled it for 50"),
     ("joins-its-arguments", "arguments, directory and environment are delivered", "the arguments were"),
-    ("never-gone", "gone needs no request when the server leaves by itself", "the proof does not come"),
+    ("never-gone", "end of file arrives, and no signal with it", "the proof does not come"),
     ("outlives-its-host", "ignore-eof x host killed", "when the host dies abruptly"),
 ];
 
