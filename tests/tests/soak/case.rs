@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::ended::ends_within;
 use crate::host::STARTUP;
 use crate::judge::{Facts, Level};
-use crate::plan::{Machine, Plan, Trouble, What, When};
+use crate::plan::{Machine, Plan, Trouble, When};
 use crate::process::{Process, descriptors_of, is_stranger};
 use crate::role::{HOLDER, OBSERVERS};
 use crate::servers::Server;
@@ -229,25 +229,17 @@ impl Case<'_> {
             host.answer("");
         }
         match host.hear("idle", STEP)? {
-            Some(_) => Ok(before),
-            None => self.ended(host).map(|()| before),
+            // What it said before it was killed says nothing of what it does after that.
+            Some(_) if !self.plan.kills_host() => Ok(before),
+            _ => self.ended(host).map(|()| before),
         }
     }
 
     /// The host has nothing more to say: is that as planned?
     fn ended(&mut self, host: &mut Process) -> Check {
         let status = host.end(LIMIT)?;
-        let killed = self.plan.fault.is_some_and(|fault| {
-            !matches!(
-                fault.what,
-                What::StopHostForAWhile
-                    | What::KillGuardians
-                    | What::StopGuardians
-                    | What::StopGuardiansForAWhile
-            )
-        });
         self.facts.host_dead = true;
-        if killed || !self.plan.host_survives_its_end() {
+        if self.plan.kills_host() || !self.plan.host_survives_its_end() {
             return Ok(());
         }
         Err(format!("the host ended by itself: {status}"))

@@ -165,6 +165,19 @@ impl Plan {
         )
     }
 
+    /// Whether what happens to the host is its end.
+    pub(crate) fn kills_host(&self) -> bool {
+        self.fault.is_some_and(|fault| {
+            !matches!(
+                fault.what,
+                What::StopHostForAWhile
+                    | What::KillGuardians
+                    | What::StopGuardians
+                    | What::StopGuardiansForAWhile
+            )
+        })
+    }
+
     /// Whether the host gives proofs, or anything besides its silence.
     pub(crate) fn proves(&self) -> bool {
         self.end == End::Shutdown
