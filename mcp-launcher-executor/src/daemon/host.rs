@@ -1,6 +1,10 @@
 //! What this machine is like, as clients are told.
 
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use mcp_lifecycle_host::state;
 
 use crate::protocol::{Capabilities, EnvironmentInfo, Shell, path_to_uri};
 
@@ -18,15 +22,28 @@ pub(super) fn environment_info() -> EnvironmentInfo {
     }
 }
 
+/// The directory in which what is started is written down, where there is one.
+pub(super) fn records() -> Option<(PathBuf, File)> {
+    let usable = |path: PathBuf| {
+        let directory = state::make(&path).ok()?;
+        Some((path, directory.into()))
+    };
+    state::candidates().into_iter().find_map(usable)
+}
+
 /// What only one daemon at a time can say of itself, where that can be told: it
 /// has this address, and can see and end what the one before it left.
 pub(super) fn machine(address: &str) -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = |name| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
-    let (pid, net) = (namespace("pid")?, namespace("net")?);
-    let (boot, pid, net) = (boot.trim(), pid.display(), net.display());
-    let user = nix::unistd::geteuid();
-    Some(format!("{boot} {pid} {net} uid:{user} {address}"))
+    let namespaces = [namespace("pid")?, namespace("net")?, namespace("mnt")?];
+    let [pid, net, mnt] = namespaces.each_ref().map(|path| path.display());
+    let records = records()?.1.metadata().ok()?;
+    let (device, file) = (records.dev(), records.ino());
+    let (boot, user) = (boot.trim(), nix::unistd::geteuid());
+    Some(format!(
+        "{boot} {pid} {net} {mnt} uid:{user} records:{device}:{file} {address}"
+    ))
 }
 
 /// The shell that `SHELL` names, where that is a program; the system's otherwise.

@@ -51,6 +51,7 @@ mod unix;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -115,6 +116,18 @@ impl Shared {
     fn machine(&self) -> Option<String> {
         let address = self.listeners.lock().first()?.url().ok()?;
         host::machine(&address)
+    }
+
+    fn give_addresses_back(&self) {
+        self.listeners.lock().clear();
+        self.over.cancel();
+    }
+
+    async fn give_back_when_proven(self: Arc<Self>) {
+        while self.doubts.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        self.give_addresses_back();
     }
 }
 
@@ -208,7 +221,9 @@ impl Daemon {
     /// the good-bye; it has two seconds to take them.
     ///
     /// Returns how many processes of this daemon are not proven gone; their clients
-    /// and the log have the reasons.
+    /// and the log have the reasons. As long as there are any, the addresses stay taken and
+    /// whoever comes is sent away: another daemon there could not look for what a living
+    /// host has started, and would say that nothing is left.
     ///
     /// # Cancel safety
     ///
@@ -219,9 +234,12 @@ impl Daemon {
         shared.registry.wind_down().await;
         shared.stopping.cancel();
         shared.registry.end_all().await;
-        shared.listeners.lock().clear();
-        shared.over.cancel();
-        shared.doubts.count()
+        let unproven = shared.doubts.count();
+        match unproven {
+            0 => shared.give_addresses_back(),
+            _ => drop(tokio::spawn(Arc::clone(shared).give_back_when_proven())),
+        }
+        unproven
     }
 
     /// Makes a [`shutdown`](Self::shutdown) that is under way skip its graces.

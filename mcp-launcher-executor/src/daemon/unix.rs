@@ -1,11 +1,14 @@
 //! [`UnixDoor`]: a socket in the file system, for clients of this machine.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_lifecycle_host::private;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -13,6 +16,7 @@ use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::geteuid;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
+use super::host::records;
 use super::private::directory_of;
 
 /// Connections that may wait to be accepted.
@@ -32,6 +36,7 @@ pub(super) struct UnixDoor {
     path: PathBuf,
     /// Which file it is.
     id: (u64, u64),
+    _claim: Option<Claim>,
 }
 
 /// Who has connected.
@@ -50,6 +55,7 @@ impl UnixDoor {
         // Two daemons that start at once do not remove each other's.
         let _lock = lock(&directory).await?;
         remove_stale(&path).await?;
+        let claim = Claim::of(&path)?;
         let socket = UnixSocket::new_stream()?;
         // Where the kernel takes it from the socket, the file never has another
         // mode; elsewhere nobody could connect yet.
@@ -61,6 +67,7 @@ impl UnixDoor {
             socket: socket.listen(BACKLOG)?,
             id: (found.dev(), found.ino()),
             path,
+            _claim: claim,
         })
     }
 
@@ -93,6 +100,45 @@ impl Drop for UnixDoor {
         if is_ours {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// A path that no other daemon gets which keeps its records in the same directory: also
+/// when somebody removes the socket file. Lasts until it is dropped.
+#[derive(Debug)]
+struct Claim {
+    _lock: Flock<File>,
+    path: PathBuf,
+}
+
+impl Claim {
+    fn of(socket: &Path) -> io::Result<Option<Self>> {
+        let Some((records, _)) = records() else {
+            return Ok(None);
+        };
+        let name = URL_SAFE_NO_PAD.encode(socket.as_os_str().as_bytes());
+        let path = records.join(format!("{name}.socket"));
+        loop {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).mode(0o600);
+            let file = options.open(&path)?;
+            let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+            let lock = lock.map_err(|(_, errno)| match errno {
+                Errno::EWOULDBLOCK => io::ErrorKind::AddrInUse.into(),
+                errno => io::Error::from(errno),
+            })?;
+            // The one before may have removed it in between.
+            if lock.metadata()?.nlink() > 0 {
+                return Ok(Some(Self { _lock: lock, path }));
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Before the lock is given back.
+        let _ = fs::remove_file(&self.path);
     }
 }
 

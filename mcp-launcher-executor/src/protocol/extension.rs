@@ -39,8 +39,8 @@ pub struct Lifecycle {
     /// milliseconds. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
-    /// A word that no other daemon can say at the same time: machine, boot, namespaces, user
-    /// and address, as an opaque word. One that says the same later has ended what
+    /// A word that no other daemon can say at the same time: machine, boot, namespaces, user,
+    /// records and address, as an opaque word. One that says the same later has ended what
     /// this one left. Answer only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,

@@ -75,6 +75,30 @@ async fn a_second_signal_skips_the_graces() {
     stubborn.end(&TerminationPolicy::default()).await.unwrap();
 }
 
+/// What a daemon says of itself that no other one can.
+async fn machine(peer: &Peer) -> Value {
+    let extended = json!({"clientName": "raw", "extensions": {"mcpLifecycle": {"version": 1}}});
+    let (_client, hello) = Raw::open_with(&peer.url, extended).await;
+    hello["extensions"]["mcpLifecycle"]["machine"].clone()
+}
+
+/// It does not see what that one has written down.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_with_other_records_does_not_answer_for_the_one_before() {
+    let (ours, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut url = ANYWHERE.to_owned();
+    let mut said = Vec::new();
+    for records in [&ours, &other, &ours] {
+        let mut peer = daemon_with_records(records.path(), &url).await;
+        said.push(machine(&peer).await);
+        url = peer.url.clone();
+        peer.child.kill().await.unwrap();
+    }
+    assert!(said[0].is_string() && said[1].is_string(), "{said:?}");
+    assert_ne!(said[0], said[1]);
+    assert_eq!(said[0], said[2]);
+}
+
 /// A manager's servers come back after this happened to their executor.
 async fn come_back(end: Signal) {
     let records = tempfile::tempdir().unwrap();

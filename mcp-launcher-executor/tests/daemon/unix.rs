@@ -76,6 +76,29 @@ async fn the_file_of_a_killed_daemon_is_replaced_and_that_of_a_living_one_is_not
     echoes(&daemon(&path).await.url).await;
 }
 
+/// A client that comes back there would take its word for that of the first.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_stays_the_living_daemon_s_when_the_file_is_removed() {
+    let directory = directory(0o700);
+    let path = directory.path().join("socket");
+    let mut first = daemon(&path).await;
+    for all in [false, true] {
+        match all {
+            false => std::fs::remove_file(&path).unwrap(),
+            true => {
+                std::fs::remove_dir_all(directory.path()).unwrap();
+                std::fs::create_dir(directory.path()).unwrap();
+                set_mode(directory.path(), 0o700);
+            }
+        }
+        let error = refusal(&path).await;
+        assert!(error.contains("in use"), "{error}");
+    }
+    signal(Signal::SIGTERM, first.child.id().unwrap());
+    assert!(within(first.child.wait()).await.unwrap().success());
+    echoes(&daemon(&path).await.url).await;
+}
+
 /// Somebody is there, and takes nothing; somebody keeps the directory locked.
 #[tokio::test]
 async fn nothing_is_waited_for_without_an_end() {

@@ -212,6 +212,22 @@ async fn nobody_else_gets_the_address_of_a_daemon_that_is_ending_its_servers() {
     .await;
 }
 
+/// Another daemon there would say that nothing is left: it does not look for what a
+/// living host has started.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_else_gets_the_address_while_an_end_is_in_doubt() {
+    let (daemon, url) = serving(Limits::default()).await;
+    let address = url.trim_start_matches("ws://");
+    let (mut client, _) = Raw::open_with(&url, extended()).await;
+    let started = start("held", &["/bin/sh", "-c", SERVER]);
+    client.request("process/start", started).await.unwrap();
+    let tracer = Tracer::of(first_line(&mut client).await.parse().unwrap());
+    assert_eq!(within(daemon.shutdown()).await, 1);
+    let error = TcpListener::bind(address).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    drop(tracer);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_beside_another_one_does_not_answer_for_its_sessions() {
     let listen = || daemon(&[]);

@@ -108,8 +108,8 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
             }
         }
     };
-    if !serving.is_finished() {
-        // A socket file is removed with it.
+    if unproven == 0 && !serving.is_finished() {
+        // A socket file is removed with it. In doubt it stays, as the address does.
         let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     }
     outcome.map(|()| unproven)

@@ -24,14 +24,14 @@ impl Session {
     /// to take what there is to tell.
     pub(in crate::daemon) async fn wind_down(&self) {
         self.closing.store(true, Ordering::Release);
-        if self.has_ended() {
-            // What its client is told holds when that is done.
-            return self.finished.cancelled().await;
-        }
         let running = self.stop_launches();
         self.end_each(&running, &EndReason::Shutdown).await;
         self.launching.close();
         self.launching.wait().await;
+        if self.has_ended() {
+            // Its end may have taken the processes out of the table before.
+            return self.finished.cancelled().await;
+        }
         let deliver = async {
             loop {
                 let mut taken = std::pin::pin!(self.delivered.notified());

@@ -3,6 +3,8 @@
 mod ending;
 mod outbox;
 mod owner;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
