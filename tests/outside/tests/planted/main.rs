@@ -73,6 +73,8 @@ fn main() -> ExitCode {
 fn is_told(fault: &str, cell: &str, words: &str) -> Result<(), Failed> {
     let run = Command::new(env::current_exe()?)
         .env(PLANT, fault)
+        // What is red here on purpose is in nobody's table.
+        .env_remove("MCP_CONFORMANCE_SUMMARY")
         .output()?;
     let output = str::from_utf8(&run.stdout)?;
     let failed = output.split("\n---- ").skip(1);
