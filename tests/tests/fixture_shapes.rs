@@ -85,6 +85,19 @@ fn a_stopped_server_is_silent_until_it_is_continued() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_stopped_server_that_nobody_continues_is_killed_after_its_lifetime() {
+    let rig = Rig::new();
+    let mut server = rig.start(&["sigstop", "--lifetime-s", "1"]);
+    let process = rig.accept("server");
+    server.initialize();
+    rig.event(&process, "stopping");
+    rig.wait_dead(&process);
+    drop(server);
+    rig.finish();
+}
+
+#[test]
 fn a_silent_server_reads_and_a_deaf_one_does_not() {
     let rig = Rig::new();
     let mut silent = rig.start(&["never-answers"]);

@@ -11,6 +11,12 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use nix::unistd::{self, ForkResult, alarm, fork};
+#[cfg(target_os = "linux")]
+use nix::{
+    sys::signal::{SigEvent, SigevNotify},
+    sys::timer::{Expiration, Timer, TimerSetTimeFlags},
+    time::ClockId,
+};
 
 pub(crate) use attack::*;
 
@@ -50,10 +56,34 @@ pub(crate) fn inherit_on_exec(fd: impl AsFd) {
 }
 
 /// Stops this process, as a debugger or a careless operator would.
-pub(crate) fn stop_self() {
+///
+/// A stopped process hears neither its observer nor its alarm. So the kernel kills it
+/// after `lifetime`, if nobody lets it go on before.
+pub(crate) fn stop_self(lifetime: Duration) {
+    #[cfg(target_os = "linux")]
+    let _limit = match kill_after(lifetime) {
+        Ok(timer) => timer,
+        Err(error) => exit::refused("timer_create", error),
+    };
     if let Err(error) = raise(Signal::SIGSTOP) {
         exit::refused("SIGSTOP", error);
     }
+}
+
+#[cfg(target_os = "linux")]
+fn kill_after(lifetime: Duration) -> nix::Result<Timer> {
+    let mut timer = Timer::new(
+        ClockId::CLOCK_MONOTONIC,
+        SigEvent::new(SigevNotify::SigevSignal {
+            signal: Signal::SIGKILL,
+            si_value: 0,
+        }),
+    )?;
+    timer.set(
+        Expiration::OneShot(lifetime.into()),
+        TimerSetTimeFlags::empty(),
+    )?;
+    Ok(timer)
 }
 
 /// Points stdin and stderr, and stdout unless it is kept, at nothing.

@@ -29,7 +29,7 @@ pub(super) struct Stops;
 impl Behaviour for Stops {
     fn after_handshake(&mut self, server: &Server) {
         server.context.event("stopping");
-        sys::stop_self();
+        sys::stop_self(server.context.args.lifetime);
     }
 }
 
