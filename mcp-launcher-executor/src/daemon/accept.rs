@@ -115,6 +115,10 @@ impl Listener {
         })
     }
 
+    pub(super) fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+
     /// The URL that clients connect to.
     ///
     /// # Errors
@@ -139,7 +143,13 @@ impl Listener {
         let shared = &daemon.shared;
         let admission = Arc::new(Admission::default());
         let listener = Arc::new(self);
-        shared.listeners.lock().push(Arc::clone(&listener));
+        {
+            let mut listeners = shared.listeners.lock();
+            if shared.over.is_cancelled() {
+                return;
+            }
+            listeners.push(Arc::clone(&listener));
+        }
         loop {
             let accepted = tokio::select! {
                 accepted = listener.socket.accept() => accepted,
@@ -164,9 +174,12 @@ impl Listener {
             let until = tokio::time::Instant::now() + shared.limits.handshake;
             let ticket = admission.enter(origin.share(), until);
             let admission = Arc::clone(&admission);
-            let (listener, shared) = (Arc::clone(&listener), Arc::clone(shared));
+            let shared = Arc::clone(shared);
+            // Not the listener: the address is free when the daemon has been shut down.
+            let (tokens, tls) = (Arc::clone(&listener.tokens), listener.tls.clone());
             tokio::spawn(async move {
-                let served = client(&shared, &listener, stream, origin.clone(), ticket).await;
+                let door = (&*tokens, tls.as_ref());
+                let served = client(&shared, door, stream, origin.clone(), ticket).await;
                 if let Err(error) = served {
                     say_refused(&shared, &admission, &error.to_string(), &origin);
                 }
@@ -196,18 +209,17 @@ fn say_refused(shared: &Shared, admission: &Admission, why: &str, origin: &Origi
 
 async fn client(
     shared: &Arc<Shared>,
-    listener: &Listener,
+    (tokens, tls): (&[Token], Option<&TlsIdentity>),
     stream: Stream,
     origin: Origin,
     ticket: Ticket,
 ) -> io::Result<()> {
-    let tokens = &listener.tokens;
     let stream = match stream {
         Stream::Tcp(stream) => stream,
         Stream::Unix(stream) => return speak(shared, stream, origin, tokens, ticket).await,
     };
     stream.set_nodelay(true)?;
-    match &listener.tls {
+    match tls {
         None => speak(shared, stream, origin, tokens, ticket).await,
         Some(tls) => {
             let stream = ticket.within(tls.acceptor().accept(stream)).await?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mcp_lifecycle_core::terminate::TerminationPolicy;
+use tokio::sync::Semaphore;
 
 /// The longest name that a client may give to a request, a process or a write,
 /// in bytes.
@@ -34,11 +35,13 @@ pub struct Limits {
     pub max_sessions: usize,
     /// Sessions at once of clients that are one share: all who show one token, where a
     /// listener has several; else all of one address, or of one user of this machine.
-    /// 192 by default: some are left for the others.
+    /// 192 by default: some are left for the others. Of several tokens, each has no more
+    /// than its part of `max_sessions`.
     pub max_sessions_per_share: usize,
     /// Processes of one session. 1024 by default.
     pub max_processes: usize,
-    /// Processes of clients that are one share. 3072 by default.
+    /// Processes of clients that are one share. 3072 by default; of several tokens, each
+    /// has no more than its part of `max_processes_in_all`.
     pub max_processes_per_share: usize,
     /// Processes of all sessions. 4096 by default.
     pub max_processes_in_all: usize,
@@ -67,6 +70,26 @@ pub struct Limits {
     pub orphans: TerminationPolicy,
 }
 
+/// What the clients of one share may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Allowance {
+    pub(super) sessions: usize,
+    pub(super) processes: usize,
+}
+
+impl Limits {
+    /// Tells what each share may have where there are so many tokens: no less is left
+    /// for any of them.
+    pub(super) fn allowance(&self, tokens: usize) -> Allowance {
+        let part = |most: usize, all: usize| most.min((all / tokens.max(1)).max(1));
+        let processes = part(self.max_processes_per_share, self.max_processes_in_all);
+        Allowance {
+            sessions: part(self.max_sessions_per_share, self.max_sessions),
+            processes: processes.min(Semaphore::MAX_PERMITS),
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -86,5 +109,39 @@ impl Default for Limits {
                 .with_eof_grace(Duration::from_millis(300))
                 .with_term_grace(Duration::from_millis(300)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_some_tokens_take_leaves_each_other_one_as_much() {
+        let limits = Limits::default();
+        let of = |tokens| {
+            let Allowance {
+                sessions,
+                processes,
+            } = limits.allowance(tokens);
+            (sessions, processes)
+        };
+        assert_eq!(of(0), (192, 3072));
+        assert_eq!(of(1), (192, 3072));
+        assert_eq!(of(3), (85, 1365));
+        assert_eq!(of(10_000), (1, 1));
+    }
+
+    #[test]
+    fn no_limit_is_more_than_can_be_counted() {
+        let most = usize::MAX;
+        let limits = Limits {
+            max_processes_per_share: most,
+            max_processes_in_all: most,
+            ..Limits::default()
+        };
+        assert_eq!(limits.allowance(1).processes, Semaphore::MAX_PERMITS);
+        let launcher = std::sync::Arc::new(mcp_launcher_local::LocalLauncher::new());
+        let _ = super::super::Daemon::new(launcher, limits);
     }
 }

@@ -91,13 +91,18 @@ impl std::fmt::Display for Metrics {
             }
             for token in &self.tokens {
                 let number = [token.sessions, token.processes, token.memory_bytes][at];
-                // Rust's escapes of a quote, a backslash and a line break are the format's.
-                let name = &token.name;
-                writeln!(f, "mcp_executor_token_{what}{{token={name:?}}} {number}")?;
+                let name = label(&token.name);
+                writeln!(f, "mcp_executor_token_{what}{{token=\"{name}\"}} {number}")?;
             }
         }
         Ok(())
     }
+}
+
+/// The text of a label: these three are escaped, and nothing else may be.
+fn label(text: &str) -> String {
+    let text = text.replace('\\', r"\\").replace('"', "\\\"");
+    text.replace('\n', r"\n")
 }
 
 /// What is counted while it happens.
@@ -135,5 +140,14 @@ impl Present {
 impl Drop for Present {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_label_has_the_escapes_of_the_format_and_no_others() {
+        let name = "a\"b\\c\nd\te\u{7f}\u{e9}";
+        assert_eq!(super::label(name), "a\\\"b\\\\c\\nd\te\u{7f}\u{e9}");
     }
 }

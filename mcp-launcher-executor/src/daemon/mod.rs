@@ -48,6 +48,7 @@ mod tls;
 mod token;
 mod unix;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +68,7 @@ pub use token::{Token, TokenError};
 
 use self::budget::Budget;
 use self::doubts::Doubts;
+use self::limits::Allowance;
 use self::metrics::{Counters, now};
 use self::origin::Origin;
 use self::registry::Registry;
@@ -118,9 +120,18 @@ impl Shared {
         host::machine(&address)
     }
 
+    /// What each share may have of what there is.
+    fn allowance(&self) -> Allowance {
+        let listeners = self.listeners.lock();
+        let tokens = listeners.iter().flat_map(|listener| listener.tokens());
+        let names: HashSet<_> = tokens.map(Token::name).collect();
+        self.limits.allowance(names.len())
+    }
+
     fn give_addresses_back(&self) {
-        self.listeners.lock().clear();
+        let mut listeners = self.listeners.lock();
         self.over.cancel();
+        listeners.clear();
     }
 
     async fn give_back_when_proven(self: Arc<Self>) {
@@ -138,7 +149,9 @@ impl Daemon {
             shared: Arc::new(Shared {
                 launcher,
                 budget: Budget::new(limits.max_memory),
-                places: Arc::new(Semaphore::new(limits.max_processes_in_all)),
+                places: Arc::new(Semaphore::new(
+                    limits.max_processes_in_all.min(Semaphore::MAX_PERMITS),
+                )),
                 limits: Arc::new(limits),
                 registry: Registry::default(),
                 counters: Arc::default(),
@@ -212,7 +225,7 @@ impl Daemon {
             memory_limit_bytes: limits.max_memory as u64,
             received_bytes_total: now(&counters.received),
             sent_bytes_total: now(&counters.sent),
-            tokens: registry.tokens(limits),
+            tokens: registry.tokens(),
         }
     }
 

@@ -1,13 +1,13 @@
 //! The sessions there are, and the end of those that nobody is heard of.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::terminate::EndReason;
+use tokio::sync::Semaphore;
 
 use super::Shared;
-use super::limits::Limits;
 use super::metrics::TokenMetrics;
 use super::origin::Share;
 use super::session::Session;
@@ -18,6 +18,8 @@ use crate::protocol::{RpcError, code};
 #[derive(Default)]
 pub(super) struct Registry {
     sessions: Mutex<HashMap<String, Arc<Session>>>,
+    /// Places for processes of each share, as long as somebody has one of them.
+    places: Mutex<HashMap<Share, Weak<Semaphore>>>,
 }
 
 impl Registry {
@@ -26,8 +28,21 @@ impl Registry {
         self.sessions.lock().len()
     }
 
+    /// Places for processes of this share: so many, or those there are. A process that is
+    /// not proven gone keeps its place when the session has ended.
+    pub(super) fn places(&self, of: &Share, most: usize) -> Arc<Semaphore> {
+        let mut places = self.places.lock();
+        if let Some(known) = places.get(of).and_then(Weak::upgrade) {
+            return known;
+        }
+        places.retain(|_, places| places.strong_count() > 0);
+        let new = Arc::new(Semaphore::new(most));
+        places.insert(of.clone(), Arc::downgrade(&new));
+        new
+    }
+
     /// What the clients of each token have, where there are several.
-    pub(super) fn tokens(&self, limits: &Limits) -> Vec<TokenMetrics> {
+    pub(super) fn tokens(&self) -> Vec<TokenMetrics> {
         let mut tokens = BTreeMap::new();
         for session in self.sessions.lock().values() {
             let Share::Token(name) = &session.of else {
@@ -37,7 +52,7 @@ impl Registry {
             let token = tokens.entry(Arc::clone(name)).or_insert(TokenMetrics {
                 name: name.to_string(),
                 sessions: 0,
-                processes: (limits.max_processes_per_share - free) as u64,
+                processes: session.most_processes.saturating_sub(free) as u64,
                 memory_bytes: session.portion.used_by_kin() as u64,
             });
             token.sessions += 1;
@@ -76,7 +91,7 @@ impl Registry {
                 let text = "this executor is about to leave";
                 return Err(RpcError::new(code::LIMIT, text));
             }
-            let share = limits.max_sessions_per_share;
+            let share = shared.allowance().sessions;
             if sessions.values().filter(|other| other.of == of).count() >= share {
                 give_up_one(shared, &mut sessions, |session| session.of == of);
             }

@@ -17,7 +17,7 @@ use super::Shared;
 use super::budget::Grant;
 use super::environment;
 use super::limits::{MOST_NAME, MOST_START};
-use super::process::{Places, Process};
+use super::process::{Places, Process, give_back};
 use super::pump::pump;
 use super::restrictions;
 use super::session::{Session, Slot};
@@ -131,7 +131,7 @@ fn places(shared: &Shared, session: &Session) -> Result<Places, RpcError> {
     };
     let (limits, whose) = (&shared.limits, " of this token, address or user");
     Ok([
-        place(&session.places, limits.max_processes_per_share, whose)?,
+        place(&session.places, session.most_processes, whose)?,
         place(&shared.places, limits.max_processes_in_all, "")?,
     ])
 }
@@ -187,7 +187,10 @@ async fn launch(
             };
             session.answer(encode_result(&answer_to, &result));
         }
-        Err(unwanted) => undo(&session, &process_id, *unwanted).await,
+        Err(unwanted) => {
+            let (launched, places) = *unwanted;
+            undo(&session, &process_id, launched, places).await;
+        }
     }
 }
 
@@ -198,11 +201,11 @@ fn settle(
     launched: LaunchedServer,
     cancel: &CancellationToken,
     places: Places,
-) -> Result<RequestId, Box<LaunchedServer>> {
+) -> Result<RequestId, Box<(LaunchedServer, Places)>> {
     let mut processes = session.processes.lock();
     let answer_to = match processes.get(&params.process_id) {
         Some(Slot::Starting { answer_to, .. }) if !cancel.is_cancelled() => answer_to.clone(),
-        _ => return Err(Box::new(launched)),
+        _ => return Err(Box::new((launched, places))),
     };
     let (process, stdout, stderr) = Process::adopt(&params, launched, session.member(), places);
     tokio::spawn(pump(Arc::clone(&process), stdout, Stream::Stdout));
@@ -213,7 +216,7 @@ fn settle(
     Ok(answer_to)
 }
 
-async fn undo(session: &Session, name: &str, launched: LaunchedServer) {
+async fn undo(session: &Session, name: &str, launched: LaunchedServer, places: Places) {
     let parts = launched.into_parts();
     let terminator = Arc::clone(&parts.terminator);
     let (handle, _stdin) = ServerHandle::new(name, parts.stdin, parts.terminator);
@@ -227,6 +230,7 @@ async fn undo(session: &Session, name: &str, launched: LaunchedServer) {
     tokio::spawn(async move {
         let gone = terminator.gone().await.is_ok();
         proven.store(gone, Ordering::Release);
+        give_back(places, gone);
     });
 }
 

@@ -76,6 +76,20 @@ async fn the_file_of_a_killed_daemon_is_replaced_and_that_of_a_living_one_is_not
     echoes(&daemon(&path).await.url).await;
 }
 
+/// It is in the middle of its request, for as long as the door lets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_says_nothing_does_not_keep_the_file_of_a_daemon_that_leaves() {
+    let directory = directory(0o700);
+    let path = directory.path().join("socket");
+    let mut peer = daemon(&path).await;
+    let _silent = UnixStream::connect(&path).unwrap();
+    // Who comes later is let in later.
+    echoes(&peer.url).await;
+    signal(Signal::SIGTERM, peer.child.id().unwrap());
+    assert!(within(peer.child.wait()).await.unwrap().success());
+    assert!(!path.exists(), "the file is still there");
+}
+
 /// A client that comes back there would take its word for that of the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_path_stays_the_living_daemon_s_when_the_file_is_removed() {

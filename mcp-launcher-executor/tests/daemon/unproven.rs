@@ -212,6 +212,18 @@ async fn nobody_else_gets_the_address_of_a_daemon_that_is_ending_its_servers() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_has_left_takes_no_address() {
+    let (daemon, _) = serving(Limits::default()).await;
+    assert_eq!(within(daemon.shutdown()).await, 0);
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = Listener::bind(address, None, None).await.unwrap();
+    let url = listener.url().unwrap();
+    within(listener.serve(&daemon)).await;
+    let again = TcpListener::bind(url.trim_start_matches("ws://")).await;
+    again.unwrap();
+}
+
 /// Another daemon there would say that nothing is left: it does not look for what a
 /// living host has started.
 #[tokio::test(flavor = "multi_thread")]

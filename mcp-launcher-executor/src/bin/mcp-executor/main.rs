@@ -93,7 +93,8 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
         Ok::<_, BoxError>(())
     });
     let outcome = tokio::select! {
-        outcome = &mut serving => outcome?,
+        // Also by a panic: the servers are ended all the same.
+        outcome = &mut serving => outcome.unwrap_or_else(|error| Err(error.into())),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };

@@ -31,6 +31,15 @@ const STRAGGLERS: Duration = Duration::from_secs(2);
 /// The places that a process takes until it is proven gone.
 pub(super) type Places = [OwnedSemaphorePermit; 2];
 
+/// Gives the places of a process back. Those of one that is not proven gone are lost: it
+/// may be there, and nobody asks again.
+pub(super) fn give_back(places: Places, proven: bool) {
+    match proven {
+        true => drop(places),
+        false => std::mem::forget(places),
+    }
+}
+
 /// Whose process it is: a session.
 pub(super) trait Owner: Send + Sync {
     /// The process has something to send.
@@ -319,12 +328,12 @@ impl Process {
         if !proven {
             self.doubt();
         }
+        give_back(places, proven);
         audit.ended(&self.id, &self.program, exit, proven, ran);
         if *extended {
             self.push(Event::Gone(wire_proof(&self.id, proof)));
         }
         self.ended.store(true, Ordering::Release);
-        drop(places);
         self.changed.notify_waiters();
         self.close_stdin();
         self.retire();

@@ -27,6 +27,24 @@ async fn launched(session: &Arc<Session>) -> Arc<Process> {
     Process::adopt(&params, launched, session.member(), [place(), place()]).0
 }
 
+/// The places of a share are there as long as one of them is taken.
+#[test]
+fn a_share_whose_sessions_have_ended_has_no_second_set_of_places() {
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
+    let session = || {
+        let of = Share::User(0);
+        Session::new("s".to_owned(), &daemon.shared, None, None, None, of)
+    };
+    let take = |session: &Session| Arc::clone(&session.places).try_acquire_owned().unwrap();
+    let (lost, proven) = (take(&session()), take(&session()));
+    let free = || session().places.available_permits();
+    assert_eq!(free(), 3070);
+    give_back([take(&session()), lost], false);
+    assert_eq!(free(), 3069);
+    drop(proven);
+    assert_eq!(free(), 3070);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_forgotten_late_takes_no_other_s_place() {
     let session = session();

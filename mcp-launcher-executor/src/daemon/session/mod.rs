@@ -48,6 +48,8 @@ pub(super) struct Session {
     pub(super) of: Share,
     /// Places for processes of that share.
     pub(super) places: Arc<Semaphore>,
+    /// How many there are.
+    pub(super) most_processes: usize,
     /// The largest frame that its client takes, in bytes.
     pub(super) largest_answer: usize,
     /// What of the daemon's memory it has taken.
@@ -108,8 +110,10 @@ impl Session {
         let limits = Arc::clone(&shared.limits);
         let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
         let lease = asked.map_or(limits.lease, Duration::from_millis);
-        let places = || Arc::new(Semaphore::new(limits.max_processes_per_share));
-        let places = kin.map_or_else(places, |kin| Arc::clone(&kin.places));
+        let most = shared.allowance().processes;
+        // As many as there were for the first of its share.
+        let most_processes = kin.map_or(most, |kin| kin.most_processes);
+        let places = shared.registry.places(&of, most_processes);
         Arc::new(Self {
             audit: Audit::new(&id, &shared.counters),
             id,
@@ -118,6 +122,7 @@ impl Session {
             lease,
             of,
             places,
+            most_processes,
             portion: Portion::of(&shared.budget, kin.map(|kin| &*kin.portion)),
             largest_answer: takes.map_or(usize::MAX, |takes| takes as usize),
             lifecycle,
