@@ -58,6 +58,7 @@ use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use accept::Listener;
 pub use limits::Limits;
@@ -104,6 +105,8 @@ struct Shared {
     closing: CancellationToken,
     /// The connections there are end.
     stopping: CancellationToken,
+    /// Those that may have something to say.
+    connections: TaskTracker,
     /// What has to end does so at once.
     hurry: CancellationToken,
     /// Everything has ended.
@@ -160,6 +163,7 @@ impl Daemon {
                 resolving: tokio::sync::Mutex::new(()),
                 closing: CancellationToken::new(),
                 stopping: CancellationToken::new(),
+                connections: TaskTracker::new(),
                 hurry: CancellationToken::new(),
                 over: CancellationToken::new(),
                 listeners: Mutex::default(),
@@ -247,6 +251,10 @@ impl Daemon {
         shared.registry.wind_down().await;
         shared.stopping.cancel();
         shared.registry.end_all().await;
+        // This program may exit at once, and a good-bye that stays here is none.
+        shared.connections.close();
+        let said = shared.connections.wait();
+        let _ = tokio::time::timeout(connection::FAREWELL, said).await;
         let unproven = shared.doubts.count();
         match unproven {
             0 => shared.give_addresses_back(),

@@ -58,6 +58,22 @@ async fn a_daemon_that_leaves_in_order_gives_every_exit_and_proof_before_it_says
     assert!(report.gone.swept_count >= 1, "{report}");
 }
 
+/// Its program may exit at once.
+#[tokio::test]
+async fn every_client_has_been_told_when_a_daemon_has_left() {
+    let (daemon, url) = serving(Limits::default()).await;
+    let mut client = Raw::connect(&url).await;
+    within(async {
+        while daemon.metrics().connections == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(daemon.shutdown().await, 0);
+    assert_eq!(daemon.metrics().connections, 0);
+    assert_eq!(client.closed().await, Some(1001));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_skips_the_graces() {
     let mut peer = daemon(&[]).await;

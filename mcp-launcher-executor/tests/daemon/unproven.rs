@@ -235,9 +235,20 @@ async fn nobody_else_gets_the_address_while_an_end_is_in_doubt() {
     client.request("process/start", started).await.unwrap();
     let tracer = Tracer::of(first_line(&mut client).await.parse().unwrap());
     assert_eq!(within(daemon.shutdown()).await, 1);
-    let error = TcpListener::bind(address).await.unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    // With its last connection neither.
+    drop(client);
+    for _ in 0..50 {
+        let error = TcpListener::bind(address).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     drop(tracer);
+    within(async {
+        while TcpListener::bind(address).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,7 +49,7 @@ const COMPANY: Duration = Duration::from_millis(10);
 const HIGH_WATER: usize = 64 * 1024;
 
 /// How long what is queued may take to leave when the connection ends.
-const FAREWELL: Duration = Duration::from_secs(1);
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Why a connection ends, for its client and the log.
 pub(super) struct End {
@@ -85,7 +85,7 @@ pub(super) async fn serve(
     origin: Origin,
     ticket: Option<Ticket>,
 ) -> Result<(), String> {
-    let _present = Present::new(&shared.counters);
+    let _present = (Present::new(&shared.counters), shared.connections.token());
     let limit = tokio::time::Instant::now() + shared.limits.handshake;
     let until = ticket.as_ref().map_or(limit, |ticket| ticket.until);
     let mut connection = Connection {
