@@ -5,7 +5,7 @@
 //!
 //! | Constant | How long | From | Until |
 //! |---|---|---|---|
-//! | `EXIT_AFTER_OUTPUT` | 100 ms | the end of the server's output | its exit, or they are taken for different things |
+//! | `EXIT_AFTER_OUTPUT` | 250 ms | the end of the server's output | its exit, or they are taken for different things |
 //! | `OUTPUT_AFTER_EXIT` | 100 ms | the exit of the main process | the end of its output, where somebody else holds the pipe |
 //! | `REST_OF_OUTPUT` | 250 ms | the server is gone | the end of its output and of its standard error |
 //! | `CAUSE_KNOWN` | 2 s | a connection breaks | somebody knows why: the watcher does sooner |
@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[cfg(feature = "client")]
-pub(crate) const EXIT_AFTER_OUTPUT: Duration = Duration::from_millis(100);
+pub(crate) const EXIT_AFTER_OUTPUT: Duration = Duration::from_millis(250);
 #[cfg(feature = "client")]
 pub(crate) const OUTPUT_AFTER_EXIT: Duration = Duration::from_millis(100);
 #[cfg(feature = "client")]

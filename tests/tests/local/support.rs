@@ -58,7 +58,7 @@ impl Rig {
         warm_up();
         Self {
             alive: AliveListener::unix().unwrap(),
-            before: Census::take().without_threads(),
+            before: Census::take().without_threads().allowing_less(),
             _watchdog: watchdog,
             _turn: turn,
         }
