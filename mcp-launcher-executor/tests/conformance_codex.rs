@@ -16,6 +16,10 @@ use support::codex;
 /// measured with 0.169.
 const CODEX_WAITS: Duration = Duration::from_secs(120);
 
+/// codex ends the processes of a command that has lost its client one after another,
+/// and a colony has 150 of them.
+const CODEX_ENDS: Duration = Duration::from_secs(30);
+
 const LISTEN: &[&str] = &["exec-server", "--listen", "ws://127.0.0.1:0"];
 
 fn main() -> ExitCode {
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
             }),
         kit::over_stdio("codex-stdio", || {
             ExecServerConfig::command(codex(), ["exec-server", "--listen", "stdio"])
-        }),
+        })
+        .with_limit(CODEX_ENDS),
     ])
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use mcp_launcher_docker::{DockerLauncher, Endpoint};
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
-use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
 
-use crate::support::{Host, PrivateEngine, Rig, eventually, image, in_time, is_host, own};
+use crate::support::{Host, PrivateEngine, Rig, eventually, in_time, is_host, own};
 
 fn is_skipped() -> bool {
     let is = std::env::var("MCP_DOCKER_TESTS").is_ok_and(|value| value == "skip");
