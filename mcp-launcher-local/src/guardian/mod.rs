@@ -12,7 +12,7 @@
 //! ```
 //!
 //! *Lost* is the one way out without proof: somebody killed the guardian, and
-//! the server had no [cgroup](crate::cgroup) of its own, or has left it, or
+//! the server had no cgroup of its own, or has left it, or
 //! nobody could look. The host ends what it can find, and the termination says
 //! what may live instead of guessing; forcing the end again looks again. With a
 //! cgroup the host ends what is in it, and that is proof.
