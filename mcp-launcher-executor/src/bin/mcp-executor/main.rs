@@ -45,8 +45,10 @@ async fn main() {
 async fn run(cli: Cli) -> Result<usize, BoxError> {
     if let Some(Task::Certificate { hosts, directory }) = cli.task {
         let text = certificate::make(hosts, &directory)?;
-        tokio::io::stdout().write_all(text.as_bytes()).await?;
-        tokio::io::stdout().flush().await?;
+        // One handle: the flush of another one does not wait for what this one writes.
+        let mut stdout = tokio::io::stdout();
+        stdout.write_all(text.as_bytes()).await?;
+        stdout.flush().await?;
         return Ok(0);
     }
     service::raise_descriptor_limit();
