@@ -13,8 +13,8 @@ use mcp_lifecycle_conformance::{Way, main as run};
 use support::codex;
 
 /// Longer than codex keeps the processes of a client that is gone: 80 s were
-/// measured with 0.169.
-const CODEX_WAITS: Duration = Duration::from_secs(120);
+/// measured with 0.169, and once over 120 s on a loaded machine.
+const CODEX_WAITS: Duration = Duration::from_secs(240);
 
 /// codex ends the processes of a command that has lost its client one after another,
 /// and a colony has 150 of them.
