@@ -136,7 +136,7 @@ async fn look(registry: &str, files: Vec<File>) -> Result<Stored, String> {
     Ok(stored)
 }
 
-/// What a file has for a registry.
+/// The entry of a file for a registry.
 enum Entry {
     Credentials(DockerCredential),
     /// The program that has them.

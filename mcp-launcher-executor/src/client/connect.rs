@@ -19,7 +19,7 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// What the peer is: a daemon of ours needs no acknowledgement at once.
+    /// Notes whether the peer is a daemon of ours, which needs no acknowledgement at once.
     pub(super) fn peer_is_ours(&self, ours: bool) {
         #[cfg(feature = "websocket")]
         if let Some(quick_ack) = &self.quick_ack {

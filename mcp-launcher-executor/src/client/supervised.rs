@@ -74,7 +74,7 @@ struct Supervised {
 }
 
 impl Supervised {
-    /// What is known of a process that cannot be followed any more.
+    /// Concludes what is known of a process that cannot be followed any more.
     fn gone_without_word(&self, error: ExecutorError) -> Result<Gone, ExecutorError> {
         let death = self.connection.death();
         let death = death.map(|(since, why)| (since.elapsed(), why));

@@ -65,7 +65,7 @@ impl Budget {
 /// What one client has taken.
 pub(super) struct Portion {
     budget: Arc<Budget>,
-    /// What all clients of its share have.
+    /// The bytes that all clients of its share have.
     kin: Arc<AtomicUsize>,
     used: AtomicUsize,
     /// It waits for so many bytes; for none if this is 0.

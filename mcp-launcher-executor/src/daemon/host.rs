@@ -31,7 +31,7 @@ pub(super) fn records() -> Option<(PathBuf, File)> {
     state::candidates().into_iter().find_map(usable)
 }
 
-/// What only one daemon at a time can say of itself, where that can be told: it
+/// The word that only one daemon at a time can say of itself, where that can be told: it
 /// has this address, and can see and end what the one before it left.
 pub(super) fn machine(address: &str) -> Option<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;

@@ -70,7 +70,7 @@ pub struct Limits {
     pub orphans: TerminationPolicy,
 }
 
-/// What the clients of one share may have.
+/// The sessions and processes that the clients of one share may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Allowance {
     pub(super) sessions: usize,

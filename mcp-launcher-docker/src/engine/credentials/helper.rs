@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-/// As much of an answer is read: more than anybody's token.
+/// The longest answer that is read, in bytes: more than anybody's token.
 const LONGEST: u64 = 1 << 20;
 
 /// The words that all helpers have in common for the absence of credentials.

@@ -14,9 +14,9 @@ pub(super) enum Route {
     Unlabelled(&'static str),
     /// It makes an image of a container, which would inherit its labels.
     Commit,
-    /// It runs containers that have no labels, and are gone with its answer.
+    /// A build: it runs containers that have no labels, and are gone with its answer.
     Build,
-    /// The connection may become a stream of bytes.
+    /// A request after which the connection may become a stream of bytes.
     Tunnel,
     /// Anything else.
     Other,

@@ -100,7 +100,7 @@ fn a_server_that_keeps_connections_open_waits_for_its_own_and_costs_no_more() {
     answer(&mut late, LIMIT).unwrap();
 }
 
-/// Of clients that leave at once, whatever they have asked for.
+/// Clients leave at once here, whatever they have asked for.
 #[test]
 fn what_outlives_its_client_keeps_its_place() {
     for target in ["/build", "/containers/create"] {

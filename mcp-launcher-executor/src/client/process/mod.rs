@@ -21,7 +21,7 @@ use crate::mutex::Mutex;
 use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
 
-/// What the rest of the client wants of the driver.
+/// Requests of the rest of the client to the driver.
 pub(super) enum Command {
     Start(StartParams, Weak<Remote>, Reply),
     Abandon(String),
