@@ -1,0 +1,130 @@
+//! The command line.
+//!
+//! The first word that is no option and no known verb is the program, and what follows
+//! it is the program's. `--` ends the options, for a program that is called like a verb.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::{run, wrap};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "mcp-contain",
+    version,
+    about = "Starts a stdio MCP server such that nothing of it outlives its host",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    override_usage = "mcp-contain [OPTIONS] [--] PROGRAM [ARGS]...\n       mcp-contain VERB ..."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    run: run::Options,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Starts PROGRAM in place of this command; needs not be spelled out
+    Run(run::Options),
+    /// Shows what to change in the configuration of a host
+    Wrap(wrap::Options),
+}
+
+/// What is printed instead: help, the version, or what is wrong with the command line.
+#[derive(Debug)]
+pub(crate) struct Answer(clap::Error);
+
+impl Answer {
+    /// Prints it, and returns the exit code.
+    pub(crate) fn print(self) -> ExitCode {
+        // Nobody may be listening.
+        let _ = self.0.print();
+        ExitCode::from(if self.0.use_stderr() { 125 } else { 0 })
+    }
+}
+
+/// Reads a command line, the name of this program first.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Verb, Answer> {
+    let cli = Cli::try_parse_from(words).map_err(Answer)?;
+    Ok(cli.verb.unwrap_or(Verb::Run(cli.run)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn run(line: &[&str]) -> run::Options {
+        match parse(words(line)) {
+            Ok(Verb::Run(options)) => options,
+            other => panic!("{line:?}: {other:?}"),
+        }
+    }
+
+    fn words(line: &[&str]) -> Vec<OsString> {
+        ["mcp-contain"]
+            .iter()
+            .chain(line)
+            .map(OsString::from)
+            .collect()
+    }
+
+    #[test]
+    fn the_first_word_that_is_no_verb_is_the_program_and_the_rest_is_its_own() {
+        let plain = run(&[
+            "npx", "-y", "server", "--grace", "wrap", "--help", "--", "x",
+        ]);
+        assert_eq!(
+            plain.command,
+            [
+                "npx", "-y", "server", "--grace", "wrap", "--help", "--", "x"
+            ]
+        );
+        assert_eq!(plain.grace, Duration::from_secs(2));
+        let graced = run(&["--grace", "300ms", "python3", "-m", "wrap"]);
+        assert_eq!(graced.command, ["python3", "-m", "wrap"]);
+        assert_eq!(graced.grace, Duration::from_millis(300));
+        let spelled = run(&["run", "--grace", "0s", "node", "run"]);
+        assert_eq!(spelled.command, ["node", "run"]);
+        assert_eq!(spelled.grace, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_program_that_is_called_like_a_verb_follows_two_dashes() {
+        assert_eq!(run(&["--", "wrap", "-x"]).command, ["wrap", "-x"]);
+        assert_eq!(
+            run(&["run", "wrap", "--", "-x"]).command,
+            ["wrap", "--", "-x"]
+        );
+        assert_eq!(run(&["run", "--", "run"]).command, ["run"]);
+        assert!(matches!(parse(words(&["wrap"])), Ok(Verb::Wrap(_))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_an_answer_and_no_program() {
+        for line in [
+            &[][..],
+            &["run"],
+            &["--grace"],
+            &["--grace", "soon", "npx"],
+            &["--no-such-option", "npx"],
+        ] {
+            let Err(answer) = parse(words(line)) else {
+                panic!("{line:?}")
+            };
+            assert!(answer.0.use_stderr(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+}
