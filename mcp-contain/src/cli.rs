@@ -31,7 +31,7 @@ struct Cli {
 pub(crate) enum Verb {
     /// Starts PROGRAM in place of this command; needs not be spelled out
     Run(run::Options),
-    /// Shows what to change in the configuration of a host
+    /// Puts this program in front of the servers in the configuration files of hosts
     Wrap(wrap::Options),
 }
 

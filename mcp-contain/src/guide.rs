@@ -1,4 +1,7 @@
-//! The design note, as in the directory `docs` of the repository.
+//! The design notes, as in the directory `docs` of the repository.
 
 #[doc = include_str!("../docs/contain.md")]
 pub(crate) mod contain {}
+
+#[doc = include_str!("../docs/contain-wrap.md")]
+pub(crate) mod contain_wrap {}

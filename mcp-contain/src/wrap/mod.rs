@@ -1,21 +1,298 @@
-//! `wrap`: the configurations of hosts.
+//! `wrap`: puts this program in front of the servers in the hosts' configuration files.
+//!
+//! ```text
+//! hosts ─── which hosts there are, and where each keeps its servers. Data
+//! find ──── which files are looked at
+//! file ──── a file, read whole and replaced at once
+//! format ── what JSON and TOML have in common: both say where each server is. Pure
+//! json ──── servers in JSON, with comments, or JSON5. Pure
+//! toml ──── servers in TOML. Pure
+//! entry ─── what a file says about one server. Pure
+//! rewrite ─ what changes, and what it was before. Pure
+//! splice ── changes of a text by place. Pure
+//! diff ──── a change for people to read, without secrets. Pure
+//! ```
 
+mod diff;
+mod entry;
+mod file;
+mod find;
+mod format;
+mod hosts;
+mod json;
+mod rewrite;
+mod splice;
+#[cfg(test)]
+mod tests;
+mod toml;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fmt::{self, Display};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
+
+use crate::cli::{self, Verb};
 use crate::failure::Failure;
+use file::{Document, FileError};
+use find::Place;
+use rewrite::{Rewritten, Shape, Wrapper};
 
 /// Which configurations, and what is done with them.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// Files to change instead of those of the hosts
+    files: Vec<PathBuf>,
+    /// Changes the files of this host only; can be given several times
+    #[arg(long, value_name = "NAME", value_parser = host_names(), conflicts_with = "files")]
+    host: Vec<String>,
+    /// Changes the files of the project in this directory as well (.mcp.json, .vscode/mcp.json, ...),
+    /// which others may share
+    #[arg(long, conflicts_with = "files")]
+    project: bool,
+    /// Shows what would change, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Puts every file back as it was before
+    #[arg(long)]
+    undo: bool,
+}
 
-/// Prints what to change in a configuration by hand.
-pub(crate) fn run(_: &Options) -> Result<ExitCode, Failure> {
-    let program = std::env::current_exe();
-    let program = program.map_err(|error| {
-        Failure::wrapper(format_args!("cannot tell where this program is: {error}"))
-    })?;
-    println!("Put this program in front of a server's command:\n");
-    println!("  \"command\": {:?},", program.display().to_string());
-    println!("  \"args\": [the old command, then its arguments]");
-    Ok(ExitCode::SUCCESS)
+const ALL: &str = "all";
+
+fn host_names() -> PossibleValuesParser {
+    let names = hosts::HOSTS.iter().map(|host| host.name);
+    PossibleValuesParser::new(names.chain([ALL]))
+}
+
+/// Changes the files, one after the other: one that cannot be changed keeps no other back.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let program = own_path().map_err(Failure::wrapper)?;
+    let wrapper = Wrapper {
+        path: &program,
+        is_file: &|path| Path::new(path).is_file(),
+        program_at: &program_at,
+    };
+    let mut out = io::stdout().lock();
+    let mut tally = Tally::default();
+    for place in places(options) {
+        let file = place.path.display();
+        match change(&place, options, &wrapper) {
+            Ok(None) if place.host.is_none() || !options.files.is_empty() => {
+                tally.failed += 1;
+                Failure::wrapper(format_args!("{file} is not there")).report();
+            }
+            Ok(None) => {}
+            Ok(Some(done)) => {
+                tally.add(&done);
+                // Nobody may be listening; the files are changed all the same.
+                let _ = write!(out, "{}", Shown(&place, &done, options));
+            }
+            Err(error) => {
+                tally.failed += 1;
+                Failure::wrapper(format_args!("{file} {error}")).report();
+            }
+        }
+    }
+    let _ = writeln!(out, "{}", tally.summary(options));
+    Ok(ExitCode::from(u8::from(tally.failed > 0)))
+}
+
+fn places(options: &Options) -> Vec<Place> {
+    if !options.files.is_empty() {
+        return options.files.iter().map(|path| find::named(path)).collect();
+    }
+    let names = match options.host.iter().any(|name| name == ALL) {
+        true => &[],
+        false => options.host.as_slice(),
+    };
+    let project = env::current_dir().ok().filter(|_| options.project);
+    find::places(names, project.as_deref())
+}
+
+/// Where the program is in a command line of this program.
+fn program_at(words: &[String]) -> Option<usize> {
+    let line = ["mcp-contain"]
+        .into_iter()
+        .chain(words.iter().map(String::as_str));
+    match cli::parse(line.map(Into::into)) {
+        Ok(Verb::Run(run)) => words.len().checked_sub(run.command.len()),
+        _ => None,
+    }
+}
+
+/// The path by which this program is found again after an update: the one in `PATH` rather than the
+/// versioned file that it leads to.
+fn own_path() -> Result<String, String> {
+    let real = env::current_exe();
+    let real = real.map_err(|error| format!("cannot tell where this program is: {error}"))?;
+    let is_real =
+        |path: &PathBuf| path.is_absolute() && path.canonicalize().ok() == real.canonicalize().ok();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut found = env::split_paths(&path).map(|directory| directory.join("mcp-contain"));
+    let found = found.find(is_real).unwrap_or(real);
+    let found = found.into_os_string().into_string();
+    found.map_err(|path| format!("the path of this program is no text: {}", path.display()))
+}
+
+/// What was done with a file.
+#[derive(Debug)]
+struct Done {
+    rewritten: Rewritten,
+    outcome: Outcome,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Nothing,
+    /// Only shown.
+    WouldChange,
+    /// The file as it was is here.
+    Wrapped(PathBuf),
+    /// To the byte.
+    Restored,
+    /// It had been changed meanwhile: server by server. The file as it was is here, if it was kept.
+    PutBack(Option<PathBuf>),
+}
+
+/// Changes one file; `None` if it is not there.
+fn change(
+    place: &Place,
+    options: &Options,
+    wrapper: &Wrapper<'_>,
+) -> Result<Option<Done>, FileError> {
+    let Some(document) = Document::read(&place.path)? else {
+        return Ok(None);
+    };
+    let shape = Shape {
+        format: place.format,
+        tables: &place.tables,
+    };
+    let backup = document.backup()?;
+    // What was wrapped by hand is none of ours.
+    let by_hand = match &backup {
+        Some(backup) => rewrite::wrapped(backup.text(), shape).map_err(FileError::Syntax)?,
+        None => BTreeSet::new(),
+    };
+    let text = document.text();
+    let rewritten = match options.undo {
+        true => rewrite::unwrap(text, shape, wrapper, &by_hand),
+        false => rewrite::wrap(text, shape, wrapper),
+    };
+    let rewritten = rewritten.map_err(FileError::Syntax)?;
+    let outcome = match () {
+        () if rewritten.changes.is_empty() => Outcome::Nothing,
+        () if options.dry_run => Outcome::WouldChange,
+        () if options.undo => {
+            document.replace(&rewritten.text)?;
+            match backup {
+                Some(backup) if backup.text() == rewritten.text => {
+                    file::remove_backup(&document)?;
+                    Outcome::Restored
+                }
+                backup => Outcome::PutBack(backup.map(|_| document.backup_path())),
+            }
+        }
+        () => {
+            let wrapped = rewrite::wrapped(text, shape).map_err(FileError::Syntax)?;
+            // A backup from before the first server was wrapped stays until they are put back.
+            if backup.is_none() || wrapped.is_subset(&by_hand) {
+                document.back_up()?;
+            }
+            document.replace(&rewritten.text)?;
+            Outcome::Wrapped(document.backup_path())
+        }
+    };
+    Ok(Some(Done { rewritten, outcome }))
+}
+
+/// What was done with a file, for people.
+struct Shown<'a>(&'a Place, &'a Done, &'a Options);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(place, Done { rewritten, outcome }, options) = self;
+        if rewritten.changes.is_empty() && rewritten.skipped.is_empty() {
+            return Ok(());
+        }
+        let title = place.host.map_or("File", |host| host.title);
+        let shared = if place.is_shared {
+            " (shared with the project)"
+        } else {
+            ""
+        };
+        writeln!(f, "{title}: {}{shared}", place.path.display())?;
+        for change in &rewritten.changes {
+            writeln!(f, "  {} (line {})", change.title, change.line)?;
+            for line in change.lines() {
+                writeln!(f, "    {line}")?;
+            }
+        }
+        for (title, why) in &rewritten.skipped {
+            writeln!(f, "  {title} {why}")?;
+        }
+        let was = if options.undo { "put back" } else { "wrapped" };
+        match outcome {
+            Outcome::Nothing => writeln!(f, "  nothing to be {was}"),
+            Outcome::WouldChange => writeln!(f, "  would be {was}: {}", rewritten.changes.len()),
+            Outcome::Wrapped(backup) => {
+                writeln!(
+                    f,
+                    "  {was}: {}; the file as it was: {}",
+                    rewritten.changes.len(),
+                    backup.display()
+                )
+            }
+            Outcome::Restored => writeln!(f, "  the file is as it was before, to the byte"),
+            Outcome::PutBack(backup) => {
+                write!(
+                    f,
+                    "  the file had been changed since: its servers were put back one by one, all else stays"
+                )?;
+                match backup {
+                    Some(backup) => writeln!(f, "; the file as it was: {}", backup.display()),
+                    None => writeln!(f, "; there is no backup of it any more"),
+                }
+            }
+        }
+    }
+}
+
+/// What was done with all files.
+#[derive(Debug, Default)]
+struct Tally {
+    files: usize,
+    servers: usize,
+    failed: usize,
+}
+
+impl Tally {
+    fn add(&mut self, done: &Done) {
+        self.files += usize::from(!done.rewritten.changes.is_empty());
+        self.servers += done.rewritten.changes.len();
+    }
+
+    fn summary(&self, options: &Options) -> String {
+        let Self { files, servers, .. } = self;
+        let what = format!("{servers} servers in {files} files");
+        match (servers, options.dry_run, options.undo) {
+            (0, _, false) => "No server was found that is not wrapped yet.".to_owned(),
+            (0, _, true) => "No server was found that is wrapped.".to_owned(),
+            (_, true, false) => {
+                format!("Nothing was changed. Without --dry-run: {what} are wrapped.")
+            }
+            (_, true, true) => {
+                format!("Nothing was changed. Without --dry-run: {what} are put back.")
+            }
+            (_, false, false) => {
+                format!(
+                    "Wrapped {what}. Restart the hosts; `mcp-contain wrap --undo` puts everything back."
+                )
+            }
+            (_, false, true) => format!("Put back {what}. Restart the hosts."),
+        }
+    }
 }

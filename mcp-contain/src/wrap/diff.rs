@@ -1,0 +1,66 @@
+//! A change for people to read: the server that changes and nothing else of the file, which may hold
+//! other secrets. Values of variables and headers are not shown. Pure.
+
+use similar::TextDiff;
+
+use super::entry::Entry;
+use super::splice::{Splice, apply, within};
+
+/// One server of a file, before and after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// The keys that lead to it.
+    pub(crate) title: String,
+    /// Where it begins, from 1.
+    pub(crate) line: usize,
+    before: String,
+    after: String,
+}
+
+impl Change {
+    pub(super) fn new(body: &str, entry: &Entry, splices: &[Splice]) -> Self {
+        let part = &entry.range;
+        let secrets = entry.secrets.iter();
+        let masks = secrets.map(|secret| Splice::replace(secret.clone(), "\"…\""));
+        let part_of = |splices: &mut dyn Iterator<Item = Splice>| -> Vec<Splice> {
+            splices.filter_map(|splice| within(&splice, part)).collect()
+        };
+        let masked = part_of(&mut masks.clone());
+        let changed = part_of(&mut masks.chain(splices.iter().cloned()));
+        let text = &body[part.clone()];
+        Self {
+            title: entry.title(),
+            line: body[..part.start].matches('\n').count() + 1,
+            before: printable(&apply(text, &masked)),
+            after: printable(&apply(text, &changed)),
+        }
+    }
+
+    /// The lines that go and those that come, with up to three around them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let diff = TextDiff::from_lines(&self.before, &self.after);
+        let mut unified = diff.unified_diff();
+        let unified = unified.context_radius(3).missing_newline_hint(false);
+        let hunks: Vec<String> = unified.iter_hunks().map(|hunk| hunk.to_string()).collect();
+        let lines = hunks.iter().flat_map(|hunk| hunk.lines());
+        lines
+            .filter(|line| !line.starts_with("@@"))
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
+/// Without what a terminal would obey.
+pub(super) fn printable(text: &str) -> String {
+    let plain = text.replace('\r', "");
+    plain
+        .chars()
+        .map(|c| {
+            if c.is_control() && !matches!(c, '\n' | '\t') {
+                '·'
+            } else {
+                c
+            }
+        })
+        .collect()
+}

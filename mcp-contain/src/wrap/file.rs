@@ -1,0 +1,272 @@
+//! A configuration file: read whole, and replaced at once or not at all.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::process;
+
+/// What is appended to the name of a file for its backup.
+pub(crate) const BACKUP: &str = ".before-mcp-contain";
+
+/// A file of settings is shorter than that: 64 MiB.
+const LONGEST: u64 = 64 << 20;
+
+/// Why a file cannot be read or changed, without its name.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("is no file")]
+    NoFile,
+    #[error("is longer than 64 MiB")]
+    TooLong,
+    #[error("is not written in UTF-8; save it as UTF-8 first")]
+    Encoding,
+    #[error("cannot be understood, and is left as it is: {0}")]
+    Syntax(String),
+    #[error("is read-only; make it writable first (chmod u+w)")]
+    ReadOnly,
+    #[error(
+        "has {0} names (hard links), of which only one would be changed; wrap its servers by hand"
+    )]
+    Linked(u64),
+    #[error(
+        "was changed by another program at the same time, and is left as it is; end the host and try again"
+    )]
+    Changed,
+    #[error("cannot be read: {0}")]
+    Read(io::Error),
+    #[error("cannot be replaced, and is as it was: {0}")]
+    Write(io::Error),
+}
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// Where it really is: a link stays one.
+    path: PathBuf,
+    text: String,
+    metadata: Metadata,
+}
+
+impl Document {
+    /// Reads a file; `None` if there is none.
+    pub(crate) fn read(named: &Path) -> Result<Option<Self>, FileError> {
+        let path = match fs::canonicalize(named) {
+            Ok(path) => path,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(FileError::Read(error)),
+        };
+        // A pipe would not let itself be opened.
+        if !fs::metadata(&path).map_err(FileError::Read)?.is_file() {
+            return Err(FileError::NoFile);
+        }
+        let mut file = File::open(&path).map_err(FileError::Read)?;
+        let metadata = file.metadata().map_err(FileError::Read)?;
+        let mut bytes = Vec::new();
+        let length = (&mut file).take(LONGEST + 1).read_to_end(&mut bytes);
+        if length.map_err(FileError::Read)? as u64 > LONGEST {
+            return Err(FileError::TooLong);
+        }
+        let text = String::from_utf8(bytes).map_err(|_| FileError::Encoding)?;
+        Ok(Some(Self {
+            path,
+            text,
+            metadata,
+        }))
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where its backup is, if it has one.
+    pub(crate) fn backup_path(&self) -> PathBuf {
+        let mut path = OsString::from(&self.path);
+        path.push(BACKUP);
+        path.into()
+    }
+
+    /// Its backup; `None` if there is none.
+    pub(crate) fn backup(&self) -> Result<Option<Self>, FileError> {
+        Self::read(&self.backup_path())
+    }
+
+    /// Keeps the text as it was read beside the file, for those who have its permissions.
+    pub(crate) fn back_up(&self) -> Result<(), FileError> {
+        self.check_replaceable()?;
+        self.put(&self.backup_path(), &self.text, || Ok(()))
+    }
+
+    /// Replaces the text, unless the file has changed since it was read.
+    ///
+    /// The new text is written beside it and takes its place by name, so that nobody ever sees half of
+    /// it. Mode and owner stay; the file behind a link is replaced, and not the link.
+    pub(crate) fn replace(&self, text: &str) -> Result<(), FileError> {
+        self.check_replaceable()?;
+        self.put(&self.path, text, || match Self::read(&self.path)? {
+            Some(now) if now.text == self.text => Ok(()),
+            _ => Err(FileError::Changed),
+        })
+    }
+
+    fn check_replaceable(&self) -> Result<(), FileError> {
+        if self.metadata.permissions().mode() & 0o200 == 0 {
+            return Err(FileError::ReadOnly);
+        }
+        if self.metadata.nlink() > 1 {
+            return Err(FileError::Linked(self.metadata.nlink()));
+        }
+        Ok(())
+    }
+
+    fn put(
+        &self,
+        path: &Path,
+        text: &str,
+        check: impl FnOnce() -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let new = beside(path);
+        let put = || {
+            self.write(&new, text).map_err(FileError::Write)?;
+            check()?;
+            fs::rename(&new, path).map_err(FileError::Write)
+        };
+        put().inspect_err(|_| drop(fs::remove_file(&new)))?;
+        // The name is there, and lasts once its directory is written.
+        let directory = path.parent().map(File::open);
+        if let Some(Ok(directory)) = directory {
+            let _ = directory.sync_all();
+        }
+        Ok(())
+    }
+
+    fn write(&self, new: &Path, text: &str) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        // Nobody else's until it has the permissions of the old one.
+        let mut file = options.write(true).create_new(true).mode(0o600).open(new)?;
+        file.write_all(text.as_bytes())?;
+        let made = file.metadata()?;
+        let (user, group) = (self.metadata.uid(), self.metadata.gid());
+        if (made.uid(), made.gid()) != (user, group) {
+            fchown(&file, Some(user), Some(group))?;
+        }
+        file.set_permissions(self.metadata.permissions())?;
+        file.sync_all()
+    }
+}
+
+/// Removes a backup that has served its purpose.
+pub(crate) fn remove_backup(document: &Document) -> Result<(), FileError> {
+    fs::remove_file(document.backup_path()).map_err(FileError::Write)
+}
+
+/// A name in the same directory that nobody else uses.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let name =
+            |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_that_changes_after_it_was_read_is_left_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.json");
+        fs::write(&path, "old").unwrap();
+        let document = Document::read(&path).unwrap().unwrap();
+        fs::write(&path, "somebody else's").unwrap();
+        assert!(matches!(document.replace("new"), Err(FileError::Changed)));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "somebody else's");
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(document.replace("new"), Err(FileError::Changed)));
+        assert_eq!(
+            names(directory.path()),
+            [""; 0],
+            "and nothing is left beside it"
+        );
+    }
+
+    #[test]
+    fn a_link_stays_one_and_the_mode_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let (real, link) = (
+            directory.path().join("real.json"),
+            directory.path().join("link.json"),
+        );
+        fs::write(&real, "old").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("real.json", &link).unwrap();
+        let document = Document::read(&link).unwrap().unwrap();
+        document.back_up().unwrap();
+        document.replace("new").unwrap();
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("real.json"));
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        for path in [&real, &document.backup_path()] {
+            assert_eq!(
+                fs::metadata(path).unwrap().mode() & 0o7777,
+                0o640,
+                "{}",
+                path.display()
+            );
+        }
+        assert_eq!(document.backup().unwrap().unwrap().text(), "old");
+        assert_eq!(
+            names(directory.path()),
+            ["link.json", "real.json", "real.json.before-mcp-contain"]
+        );
+    }
+
+    #[test]
+    fn what_must_not_be_replaced_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.json");
+        let (other, pipe) = (
+            directory.path().join("b.json"),
+            directory.path().join("pipe"),
+        );
+        fs::write(&path, "old").unwrap();
+        fs::hard_link(&path, &other).unwrap();
+        let replaced = Document::read(&path).unwrap().unwrap().replace("new");
+        assert!(matches!(replaced, Err(FileError::Linked(2))));
+        fs::remove_file(&other).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+        let replaced = Document::read(&path).unwrap().unwrap().replace("new");
+        assert!(matches!(replaced, Err(FileError::ReadOnly)));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        fs::write(&other, [0xff, 0xfe, b'{', 0]).unwrap();
+        assert!(matches!(Document::read(&other), Err(FileError::Encoding)));
+        assert!(matches!(
+            Document::read(directory.path()),
+            Err(FileError::NoFile)
+        ));
+        assert!(
+            Document::read(&directory.path().join("none"))
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            process::Command::new("mkfifo")
+                .arg(&pipe)
+                .status()
+                .unwrap()
+                .success()
+        );
+        assert!(matches!(Document::read(&pipe), Err(FileError::NoFile)));
+    }
+}

@@ -1,0 +1,244 @@
+//! Puts the wrapper in front of the commands of a configuration file, and takes it away. Pure.
+//!
+//! The old command is moved as it is written, quotes and escapes included, to the front of the
+//! arguments:
+//!
+//! ```text
+//! "command": "npx", "args": ["-y", "x"]    "command": "W", "args": ["npx", "-y", "x"]
+//! "command": "npx", "args": []             "command": "W", "args": ["npx"]
+//! "command": "npx"                         "command": "W", "args": [ "npx" ]
+//! ```
+//!
+//! The space in the last one tells it from the one above it, so that the text alone says what it was
+//! before.
+
+use std::collections::BTreeSet;
+
+use super::diff;
+use super::entry::{Args, Command, Entry, Key, Skip, Text};
+use super::format::{Format, Table};
+use super::splice::{Splice, apply};
+
+/// The name of this program, by which an entry is known to be wrapped.
+const NAME: &str = "mcp-contain";
+
+const BOM: char = '\u{feff}';
+
+/// How a file is written, and where its servers are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape<'a> {
+    pub(crate) format: Format,
+    pub(crate) tables: &'a [Table],
+}
+
+/// What is put in front of a command.
+#[derive(Clone, Copy)]
+pub(crate) struct Wrapper<'a> {
+    /// The path of this program.
+    pub(crate) path: &'a str,
+    /// Returns whether there is such a file: `/opt/my server/run` is a program, and
+    /// `/usr/bin/node x.js` a line for a shell.
+    pub(crate) is_file: &'a dyn Fn(&str) -> bool,
+    /// Returns where the program is in a command line of this program.
+    pub(crate) program_at: &'a dyn Fn(&[String]) -> Option<usize>,
+}
+
+/// A file that is about to change.
+#[derive(Debug)]
+pub(crate) struct Rewritten {
+    pub(crate) text: String,
+    /// What changes, and nothing else of the file, for people to read.
+    pub(crate) changes: Vec<diff::Change>,
+    /// Servers that are left as they are, and why.
+    pub(crate) skipped: Vec<(String, Skip)>,
+}
+
+/// Wraps every server that can be.
+///
+/// # Errors
+///
+/// The text is not in this format, or the change could not be undone to the byte.
+pub(crate) fn wrap(
+    text: &str,
+    shape: Shape<'_>,
+    wrapper: &Wrapper<'_>,
+) -> Result<Rewritten, String> {
+    let kept = wrapped(text, shape)?;
+    let rewritten = change(text, shape, |entry, body| {
+        wrap_entry(entry, body, shape.format, wrapper)
+    })?;
+    let back = unwrap(&rewritten.text, shape, wrapper, &kept);
+    match back {
+        Ok(back) if back.text == text => Ok(rewritten),
+        _ => Err("it is written in a way that could not be put back exactly as it is; wrap its servers by hand".to_owned()),
+    }
+}
+
+/// Takes the wrapper away again, but for those that `kept` names.
+///
+/// # Errors
+///
+/// The text is not in this format.
+pub(crate) fn unwrap(
+    text: &str,
+    shape: Shape<'_>,
+    wrapper: &Wrapper<'_>,
+    kept: &BTreeSet<Key>,
+) -> Result<Rewritten, String> {
+    change(text, shape, |entry, body| {
+        match kept.contains(&entry.key()) {
+            true if entry.is_wrapped() => Err(Skip::WrappedBefore),
+            _ => unwrap_entry(entry, body, wrapper),
+        }
+    })
+}
+
+/// The servers that are wrapped.
+///
+/// # Errors
+///
+/// The text is not in this format.
+pub(crate) fn wrapped(text: &str, shape: Shape<'_>) -> Result<BTreeSet<Key>, String> {
+    let entries = shape.format.entries(text_of(text), shape.tables)?;
+    let wrapped = entries.into_iter().filter(Entry::is_wrapped);
+    Ok(wrapped.map(|entry| entry.key()).collect())
+}
+
+fn change(
+    text: &str,
+    shape: Shape<'_>,
+    decide: impl Fn(&Entry, &str) -> Result<Vec<Splice>, Skip>,
+) -> Result<Rewritten, String> {
+    let body = text_of(text);
+    let mut all = Vec::new();
+    let (mut changes, mut skipped) = (Vec::new(), Vec::new());
+    for entry in shape.format.entries(body, shape.tables)? {
+        match decide(&entry, body) {
+            Ok(splices) => {
+                changes.push(diff::Change::new(body, &entry, &splices));
+                all.extend(splices);
+            }
+            Err(why) => skipped.push((entry.title(), why)),
+        }
+    }
+    let mark = &text[..text.len() - body.len()];
+    Ok(Rewritten {
+        text: format!("{mark}{}", apply(body, &all)),
+        changes,
+        skipped,
+    })
+}
+
+/// The text without its byte order mark.
+fn text_of(text: &str) -> &str {
+    text.strip_prefix(BOM).unwrap_or(text)
+}
+
+impl Entry {
+    /// Returns whether this program is its command, or among its arguments, behind `env` or `sh -c`.
+    fn is_wrapped(&self) -> bool {
+        self.command.as_ref().is_ok_and(|command| {
+            let list: &[Text] = match &command.args {
+                Args::Missing { .. } => &[],
+                Args::List { elements, .. } => elements,
+            };
+            let mut words = std::iter::once(&command.program).chain(list);
+            words.any(|word| word.value.as_deref().is_some_and(is_this))
+        })
+    }
+}
+
+/// Returns whether a command is this program, wherever it is installed.
+fn is_this(command: &str) -> bool {
+    let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
+    name == NAME || name.strip_suffix(".exe") == Some(NAME)
+}
+
+fn wrap_entry(
+    entry: &Entry,
+    body: &str,
+    format: Format,
+    wrapper: &Wrapper<'_>,
+) -> Result<Vec<Splice>, Skip> {
+    let Command { program, args } = entry.command.as_ref().map_err(Clone::clone)?;
+    if entry.is_wrapped() {
+        return Err(Skip::Wrapped);
+    }
+    let name = program.value.clone().unwrap_or_default();
+    if name.trim().is_empty() {
+        return Err(Skip::NoCommand);
+    }
+    if name.contains(char::is_whitespace) && !(wrapper.is_file)(&name) {
+        let why = "has a line for a shell as its command; split it into `command` and `args`";
+        return Err(Skip::Unclear(why.to_owned()));
+    }
+    let written = &body[program.range.clone()];
+    // What is called like one of our own words is told from it by two dashes.
+    let first = match (wrapper.program_at)(&[name]) {
+        Some(0) => written.to_owned(),
+        _ => format!("{}, {written}", format.quote("--")),
+    };
+    let put = match args {
+        Args::Missing { at, before, after } => {
+            Splice::insert(*at, format!("{before}[ {first} ]{after}"))
+        }
+        Args::List {
+            range, elements, ..
+        } => match elements.first() {
+            None => Splice::insert(range.start + 1, first),
+            Some(next) => {
+                let space = &body[range.start + 1..next.range.start];
+                let is_space = !space.is_empty() && space.chars().all(char::is_whitespace);
+                let space = if is_space { space } else { " " };
+                Splice::insert(next.range.start, format!("{first},{space}"))
+            }
+        },
+    };
+    let command = Splice::replace(program.range.clone(), format.quote(wrapper.path));
+    Ok(vec![command, put])
+}
+
+fn unwrap_entry(entry: &Entry, body: &str, wrapper: &Wrapper<'_>) -> Result<Vec<Splice>, Skip> {
+    let Command { program, args } = entry.command.as_ref().map_err(Clone::clone)?;
+    if !program.value.as_deref().is_some_and(is_this) {
+        return Err(match entry.is_wrapped() {
+            true => Skip::Unclear(
+                "has this program among its arguments; take it out by hand".to_owned(),
+            ),
+            false => Skip::NotWrapped,
+        });
+    }
+    let lost =
+        || Skip::Unclear("is wrapped, but the command is not among its arguments".to_owned());
+    let Args::List {
+        range,
+        elements,
+        removal,
+    } = args
+    else {
+        return Err(lost());
+    };
+    let words = elements
+        .iter()
+        .map(|word| word.value.clone().unwrap_or_default());
+    let at = (wrapper.program_at)(&words.collect::<Vec<_>>()).ok_or_else(lost)?;
+    let (Some(first), Some(moved)) = (elements.first(), elements.get(at)) else {
+        return Err(lost());
+    };
+    let written = &body[moved.range.clone()];
+    let taken = match elements.get(at + 1) {
+        Some(next) => first.range.start..next.range.start,
+        None if first.range.start == range.start + 1 => {
+            let rest = &body[moved.range.end..range.end];
+            let comma = rest
+                .find(|c: char| !c.is_whitespace())
+                .filter(|at| rest[*at..].starts_with(','));
+            first.range.start..moved.range.end + comma.map_or(0, |at| at + 1)
+        }
+        None => removal.clone().unwrap_or(range.start + 1..range.end - 1),
+    };
+    Ok(vec![
+        Splice::replace(program.range.clone(), written),
+        Splice::remove(taken),
+    ])
+}

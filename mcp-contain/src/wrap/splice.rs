@@ -1,0 +1,50 @@
+//! Changes of a text by place, so that every byte that is not meant stays. Pure.
+
+use std::ops::Range;
+
+/// One change: these bytes become that text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Splice {
+    pub(super) range: Range<usize>,
+    pub(super) text: String,
+}
+
+impl Splice {
+    pub(super) fn replace(range: Range<usize>, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { range, text }
+    }
+
+    pub(super) fn insert(at: usize, text: impl Into<String>) -> Self {
+        Self::replace(at..at, text)
+    }
+
+    pub(super) fn remove(range: Range<usize>) -> Self {
+        Self::replace(range, "")
+    }
+}
+
+/// The text with these changes. They must lie within it, on whole characters, and not overlap.
+pub(super) fn apply(text: &str, splices: &[Splice]) -> String {
+    let mut splices: Vec<&Splice> = splices.iter().collect();
+    splices.sort_by_key(|splice| splice.range.start);
+    let mut changed = String::with_capacity(text.len() + 64 * splices.len());
+    let mut done = 0;
+    for splice in splices {
+        changed.push_str(&text[done..splice.range.start]);
+        changed.push_str(&splice.text);
+        done = splice.range.end;
+    }
+    changed.push_str(&text[done..]);
+    changed
+}
+
+/// The change, as seen by the part of the text that begins at `start`; `None` if it is not within
+/// the part.
+pub(super) fn within(splice: &Splice, part: &Range<usize>) -> Option<Splice> {
+    let inside = part.start <= splice.range.start && splice.range.end <= part.end;
+    inside.then(|| {
+        let range = splice.range.start - part.start..splice.range.end - part.start;
+        Splice::replace(range, splice.text.clone())
+    })
+}
