@@ -109,7 +109,13 @@ impl Server {
             return;
         }
         for seen in descendants(self.guardian.pid(), &all) {
-            kill(seen, |now| now.parent == seen.parent);
+            let is_it = |now: &Seen| now.start_time == seen.start_time && now.parent == seen.parent;
+            if let Err(error) = kill(seen.pid, is_it) {
+                let pid = seen.pid;
+                sys::shielded(
+                    || tracing::debug!(pid, %error, "a process of a server cannot be killed"),
+                );
+            }
         }
     }
 
@@ -128,17 +134,26 @@ impl Server {
     }
 }
 
-/// Kills a process that is held first and then looked at again: by its start
-/// time it is the one that was seen.
-pub(super) fn kill(seen: &Seen, still: impl FnOnce(&Seen) -> bool) {
-    let held = Pid::new(seen.pid.into()).and_then(|pid| sys::hold(pid).ok());
-    let Some(held) = held else { return };
-    let now = sys::see(seen.pid);
-    if now.is_some_and(|now| now.start_time == seen.start_time && still(&now))
-        && let Err(error) = sys::kill_held(&held)
-    {
-        let pid = seen.pid;
-        sys::shielded(|| tracing::debug!(pid, %error, "a process of a server cannot be killed"));
+/// Kills a process, unless it has gone or is not the one that `is_it` knows: it is held
+/// first and then looked at, so the number cannot come to mean another one.
+///
+/// # Errors
+///
+/// It may live, and nobody has sent it the signal.
+pub(super) fn kill(pid: u32, is_it: impl Fn(&Seen) -> bool) -> io::Result<()> {
+    let Some(number) = Pid::new(pid.into()) else {
+        return Ok(());
+    };
+    let killed = sys::reserve::with(|| {
+        let held = sys::hold(number)?;
+        match sys::look_at(pid)? {
+            Some(now) if is_it(&now) => sys::kill_held(&held),
+            _ => Ok(()),
+        }
+    });
+    match killed {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        killed => killed,
     }
 }
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
@@ -21,7 +22,6 @@ use crate::ending::Ending;
 use crate::identity::Cookie;
 use crate::launcher::blocking;
 use crate::orphans::Entry;
-use crate::sys::watch::Interest;
 use crate::sys::{self, ProcessState};
 
 /// The terminator of a server behind a guardian.
@@ -95,14 +95,20 @@ impl Server {
 
     /// Ends a server that is not watched, and says whether nothing is left of it.
     ///
-    /// Blocks until the guardian has ended, at most `limit` long.
+    /// Blocks until there is a word on that, at most `limit` long.
     pub(super) fn end_and_wait(self: &Arc<Self>, limit: Duration) -> bool {
         if let Err(error) = self.force() {
             sys::shielded(|| tracing::warn!(%error, "the guardian cannot be told"));
         }
-        self.guardian.wait_exit(limit)
-            && self.guardian_exited() == Interest::Done
-            && self.ending.is_proven()
+        let end = Instant::now() + limit;
+        if self.guardian.wait_exit(limit) {
+            self.guardian_exited();
+            // Those whom the guardian did not see are still searched for.
+            while !self.ending.is_over() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.ending.is_proven()
     }
 
     /// Waits until the server's program runs, or could not be executed.
@@ -211,8 +217,11 @@ impl GuardedServer {
 #[async_trait]
 impl ProcessTerminator for GuardedServer {
     fn identity(&self) -> ServerIdentity {
-        let start_time = self.server.start_time();
-        ServerIdentity::process(self.server.main_pid().unwrap_or_default(), start_time)
+        match self.server.main_pid() {
+            Some(pid) => ServerIdentity::process(pid, self.server.start_time()),
+            // It was killed before it could say.
+            None => ServerIdentity::Other(format!("guardian {}", self.server.guardian.pid())),
+        }
     }
 
     fn semantics(&self) -> TerminationSemantics {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
+use mcp_lifecycle_core::launch::{Containment, ExitStatus, LaunchErrorKind, LaunchedServer};
 
 use super::process::protocol::Stage;
 use super::process::{self, SpawnGuardianError, SpawnRequest};
@@ -78,18 +78,22 @@ pub(crate) fn spawn(
     if let Err(error) = server.watch() {
         // Ended here, and not once more by its drop.
         owned.0 = None;
+        let guardian = server.guardian.pid();
         let what = match server.end_and_wait(UNDO_LIMIT) {
             true => {
                 "the new server could not be watched; it was ended again, and nothing of it is left"
                     .to_owned()
             }
             false => format!(
-                "the new server could not be watched; its guardian (process {}) was told to end it, \
-                 and had not done so after {UNDO_LIMIT:?}",
-                server.guardian.pid(),
+                "the new server could not be watched; its guardian (process {guardian}) was told to \
+                 end it, and had not done so after {UNDO_LIMIT:?}"
             ),
         };
-        return Err(LaunchErrorKind::backend(what, error));
+        if server.ending.is_proven() || !server.is_guardian_over() {
+            return Err(LaunchErrorKind::backend(what, error));
+        }
+        // As where the guardian was killed: its owner is told who may be left.
+        sys::shielded(|| tracing::warn!(guardian, %error, "a new server could not be watched"));
     }
     let terminator = Arc::new(GuardedServer::new(Arc::clone(&server)));
     let launched = LaunchedServer::new(
@@ -161,7 +165,7 @@ impl Drop for Record {
 }
 
 impl Spawned {
-    /// Waits until the server's program runs.
+    /// Waits until the server's program runs, or is known to have ended.
     ///
     /// Dropped before that, everything is killed.
     pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
@@ -173,10 +177,18 @@ impl Spawned {
                 let error = io::Error::from_raw_os_error(errno);
                 Err(explain(&self.command, stage, error))
             }
-            None => Err(LaunchErrorKind::backend(
-                "the guardian ended before the server was started",
-                "it was killed",
+            None if self.server.ending.is_proven() => Err(LaunchErrorKind::backend(
+                "the server's guardian ended before it could say that the server runs",
+                "it was killed by somebody; nothing of the server is left, so another launch is \
+                 safe",
             )),
+            // Somebody of it may live: whoever owns it ends it, and is told who.
+            None => {
+                self.server.ending.update(|known| {
+                    known.exit = known.exit.or(Some(ExitStatus::Unknown));
+                });
+                Ok(self.launched)
+            }
         }
     }
 }

@@ -148,6 +148,7 @@ impl Search {
 
     /// Ends those who were found; the search itself, when none is left.
     fn conclude(mut self, found: &[Carrier]) -> Option<Self> {
+        let mut spared = None;
         for Carrier { seen, identity } in found {
             if identity.as_ref() == Some(&self.identity) {
                 // Our own program is no process of the server's: the init of
@@ -155,8 +156,16 @@ impl Search {
                 if !orphans::is_guardian(seen.pid) {
                     self.ended.insert(seen.pid, seen.name.clone());
                 }
-                look::kill(seen, |_| true);
+                let killed = look::kill(seen.pid, |now| now.start_time == seen.start_time);
+                if let Err(error) = killed {
+                    spared = Some(format!("process {} cannot be killed: {error}", seen.pid));
+                }
             }
+        }
+        // Its end would be waited for in vain.
+        if let Some(why) = spared {
+            self.fail(why);
+            return None;
         }
         match self.judge(found) {
             Left::Nobody => return Some(self),

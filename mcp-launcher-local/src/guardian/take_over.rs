@@ -8,6 +8,7 @@ use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone};
 
 use super::conclude::Inside;
 use super::decide::{Adopted, Cgroup, Findings, Main, Marked};
+use super::look;
 use super::server::Server;
 use super::strays::{self, Found};
 use crate::ending::Proof;
@@ -49,17 +50,15 @@ impl Server {
             Ok(Some(seen)) => Ok(is_init(&seen) || self.start_time().is_none()),
             Err(_) => Ok(true),
         };
-        // It ends with its guardian by itself, unless somebody holds it.
-        if let Ok(held) = sys::reserve::with(|| sys::hold(init))
-            && sys::see(init.as_u32()).is_some_and(|seen| is_init(&seen))
-            && let Err(error) = sys::kill_held(&held)
-        {
-            sys::shielded(|| tracing::warn!(%error, "the init of a server cannot be killed"));
-        }
-        let server = Arc::clone(self);
-        let ended = move || server.empty_cgroup(Main::InitEnded, inside);
-        if let Err(error) = sys::watch_process(init, still, ended) {
-            let why = format!("the init of its PID namespace cannot be watched: {error}");
+        // It ends with its guardian by itself, unless somebody holds it or it has seen to
+        // that: then its end would be waited for in vain.
+        let ends = look::kill(init.as_u32(), is_init).and_then(|()| {
+            let server = Arc::clone(self);
+            let ended = move || server.empty_cgroup(Main::InitEnded, inside);
+            sys::watch_process(init, still, ended)
+        });
+        if let Err(error) = ends {
+            let why = format!("the init of its PID namespace cannot be ended: {error}");
             let findings = Findings {
                 main: Main::Unknown,
                 cgroup: Cgroup::Failed(why),
@@ -157,10 +156,8 @@ impl Server {
         let Some(pid) = self.main_pid().and_then(|pid| Pid::new(pid.into())) else {
             return;
         };
-        if let Ok(held) = sys::reserve::with(|| sys::hold(pid))
-            && self.look_at_main() == Main::Outside
-            && let Err(error) = sys::kill_held(&held)
-        {
+        // Who lives is found by the search, or keeps the proof back.
+        if let Err(error) = look::kill(pid.as_u32(), |seen| self.is_main(seen)) {
             sys::shielded(|| tracing::warn!(%error, "a server cannot be killed"));
         }
         let still = || match sys::look_at(pid.as_u32()) {

@@ -37,4 +37,5 @@ mod stuck;
 mod tidy;
 mod unkillable;
 mod unrecorded;
+mod unsaid;
 mod unseen;

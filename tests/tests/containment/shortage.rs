@@ -211,8 +211,8 @@ fn with_any_number_of_free_descriptors_a_dead_guardian_leads_to_a_proof() {
 #[test]
 #[ignore = "a role"]
 fn few_descriptors_and_no_guardian() {
-    if !plays() || !has_cgroups() {
-        return println!("without cgroups there is no proof");
+    if !plays() {
+        return;
     }
     adopts_its_orphans();
     let stage = Stage::new();

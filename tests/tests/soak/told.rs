@@ -83,6 +83,8 @@ pub(crate) struct Told {
     pub(crate) refused: Option<String>,
     pub(crate) proven: bool,
     pub(crate) unproven: Option<String>,
+    /// It is the end of a start that failed.
+    pub(crate) unproven_start: bool,
     /// Also when it was asked for once more.
     pub(crate) unproven_again: bool,
     /// Strangers who keep the proof back: in PID namespaces of their own, which the host
@@ -163,7 +165,10 @@ pub(crate) fn take_down(
         }
         "refused" | "cut-short" => told.refused = Some(rest.to_owned()),
         "unproven-start" if by_strangers => told.kept_back_start = Some(rest.to_owned()),
-        "unproven-start" => told.unproven = Some(rest.to_owned()),
+        "unproven-start" => {
+            told.unproven_start = true;
+            told.unproven = Some(rest.to_owned());
+        }
         "proof" => {
             told.proven = true;
             told.took = told.took.max(Duration::from_millis(took.unwrap_or(0)));

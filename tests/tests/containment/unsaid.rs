@@ -1,0 +1,115 @@
+//! Guardians that are killed before they could say that the server runs.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig, StartError};
+use mcp_lifecycle_core::terminate::TerminationPolicy;
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::gate::ask_about;
+use crate::guardian_killed::adopts_its_orphans;
+use crate::stage::{LIMIT, Stage, has_cgroups, perform, plays};
+
+#[test]
+fn a_start_whose_guardian_was_killed_says_who_may_be_left() {
+    perform("unsaid::somebody_hides");
+}
+
+#[test]
+#[ignore = "a role"]
+fn somebody_hides() {
+    if !plays() {
+        return;
+    }
+    let silenced = Silenced::new();
+    let error = silenced.start(&["wiped-env"], "wiped-env");
+    if has_cgroups() {
+        return silenced.nothing_is_left(&error);
+    }
+    let cleanup = error.context().cleanup.as_ref();
+    let ended = cleanup.unwrap_or_else(|| panic!("nobody is named: {error}"));
+    let survivors = ended.as_ref().expect_err("it lives").to_string();
+    assert!(survivors.contains("may be its"), "{error}");
+}
+
+#[test]
+fn a_start_whose_guardian_was_killed_and_that_left_nobody_says_so() {
+    perform("unsaid::nobody_hides");
+}
+
+#[test]
+#[ignore = "a role"]
+fn nobody_hides() {
+    if !plays() {
+        return;
+    }
+    let silenced = Silenced::new();
+    let error = silenced.start(&["double-fork"], "daemon");
+    silenced.nothing_is_left(&error);
+}
+
+/// A host whose guardians cannot say anything, from its first start on.
+struct Silenced {
+    stage: Stage,
+    is_silent: Arc<AtomicBool>,
+    speaks: mpsc::Receiver<Pid>,
+}
+
+impl Silenced {
+    fn new() -> Self {
+        adopts_its_orphans();
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let (tell, speaks) = mpsc::channel();
+        let holds = Arc::clone(&is_silent);
+        ask_about(&[libc::SYS_sendto], move |listener, call| {
+            let name = fs::read_to_string(format!("/proc/{}/comm", call.thread));
+            match name.is_ok_and(|name| name == "mcp-guardian\n") && holds.load(Ordering::Relaxed) {
+                true => tell.send(Pid::from_raw(call.thread.cast_signed())).unwrap(),
+                false => listener.answer(call, None),
+            }
+        });
+        let stage = Stage::new();
+        // What the first launch finds out is found out with guardians that speak.
+        let server = stage.launch(&["plain"]);
+        let terminator = Arc::clone(server.terminator());
+        drop(server);
+        stage.wait("the proof", terminator.gone()).unwrap();
+        stage.nobody_is_left();
+        Self {
+            stage,
+            is_silent,
+            speaks,
+        }
+    }
+
+    /// Starts a server, whose guardian is killed when a process of this role is there.
+    fn start(&self, args: &[&str], role: &str) -> StartError {
+        let Stage {
+            launcher, runtime, ..
+        } = &self.stage;
+        let config = ServerConfig::new(Arc::clone(launcher), self.stage.spec(args))
+            .with_termination(TerminationPolicy::immediate());
+        self.is_silent.store(true, Ordering::Relaxed);
+        let start = runtime.spawn(LifecycleClient::start(config));
+        let guardian = self.speaks.recv_timeout(LIMIT).unwrap();
+        self.stage.wait_for(role);
+        self.is_silent.store(false, Ordering::Relaxed);
+        kill(guardian, Signal::SIGKILL).unwrap();
+        let started = self.stage.wait("the start", start).unwrap();
+        started.expect_err("nobody said that it runs")
+    }
+
+    /// The launch itself has the proof.
+    #[track_caller]
+    fn nothing_is_left(&self, error: &StartError) {
+        assert!(error.context().cleanup.is_none(), "{error}");
+        let says = "nothing of the server is left";
+        assert!(error.to_string().contains(says), "{error}");
+        self.stage.nobody_is_left();
+    }
+}
