@@ -12,6 +12,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 
+use crate::sys::stat::is_gone;
 use crate::sys::watch::{self, Interest};
 use crate::sys::{self, Pid, reserve};
 
@@ -267,7 +268,7 @@ fn remove(path: &Path) -> io::Result<Removal> {
 fn kill(path: &Path) -> io::Result<()> {
     let order = || open_to_write(&path.join("cgroup.kill"))?.write_all(b"1");
     order()?;
-    if kill_headless(path) {
+    if kill_headless(path)? {
         // For what those have forked since.
         let _ = order();
     }
@@ -277,18 +278,32 @@ fn kill(path: &Path) -> io::Result<()> {
 /// Ends those whom the kernel's order passes by: it goes to the main thread
 /// alone (Linux 6.18), and a process whose main thread has ended lives on. Says
 /// whether there were any.
-fn kill_headless(path: &Path) -> bool {
+///
+/// # Errors
+///
+/// One of them may live, and nobody has sent it the signal.
+fn kill_headless(path: &Path) -> io::Result<bool> {
     let list = || {
         let mut found = Vec::new();
         members(path, &mut found).map(|()| found)
     };
-    let mut inside = list().unwrap_or_default();
-    inside.retain(|pid| sys::is_headless(*pid));
-    for some in inside.chunks(HELD_MAX) {
-        let hold = |&pid: &u32| Some((pid, sys::hold(Pid::new(pid.into())?).ok()?));
-        let held: Vec<_> = some.iter().filter_map(hold).collect();
+    let mut headless = Vec::new();
+    for pid in list()? {
+        if sys::is_headless(pid)? {
+            headless.push(pid);
+        }
+    }
+    for some in headless.chunks(HELD_MAX) {
+        let mut held = Vec::new();
+        for &pid in some {
+            match Pid::new(pid.into()).map(sys::hold) {
+                Some(Ok(process)) => held.push((pid, process)),
+                Some(Err(error)) if !is_gone(&error) => return Err(error),
+                _ => {}
+            }
+        }
         // Whoever has the number now is inside, or not killed.
-        let still = list().unwrap_or_default();
+        let still = list()?;
         for (pid, process) in held {
             if still.contains(&pid)
                 && let Err(error) = sys::kill_held(&process)
@@ -299,7 +314,7 @@ fn kill_headless(path: &Path) -> bool {
             }
         }
     }
-    !inside.is_empty()
+    Ok(!headless.is_empty())
 }
 
 /// Returns whether anybody is inside, or inside of what is inside.

@@ -1,7 +1,7 @@
 //! A process group whose leader somebody else has reaped.
 
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use super::processes::mark_of;
 use super::verdict::Mark;
@@ -28,11 +28,15 @@ fn is_ended(group: Pid, server: &Cookie) -> bool {
     let Ok(members) = sys::members_of_group(group) else {
         return false;
     };
-    let is_ours = |pid: Pid| match mark_of(pid.as_u32()) {
+    let is_ours = |pid: Pid| match sys::reserve::with(|| mark_of(pid.as_u32())) {
         Ok(Some(Mark::Cookie(identity))) => Some(identity == *server),
         // It will say so.
         Ok(Some(Mark::Passing)) => None,
-        Ok(_) | Err(_) => Some(false),
+        Ok(_) => Some(false),
+        // Another user's.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(false),
+        // It was not asked.
+        Err(_) => None,
     };
     let mut is_ended = true;
     for member in members {

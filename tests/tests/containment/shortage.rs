@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::launch::{Evidence, ReapReport, ServerIdentity};
+use mcp_lifecycle_core::launch::{Evidence, LaunchedServer, ReapReport, ServerIdentity};
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
@@ -215,26 +215,49 @@ fn few_descriptors_and_no_guardian() {
         return;
     }
     adopts_its_orphans();
-    let stage = Stage::new();
+    let mut stage = Stage::new();
     limit_descriptors(128);
-    for free in 0..8 {
-        let server = stage.launch(&["double-fork"]);
-        stage.wait_for("daemon");
-        let guardian = guardian_of(&server);
-        let mut fillers = every_descriptor();
-        fillers.truncate(fillers.len() - free);
-        kill(guardian, Signal::SIGKILL).unwrap();
-        let first = stage.wait("the last word", server.terminator().gone());
-        drop(fillers);
-        if first.is_err() {
-            stage
-                .wait("a new end", server.terminator().force_end())
-                .unwrap();
-            let again = stage.wait("the proof", server.terminator().gone());
-            again.unwrap_or_else(|error| panic!("{free}: {error:?}, after {first:?}"));
+    // The kernel's order to a cgroup passes by who has no main thread.
+    for (shape, role) in [("double-fork", "daemon"), ("headless", "headless")] {
+        for free in 0..8 {
+            let server = stage.launch(&[shape]);
+            stage.wait_for(role);
+            let guardian = guardian_of(&server);
+            leads_to_a_proof(&stage, &server, guardian, free);
         }
-        stage.nobody_is_left();
     }
+    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::PidNamespace));
+    for free in 0..8 {
+        let server = stage.launch(&["plain"]);
+        stage.wait_for("server");
+        let guardian = guardian_of(&server);
+        // The first process of a namespace does not hear of its guardian's end then.
+        kill(main_of(&server), Signal::SIGSTOP).unwrap();
+        leads_to_a_proof(&stage, &server, guardian, free);
+    }
+}
+
+/// Kills the guardian while so many descriptors are free: there is a proof, at once or by
+/// the next order.
+fn leads_to_a_proof(stage: &Stage, server: &LaunchedServer, guardian: Pid, free: usize) {
+    let mut fillers = every_descriptor();
+    fillers.truncate(fillers.len() - free);
+    kill(guardian, Signal::SIGKILL).unwrap();
+    let first = stage.wait("the last word", server.terminator().gone());
+    drop(fillers);
+    if first.is_err() {
+        stage
+            .wait("a new end", server.terminator().force_end())
+            .unwrap();
+        let again = stage.wait("the proof", server.terminator().gone());
+        again.unwrap_or_else(|error| panic!("{free}: {error:?}, after {first:?}"));
+    }
+    stage.nobody_is_left();
+}
+
+fn main_of(server: &LaunchedServer) -> Pid {
+    let pid = server.terminator().identity().pid().unwrap();
+    Pid::from_raw(pid.cast_signed())
 }
 
 #[test]

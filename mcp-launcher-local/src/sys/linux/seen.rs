@@ -102,9 +102,8 @@ pub(crate) fn look_at(pid: u32) -> io::Result<Option<Seen>> {
 }
 
 /// Returns whether the main thread of a process has ended while others go on.
-pub(crate) fn is_headless(pid: u32) -> bool {
-    let stat = Stat::read(pid).ok().flatten();
-    stat.is_some_and(|stat| stat.state == 'Z' && !stat.is_dead())
+pub(crate) fn is_headless(pid: u32) -> io::Result<bool> {
+    Ok(Stat::read(pid)?.is_some_and(|stat| stat.state == 'Z' && !stat.is_dead()))
 }
 
 /// Every process that can be looked at.
