@@ -1,7 +1,7 @@
 //! The control socket, and the reports that are owed on it.
 
 use crate::protocol::{CONTROL_FD, MESSAGE_MAX, Report, Request};
-use crate::sys::{self, Errno, Fd, PollFd};
+use crate::sys::{self, Errno, Fd, Nanos, PollFd};
 
 /// Reports that can be owed at once: each kind is sent at most once.
 const OWED_MAX: usize = 4;
@@ -19,8 +19,10 @@ pub(crate) enum Received {
     Request(Request),
     /// Nothing now.
     Nothing,
-    /// It will not say anything any more.
-    Closed,
+    /// It will not say anything any more, and listens: as good as an order to kill, which its queue had no room for.
+    Muted,
+    /// It is gone.
+    Gone,
 }
 
 impl Control {
@@ -98,7 +100,7 @@ impl Control {
             Ok(0) => {
                 // The host may still listen: a full queue of requests is answered by closing that half.
                 self.is_deaf = true;
-                Received::Closed
+                self.how_it_ended()
             }
             // What is not a request is ignored: both sides are built from one source.
             Ok(len) => message
@@ -108,8 +110,15 @@ impl Control {
             Err(Errno::EAGAIN) => Received::Nothing,
             Err(_) => {
                 self.is_deaf = true;
-                Received::Closed
+                self.how_it_ended()
             }
         }
+    }
+
+    /// A host that has closed its half only is there; where the host has died, both were closed at once.
+    fn how_it_ended(&self) -> Received {
+        let mut fds = [PollFd::readable(self.socket.as_ref()).not_readable()];
+        sys::poll(&mut fds, Some(Nanos(0)));
+        if fds[0].hung_up() { Received::Gone } else { Received::Muted }
     }
 }

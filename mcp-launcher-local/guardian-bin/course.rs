@@ -1,7 +1,7 @@
 //! What the guardian does next. Pure: no system call, no clock of its own; the tests of the crate include this file by path.
 //!
-//! There is one clock while the host lives, and it is not here: nothing is asked to end, and nothing is killed, because time has passed. The
-//! pauses below are between rounds of killing, which nothing but the end of everything ends.
+//! There is one clock while the host lives, and it is not here: nothing is asked to end, and nothing is killed, because time has passed. When the
+//! host is gone there is one grace, if the host wanted one. The pauses below are between rounds of killing, which nothing but the end of everything ends.
 
 /// For the first signals to take effect.
 const FIRST_PAUSE: u64 = 500_000;
@@ -16,6 +16,8 @@ pub(crate) struct Course {
     phase: Phase,
     /// Something has been signalled, so what is reaped from now on was swept.
     sweeping: bool,
+    /// The tree was asked to end.
+    asked: bool,
     /// How the main process has ended, if it has: the first word counts.
     exit: Option<i32>,
 }
@@ -24,6 +26,10 @@ pub(crate) struct Course {
 enum Phase {
     /// Nothing to do until something happens.
     Waiting,
+    /// The host is gone, and what it left has until then to end by itself.
+    Orphaned {
+        until: u64,
+    },
     Killing(Killing),
     /// No descendant is left.
     Done,
@@ -45,6 +51,7 @@ impl Course {
         Self {
             phase: Phase::Waiting,
             sweeping: false,
+            asked: false,
             exit: None,
         }
     }
@@ -52,12 +59,39 @@ impl Course {
     /// The host asks the tree to end. To be signalled by the caller, now.
     pub(crate) fn ask(&mut self) {
         self.sweeping = true;
+        self.asked = true;
+    }
+
+    /// The host is gone, which gave the tree so long to end by itself. Says whether the tree is to be asked to, by the caller, now: not twice, for
+    /// a second SIGTERM means "at once" to many programs.
+    #[must_use]
+    pub(crate) fn host_gone(&mut self, now: u64, grace: u64) -> bool {
+        if grace == 0 {
+            self.kill();
+            return false;
+        }
+        if !matches!(self.phase, Phase::Waiting) {
+            return false;
+        }
+        self.phase = Phase::Orphaned {
+            until: now.saturating_add(grace),
+        };
+        let news = !self.asked;
+        self.ask();
+        news
+    }
+
+    /// So late is it: a grace may be over.
+    pub(crate) fn pass(&mut self, now: u64) {
+        if matches!(self.phase, Phase::Orphaned { until } if now >= until) {
+            self.kill();
+        }
     }
 
     /// The host wants an end of it, or is gone. From here on there is no way back and no giving up.
     pub(crate) fn kill(&mut self) {
         self.sweeping = true;
-        if matches!(self.phase, Phase::Waiting) {
+        if matches!(self.phase, Phase::Waiting | Phase::Orphaned { .. }) {
             self.phase = Phase::Killing(Killing {
                 next: 0,
                 pause: FIRST_PAUSE,
@@ -93,7 +127,7 @@ impl Course {
     pub(crate) fn is_round_due(&self, now: u64) -> bool {
         match &self.phase {
             Phase::Killing(killing) => killing.outstanding == Some(0) || now >= killing.next,
-            Phase::Waiting | Phase::Done => false,
+            Phase::Waiting | Phase::Orphaned { .. } | Phase::Done => false,
         }
     }
 
@@ -117,6 +151,7 @@ impl Course {
     pub(crate) fn alarm(&self) -> Option<u64> {
         match &self.phase {
             Phase::Waiting | Phase::Done => None,
+            Phase::Orphaned { until } => Some(*until),
             Phase::Killing(killing) => Some(killing.next),
         }
     }

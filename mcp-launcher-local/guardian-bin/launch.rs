@@ -3,7 +3,7 @@
 use crate::namespace::{self, Namespace};
 use crate::params::Params;
 use crate::protocol::Stage;
-use crate::sys::{self, Args, Errno, Fd, Fork, Pid};
+use crate::sys::{self, Args, Errno, Fd, Fork, Nanos, Pid};
 
 /// A server whose process exists. Whether it becomes the program is what [`Server::outcome`] will say.
 pub(crate) struct Server {
@@ -16,6 +16,8 @@ pub(crate) struct Server {
     pub(crate) outcome: Fd,
     pub(crate) namespace: Option<Namespace>,
     pub(crate) cgroup_kill: Option<Fd>,
+    /// As of [`Params::grace`].
+    pub(crate) grace: Nanos,
 }
 
 pub(crate) enum Failure {
@@ -95,6 +97,7 @@ fn started(
         outcome,
         namespace,
         cgroup_kill: params.cgroup_kill,
+        grace: params.grace,
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn leave(mut control: Control) -> ! {
     for _ in 0..ROUNDS {
         match control.receive() {
             Received::Nothing => sys::poll(&mut [control.events()], Some(ROUND)),
-            Received::Request(_) | Received::Closed => break,
+            Received::Request(_) | Received::Muted | Received::Gone => break,
         }
     }
     sys::exit(0)

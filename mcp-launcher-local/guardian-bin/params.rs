@@ -6,10 +6,12 @@ use crate::protocol::{
     CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, FLAG_ORPHAN, FLAG_PID_NAMESPACE,
     PARAM_COUNT,
 };
-use crate::sys::{self, Args, Fd};
+use crate::sys::{self, Args, Fd, Nanos};
 
 pub(crate) struct Params<'a> {
     pub(crate) host: u32,
+    /// The time that a tree has to end by itself once its host is gone.
+    pub(crate) grace: Nanos,
     /// Where the server starts; `None` for where the host is.
     pub(crate) cwd: Option<&'a CStr>,
     pub(crate) program: &'a CStr,
@@ -26,13 +28,15 @@ impl<'a> Params<'a> {
     pub(crate) fn take(args: &'a Args) -> Option<Self> {
         let host = number(args.get(1)?)?;
         let flags = number(args.get(2)?)?;
-        let cwd = args.get(3)?;
-        let program = args.get(4)?;
+        let grace = u64::from(number(args.get(3)?)?);
+        let cwd = args.get(4)?;
+        let program = args.get(5)?;
         args.get(PARAM_COUNT)?;
         // Descriptors that were not passed are closed rather than kept: they are the host's.
         let taken = |flag, fd| sys::inherited(fd).filter(|_| flags & flag != 0);
         Some(Self {
             host,
+            grace: Nanos(grace.saturating_mul(1_000_000)),
             cwd: (!cwd.is_empty()).then_some(cwd),
             program,
             pid_namespace: flags & FLAG_PID_NAMESPACE != 0,

@@ -59,7 +59,7 @@ impl Supervisor {
             self.reap();
             if self.control.is_closed() {
                 // Nobody can be told anything: as good as no host.
-                self.course.kill();
+                self.host_gone();
             }
             self.kill_if_due();
             if self.course.is_done() && !self.control.owes() {
@@ -90,15 +90,18 @@ impl Supervisor {
         if inside.ready() {
             self.hear_inside();
         }
-        if host.ready() {
-            self.host = None;
-            self.control.close();
-            self.course.kill();
-        }
-        if control.hung_up() {
+        if control.hung_up() || host.ready() {
+            // What it has said before counts first.
             self.hear();
+            self.host = self.host.take().filter(|_| !host.ready());
             self.control.close();
-            self.course.kill();
+            self.host_gone();
+        }
+    }
+
+    fn host_gone(&mut self) {
+        if self.course.host_gone(sys::now().0, self.server.grace.0) {
+            self.sweep.terminate(self.leader);
         }
     }
 
@@ -109,8 +112,8 @@ impl Supervisor {
                     self.course.ask();
                     self.sweep.terminate(self.leader);
                 }
-                // The end of what it says is the host's end, or as good as an order.
-                Received::Request(Request::Kill) | Received::Closed => self.course.kill(),
+                Received::Request(Request::Kill) | Received::Muted => self.course.kill(),
+                Received::Gone => self.control.close(),
                 Received::Nothing => return,
             }
         }
@@ -213,6 +216,7 @@ impl Supervisor {
     }
 
     fn kill_if_due(&mut self) {
+        self.course.pass(sys::now().0);
         if self.course.is_round_due(sys::now().0) {
             let reached = self.sweep.kill(self.leader);
             self.course.round_reached(reached, sys::now().0);

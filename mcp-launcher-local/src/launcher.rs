@@ -4,6 +4,7 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
@@ -35,6 +36,7 @@ use crate::{orphans, sys};
 pub struct LocalLauncher {
     isolation: Isolation,
     required: Vec<Guarantee>,
+    posthumous_grace: Duration,
 }
 
 const NAME: &str = "local";
@@ -49,6 +51,19 @@ impl LocalLauncher {
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
+        self
+    }
+
+    /// Sets how long a server may outlive the host, so that it can save what it has.
+    ///
+    /// Zero by default: when the host is gone (killed, aborted, exited without drops),
+    /// the server is killed at once. Otherwise its guardian sends SIGTERM to the tree,
+    /// and SIGKILL when this time is over. Nothing else is changed by it: a server that
+    /// is dropped, terminated or killed by a living host ends by the host's own clock. A
+    /// process group has no guardian, and nothing there notices the host's end.
+    #[must_use]
+    pub fn posthumous_grace(mut self, grace: Duration) -> Self {
+        self.posthumous_grace = grace;
         self
     }
 
@@ -89,7 +104,10 @@ impl ServerLauncher for LocalLauncher {
     }
 
     fn fingerprint(&self) -> Option<String> {
-        Some(format!("{:?} {:?}", self.isolation, self.required))
+        Some(format!(
+            "{:?} {:?} {:?}",
+            self.isolation, self.required, self.posthumous_grace
+        ))
     }
 
     /// Reads what is known; never starts a process, never blocks.
@@ -114,6 +132,7 @@ impl ServerLauncher for LocalLauncher {
     ) -> Result<LaunchedServer, LaunchError> {
         let fail = |kind| LaunchError::new(NAME, spec, kind);
         let (isolation, required) = (self.isolation, self.required.clone());
+        let grace = self.posthumous_grace;
         let owned = spec.clone();
         // Dropped here, the server is started anyway and killed at once, by the
         // drop of what nobody took.
@@ -127,7 +146,8 @@ impl ServerLauncher for LocalLauncher {
                     .require(guarantee)
                     .map_err(LaunchErrorKind::Containment)?;
             }
-            plan.spawn(Command::prepare(&owned)?)
+            plan.with_posthumous_grace(grace)
+                .spawn(Command::prepare(&owned)?)
         });
         let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
         spawned.started().await.map_err(fail)
@@ -199,5 +219,7 @@ mod tests {
         assert_ne!(plain, group.fingerprint());
         let strict = LocalLauncher::new().require(Guarantee::AtomicPlacement);
         assert_ne!(plain, strict.fingerprint());
+        let patient = LocalLauncher::new().posthumous_grace(Duration::from_secs(2));
+        assert_ne!(plain, patient.fingerprint());
     }
 }

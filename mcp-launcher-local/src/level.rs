@@ -1,6 +1,8 @@
 //! The choice of the mechanism that holds the processes of a server together, and what happens
 //! where it is not available.
 
+use std::time::Duration;
+
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
 use crate::command::Command;
@@ -109,6 +111,14 @@ impl Plan {
         let why = format!("no PID namespace: {why}{besides}");
         next.containment = next.containment.with_fallback(why);
         next
+    }
+
+    /// The same, with so long to end by itself once the host is gone, which a process group does not notice.
+    pub(crate) fn with_posthumous_grace(self, grace: Duration) -> Self {
+        Self {
+            guardian: self.guardian.map(|plan| plan.with_grace(grace)),
+            ..self
+        }
     }
 
     /// What a server gets by this plan.

@@ -52,6 +52,7 @@ mod take_over;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
@@ -67,6 +68,8 @@ pub(crate) struct Plan {
     /// The directory below which it gets a cgroup of its own, or why it gets none.
     cgroups: Result<&'static Path, Why>,
     pid_namespace: bool,
+    /// The time that a server has to end by itself once the host is gone.
+    grace: Duration,
 }
 
 impl Plan {
@@ -76,6 +79,7 @@ impl Plan {
         Ok(Self {
             cgroups: found.cgroups.clone(),
             pid_namespace: false,
+            grace: Duration::ZERO,
         })
     }
 
@@ -87,6 +91,11 @@ impl Plan {
             pid_namespace: true,
             ..guardian
         })
+    }
+
+    /// The same, with so long to end by itself once the host is gone.
+    pub(crate) fn with_grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
     }
 
     /// What this promises. In a namespace, all of it is ended by the kernel with

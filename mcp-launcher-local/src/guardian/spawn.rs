@@ -48,12 +48,17 @@ pub(crate) fn spawn(
                 )
             })
         })?;
-    let pid_namespace = plan.pid_namespace;
+    let Plan {
+        pid_namespace,
+        grace,
+        ..
+    } = plan;
     let (ours, theirs) = pipes::open()?;
     let record = Record::make(&plan, command.identity.as_ref())
         .map_err(|error| short_of(error, orphans::UNRECORDED))?;
     let since = sys::ticks_since_boot();
-    let guardian = start(&command, &theirs, record.leaf.as_ref().ok(), pid_namespace)?;
+    let leaf = record.leaf.as_ref().ok();
+    let guardian = start(&command, &theirs, leaf, pid_namespace, grace)?;
     drop(theirs);
     let containment = match &record.leaf {
         Err(why) if plan.cgroups.is_ok() => Plan {
@@ -212,6 +217,7 @@ fn start(
     streams: &pipes::Theirs,
     leaf: Option<&Leaf>,
     pid_namespace: bool,
+    grace: Duration,
 ) -> Result<process::GuardianHandle, LaunchErrorKind> {
     let program = c_string(command.program.as_os_str())?;
     let cwd = command
@@ -247,6 +253,7 @@ fn start(
         stderr: streams.stderr.as_fd(),
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
+        grace,
         pid_namespace,
         orphan: false,
     };

@@ -90,6 +90,7 @@ pub(crate) struct Options<'a> {
     pub(crate) stderr: Option<BorrowedFd<'a>>,
     pub(crate) cgroup_procs: Option<BorrowedFd<'a>>,
     pub(crate) cgroup_kill: Option<BorrowedFd<'a>>,
+    pub(crate) grace: Duration,
 }
 
 impl Default for Options<'_> {
@@ -102,6 +103,7 @@ impl Default for Options<'_> {
             stderr: None,
             cgroup_procs: None,
             cgroup_kill: None,
+            grace: Duration::ZERO,
         }
     }
 }
@@ -136,6 +138,7 @@ impl Guarded {
             stderr: options.stderr.unwrap_or(their_stderr.as_fd()),
             cgroup_procs: options.cgroup_procs,
             cgroup_kill: options.cgroup_kill,
+            grace: options.grace,
             pid_namespace: false,
             orphan: false,
         });

@@ -6,6 +6,7 @@
 #![cfg(target_os = "linux")]
 
 mod cgroup;
+mod course;
 mod ending;
 mod footprint;
 mod host_death;

@@ -23,9 +23,9 @@ pub const FLAG_PID_NAMESPACE: u32 = 4;
 /// There is no server: the guardian leaves an orphan, which reports its new parent.
 pub const FLAG_ORPHAN: u32 = 8;
 
-/// Arguments of the guardian before those of the server: its own name, pid of the host, flags, working directory (empty to keep the
-/// host's), path of the program.
-pub const PARAM_COUNT: usize = 5;
+/// Arguments of the guardian before those of the server: its own name, pid of the host, flags, posthumous grace in milliseconds, working
+/// directory (empty to keep the host's), path of the program.
+pub const PARAM_COUNT: usize = 6;
 
 /// The number of processes that a [`Listing`] names; its total may be larger.
 pub const LISTING_MAX: usize = 64;

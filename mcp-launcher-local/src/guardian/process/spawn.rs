@@ -44,6 +44,8 @@ pub struct SpawnRequest<'a> {
     pub cgroup_procs: Option<BorrowedFd<'a>>,
     /// `cgroup.kill` of the same cgroup, open for writing.
     pub cgroup_kill: Option<BorrowedFd<'a>>,
+    /// The time it has to end by itself, after SIGTERM, once the host is gone; zero for none. Counted in milliseconds, at most 49 days.
+    pub grace: Duration,
     /// `true` if it gets a PID namespace of its own.
     pub pid_namespace: bool,
     /// `true` if there is no server to start: the guardian leaves an orphan behind instead, which [reports](super::protocol::Report::Adopted) to
@@ -65,6 +67,7 @@ impl<'a> SpawnRequest<'a> {
             stderr: null,
             cgroup_procs: None,
             cgroup_kill: None,
+            grace: Duration::ZERO,
             pid_namespace: false,
             orphan: false,
         }
@@ -180,10 +183,11 @@ fn start(
                 | (u32::from(request.pid_namespace) * FLAG_PID_NAMESPACE)
                 | (u32::from(request.orphan) * FLAG_ORPHAN),
         ),
+        number(u32::try_from(request.grace.as_millis()).unwrap_or(u32::MAX)),
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),
     ];
-    const { assert!(PARAM_COUNT == 5, "the parameters above, in their order") };
+    const { assert!(PARAM_COUNT == 6, "the parameters above, in their order") };
     let name = request.argv.is_empty().then_some(request.program);
     let argv: Vec<&CStr> = parameters
         .iter()

@@ -9,9 +9,14 @@ impl World {
         let Some(guardian) = server.guardian.filter(|_| server.hindered == Hindered::No) else {
             return Ok(());
         };
-        if server.ordered || !self.hosts[server.host].alive {
+        if server.ordered {
             server.course.kill();
         }
+        if !self.hosts[server.host].alive {
+            // Without a grace there is nobody to ask.
+            let _ = server.course.host_gone(self.now, 0);
+        }
+        server.course.pass(self.now);
         let children: Vec<u32> = self.children_of(guardian).collect();
         let dead = children.iter().filter(|pid| self.processes[pid].zombie);
         for pid in dead.copied().collect::<Vec<_>>() {
