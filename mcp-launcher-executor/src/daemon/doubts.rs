@@ -4,6 +4,8 @@ use crate::mutex::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
+use tokio::sync::Notify;
+
 /// As many are remembered one by one.
 const MOST: usize = 4096;
 
@@ -14,6 +16,8 @@ const MOST: usize = 4096;
 #[derive(Default)]
 pub(super) struct Doubts {
     known: Mutex<Known>,
+    /// There is one less.
+    less: Notify,
 }
 
 #[derive(Default)]
@@ -45,6 +49,23 @@ impl Doubts {
             session: session.to_owned(),
             proven: Arc::clone(proven),
         });
+    }
+
+    /// The process is proven gone, in doubt or not.
+    pub(super) fn dispel(&self, proven: &AtomicBool) {
+        proven.store(true, Ordering::Release);
+        self.less.notify_waiters();
+    }
+
+    /// Completes when no process is in doubt; never, when there were too many to know.
+    pub(super) async fn dispelled(&self) {
+        loop {
+            let less = self.less.notified();
+            if self.count() == 0 {
+                return;
+            }
+            less.await;
+        }
     }
 
     /// How many processes of this session are in doubt.
@@ -81,7 +102,7 @@ mod tests {
         doubts.add("a", &one);
         doubts.add("b", &other);
         assert_eq!((doubts.of("a"), doubts.of("c"), doubts.count()), (1, 0, 2));
-        one.store(true, Ordering::Release);
+        doubts.dispel(&one);
         assert_eq!((doubts.of("a"), doubts.of("b"), doubts.count()), (0, 1, 1));
     }
 

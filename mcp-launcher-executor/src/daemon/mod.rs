@@ -34,6 +34,7 @@ mod log;
 mod metadata;
 mod metrics;
 mod origin;
+mod places;
 mod private;
 mod process;
 mod pump;
@@ -52,7 +53,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{ReapError, ReapReport, ServerLauncher};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -138,9 +138,7 @@ impl Shared {
     }
 
     async fn give_back_when_proven(self: Arc<Self>) {
-        while self.doubts.count() > 0 {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+        self.doubts.dispelled().await;
         self.give_addresses_back();
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use mcp_lifecycle_core::launch::{
@@ -17,7 +16,8 @@ use super::Shared;
 use super::budget::Grant;
 use super::environment;
 use super::limits::{MOST_NAME, MOST_START};
-use super::process::{Places, Process, give_back};
+use super::places::{self, Places};
+use super::process::Process;
 use super::pump::pump;
 use super::restrictions;
 use super::session::{Session, Slot};
@@ -227,11 +227,8 @@ async fn undo(session: &Session, name: &str, launched: LaunchedServer, places: P
     tracing::warn!(%error, "a start that was given up is not proven gone");
     let proven = Arc::default();
     session.doubts.add(&session.id, &proven);
-    tokio::spawn(async move {
-        let gone = terminator.gone().await.is_ok();
-        proven.store(gone, Ordering::Release);
-        give_back(places, gone);
-    });
+    let doubts = Arc::clone(&session.doubts);
+    tokio::spawn(places::until_gone(terminator, doubts, proven, places));
 }
 
 /// Refuses what cannot be started, before it takes a place.

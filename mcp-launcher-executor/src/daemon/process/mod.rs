@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ProcessTerminator, StepError};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 
 use super::audit::Audit;
 use super::budget::{Grant, Portion};
@@ -18,6 +18,7 @@ use super::doubts::Doubts;
 use super::event::Event;
 use super::limits::Limits;
 use super::log::{Keep, Log};
+use super::places::{self, Places};
 use super::stdin::{StdinQueue, Verdict};
 use crate::mutex::Mutex;
 use crate::protocol::RequestId;
@@ -27,18 +28,6 @@ use crate::wire::{wire_code, wire_proof};
 /// How long what a main process leaves behind may take to follow it, when its
 /// client is a plain one, which can do nothing about it.
 const STRAGGLERS: Duration = Duration::from_secs(2);
-
-/// The places that a process takes until it is proven gone.
-pub(super) type Places = [OwnedSemaphorePermit; 2];
-
-/// Gives the places of a process back. Those of one that is not proven gone are lost: it
-/// may be there, and nobody asks again.
-pub(super) fn give_back(places: Places, proven: bool) {
-    match proven {
-        true => drop(places),
-        false => std::mem::forget(places),
-    }
-}
 
 /// Whose process it is: a session.
 pub(super) trait Owner: Send + Sync {
@@ -309,6 +298,7 @@ impl Process {
             extended,
             limits,
             audit,
+            doubts,
             ..
         } = &self.member;
         let end = async {
@@ -324,11 +314,15 @@ impl Process {
             () = end => self.terminator.gone().await,
         };
         let (ran, proven) = (self.started.elapsed(), proof.is_ok());
-        self.proven.store(proven, Ordering::Release);
-        if !proven {
+        if proven {
+            doubts.dispel(&self.proven);
+            drop(places);
+        } else {
             self.doubt();
+            let (terminator, doubts) = (Arc::clone(&self.terminator), Arc::clone(doubts));
+            let proven = Arc::clone(&self.proven);
+            tokio::spawn(places::until_gone(terminator, doubts, proven, places));
         }
-        give_back(places, proven);
         audit.ended(&self.id, &self.program, exit, proven, ran);
         if *extended {
             self.push(Event::Gone(wire_proof(&self.id, proof)));
