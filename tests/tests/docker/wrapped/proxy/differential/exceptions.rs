@@ -53,6 +53,10 @@ const EXCEPTIONS: &[Exception] = &[
         "the engine itself has reset a connection whose request it had not read",
         |case| case.is_reset(),
     ),
+    (
+        "the engine gives up a prune whose client has stopped sending, when it notices in time",
+        |case| case.is_prune_of_who_left() && case.all(|one| one.status == 200),
+    ),
     ("empty lines before a request are skipped", |case| {
         case.request.fault == Some(Fault::EmptyLinesBefore)
     }),
@@ -122,6 +126,12 @@ impl Case<'_> {
         let left = self.straight.iter().map(whole);
         (self.straight.iter().any(is_cut) || self.proxied.iter().all(is_refused))
             && left.eq(self.proxied.iter().map(whole))
+    }
+
+    fn is_prune_of_who_left(&self) -> bool {
+        let target = self.request.target.split('?').next();
+        self.request.fault == Some(Fault::ShortBody)
+            && target.is_some_and(|target| target.ends_with("/prune"))
     }
 
     fn changes_nothing(&self) -> bool {

@@ -34,8 +34,8 @@ enum Way {
 enum Verdict {
     /// It can be compared.
     Settled,
-    /// Only one of them has changed something, for a reason that is known: what comes after
-    /// it differs for that.
+    /// They have not changed the same, for a reason that is known: what comes after it
+    /// differs for that.
     Apart,
     /// One of them is not there yet.
     Late,
@@ -226,10 +226,10 @@ impl Run {
         if let Some(why) = exceptions::explain(request, &left, &right) {
             *self.tally.explained.entry(why).or_default() += 1;
             let succeeds = |one: &Normal| (200..300).contains(&one.status);
-            let one_only = left.iter().any(succeeds) != right.iter().any(succeeds);
-            return match is_safe(request) || !one_only {
-                true => Verdict::Settled,
-                false => Verdict::Apart,
+            let has_changed = !is_safe(request) && left.iter().chain(&right).any(succeeds);
+            return match has_changed {
+                true => Verdict::Apart,
+                false => Verdict::Settled,
             };
         }
         if is_one_late(straight, proxied) {
