@@ -78,9 +78,7 @@ impl Command {
             Some(errno) if crate::sys::is_not_executable(errno) => {
                 LaunchErrorKind::NotExecutable(self.program.clone())
             }
-            _ => limit(error).unwrap_or_else(|error| {
-                LaunchErrorKind::backend("the process could not be started", error)
-            }),
+            _ => short_of(error, "the process could not be started"),
         }
     }
 }
@@ -110,6 +108,18 @@ pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::E
 /// As [`limit`], for an error that says one, or else `what`.
 pub(crate) fn short_of(error: std::io::Error, what: &'static str) -> LaunchErrorKind {
     limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(what, error))
+}
+
+/// As [`short_of`], for a server that ran already: says also what became of it.
+pub(crate) fn undone(error: std::io::Error, what: &str) -> LaunchErrorKind {
+    match limit(error) {
+        Ok(LaunchErrorKind::Limit { what: limit, cause }) => LaunchErrorKind::Limit {
+            what: format!("{limit}; {what}"),
+            cause,
+        },
+        Ok(other) => other,
+        Err(error) => LaunchErrorKind::backend(what, error),
+    }
 }
 
 pub(crate) fn working_directory(path: &Path, cause: std::io::Error) -> LaunchErrorKind {

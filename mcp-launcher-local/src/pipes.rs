@@ -10,7 +10,7 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::unix::pipe;
 
-use crate::command::limit;
+use crate::command::short_of;
 use crate::sys;
 
 /// The host's ends, known to the runtime.
@@ -35,11 +35,7 @@ pub(crate) struct Theirs {
 /// runtime that is being shut down, or has no I/O, is an error while there is
 /// nothing that would have to be undone.
 pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
-    let failed = |error| {
-        limit(error).unwrap_or_else(|error| {
-            LaunchErrorKind::backend("the server's streams could not be opened", error)
-        })
-    };
+    let failed = |error| short_of(error, "the server's streams could not be opened");
     let pair = || io::pipe().map_err(failed);
     let (their_stdin, stdin) = pair()?;
     let (stdout, their_stdout) = pair()?;
@@ -56,13 +52,9 @@ pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
             stderr: reader(stderr.into())?,
         })
     };
-    let ours = adopt().map_err(|error: io::Error| match limit(error) {
-        Ok(limit) => limit,
-        Err(error) => LaunchErrorKind::backend(
-            "the runtime of this launch does not take the server's streams (is it being shut down?)",
-            error,
-        ),
-    })?;
+    const NOT_TAKEN: &str =
+        "the runtime of this launch does not take the server's streams (is it being shut down?)";
+    let ours = adopt().map_err(|error: io::Error| short_of(error, NOT_TAKEN))?;
     Ok((ours, theirs))
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
 use super::server::{self, GroupServer};
-use crate::command::{Command, limit, short_of};
+use crate::command::{Command, short_of, undone};
 use crate::identity::Cookie;
 use crate::sys::{self, Leader, Pid};
 use crate::{orphans, pipes};
@@ -28,11 +28,7 @@ pub(crate) fn spawn(
 ) -> Result<LaunchedServer, LaunchErrorKind> {
     sys::can_lead()
         .and_then(|()| server::start())
-        .map_err(|error| {
-            limit(error).unwrap_or_else(|error| {
-                LaunchErrorKind::backend("this system does not let a process be watched", error)
-            })
-        })?;
+        .map_err(|error| short_of(error, "this system does not let a process be watched"))?;
     let (ours, theirs) = pipes::open()?;
     let mut process = std::process::Command::new(&command.program);
     process
@@ -62,7 +58,7 @@ pub(crate) fn spawn(
             true => "the new process could not be watched; its process group was ended again",
             false => "the new process could not be watched; what it had started may live",
         };
-        LaunchErrorKind::backend(what, error)
+        undone(error, what)
     })?;
     Ok(LaunchedServer::new(
         ours.stdin,

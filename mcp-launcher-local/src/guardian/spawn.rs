@@ -14,7 +14,7 @@ use super::process::{self, SpawnGuardianError, SpawnRequest};
 use super::server::{GuardedServer, Server};
 use super::{Plan, Why, strays};
 use crate::cgroup::{self, Leaf};
-use crate::command::{Command, limit, short_of, working_directory};
+use crate::command::{Command, limit, short_of, undone, working_directory};
 use crate::identity::Cookie;
 use crate::{orphans, pipes, sys};
 
@@ -40,14 +40,7 @@ pub(crate) fn spawn(
 ) -> Result<Spawned, LaunchErrorKind> {
     sys::watch::start()
         .and_then(|()| strays::start())
-        .map_err(|error| {
-            limit(error).unwrap_or_else(|error| {
-                LaunchErrorKind::backend(
-                    "the threads that watch servers could not be started",
-                    error,
-                )
-            })
-        })?;
+        .map_err(|error| short_of(error, "the threads that watch servers could not be started"))?;
     let Plan {
         pid_namespace,
         grace,
@@ -95,7 +88,7 @@ pub(crate) fn spawn(
             ),
         };
         if server.ending.is_proven() || !server.is_guardian_over() {
-            return Err(LaunchErrorKind::backend(what, error));
+            return Err(undone(error, &what));
         }
         // As where the guardian was killed: its owner is told who may be left.
         sys::shielded(|| tracing::warn!(guardian, %error, "a new server could not be watched"));
@@ -242,7 +235,7 @@ fn start(
     let doors = leaf
         .map(Leaf::open)
         .transpose()
-        .map_err(|error| LaunchErrorKind::backend("its new cgroup could not be opened", error))?;
+        .map_err(|error| short_of(error, "its new cgroup could not be opened"))?;
     let request = SpawnRequest {
         program: &program,
         argv: &argv,
@@ -271,9 +264,7 @@ fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind
     match stage {
         Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
         Stage::Exec => command.explain(error),
-        _ => {
-            limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(stage_name(stage), error))
-        }
+        _ => short_of(error, stage_name(stage)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Launches that fail when the server runs already: nothing of it is left.
 
-use std::fs;
+use std::fs::{self, File};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -188,6 +188,57 @@ fn cold_shutdown() {
         },
     );
     stage.nobody_is_left();
+}
+
+#[test]
+fn with_any_number_of_free_descriptors_a_launch_says_which_limit_or_succeeds() {
+    perform("half_launched::few_descriptors");
+}
+
+#[test]
+#[ignore = "a role"]
+fn few_descriptors() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let spec = stage.spec(&["ignore-eof-term"]);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 128, hard).unwrap();
+    for isolation in LEVELS {
+        let before = warmed_up(&stage, isolation);
+        let launcher = launcher(isolation);
+        let (mut failed, mut free) = (0, 0);
+        loop {
+            let mut fillers: Vec<File> =
+                std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+            fillers.truncate(fillers.len() - free);
+            let context = LaunchContext::new();
+            let launched = stage.wait("the launch", launcher.launch(&spec, &context));
+            drop(fillers);
+            let what = format!("{isolation:?}, {free} free");
+            match launched {
+                Ok(server) => {
+                    let terminator = Arc::clone(server.terminator());
+                    drop(server);
+                    stage.wait("the proof", terminator.gone()).unwrap();
+                    drop(terminator);
+                    nothing_is_left(&stage, &before, &what);
+                    break;
+                }
+                Err(error) => {
+                    let text = ErrorChain(&error).to_string();
+                    assert!(text.contains("RLIMIT_NOFILE"), "{what}: {text}");
+                    nothing_is_left(&stage, &before, &what);
+                }
+            }
+            (failed, free) = (failed + 1, free + 1);
+        }
+        assert!(
+            failed > 5,
+            "{isolation:?}: it takes more descriptors than {failed}"
+        );
+    }
 }
 
 #[test]
