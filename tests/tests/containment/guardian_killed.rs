@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
-use mcp_lifecycle_core::launch::{LaunchedServer, ServerIdentity};
+use mcp_lifecycle_core::launch::LaunchedServer;
 use nix::libc;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
@@ -64,10 +64,13 @@ pub(crate) fn adopts_its_orphans() {
 
 /// The parent of the server, which lives and is not ours to reap.
 pub(crate) fn guardian_of(server: &LaunchedServer) -> Pid {
-    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
-        panic!("a process");
-    };
-    parent_of(pid)
+    parent_of(main_of(server).as_raw().cast_unsigned())
+}
+
+/// The server's own process.
+pub(crate) fn main_of(server: &LaunchedServer) -> Pid {
+    let pid = server.terminator().identity().pid().unwrap();
+    Pid::from_raw(pid.cast_signed())
 }
 
 /// The guardian of a server, by the server's pid.
@@ -111,10 +114,7 @@ fn ends_meanwhile() {
     let server = stage.launch(&acts(&["no-pdeath"]));
     stage.wait_for("server");
     let guardian = guardian_of(&server);
-    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
-        panic!("a process");
-    };
-    main.store(i32::try_from(pid).unwrap(), Ordering::Relaxed);
+    main.store(main_of(&server).as_raw(), Ordering::Relaxed);
     kill(guardian, Signal::SIGKILL).unwrap();
     stage.wait("the exit", server.terminator().exited());
     stage.nobody_is_left();

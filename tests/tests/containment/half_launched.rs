@@ -1,6 +1,6 @@
 //! Launches that fail when the server runs already: nothing of it is left.
 
-use std::fs::{self, File};
+use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::shortage::{every_descriptor_but, limit_descriptors};
 use crate::stage::{LIMIT, Stage, leaves, perform, plays};
 
 const LEVELS: [Isolation; 3] = [
@@ -203,16 +204,13 @@ fn few_descriptors() {
     }
     let stage = Stage::new();
     let spec = stage.spec(&["ignore-eof-term"]);
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, 128, hard).unwrap();
+    limit_descriptors(128);
     for isolation in LEVELS {
         let before = warmed_up(&stage, isolation);
         let launcher = launcher(isolation);
         let (mut failed, mut free) = (0, 0);
         loop {
-            let mut fillers: Vec<File> =
-                std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-            fillers.truncate(fillers.len() - free);
+            let fillers = every_descriptor_but(free);
             let context = LaunchContext::new();
             let launched = stage.wait("the launch", launcher.launch(&spec, &context));
             drop(fillers);

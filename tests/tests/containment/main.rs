@@ -31,6 +31,7 @@ mod orphans;
 mod panics;
 mod places;
 mod shortage;
+mod shortage_in_group;
 mod sigchld;
 mod stage;
 mod stuck;

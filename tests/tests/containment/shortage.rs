@@ -5,21 +5,17 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
-use mcp_lifecycle_core::launch::{Evidence, LaunchedServer, ReapReport, ServerIdentity};
-use nix::libc;
+use mcp_lifecycle_core::launch::{Evidence, LaunchedServer, ReapReport};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::gate::ask_about;
 use crate::guardian_held::Tracer;
-use crate::guardian_killed::{adopts_its_orphans, guardian_of};
+use crate::guardian_killed::{adopts_its_orphans, guardian_of, main_of};
 use crate::orphans::shelf;
-use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
+use crate::stage::{Stage, has_cgroups, leaves, perform, plays};
 use crate::unseen::{alive, ends_all, ledger, orphans_of};
 
 #[test]
@@ -38,8 +34,7 @@ fn few_descriptors() {
     for free in 0..16 {
         orphans_of(&stage, &["double-fork"; 3], &["daemon"; 3]);
         let ledger = ledger();
-        let mut fillers = every_descriptor();
-        fillers.truncate(fillers.len() - free);
+        let fillers = every_descriptor_but(free);
         let report = stage.wait("the search", stage.launcher.reap_orphans());
         drop(fillers);
         // A ledger that could not be read is blamed for nothing.
@@ -53,153 +48,6 @@ fn few_descriptors() {
         assert_eq!(complete, ended, "{free}: {left} left: {report:?}");
         assert!(ended || ledger.exists(), "{free}: forgotten: {report:?}");
         ends_all(&stage);
-    }
-}
-
-#[test]
-fn a_group_that_could_not_be_listed_is_looked_at_again() {
-    perform("shortage::unlisted_group");
-}
-
-#[test]
-#[ignore = "a role"]
-fn unlisted_group() {
-    if !plays() {
-        return;
-    }
-    let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
-    limit_descriptors(128);
-    let server = stage.launch(&["helper"]);
-    stage.wait_for("server");
-    stage.wait_for("helper");
-    let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
-        panic!("a process");
-    };
-    // Not even one that is closed meanwhile can be used again.
-    limit_descriptors(3);
-    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
-    let gone = stage.wait("the last word", server.terminator().gone());
-    gone.expect_err("without descriptors nobody can look");
-    let survivors = stage.wait("the survivors", server.terminator().survivors());
-    survivors.expect_err("who cannot be listed is not absent");
-    limit_descriptors(128);
-    stage
-        .wait("a new end", server.terminator().force_end())
-        .unwrap();
-    stage.wait("the proof", server.terminator().gone()).unwrap();
-    stage.nobody_is_left();
-}
-
-#[test]
-fn a_group_that_cannot_be_listed_has_its_graces() {
-    perform("shortage::unlisted_grace");
-}
-
-#[test]
-#[ignore = "a role"]
-fn unlisted_grace() {
-    if !plays() {
-        return;
-    }
-    let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
-    limit_descriptors(128);
-    let server = stage.launch_role("group::ends_when_asked");
-    stage.wait_for("server");
-    stage.wait_for("inside");
-    let terminator = server.terminator().clone();
-    let ServerIdentity::Process { pid, .. } = terminator.identity() else {
-        panic!("a process");
-    };
-    limit_descriptors(3);
-    kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
-    let gone = stage.wait("the last word", terminator.gone());
-    gone.expect_err("without descriptors nobody can look");
-    limit_descriptors(128);
-    stage.wait("the request", terminator.request_end()).unwrap();
-    stage.wait_for("asked");
-    stage.wait("the proof", terminator.gone()).unwrap();
-    stage.nobody_is_left();
-}
-
-#[test]
-fn a_group_without_a_number_is_proven_by_the_next_order() {
-    perform("shortage::unlisted_after_the_kill");
-}
-
-#[test]
-#[ignore = "a role"]
-fn unlisted_after_the_kill() {
-    if !plays() {
-        return;
-    }
-    // Before Linux 6.9 a group is known by its number alone.
-    ask_about(&[libc::SYS_pidfd_send_signal], |listener, call| {
-        listener.answer(call, (call.args[3] != 0).then_some(libc::EINVAL));
-    });
-    let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
-    limit_descriptors(128);
-    let server = stage.launch(&["helper"]);
-    stage.wait_for("server");
-    stage.wait_for("helper");
-    let terminator = server.terminator().clone();
-    limit_descriptors(3);
-    stage.wait("the order", terminator.force_end()).unwrap();
-    let mut gone = stage.wait("the last word", terminator.gone());
-    limit_descriptors(128);
-    stage.nobody_is_left();
-    // Whoever has adopted the helper reaps it when it likes.
-    let end = Instant::now() + LIMIT;
-    while gone.is_err() {
-        assert!(Instant::now() < end, "no proof for ever: {gone:?}");
-        stage.wait("the order", terminator.force_end()).unwrap();
-        gone = stage.wait("the word", terminator.gone());
-    }
-}
-
-#[test]
-fn with_any_number_of_free_descriptors_a_group_is_watched_in_peace() {
-    perform("shortage::watched_group");
-}
-
-#[test]
-#[ignore = "a role"]
-fn watched_group() {
-    if !plays() {
-        return;
-    }
-    let looks = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&looks);
-    ask_about(&[libc::SYS_pidfd_open], move |listener, call| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        listener.answer(call, None);
-    });
-    let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
-    limit_descriptors(128);
-    for free in 0..8 {
-        let server = stage.launch(&["helper"]);
-        stage.wait_for("server");
-        stage.wait_for("helper");
-        let terminator = server.terminator().clone();
-        let ServerIdentity::Process { pid, .. } = terminator.identity() else {
-            panic!("a process");
-        };
-        let mut fillers = every_descriptor();
-        fillers.truncate(fillers.len() - free);
-        looks.store(0, Ordering::Relaxed);
-        kill(Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL).unwrap();
-        stage.wait("the exit", terminator.exited());
-        // Time for many; one or two are made, however long that is.
-        std::thread::sleep(Duration::from_millis(300));
-        let looks = looks.load(Ordering::Relaxed);
-        assert!(looks < 5, "{free} free: {looks} looks at one helper");
-        drop(fillers);
-        stage.wait("the order", terminator.force_end()).unwrap();
-        stage.wait("the proof", terminator.gone()).unwrap();
-        stage.nobody_is_left();
     }
 }
 
@@ -240,8 +88,7 @@ fn few_descriptors_and_no_guardian() {
 /// Kills the guardian while so many descriptors are free: there is a proof, at once or by
 /// the next order.
 fn leads_to_a_proof(stage: &Stage, server: &LaunchedServer, guardian: Pid, free: usize) {
-    let mut fillers = every_descriptor();
-    fillers.truncate(fillers.len() - free);
+    let fillers = every_descriptor_but(free);
     kill(guardian, Signal::SIGKILL).unwrap();
     let first = stage.wait("the last word", server.terminator().gone());
     drop(fillers);
@@ -253,11 +100,6 @@ fn leads_to_a_proof(stage: &Stage, server: &LaunchedServer, guardian: Pid, free:
         again.unwrap_or_else(|error| panic!("{free}: {error:?}, after {first:?}"));
     }
     stage.nobody_is_left();
-}
-
-fn main_of(server: &LaunchedServer) -> Pid {
-    let pid = server.terminator().identity().pid().unwrap();
-    Pid::from_raw(pid.cast_signed())
 }
 
 #[test]
@@ -332,16 +174,14 @@ fn word_of_a_guardian() {
     stage.nobody_is_left();
 }
 
-/// All that are free.
-fn every_descriptor() -> Vec<File> {
-    let mut fillers = Vec::new();
-    while let Ok(filler) = File::open("/dev/null") {
-        fillers.push(filler);
-    }
+/// All that are free, but for so many.
+pub(crate) fn every_descriptor_but(free: usize) -> Vec<File> {
+    let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    fillers.truncate(fillers.len() - free);
     fillers
 }
 
-fn limit_descriptors(soft: u64) {
+pub(crate) fn limit_descriptors(soft: u64) {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
 }

@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
-use mcp_lifecycle_core::launch::ErrorChain;
+use mcp_lifecycle_core::launch::{ErrorChain, ProcessTerminator};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, geteuid};
@@ -23,12 +24,7 @@ fn guarded() {
     if !plays() || !geteuid().is_root() {
         return println!("NOT TESTED: making a PID namespace takes root");
     }
-    let stage = Stage::new();
-    let server = stage.launch(&["ignore-eof-term"]);
-    stage.wait_for("server");
-    let terminator = server.terminator().clone();
-    let stranger = Nameless::start(FIRST);
-    drop(server);
+    let (stage, terminator, stranger) = dropped_beside(FIRST);
     let gone = stage.wait("the proof", terminator.gone());
     gone.expect("whatever of the server were below the stranger's parent, its guardian has reaped");
     stage.nobody_is_left();
@@ -46,12 +42,7 @@ fn nameless() {
     if !plays() || !geteuid().is_root() {
         return println!("NOT TESTED: making a PID namespace takes root");
     }
-    let stage = Stage::new();
-    let server = stage.launch(&["ignore-eof-term"]);
-    stage.wait_for("server");
-    let terminator = server.terminator().clone();
-    let stranger = Nameless::start(SECOND);
-    drop(server);
+    let (stage, terminator, stranger) = dropped_beside(SECOND);
     let policy = TerminationPolicy::immediate();
     let error = stage.wait("an answer", async {
         let stdin = Box::new(tokio::io::sink());
@@ -69,6 +60,17 @@ fn nameless() {
     assert!(text.contains(&stranger.init.to_string()), "{text}");
     drop(stranger);
     stage.wait("the proof", proof).unwrap().unwrap();
+}
+
+/// A server that is dropped when such a stranger is there.
+fn dropped_beside(script: &str) -> (Stage, Arc<dyn ProcessTerminator>, Nameless) {
+    let stage = Stage::new();
+    let server = stage.launch(&["ignore-eof-term"]);
+    stage.wait_for("server");
+    let terminator = Arc::clone(server.terminator());
+    let stranger = Nameless::start(script);
+    drop(server);
+    (stage, terminator, stranger)
 }
 
 /// A PID namespace, and one in another one.
