@@ -29,12 +29,22 @@ pub(crate) fn proof_beside_strangers(
             .as_ref()
             .err()
             .map(|error| ErrorChain(error).to_string());
-        let named = event::suspects_in(&text.unwrap_or_default());
-        let own: Vec<u32> = stage.alive.alive().iter().map(|it| it.pid).collect();
-        if named.is_empty() || named.iter().any(|pid| own.contains(pid)) {
+        if !strangers_end(stage, &text.unwrap_or_default()) {
             return gone;
         }
-        named.into_iter().for_each(wait_for_end);
         stage.wait("the order", terminator.force_end()).unwrap();
     }
+}
+
+/// Waits until those have ended whom an error names, if there are some and all of them
+/// are strangers; says whether that is so.
+#[track_caller]
+pub(crate) fn strangers_end(stage: &Stage, error: &str) -> bool {
+    let named = event::suspects_in(error);
+    let own: Vec<u32> = stage.alive.alive().iter().map(|it| it.pid).collect();
+    let are_strangers = !named.is_empty() && !named.iter().any(|pid| own.contains(pid));
+    if are_strangers {
+        named.into_iter().for_each(wait_for_end);
+    }
+    are_strangers
 }

@@ -12,7 +12,8 @@ use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::guardian_killed::guardian_of;
+use crate::ended::proof_beside_strangers;
+use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays, start};
 
 /// What leaves, and who says hello.
@@ -167,6 +168,7 @@ fn traced() {
     if !plays() {
         return;
     }
+    adopts_its_orphans();
     let stage = Stage::new();
     for (shape, roles) in SHAPES {
         let (server, guardian) = launch(&stage, shape, roles);
@@ -179,7 +181,7 @@ fn traced() {
         // Whoever the tracer's grip on the guardian protects: nobody.
         stage.nobody_is_left();
         if has_cgroups() {
-            let gone = stage.wait("the proof", terminator.gone()).expect("proof");
+            let gone = proof_beside_strangers(&stage, &*terminator).expect("proof");
             assert_eq!(gone.evidence[0], Evidence::CgroupEmpty, "{shape}");
             assert!(leaves().is_empty(), "{:?}", leaves());
             drop(tracer);

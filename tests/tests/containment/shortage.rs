@@ -12,6 +12,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::ended::proof_beside_strangers;
 use crate::guardian_held::Tracer;
 use crate::guardian_killed::{adopts_its_orphans, guardian_of, main_of};
 use crate::orphans::shelf;
@@ -96,7 +97,7 @@ fn leads_to_a_proof(stage: &Stage, server: &LaunchedServer, guardian: Pid, free:
         stage
             .wait("a new end", server.terminator().force_end())
             .unwrap();
-        let again = stage.wait("the proof", server.terminator().gone());
+        let again = proof_beside_strangers(stage, &**server.terminator());
         again.unwrap_or_else(|error| panic!("{free}: {error:?}, after {first:?}"));
     }
     stage.nobody_is_left();
