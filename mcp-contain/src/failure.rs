@@ -17,16 +17,35 @@ impl Failure {
         Self::new(125, message)
     }
 
+    /// The server could not be started: 127 where there is no such program, 126 where it
+    /// cannot be executed, 125 otherwise.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn launch(error: &mcp_launcher_local::WrapError) -> Self {
+        use mcp_lifecycle_core::launch::LaunchErrorKind as Kind;
+        let code = match error.kind() {
+            Kind::NotFound { .. } | Kind::NoSuchFile(_) => 127,
+            Kind::NotExecutable(_) | Kind::IsDirectory(_) => 126,
+            _ => 125,
+        };
+        Self::new(code, error)
+    }
+
     fn new(code: u8, message: impl fmt::Display) -> Self {
         let message = message.to_string();
         Self { code, message }
     }
 
-    /// Says it in one line on standard error, and returns the exit code.
-    pub(crate) fn report(self) -> ExitCode {
+    /// Says it in one line on standard error.
+    pub(crate) fn say(&self) {
         use std::io::Write as _;
-        // Nobody may be listening.
-        let _ = writeln!(std::io::stderr(), "mcp-contain: {}", self.message);
+        let line = format!("mcp-contain: {}\n", self.message.replace('\n', " "));
+        // At once, or it may be mixed with another's. Nobody may be listening.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+
+    /// The same, and returns the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        self.say();
         ExitCode::from(self.code)
     }
 }

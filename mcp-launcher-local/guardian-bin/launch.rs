@@ -3,7 +3,8 @@
 use crate::namespace::{self, Namespace};
 use crate::params::Params;
 use crate::protocol::Stage;
-use crate::sys::{self, Args, Errno, Fd, Fork, Nanos, Pid};
+use crate::record::Record;
+use crate::sys::{self, Args, Errno, Fd, Fork, Nanos, Pid, Signals};
 
 /// A server whose process exists. Whether it becomes the program is what [`Server::outcome`] will say.
 pub(crate) struct Server {
@@ -18,6 +19,7 @@ pub(crate) struct Server {
     pub(crate) cgroup_kill: Option<Fd>,
     /// As of [`Params::grace`].
     pub(crate) grace: Nanos,
+    pub(crate) record: Record,
 }
 
 pub(crate) enum Failure {
@@ -57,7 +59,7 @@ pub(crate) fn launch(args: &Args, params: Params<'_>) -> Result<Server, Failure>
     let failed = |stage| move |errno| Failure::Failed(stage, errno);
     sys::become_subreaper().map_err(failed(Stage::Subreaper))?;
     let host = watch(params.host)?;
-    let children = sys::signalfd_children().map_err(failed(Stage::ChildExits))?;
+    let children = sys::signalfd(Signals::CHILDREN).map_err(failed(Stage::ChildExits))?;
     let (outcome, report) = sys::pipe().map_err(failed(Stage::Setup))?;
     if params.pid_namespace {
         let (pid, namespace) = namespace::create(args, &params, &report)
@@ -79,7 +81,7 @@ pub(crate) fn launch(args: &Args, params: Params<'_>) -> Result<Server, Failure>
 }
 
 fn started(
-    params: Params<'_>,
+    mut params: Params<'_>,
     pid: Pid,
     host: Option<Fd>,
     children: Fd,
@@ -96,6 +98,7 @@ fn started(
         children,
         outcome,
         namespace,
+        record: Record::take(&mut params),
         cgroup_kill: params.cgroup_kill,
         grace: params.grace,
     }

@@ -6,10 +6,12 @@
 //! - [`params`]: what the host passed in argv and as descriptors
 //! - [`launch`]: the server's side of the fork, up to exec
 //! - [`namespace`]: the init of a PID namespace, where one is asked for
+//! - [`shim`]: what the wrapper of a server becomes; [`ladder`]: how it ends the server. Pure
 //! - [`orphan`]: finds out to whom the kernel gives the host's orphans
 //! - [`supervise`]: the event loop
 //! - [`course`]: what follows from what has happened. Pure
 //! - [`sweep`]: asking and forcing the tree to end
+//! - [`record`]: the cgroup and the ledger of a server whose host does not remove them
 //! - [`swept`]: reaping it, and the names of whoever had to be ended
 //! - [`tree`], [`procfs`], [`parse`], [`stat`]: who the descendants are
 //! - [`sys`]: system calls; all `unsafe` code
@@ -25,15 +27,18 @@
 
 mod control;
 mod course;
+mod ladder;
 mod launch;
 mod namespace;
 mod orphan;
 mod params;
 mod parse;
 mod procfs;
-#[expect(dead_code, reason = "the host's half of the protocol")]
+#[expect(dead_code, reason = "what only the host needs of the protocol")]
 #[path = "../src/guardian/process/protocol.rs"]
 mod protocol;
+mod record;
+mod shim;
 mod stat;
 mod supervise;
 mod sweep;
@@ -55,6 +60,9 @@ freestanding::start!(main);
 fn main(args: sys::Args) -> ! {
     sys::block_all_signals();
     sys::default_all_signals();
+    if args.get(1) == Some(shim::ROLE) {
+        shim::run(&args)
+    }
     let Some((params, control)) = Params::take(&args).zip(Control::inherited()) else {
         sys::exit(EXIT_USAGE)
     };

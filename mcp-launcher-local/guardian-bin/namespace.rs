@@ -6,7 +6,7 @@
 use crate::launch;
 use crate::params::Params;
 use crate::protocol::{CONTROL_FD, Stage};
-use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped};
+use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped, Signals};
 
 /// The guardian's ends.
 pub(crate) struct Namespace {
@@ -76,7 +76,7 @@ fn run(
     if let Err(errno) = launch::join_cgroup(params) {
         return (Stage::Cgroup, errno);
     }
-    let children = match sys::signalfd_children() {
+    let children = match sys::signalfd(Signals::CHILDREN) {
         Ok(children) => children,
         Err(errno) => return (Stage::ChildExits, errno),
     };

@@ -3,8 +3,8 @@
 use core::ffi::CStr;
 
 use crate::protocol::{
-    CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, FLAG_ORPHAN, FLAG_PID_NAMESPACE,
-    PARAM_COUNT,
+    CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_DIR, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS,
+    FLAG_LEDGER, FLAG_ORPHAN, FLAG_PID_NAMESPACE, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT,
 };
 use crate::sys::{self, Args, Fd, Nanos};
 
@@ -21,6 +21,13 @@ pub(crate) struct Params<'a> {
     pub(crate) orphan: bool,
     pub(crate) cgroup_procs: Option<Fd>,
     pub(crate) cgroup_kill: Option<Fd>,
+    /// The cgroup to remove at the end: its directory and its name.
+    pub(crate) cgroup_dir: Option<Fd>,
+    pub(crate) cgroup_name: &'a CStr,
+    /// The ledger to remove at the end: the file, its directory and its name.
+    pub(crate) ledger: Option<Fd>,
+    pub(crate) ledger_dir: Option<Fd>,
+    pub(crate) ledger_name: &'a CStr,
 }
 
 impl<'a> Params<'a> {
@@ -29,8 +36,8 @@ impl<'a> Params<'a> {
         let host = number(args.get(1)?)?;
         let flags = number(args.get(2)?)?;
         let grace = u64::from(number(args.get(3)?)?);
-        let cwd = args.get(4)?;
-        let program = args.get(5)?;
+        let cwd = args.get(6)?;
+        let program = args.get(7)?;
         args.get(PARAM_COUNT)?;
         // Descriptors that were not passed are closed rather than kept: they are the host's.
         let taken = |flag, fd| sys::inherited(fd).filter(|_| flags & flag != 0);
@@ -43,11 +50,16 @@ impl<'a> Params<'a> {
             orphan: flags & FLAG_ORPHAN != 0,
             cgroup_procs: taken(FLAG_CGROUP_PROCS, CGROUP_PROCS_FD),
             cgroup_kill: taken(FLAG_CGROUP_KILL, CGROUP_KILL_FD),
+            cgroup_dir: taken(FLAG_CGROUP_DIR, CGROUP_DIR_FD),
+            cgroup_name: args.get(4)?,
+            ledger: taken(FLAG_LEDGER, LEDGER_FD),
+            ledger_dir: taken(FLAG_LEDGER, LEDGER_DIR_FD),
+            ledger_name: args.get(5)?,
         })
     }
 }
 
-fn number(text: &CStr) -> Option<u32> {
+pub(crate) fn number(text: &CStr) -> Option<u32> {
     let digits = text.to_bytes();
     if digits.is_empty() {
         return None;

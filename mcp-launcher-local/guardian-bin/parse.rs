@@ -1,5 +1,7 @@
 //! What else the kernel writes in /proc, parsed. Pure: the tests of the crate include this file by path.
 
+use core::ffi::CStr;
+
 use super::stat::number;
 
 /// Numbers separated by spaces, which may be cut anywhere between two calls.
@@ -31,20 +33,43 @@ impl Numbers {
     }
 }
 
+/// An entry of a `getdents64` buffer: inode (8 bytes), offset (8), length of the entry (2), type (1), terminated name.
+const TYPE: usize = 18;
+const NAME: usize = 19;
+
 /// The entries of a `getdents64` buffer whose names are numbers.
-pub(crate) fn numeric_entries(mut buffer: &[u8], each: &mut impl FnMut(u32)) {
-    // An entry: inode (8 bytes), offset (8), length of the entry (2), type (1), terminated name.
-    const NAME: usize = 19;
-    while let Some(&[low, high]) = buffer.get(16..18) {
-        let len = usize::from(u16::from_le_bytes([low, high]));
-        let Some((entry, rest)) = buffer.split_at_checked(len).filter(|_| len > NAME) else {
-            return;
-        };
+pub(crate) fn numeric_entries(buffer: &[u8], each: &mut impl FnMut(u32)) {
+    entries(buffer, &mut |entry| {
         let name = entry.get(NAME..).unwrap_or_default();
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         if let Some(number) = number(name).and_then(|number| u32::try_from(number).ok()) {
             each(number);
         }
+    });
+}
+
+/// The entries of a `getdents64` buffer that are directories, but for those whose names begin with a dot.
+pub(crate) fn subdirectories(buffer: &[u8], each: &mut impl FnMut(&CStr)) {
+    const DIRECTORY: u8 = 4;
+    entries(buffer, &mut |entry| {
+        let is_directory = entry.get(TYPE) == Some(&DIRECTORY);
+        let name = CStr::from_bytes_until_nul(entry.get(NAME..).unwrap_or_default());
+        if let Ok(name) = name
+            && is_directory
+            && !name.to_bytes().starts_with(b".")
+        {
+            each(name);
+        }
+    });
+}
+
+fn entries(mut buffer: &[u8], each: &mut impl FnMut(&[u8])) {
+    while let Some(&[low, high]) = buffer.get(16..TYPE) {
+        let len = usize::from(u16::from_le_bytes([low, high]));
+        let Some((entry, rest)) = buffer.split_at_checked(len).filter(|_| len > NAME) else {
+            return;
+        };
+        each(entry);
         buffer = rest;
     }
 }

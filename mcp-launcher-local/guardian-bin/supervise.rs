@@ -6,7 +6,7 @@ use crate::launch::{Outcome, Server};
 use crate::protocol::{Report, Request, Stage};
 use crate::sweep::Sweep;
 use crate::swept::Swept;
-use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Reaped};
+use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Reaped, Signal};
 use crate::tree::Tree;
 
 pub(crate) struct Supervisor {
@@ -112,6 +112,10 @@ impl Supervisor {
                     self.course.ask();
                     self.sweep.terminate(self.leader);
                 }
+                Received::Request(Request::Signal(number)) => {
+                    let inside = self.server.namespace.is_some();
+                    self.sweep.pass_on(self.leader, Signal::new(number), inside);
+                }
                 Received::Request(Request::Kill) | Received::Muted => self.course.kill(),
                 Received::Gone => self.control.close(),
                 Received::Nothing => return,
@@ -202,13 +206,18 @@ impl Supervisor {
         if self.course.nobody_is_left()
             && let Some(swept) = self.swept.take()
         {
+            let status = self.course.status();
+            // A host that hears that nothing was started removes what it had made for it.
+            let is_left_to_host = self.failed.is_some() && !self.control.is_closed();
+            let emptied = is_left_to_host || self.server.record.end(self.sweep.cgroup_kill());
             self.control.owe(match self.failed {
                 Some((stage, errno)) => Report::ExecFailed {
                     stage,
                     errno: errno.0,
                 },
+                None if !emptied => Report::Unproven { status },
                 None => Report::Gone {
-                    status: self.course.status(),
+                    status,
                     swept: swept.into_listing(),
                 },
             });

@@ -38,7 +38,7 @@ impl Sweep {
     ///
     /// `leader` is the server's own process, as long as it has not been reaped.
     pub(crate) fn terminate(&mut self, leader: Option<Pid>) {
-        const SIGNALS: [Signal; 2] = [Signal::Term, Signal::Cont];
+        const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::CONT];
         // First look, then act: the first thing a SIGTERM does is to change the tree.
         let processes = self.tree.read(self.me);
         // The group at one blow. Its number is the leader's and cannot be reissued before the leader is reaped.
@@ -55,6 +55,26 @@ impl Sweep {
             .for_each(|process| process.signal(&SIGNALS));
     }
 
+    /// This signal to the server's process group. `inside` a namespace, the leader is its init, and the server's group is that of init's child.
+    pub(crate) fn pass_on(&mut self, leader: Option<Pid>, signal: Signal, inside: bool) {
+        let Some(leader) = leader else { return };
+        if !inside {
+            let _ = sys::kill_group(leader, signal);
+            return;
+        }
+        let processes = self.tree.read(self.me);
+        let mut groups = processes.iter().map(|process| process.group);
+        let group = groups.find(|&group| group != leader.get());
+        processes
+            .iter()
+            .filter(|process| Some(process.group) == group)
+            .for_each(|process| process.signal(&[signal]));
+    }
+
+    pub(crate) fn cgroup_kill(&self) -> Option<&Fd> {
+        self.cgroup_kill.as_ref()
+    }
+
     /// One round of SIGKILL to everybody in reach; says how many children it reached.
     ///
     /// Rounds are repeated until no child is left: only that is proof.
@@ -64,7 +84,7 @@ impl Sweep {
             let _ = sys::write(kill, b"1");
         }
         if let Some(leader) = leader {
-            let _ = sys::kill_group(leader, Signal::Kill);
+            let _ = sys::kill_group(leader, Signal::KILL);
             // Also if it has moved to another group.
             kill_child(leader.get());
         }
@@ -74,7 +94,7 @@ impl Sweep {
             self.tree
                 .read(self.me)
                 .iter()
-                .for_each(|process| process.signal(&[Signal::Kill]));
+                .for_each(|process| process.signal(&[Signal::KILL]));
         }
         self.blind = if reached == 0 {
             self.blind.saturating_add(1)
@@ -97,6 +117,6 @@ fn kill_child(pid: u32) -> bool {
     };
     // Nobody else can reap it, so the number stays its number until we do.
     sys::forbid_forks(pid);
-    let _ = sys::kill(pid, Signal::Kill);
+    let _ = sys::kill(pid, Signal::KILL);
     true
 }

@@ -35,6 +35,10 @@ mod pipes;
 mod resolve;
 mod sys;
 mod worker;
+#[cfg(target_os = "linux")]
+mod wrapper;
 
 pub use launcher::LocalLauncher;
 pub use level::Isolation;
+#[cfg(target_os = "linux")]
+pub use wrapper::{Require, WrapError, Wrapper};

@@ -5,9 +5,15 @@ use core::arch::{asm, global_asm};
 /// The largest page a kernel may use; a smaller one divides it.
 pub const PAGE: usize = 65536;
 
+/// The file to open has to be a directory.
+pub const O_DIRECTORY: usize = 0o40_000;
+/// A link is not followed.
+pub const O_NOFOLLOW: usize = 0o100_000;
+
 /// The numbers of the system calls that the programs make.
 pub mod nr {
     pub const FCNTL: usize = 25;
+    pub const UNLINKAT: usize = 35;
     pub const CHDIR: usize = 49;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;

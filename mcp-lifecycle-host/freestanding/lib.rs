@@ -18,7 +18,7 @@ mod mem;
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 mod arch;
 
-pub use arch::{PAGE, nr, syscall};
+pub use arch::{O_DIRECTORY, O_NOFOLLOW, PAGE, nr, syscall};
 pub use args::Args;
 
 /// Names the function of a program that it begins with: `fn(Args) -> !`.

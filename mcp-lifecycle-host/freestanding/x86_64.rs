@@ -5,6 +5,11 @@ use core::arch::{asm, global_asm};
 /// The size of a page.
 pub const PAGE: usize = 4096;
 
+/// The file to open has to be a directory.
+pub const O_DIRECTORY: usize = 0o200_000;
+/// A link is not followed.
+pub const O_NOFOLLOW: usize = 0o400_000;
+
 /// The numbers of the system calls that the programs make.
 pub mod nr {
     pub const READ: usize = 0;
@@ -35,6 +40,7 @@ pub mod nr {
     pub const EXIT_GROUP: usize = 231;
     pub const WAITID: usize = 247;
     pub const OPENAT: usize = 257;
+    pub const UNLINKAT: usize = 263;
     pub const PPOLL: usize = 271;
     pub const SIGNALFD4: usize = 289;
     pub const PIPE2: usize = 293;

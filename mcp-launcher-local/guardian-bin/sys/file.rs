@@ -65,6 +65,41 @@ pub(crate) fn open(path: &CStr) -> Result<Fd> {
     check(fd).map(|fd| Fd(fd as i32))
 }
 
+/// A directory, and no link to one, in an open directory.
+pub(crate) fn open_directory(directory: &Fd, name: &CStr) -> Result<Fd> {
+    let flags = O_CLOEXEC | arch::O_DIRECTORY | arch::O_NOFOLLOW;
+    // SAFETY: `name` is terminated, and the kernel only reads it.
+    let fd = unsafe {
+        syscall(
+            nr::OPENAT,
+            [word(directory.0), name.as_ptr() as usize, flags, 0, 0, 0],
+        )
+    };
+    check(fd).map(|fd| Fd(fd as i32))
+}
+
+/// Removes a file from a directory.
+pub(crate) fn unlink(directory: &Fd, name: &CStr) -> Result<()> {
+    unlinkat(directory, name, 0)
+}
+
+/// Removes an empty directory from a directory.
+pub(crate) fn remove_directory(directory: &Fd, name: &CStr) -> Result<()> {
+    const AT_REMOVEDIR: usize = 0x200;
+    unlinkat(directory, name, AT_REMOVEDIR)
+}
+
+fn unlinkat(directory: &Fd, name: &CStr, flags: usize) -> Result<()> {
+    // SAFETY: `name` is terminated, and the kernel only reads it.
+    let result = unsafe {
+        syscall(
+            nr::UNLINKAT,
+            [word(directory.0), name.as_ptr() as usize, flags, 0, 0, 0],
+        )
+    };
+    check(result).map(|_| ())
+}
+
 pub(crate) fn open_to_write(path: &CStr) -> Result<Fd> {
     const AT_FDCWD: i32 = -100;
     const O_WRONLY: usize = 1;

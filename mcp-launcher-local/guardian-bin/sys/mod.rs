@@ -13,19 +13,20 @@ pub(crate) use args::release;
 use freestanding as arch;
 pub(crate) use freestanding::Args;
 pub(crate) use file::{
-    chdir, close_copy, close_range, getdents, inherited, now, open, open_to_write, pipe, poll, read, recv, send, write,
+    chdir, close_copy, close_range, getdents, inherited, now, open, open_directory, open_to_write, pipe, poll, read,
+    recv, remove_directory, send, unlink, write,
 };
 pub(crate) use once::Once;
 pub(crate) use process::{
-    become_subreaper, die_with_parent, effective_ids, exec, exit, forbid_forks, fork,
+    become_subreaper, die_by, die_with_parent, effective_ids, exec, exit, forbid_forks, fork,
     fork_into_namespace, getpid, getpid_of_init, getppid,
-    is_own_child, lead_group, next_dead, reap, reap_one, set_name, setsid,
+    is_own_child, lead_group, next_dead, reap, reap_one, set_name, setsid, wait_for,
 };
 pub(crate) use signal::{
-    block_all_signals, default_all_signals, exists, kill, kill_group, pidfd_open,
-    pidfd_send_signal, signalfd_children, unblock_all_signals,
+    block, block_all_signals, default_all_signals, exists, kill, kill_group, next_signal, pidfd_open,
+    pidfd_send_signal, signalfd, unblock_all_signals,
 };
-pub(crate) use types::{Errno, Fd, Fork, Nanos, Pid, PollFd, Reaped, Result, Signal};
+pub(crate) use types::{Errno, Fd, Fork, Nanos, Pid, PollFd, Reaped, Result, Signal, Signals};
 
 const O_CLOEXEC: usize = 0o2_000_000;
 const O_NONBLOCK: usize = 0o4_000;

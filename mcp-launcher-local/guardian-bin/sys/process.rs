@@ -16,6 +16,18 @@ pub(crate) fn exit(code: i32) -> ! {
     }
 }
 
+/// Ends by this signal, as a process that it has ended, and without a core file.
+pub(crate) fn die_by(signal: i32) -> ! {
+    const PR_SET_DUMPABLE: usize = 4;
+    let _ = scalar(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0);
+    if let (Some(me), Ok(number @ 1..=64)) = (Pid::new(getpid()), u32::try_from(signal)) {
+        super::signal::block_all_but(number);
+        let _ = scalar(nr::KILL, word(me.raw()), number as usize, 0, 0);
+    }
+    // The first process of a namespace cannot do that.
+    exit(128 + signal)
+}
+
 pub(crate) fn getpid() -> u32 {
     scalar(nr::GETPID, 0, 0, 0, 0).unwrap_or(0) as u32
 }
@@ -42,7 +54,7 @@ pub(crate) fn become_subreaper() -> Result<()> {
 /// The caller is killed when its parent's (only) thread ends.
 pub(crate) fn die_with_parent() -> Result<()> {
     const PR_SET_PDEATHSIG: usize = 1;
-    scalar(nr::PRCTL, PR_SET_PDEATHSIG, Signal::Kill as usize, 0, 0).map(|_| ())
+    scalar(nr::PRCTL, PR_SET_PDEATHSIG, Signal::KILL.word(), 0, 0).map(|_| ())
 }
 
 /// The name that `ps` shows.
@@ -128,14 +140,19 @@ pub(crate) fn forbid_forks(pid: Pid) {
     };
 }
 
+/// Waits until this child has exited, and reaps it.
+pub(crate) fn wait_for(pid: Pid) {
+    let _ = wait4(word(pid.raw()), WALL);
+}
+
 /// Reaps one child if one has exited.
 pub(crate) fn reap() -> Reaped {
-    wait4(usize::MAX)
+    wait4(usize::MAX, WNOHANG | WALL)
 }
 
 /// Reaps this child if it has exited.
 pub(crate) fn reap_one(pid: Pid) -> Reaped {
-    wait4(word(pid.raw()))
+    wait4(word(pid.raw()), WNOHANG | WALL)
 }
 
 /// A child that has exited, if there is one; it stays a zombie.
@@ -162,7 +179,7 @@ pub(crate) fn next_dead() -> Option<Pid> {
     check(result).ok().and_then(|_| Pid::new(info[SI_PID]))
 }
 
-fn wait4(which: usize) -> Reaped {
+fn wait4(which: usize, options: usize) -> Reaped {
     let mut status = 0_i32;
     // SAFETY: the kernel writes one i32 to `status`; no resource usage is asked for.
     let result = unsafe {
@@ -171,7 +188,7 @@ fn wait4(which: usize) -> Reaped {
             [
                 which,
                 &raw mut status as usize,
-                WNOHANG | WALL,
+                options,
                 0,
                 0,
                 0,

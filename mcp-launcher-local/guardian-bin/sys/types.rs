@@ -33,6 +33,7 @@ impl Errno {
     pub(crate) const ESRCH: Self = Self(3);
     pub(crate) const EINTR: Self = Self(4);
     pub(crate) const ECHILD: Self = Self(10);
+    pub(crate) const ECONNRESET: Self = Self(104);
     pub(crate) const EAGAIN: Self = Self(11);
     pub(crate) const ENOMEM: Self = Self(12);
     pub(crate) const EINVAL: Self = Self(22);
@@ -56,12 +57,42 @@ impl Drop for Fd {
     }
 }
 
-/// The signals that are sent.
+/// A signal, by its number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Signal {
-    Kill = 9,
-    Term = 15,
-    Cont = 18,
+pub(crate) struct Signal(u8);
+
+impl Signal {
+    pub(crate) const INT: Self = Self(2);
+    pub(crate) const KILL: Self = Self(9);
+    pub(crate) const TERM: Self = Self(15);
+    pub(crate) const CONT: Self = Self(18);
+
+    pub(crate) fn new(number: u8) -> Self {
+        Self(number)
+    }
+
+    pub(crate) fn number(self) -> u8 {
+        self.0
+    }
+
+    pub(super) fn word(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A set of signals.
+#[derive(Clone, Copy)]
+pub(crate) struct Signals(pub(super) u64);
+
+impl Signals {
+    pub(crate) const CHILDREN: Self = Self(bit(17));
+    /// All but those that nobody can block, those that stop and continue, and that of a child's exit.
+    pub(crate) const PASSED_ON: Self =
+        Self(!(bit(9) | bit(19) | bit(17) | bit(18) | bit(20) | bit(21) | bit(22)));
+}
+
+const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
 }
 
 /// How [`super::fork`] returned.
@@ -97,6 +128,15 @@ impl PollFd {
             fd: fd.map_or(-1, |fd| fd.0),
             events: Self::IN,
             revents: 0,
+        }
+    }
+
+    /// When no more is going to come: the other end is closed, or its writing half is. What has come already stays where it is.
+    pub(crate) fn ended(fd: Option<&Fd>) -> Self {
+        const RDHUP: i16 = 0x2000;
+        Self {
+            events: RDHUP,
+            ..Self::readable(fd)
         }
     }
 

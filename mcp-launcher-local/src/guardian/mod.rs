@@ -57,7 +57,7 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
 pub(crate) use probe::{Found, known, probe};
-pub(crate) use spawn::{Spawned, spawn};
+pub(crate) use spawn::{Spawned, argv, c_string, env, explain, spawn};
 
 /// Why something is not available, in words.
 pub(crate) type Why = Arc<str>;

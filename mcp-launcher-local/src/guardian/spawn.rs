@@ -1,6 +1,6 @@
 //! Starts a server behind a guardian.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -218,20 +218,8 @@ fn start(
         .as_deref()
         .map(|dir| c_string(dir.as_os_str()))
         .transpose()?;
-    let argv = std::iter::once(command.arg0.as_os_str())
-        .chain(command.args.iter().map(AsRef::as_ref))
-        .map(c_string)
-        .collect::<Result<Vec<_>, _>>()?;
-    let env = command
-        .env
-        .iter()
-        .map(|(name, value)| {
-            let mut variable = name.clone();
-            variable.push("=");
-            variable.push(value);
-            CString::new(variable.into_vec()).map_err(nul)
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let argv = argv(command)?;
+    let env = env(command)?;
     let doors = leaf
         .map(Leaf::open)
         .transpose()
@@ -247,6 +235,7 @@ fn start(
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         grace,
+        record: process::Record::default(),
         pid_namespace,
         orphan: false,
     };
@@ -260,7 +249,26 @@ fn start(
     })
 }
 
-fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
+/// The arguments of a command, the name it is called by first.
+pub(crate) fn argv(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
+    std::iter::once(command.arg0.as_os_str())
+        .chain(command.args.iter().map(AsRef::as_ref))
+        .map(c_string)
+        .collect()
+}
+
+/// The environment of a command.
+pub(crate) fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
+    let variable = |(name, value): (&OsString, &OsString)| {
+        let mut variable = name.clone();
+        variable.push("=");
+        variable.push(value);
+        CString::new(variable.into_vec()).map_err(nul)
+    };
+    command.env.iter().map(variable).collect()
+}
+
+pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
     match stage {
         Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
         Stage::Exec => command.explain(error),
@@ -289,7 +297,7 @@ pub(super) fn stage_name(stage: Stage) -> &'static str {
     }
 }
 
-fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
+pub(crate) fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
     CString::new(text.as_bytes()).map_err(nul)
 }
 

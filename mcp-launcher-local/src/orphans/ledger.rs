@@ -1,21 +1,17 @@
 //! The ledger of this host.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use nix::fcntl::{OFlag, openat, renameat};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::directory::{self, Refused};
+use super::directory;
 use super::format::{self, Record};
 use super::lock::Locked;
+use super::page::{Page, publish};
 use super::place::Place;
 use super::shelf;
 use super::sight::Sight;
@@ -40,14 +36,6 @@ struct Book {
     /// that this host is dead.
     replaced: Vec<Locked>,
     lines: Vec<Option<Record>>,
-}
-
-/// The open file. The lock is what says that this host lives; it is let go by
-/// the kernel, when the process ends, however it ends.
-#[derive(Debug)]
-struct Page {
-    path: PathBuf,
-    file: Locked,
 }
 
 /// The line of one server. It stays, unless the server is said to have ended.
@@ -235,12 +223,7 @@ impl Ledger {
 
     fn create() -> io::Result<Self> {
         let host = identity::this_host()?;
-        let sight = Sight::look()?;
-        let place = match cgroup::parent().and_then(Place::of) {
-            Err(error) if sys::is_shortage(&error) => return Err(error),
-            place => place.ok(),
-        };
-        let title = format::title(host, sight.namespace, place.as_ref());
+        let (sight, title) = title(host)?;
         let page = publish(host, None, title.as_bytes())?;
         Ok(Self {
             host,
@@ -311,88 +294,13 @@ impl Ledger {
     }
 }
 
-impl Page {
-    /// Returns whether whoever looks for it finds this file.
-    fn is_named(&self) -> bool {
-        match (fs::symlink_metadata(&self.path), self.file.metadata()) {
-            (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
-            _ => false,
-        }
-    }
-}
-
-/// Makes the file, in the first directory that will have it.
-fn publish(host: &HostId, except: Option<&Path>, text: &[u8]) -> io::Result<Page> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for path in directory::candidates() {
-        if Some(path.as_path()) == except {
-            continue;
-        }
-        let error = match directory::make(&path) {
-            Ok(directory) => {
-                let name = format!("{:016x}", host.nonce());
-                match publish_in(&directory, &name, text) {
-                    Ok(file) => {
-                        let path = path.join(format!("{name}.ledger"));
-                        return Ok(Page { path, file });
-                    }
-                    Err(error) => error,
-                }
-            }
-            Err(Refused::Missing) => continue,
-            Err(Refused::Foreign(owner)) => {
-                io::Error::other(format!("it was made by another user ({owner})"))
-            }
-            Err(Refused::Unusable(error)) => error,
-        };
-        if sys::is_shortage(&error) {
-            return Err(error);
-        }
-        sys::shielded(|| {
-            tracing::warn!(
-                ?path,
-                %error,
-                "no ledger can be kept in this directory; the next one is tried"
-            );
-        });
-        last = error;
-    }
-    Err(last)
-}
-
-/// Under its name only once it is locked and whole.
-fn publish_in(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Locked> {
-    // Whoever tidies up takes the unlocked file of the moment before for litter,
-    // or has it locked for a moment: once more.
-    let mut attempts = 0;
-    loop {
-        match try_publish(directory, name, text) {
-            Err(_) if attempts < 2 => attempts += 1,
-            result => return result,
-        }
-    }
-}
-
-fn try_publish(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Locked> {
-    let new = format!("{name}.new");
-    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_RDWR | OFlag::O_NOFOLLOW;
-    let open = |flags| {
-        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-        openat(directory, new.as_str(), flags | OFlag::O_CLOEXEC, mode).map(File::from)
+/// The first line of a ledger of this process, and from where it sees the world.
+pub(super) fn title(host: &HostId) -> io::Result<(Sight, String)> {
+    let sight = Sight::look()?;
+    let place = match cgroup::parent().and_then(Place::of) {
+        Err(error) if sys::is_shortage(&error) => return Err(error),
+        place => place.ok(),
     };
-    let publish = || -> io::Result<Locked> {
-        let mut file = Locked::alone(open(flags)?)?;
-        match Locked::alone(open(OFlag::O_RDWR | OFlag::O_NOFOLLOW)?) {
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) if sys::is_shortage(&error) => return Err(error),
-            _ => return Err(io::Error::other("locks do nothing on its file system")),
-        }
-        file.write_all(text)?;
-        let published = format!("{name}.ledger");
-        renameat(directory, new.as_str(), directory, published.as_str())?;
-        Ok(file)
-    };
-    publish().inspect_err(|_| {
-        let _ = unlinkat(directory, new.as_str(), UnlinkatFlags::NoRemoveDir);
-    })
+    let title = format::title(host, sight.namespace, place.as_ref());
+    Ok((sight, title))
 }

@@ -9,6 +9,8 @@
 //!
 //! ```text
 //! directory ─ where ledgers are, and that it is really ours
+//! page ────── the file of a ledger
+//! alone ────── the ledger of a process that wraps one server
 //! ledger ──── this host's: written as servers start and end
 //! format ──── its text. Pure
 //! group ────── a process group that has lost its leader
@@ -23,6 +25,7 @@
 //! reap ────── all of it in order
 //! ```
 
+mod alone;
 mod census;
 mod directory;
 mod format;
@@ -31,6 +34,7 @@ mod ledger;
 mod lock;
 #[cfg(test)]
 mod model;
+mod page;
 mod place;
 mod processes;
 mod reap;
@@ -40,6 +44,7 @@ mod shelf;
 mod sight;
 mod verdict;
 
+pub(crate) use alone::Alone;
 pub(crate) use census::{Carrier, Where, take as census};
 pub(crate) use group::end_group;
 pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};

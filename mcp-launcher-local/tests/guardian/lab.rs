@@ -11,7 +11,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_launcher_local::guardian::process::protocol::{MESSAGE_MAX, Report, Request, Stage};
-use mcp_launcher_local::guardian::process::{GuardianHandle, Received, SpawnRequest, spawn};
+use mcp_launcher_local::guardian::process::{
+    GuardianHandle, Received, Record, SpawnRequest, spawn,
+};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -53,6 +55,7 @@ impl From<Received<'_>> for Said {
                 },
             },
             Received::Report(Report::Adopted { .. }) => unreachable!("there is a server"),
+            Received::Report(Report::Unproven { .. }) => unreachable!("the record is the host's"),
             Received::Nothing => unreachable!("waited for"),
             Received::Closed => Self::Closed,
         }
@@ -139,6 +142,7 @@ impl Guarded {
             cgroup_procs: options.cgroup_procs,
             cgroup_kill: options.cgroup_kill,
             grace: options.grace,
+            record: Record::default(),
             pid_namespace: false,
             orphan: false,
         });

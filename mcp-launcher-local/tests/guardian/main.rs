@@ -11,6 +11,7 @@ mod ending;
 mod footprint;
 mod host_death;
 mod lab;
+mod ladder;
 mod parsing;
 mod proc_missing;
 mod start;

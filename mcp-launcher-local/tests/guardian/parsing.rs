@@ -5,7 +5,7 @@ mod parse;
 #[path = "../../guardian-bin/stat.rs"]
 mod stat;
 
-use parse::{Numbers, numeric_entries};
+use parse::{Numbers, numeric_entries, subdirectories};
 use stat::Stat;
 
 /// A `stat` line with fields 3 to 22 as given and the rest as they come.
@@ -143,5 +143,28 @@ fn directory_entries() {
         let mut lying = entry("5");
         lying[16] = len;
         numbers(&lying);
+    }
+}
+
+#[test]
+fn subdirectories_are_those_that_are_not_hidden() {
+    let names = |buffer: &[u8]| {
+        let mut seen = Vec::new();
+        subdirectories(buffer, &mut |name| seen.push(name.to_owned()));
+        seen
+    };
+    let mut file = entry("cgroup.procs");
+    file[18] = 8;
+    let buffer = [
+        entry("."),
+        entry(".."),
+        file,
+        entry("inside"),
+        entry("other"),
+    ]
+    .concat();
+    assert_eq!(names(&buffer), [c"inside".to_owned(), c"other".to_owned()]);
+    for len in 0..buffer.len() {
+        names(&buffer[..len]);
     }
 }

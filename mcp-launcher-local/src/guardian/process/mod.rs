@@ -7,6 +7,7 @@
 //! image ────────── the program, once per host process, in a sealed memfd
 //! spawn ────────── starts one guardian, which starts one server
 //! GuardianHandle ─ asks it things, hears what became of the server, reaps it
+//! shim ─────────── what the wrapper of a server becomes
 //! adopter ──────── to whom the kernel gives what a killed one guarded
 //! ```
 
@@ -14,6 +15,7 @@ mod adopter;
 mod handle;
 mod image;
 pub mod protocol;
+pub(crate) mod shim;
 mod spawn;
 mod unreaped;
 
@@ -22,4 +24,4 @@ pub use handle::{GuardianHandle, Received};
 #[doc(hidden)]
 pub use image::image;
 pub(crate) use image::{is_image, is_image_path};
-pub use spawn::{SpawnGuardianError, SpawnRequest, spawn, spawn_from};
+pub use spawn::{Record, SpawnGuardianError, SpawnRequest, spawn, spawn_from};

@@ -9,8 +9,14 @@ pub const CONTROL_FD: i32 = 3;
 pub const CGROUP_PROCS_FD: i32 = 4;
 /// File descriptor of `cgroup.kill`, if [`FLAG_CGROUP_KILL`] is set.
 pub const CGROUP_KILL_FD: i32 = 5;
+/// File descriptor of the ledger, whose lock says that somebody looks after the server, if [`FLAG_LEDGER`] is set.
+pub const LEDGER_FD: i32 = 6;
+/// File descriptor of the directory that the ledger is in.
+pub const LEDGER_DIR_FD: i32 = 7;
+/// File descriptor of the directory that the server's cgroup is in, if [`FLAG_CGROUP_DIR`] is set.
+pub const CGROUP_DIR_FD: i32 = 8;
 /// First number that no inherited descriptor has.
-pub const FIRST_FREE_FD: i32 = 6;
+pub const FIRST_FREE_FD: i32 = 9;
 
 /// The server joins the cgroup whose `cgroup.procs` is open.
 pub const FLAG_CGROUP_PROCS: u32 = 1;
@@ -23,9 +29,15 @@ pub const FLAG_PID_NAMESPACE: u32 = 4;
 /// There is no server: the guardian leaves an orphan, which reports its new parent.
 pub const FLAG_ORPHAN: u32 = 8;
 
-/// Arguments of the guardian before those of the server: its own name, pid of the host, flags, posthumous grace in milliseconds, working
-/// directory (empty to keep the host's), path of the program.
-pub const PARAM_COUNT: usize = 6;
+/// The guardian keeps a ledger locked, and removes it at the end.
+pub const FLAG_LEDGER: u32 = 16;
+
+/// The guardian removes the server's cgroup at the end.
+pub const FLAG_CGROUP_DIR: u32 = 32;
+
+/// Arguments of the guardian before those of the server: its own name, pid of the host, flags, posthumous grace in milliseconds, names of
+/// the cgroup and of the ledger that it removes, working directory (empty to keep the host's), path of the program.
+pub const PARAM_COUNT: usize = 8;
 
 /// The number of processes that a [`Listing`] names; its total may be larger.
 pub const LISTING_MAX: usize = 64;
@@ -42,6 +54,7 @@ const EXEC_FAILED: u8 = 2;
 const MAIN_EXITED: u8 = 3;
 const GONE: u8 = 4;
 const ADOPTED: u8 = 5;
+const UNPROVEN: u8 = 6;
 
 /// The host's requests to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,15 +63,18 @@ pub enum Request {
     Terminate,
     /// SIGKILL to every process of the server, until none is left.
     Kill,
+    /// This signal to the process group of the server, as long as its own process has not been reaped.
+    Signal(u8),
 }
 
 impl Request {
     /// The message.
     #[must_use]
-    pub const fn encode(self) -> [u8; 1] {
+    pub const fn encode(self) -> [u8; 2] {
         match self {
-            Self::Terminate => [b'T'],
-            Self::Kill => [b'K'],
+            Self::Terminate => [b'T', 0],
+            Self::Kill => [b'K', 0],
+            Self::Signal(number) => [b'S', number],
         }
     }
 
@@ -66,8 +82,9 @@ impl Request {
     #[must_use]
     pub const fn decode(message: &[u8]) -> Option<Self> {
         match message {
-            [b'T'] => Some(Self::Terminate),
-            [b'K'] => Some(Self::Kill),
+            [b'T', 0] => Some(Self::Terminate),
+            [b'K', 0] => Some(Self::Kill),
+            [b'S', number] => Some(Self::Signal(*number)),
             _ => None,
         }
     }
@@ -158,6 +175,12 @@ pub enum Report<'a> {
         /// Other processes that were reaped after the guardian had begun to signal.
         swept: Listing<'a>,
     },
+    /// The last message, in place of [`Gone`](Self::Gone), of a guardian that was to remove the server's cgroup: every descendant has been
+    /// reaped, and somebody is in the cgroup all the same.
+    Unproven {
+        /// Wait status of the server's own process.
+        status: i32,
+    },
     /// The only message of an orphan that was asked for ([`FLAG_ORPHAN`]).
     Adopted {
         /// Process id of its new parent.
@@ -176,6 +199,7 @@ impl<'a> Report<'a> {
                 .byte(stage.to_byte())
                 .word(errno.cast_unsigned()),
             Self::MainExited { status } => out.byte(MAIN_EXITED).word(status.cast_unsigned()),
+            Self::Unproven { status } => out.byte(UNPROVEN).word(status.cast_unsigned()),
             Self::Gone { status, swept } => out
                 .byte(GONE)
                 .word(status.cast_unsigned())
@@ -205,6 +229,9 @@ impl<'a> Report<'a> {
         match tag {
             STARTED if rest.is_empty() => Some(Self::Started { pid: first }),
             MAIN_EXITED if rest.is_empty() => Some(Self::MainExited {
+                status: first.cast_signed(),
+            }),
+            UNPROVEN if rest.is_empty() => Some(Self::Unproven {
                 status: first.cast_signed(),
             }),
             ADOPTED if rest.is_empty() => Some(Self::Adopted { by: first }),

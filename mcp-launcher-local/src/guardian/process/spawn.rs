@@ -17,8 +17,9 @@ use nix::unistd::Pid;
 use super::handle::GuardianHandle;
 use super::image::{check_support, image};
 use super::protocol::{
-    CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_KILL,
-    FLAG_CGROUP_PROCS, FLAG_ORPHAN, FLAG_PID_NAMESPACE, PARAM_COUNT,
+    CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_DIR,
+    FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, FLAG_LEDGER, FLAG_ORPHAN, FLAG_PID_NAMESPACE,
+    LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT,
 };
 use super::unreaped::{self, Unreaped};
 use crate::sys;
@@ -46,11 +47,22 @@ pub struct SpawnRequest<'a> {
     pub cgroup_kill: Option<BorrowedFd<'a>>,
     /// The time it has to end by itself, after SIGTERM, once the host is gone; zero for none. Counted in milliseconds, at most 49 days.
     pub grace: Duration,
+    /// What the guardian removes at the end; nothing where the host does that itself.
+    pub record: Record<'a>,
     /// `true` if it gets a PID namespace of its own.
     pub pid_namespace: bool,
     /// `true` if there is no server to start: the guardian leaves an orphan behind instead, which [reports](super::protocol::Report::Adopted) to
     /// whom the kernel has given it. The guardian waits for any request before it ends.
     pub orphan: bool,
+}
+
+/// What says where a server is, to be removed by its guardian when nothing is left of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record<'a> {
+    /// The directory that the server's cgroup is in, and the cgroup's name.
+    pub cgroup: Option<(BorrowedFd<'a>, &'a CStr)>,
+    /// The ledger, whose lock the guardian keeps; the directory that it is in, and its name.
+    pub ledger: Option<(BorrowedFd<'a>, BorrowedFd<'a>, &'a CStr)>,
 }
 
 impl<'a> SpawnRequest<'a> {
@@ -68,6 +80,7 @@ impl<'a> SpawnRequest<'a> {
             cgroup_procs: None,
             cgroup_kill: None,
             grace: Duration::ZERO,
+            record: Record::default(),
             pid_namespace: false,
             orphan: false,
         }
@@ -94,6 +107,9 @@ pub enum SpawnGuardianError {
     },
 }
 
+/// The program, for all that execute it.
+pub(super) static IMAGE: Image = image();
+
 /// Starts the guardian, which starts the server.
 ///
 /// Returns as soon as the guardian is running; whether the server is, it [reports](super::protocol::Report). Blocks for the time of one
@@ -103,7 +119,6 @@ pub enum SpawnGuardianError {
 ///
 /// See [`SpawnGuardianError`]. What concerns the server, such as a missing program, is a report.
 pub fn spawn(request: SpawnRequest<'_>) -> Result<GuardianHandle, SpawnGuardianError> {
-    static IMAGE: Image = image();
     spawn_from(&IMAGE, request)
 }
 
@@ -166,6 +181,7 @@ fn start(
     request: &SpawnRequest<'_>,
     control: BorrowedFd<'_>,
 ) -> Result<Pid, SpawnGuardianError> {
+    let Record { cgroup, ledger } = request.record;
     let passed = [
         (Some(request.stdin), 0, 0),
         (Some(request.stdout), 1, 0),
@@ -173,6 +189,9 @@ fn start(
         (Some(control), CONTROL_FD, 0),
         (request.cgroup_procs, CGROUP_PROCS_FD, FLAG_CGROUP_PROCS),
         (request.cgroup_kill, CGROUP_KILL_FD, FLAG_CGROUP_KILL),
+        (cgroup.map(|(dir, _)| dir), CGROUP_DIR_FD, FLAG_CGROUP_DIR),
+        (ledger.map(|(file, ..)| file), LEDGER_FD, FLAG_LEDGER),
+        (ledger.map(|(_, dir, _)| dir), LEDGER_DIR_FD, FLAG_LEDGER),
     ];
     let descriptors = Descriptors::new(&passed).map_err(failed("its descriptors"))?;
     let parameters = [
@@ -184,10 +203,12 @@ fn start(
                 | (u32::from(request.orphan) * FLAG_ORPHAN),
         ),
         number(u32::try_from(request.grace.as_millis()).unwrap_or(u32::MAX)),
+        cgroup.map_or(c"", |(_, name)| name).to_owned(),
+        ledger.map_or(c"", |(.., name)| name).to_owned(),
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),
     ];
-    const { assert!(PARAM_COUNT == 6, "the parameters above, in their order") };
+    const { assert!(PARAM_COUNT == 8, "the parameters above, in their order") };
     let name = request.argv.is_empty().then_some(request.program);
     let argv: Vec<&CStr> = parameters
         .iter()
@@ -270,7 +291,7 @@ fn execute(
     Err(Errno::ETXTBSY.into())
 }
 
-fn number(number: u32) -> CString {
+pub(super) fn number(number: u32) -> CString {
     CString::new(number.to_string()).unwrap_or_default()
 }
 

@@ -59,6 +59,21 @@ pub(crate) fn duplicate_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<Ow
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Has every descriptor from `first` on close on exec. Best effort: Linux before 5.11 cannot do it.
+pub(crate) fn close_on_exec_from(first: u32) {
+    // SAFETY: nothing is closed or written; what the process has open, it keeps.
+    let _ = unsafe { libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
+}
+
+/// The process that started this one, held, if that can be told: a number above 1 that is
+/// still the parent's when it is held.
+pub(crate) fn hold_parent() -> Option<OwnedFd> {
+    let parent = || super::Pid::new(nix::unistd::getppid().as_raw().into());
+    let found = parent()?;
+    let held = hold(found).ok()?;
+    (parent() == Some(found)).then_some(held)
+}
+
 /// Which boot of the machine this is.
 pub(crate) fn boot_id() -> io::Result<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;

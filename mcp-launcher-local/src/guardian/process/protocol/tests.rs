@@ -12,10 +12,10 @@ fn gone(swept: Listing<'_>) -> Report<'_> {
 
 #[test]
 fn requests_round_trip() {
-    for request in [Request::Terminate, Request::Kill] {
+    for request in [Request::Terminate, Request::Kill, Request::Signal(2)] {
         assert_eq!(Request::decode(&request.encode()), Some(request));
     }
-    for junk in [&b""[..], b"X", b"TK", b"T\0"] {
+    for junk in [&b""[..], b"X", b"T", b"TK", b"T\0\0"] {
         assert_eq!(Request::decode(junk), None);
     }
 }
@@ -33,6 +33,7 @@ fn reports_round_trip() {
         },
         Report::MainExited { status: 0x0700 },
         Report::Adopted { by: 1 },
+        Report::Unproven { status: 9 },
         Report::Gone {
             status: -1,
             swept: names.finish(),

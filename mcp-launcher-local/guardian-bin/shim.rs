@@ -1,0 +1,188 @@
+//! The shim: the process that a wrapped server's host knows, once `Wrapper` has become it.
+//!
+//! The server has the host's own streams, so nothing is copied here. The shim is told of the end of the server's input, of the host's end, of signals
+//! and of the guardian's reports, passes on what is to be passed on, and ends as the server has. `docs/contain.md` has the tables.
+
+use core::ffi::CStr;
+
+use crate::ladder::{Ladder, Order};
+use crate::params::number;
+use crate::protocol::{MESSAGE_MAX, Report, Request};
+use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Signal, Signals};
+
+/// The first argument of a shim, where that of a guardian is a number.
+pub(crate) const ROLE: &CStr = c"shim";
+/// Exit code where the end of the server could not be proven: that of a wrapper that failed.
+const EXIT_UNPROVEN: i32 = 125;
+
+struct Shim {
+    guardian: Pid,
+    control: Fd,
+    signals: Fd,
+    /// Readable when the host has exited.
+    host: Option<Fd>,
+    /// A copy of the server's input, never read.
+    input: Option<Fd>,
+    cgroup_kill: Option<Fd>,
+    ladder: Ladder,
+}
+
+/// Becomes the shim that the arguments say.
+pub(crate) fn run(args: &Args) -> ! {
+    let Some(shim) = Shim::take(args) else {
+        sys::exit(crate::EXIT_USAGE)
+    };
+    sys::set_name(c"mcp-contain");
+    let _ = sys::chdir(c"/");
+    shim.watch()
+}
+
+impl Shim {
+    /// Takes over what the wrapper has passed.
+    fn take(args: &Args) -> Option<Self> {
+        let fd = |index| {
+            let number = number(args.get(index)?)?;
+            sys::inherited(number.cast_signed())
+        };
+        // Its output is the server's alone: a copy here would hide its end.
+        drop(sys::inherited(1));
+        let grace = u64::from(number(args.get(5)?)?).saturating_mul(1_000_000);
+        Some(Self {
+            control: fd(2)?,
+            host: fd(3),
+            cgroup_kill: fd(4),
+            guardian: Pid::new(number(args.get(6)?)?)?,
+            input: sys::inherited(0),
+            signals: sys::signalfd(Signals::PASSED_ON).ok()?,
+            ladder: Ladder::new(grace),
+        })
+    }
+
+    fn watch(mut self) -> ! {
+        // Who stops the shim stops the shim.
+        sys::block(Signals::PASSED_ON);
+        loop {
+            let mut fds = [
+                PollFd::readable(Some(&self.control)),
+                PollFd::readable(Some(&self.signals)),
+                PollFd::readable(self.host.as_ref()),
+                PollFd::ended(self.input.as_ref()),
+            ];
+            let until = self.ladder.alarm();
+            sys::poll(
+                &mut fds,
+                until.map(|until| Nanos(until.saturating_sub(sys::now().0))),
+            );
+            let [control, signals, host, input] = fds;
+            let now = sys::now().0;
+            if signals.ready() {
+                self.pass_on(now);
+            }
+            if input.ready() {
+                self.input = None;
+                self.ladder.told(now);
+            }
+            if host.ready() {
+                self.host = None;
+                let order = self.ladder.host_gone(now);
+                self.carry_out(order);
+            }
+            let order = self.ladder.pass(now);
+            self.carry_out(order);
+            if control.ready() {
+                self.hear(now);
+            }
+        }
+    }
+
+    /// What was sent to the shim is meant for the server.
+    fn pass_on(&mut self, now: u64) {
+        while let Some(signal) = sys::next_signal(&self.signals) {
+            match signal {
+                Signal::TERM => {
+                    let order = self.ladder.terminated(now);
+                    self.carry_out(order);
+                }
+                signal => {
+                    self.tell(Request::Signal(signal.number()));
+                    if signal == Signal::INT {
+                        self.ladder.told(now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn carry_out(&self, order: Order) {
+        match order {
+            Order::Nothing => {}
+            Order::Terminate => self.tell(Request::Terminate),
+            Order::Kill => {
+                self.tell(Request::Kill);
+                self.kill_cgroup();
+                // Somebody may have stopped it.
+                let _ = sys::kill(self.guardian, Signal::CONT);
+            }
+        }
+    }
+
+    /// A queue that is full is one of orders that were not heard yet: the same ones.
+    fn tell(&self, request: Request) {
+        let _ = sys::send(&self.control, &request.encode());
+    }
+
+    fn kill_cgroup(&self) {
+        if let Some(kill) = &self.cgroup_kill {
+            let _ = sys::write(kill, b"1");
+        }
+    }
+
+    fn hear(&mut self, now: u64) {
+        let mut buffer = [0; MESSAGE_MAX];
+        loop {
+            let len = match sys::recv(&self.control, &mut buffer) {
+                Ok(0) => self.bereaved(),
+                Ok(len) => len,
+                Err(Errno::EAGAIN) => return,
+                // Said once, and before the reports that are still queued.
+                Err(Errno::ECONNRESET | Errno::ENOMEM | Errno::ENOBUFS) => continue,
+                Err(_) => self.bereaved(),
+            };
+            match buffer.get(..len).and_then(Report::decode) {
+                Some(Report::MainExited { .. }) => {
+                    // Nobody reads it any more.
+                    self.input = None;
+                    self.ladder.main_exited(now);
+                }
+                Some(Report::Gone { status, .. }) => self.end(status),
+                Some(Report::Unproven { .. }) => self.unproven(
+                    b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
+                ),
+                Some(Report::Started { .. } | Report::ExecFailed { .. } | Report::Adopted { .. }) | None => {}
+            }
+        }
+    }
+
+    /// The proof is there: ends as the server has.
+    fn end(&self, status: i32) -> ! {
+        sys::wait_for(self.guardian);
+        match status & 0x7f {
+            0 => sys::exit(status >> 8 & 0xff),
+            signal => sys::die_by(signal),
+        }
+    }
+
+    /// The guardian was killed, and the server with it, unless it has changed its credentials. The rest can be ended by its cgroup alone.
+    fn bereaved(&self) -> ! {
+        self.kill_cgroup();
+        self.unproven(b"mcp-contain: the guardian of the server was killed: something of the server may live\n")
+    }
+
+    fn unproven(&self, line: &[u8]) -> ! {
+        if let Some(log) = sys::inherited(2) {
+            let _ = sys::write(&log, line);
+        }
+        sys::wait_for(self.guardian);
+        sys::exit(EXIT_UNPROVEN)
+    }
+}

@@ -1,0 +1,66 @@
+//! Becoming the shim of a server: the same process, executing the guardian's program in another role.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::Duration;
+
+use mcp_lifecycle_host::program::exec_path;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::execve;
+
+use super::GuardianHandle;
+use super::spawn::{IMAGE, number};
+
+/// What a shim watches.
+#[derive(Debug)]
+pub(crate) struct Shim<'a> {
+    /// The guardian, whose server runs.
+    pub(crate) guardian: &'a GuardianHandle,
+    /// The pidfd of the host.
+    pub(crate) host: Option<BorrowedFd<'a>>,
+    /// `cgroup.kill` of the server's cgroup, open for writing.
+    pub(crate) cgroup_kill: Option<BorrowedFd<'a>>,
+    /// The time between the rungs of its ladder.
+    pub(crate) grace: Duration,
+    /// What `ps` shows after its own arguments.
+    pub(crate) argv: &'a [CString],
+}
+
+/// Becomes the shim.
+///
+/// Every other descriptor but the standard streams has to close on exec, and every signal to be blocked: what comes meanwhile is the shim's.
+///
+/// # Errors
+///
+/// This process is what it was, and the guardian is still the caller's.
+pub(crate) fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
+    let passed = [Some(shim.guardian.control()), shim.host, shim.cgroup_kill];
+    for fd in passed.into_iter().flatten() {
+        fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    }
+    let text = |fd: Option<BorrowedFd<'_>>| match fd {
+        Some(fd) => number(fd.as_raw_fd().unsigned_abs()),
+        None => c"-".to_owned(),
+    };
+    let grace = u32::try_from(shim.grace.as_millis()).unwrap_or(u32::MAX);
+    let [control, host, cgroup_kill] = passed.map(text);
+    let guardian = number(shim.guardian.pid());
+    let parameters = [
+        c"mcp-contain".to_owned(),
+        c"shim".to_owned(),
+        control,
+        host,
+        cgroup_kill,
+        number(grace),
+        guardian,
+    ];
+    let argv: Vec<&CStr> = parameters
+        .iter()
+        .chain(shim.argv)
+        .map(CString::as_c_str)
+        .collect();
+    const NO_ENVIRONMENT: [&CStr; 0] = [];
+    IMAGE.run(|program| Ok(execve(&exec_path(program)?, &argv, &NO_ENVIRONMENT)?))
+}

@@ -1,0 +1,225 @@
+//! One start of a wrapped server, and the exec of its shim.
+
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_lifecycle_core::launch::LaunchErrorKind;
+
+use super::{Require, WrapError, Wrapper};
+use crate::cgroup::{self, Leaf};
+use crate::command::{Command, limit, short_of};
+use crate::guardian::process::protocol::{MESSAGE_MAX, Report, Stage};
+use crate::guardian::process::shim::{self, Shim};
+use crate::guardian::process::{
+    self, GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest,
+};
+use crate::guardian::{argv, c_string, env, explain};
+use crate::identity::Cookie;
+use crate::{orphans, sys};
+
+/// How long a start that failed half-way waits for the end of what it had started.
+const UNDO_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long one wait for the guardian's word takes at most; then it is waited for again.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// What a start failed with.
+enum Failed {
+    /// At this step of the guardian or of the server.
+    At(Stage, io::Error),
+    Otherwise(WrapError),
+}
+
+impl<E: Into<WrapError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self::Otherwise(error.into())
+    }
+}
+
+/// Starts the server and becomes its shim: with a cgroup if there can be one.
+pub(super) fn exec(
+    wrapper: &Wrapper,
+    command: &Command,
+    identity: Option<&Cookie>,
+    host: Option<&OwnedFd>,
+) -> Result<Infallible, WrapError> {
+    let start = |parent| Start {
+        wrapper,
+        command,
+        identity,
+        host,
+        parent,
+    };
+    let insists = wrapper.require == Require::Cgroup;
+    let parent = match cgroup::parent() {
+        Err(error) if insists => return Err(no_cgroup(error)),
+        parent => parent.ok(),
+    };
+    match start(parent).exec() {
+        // Another cgroup than expected, or no right to join it.
+        Err(Failed::At(Stage::Cgroup, _)) if !insists => start(None).exec(),
+        other => other,
+    }
+    .map_err(|failed| match failed {
+        Failed::Otherwise(error) => error,
+        Failed::At(stage, error) => WrapError {
+            // A sandbox refuses what a guardian needs.
+            is_unavailable: is_unavailable(stage) && wrapper.require == Require::Nothing,
+            kind: explain(command, stage, error),
+        },
+    })
+}
+
+fn is_unavailable(stage: Stage) -> bool {
+    matches!(
+        stage,
+        Stage::Subreaper | Stage::ChildExits | Stage::DeathSignal
+    )
+}
+
+fn no_cgroup(error: io::Error) -> WrapError {
+    LaunchErrorKind::backend("the server cannot have a cgroup of its own", error).into()
+}
+
+struct Start<'a> {
+    wrapper: &'a Wrapper,
+    command: &'a Command,
+    identity: Option<&'a Cookie>,
+    host: Option<&'a OwnedFd>,
+    /// The cgroup below which the server gets its own.
+    parent: Option<&'static Path>,
+}
+
+impl Start<'_> {
+    fn exec(&self) -> Result<Infallible, Failed> {
+        let mut ledger = self.ledger()?;
+        let leaf = self.leaf()?;
+        if let (None, Some(_), Some(ledger)) = (&leaf, self.parent, &mut ledger) {
+            ledger.without_cgroup();
+        }
+        let doors = leaf.as_ref().map(|(leaf, ..)| leaf.open()).transpose();
+        let doors = doors.map_err(no_cgroup)?;
+        let program = c_string(self.command.program.as_os_str())?;
+        let (argv, env) = (argv(self.command)?, env(self.command)?);
+        let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        let guardian = process::spawn(SpawnRequest {
+            program: &program,
+            argv: &argv,
+            env: &env,
+            cwd: None,
+            stdin: stdin.as_fd(),
+            stdout: stdout.as_fd(),
+            stderr: stderr.as_fd(),
+            cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
+            cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
+            grace: self.wrapper.grace,
+            record: Record {
+                cgroup: leaf
+                    .as_ref()
+                    .map(|(_, parent, name)| (parent.as_fd(), name.as_c_str())),
+                ledger: ledger.as_ref().map(|ledger| {
+                    let (directory, name) = ledger.place();
+                    (ledger.file(), directory, name.as_c_str())
+                }),
+            },
+            pid_namespace: self.wrapper.require == Require::PidNamespace,
+            orphan: false,
+        });
+        let guardian = guardian.map_err(|error| self.no_guardian(error))?;
+        let pid = first_word(&guardian)?;
+        if let Some(ledger) = &mut ledger {
+            let seen = sys::see(pid).filter(|seen| seen.parent == guardian.pid());
+            ledger.started(pid, seen.map(|seen| seen.start_time));
+        }
+        let failed = shim::exec(&Shim {
+            guardian: &guardian,
+            host: self.host.map(OwnedFd::as_fd),
+            cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
+            grace: self.wrapper.grace,
+            argv: &argv,
+        });
+        let error = match failed {
+            Ok(never) => match never {},
+            Err(error) => error,
+        };
+        let _ = guardian.kill();
+        guardian.wait_exit(UNDO_LIMIT);
+        Err(LaunchErrorKind::backend("its shim could not be executed", error).into())
+    }
+
+    /// Written down first. Who cannot be identified, or where no directory takes it, is found by
+    /// nobody when shim and guardian are killed together.
+    fn ledger(&self) -> Result<Option<orphans::Alone>, WrapError> {
+        let Some(identity) = self.identity else {
+            return Ok(None);
+        };
+        match orphans::Alone::begin(identity, self.parent.is_some()) {
+            Err(error) if sys::is_shortage(&error) => {
+                Err(short_of(error, orphans::UNRECORDED).into())
+            }
+            ledger => Ok(ledger.ok()),
+        }
+    }
+
+    /// A fresh cgroup, the directory that it is in, and its name there.
+    fn leaf(&self) -> Result<Option<(Leaf, OwnedFd, CString)>, WrapError> {
+        let (Some(parent), Some(identity)) = (self.parent, self.identity) else {
+            return Ok(None);
+        };
+        let name = cgroup::name(identity);
+        let made = Leaf::create(parent, &name).and_then(|leaf| {
+            let directory = File::open(parent)?;
+            Ok((leaf, directory.into(), CString::new(name)?))
+        });
+        match made {
+            Err(error) if self.wrapper.require == Require::Cgroup => Err(no_cgroup(error)),
+            made => Ok(made.ok()),
+        }
+    }
+
+    fn no_guardian(&self, error: SpawnGuardianError) -> WrapError {
+        let is_unavailable = !matches!(error, SpawnGuardianError::Failed { .. });
+        let kind = match error {
+            SpawnGuardianError::Failed { action, source } => {
+                limit(source).unwrap_or_else(|source| {
+                    LaunchErrorKind::backend(
+                        "the server's guardian could not be started",
+                        SpawnGuardianError::Failed { action, source },
+                    )
+                })
+            }
+            other => LaunchErrorKind::backend("the server cannot have a guardian", other),
+        };
+        WrapError {
+            kind,
+            is_unavailable: is_unavailable && self.wrapper.require == Require::Nothing,
+        }
+    }
+}
+
+/// The pid of the server, once its program runs.
+fn first_word(guardian: &GuardianHandle) -> Result<u32, Failed> {
+    let lost = |error: io::Error| {
+        LaunchErrorKind::backend("the guardian ended before the server was started", error)
+    };
+    let mut buffer = [0; MESSAGE_MAX];
+    loop {
+        match guardian.receive(&mut buffer).map_err(lost)? {
+            Received::Report(Report::Started { pid }) => return Ok(pid),
+            Received::Report(Report::ExecFailed { stage, errno }) => {
+                guardian.wait_exit(UNDO_LIMIT);
+                return Err(Failed::At(stage, io::Error::from_raw_os_error(errno)));
+            }
+            Received::Report(_) => {}
+            Received::Nothing => {
+                let _ = sys::ends_within(guardian.control(), PATIENCE).map_err(lost)?;
+            }
+            Received::Closed => return Err(lost(io::Error::other("it was killed")).into()),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How a shim ends its server, in virtual time.
+
+#[path = "../../guardian-bin/ladder.rs"]
+mod real;
+
+use real::{Ladder, Order};
+
+const MS: u64 = 1_000_000;
+const GRACE: u64 = 2_000 * MS;
+
+#[test]
+fn the_end_of_input_begins_a_ladder_of_two_graces() {
+    let mut ladder = Ladder::new(GRACE);
+    assert_eq!(ladder.alarm(), None);
+    ladder.told(0);
+    // SIGINT after it puts nothing off.
+    ladder.told(MS);
+    assert_eq!(ladder.alarm(), Some(GRACE));
+    assert_eq!(ladder.pass(GRACE - 1), Order::Nothing);
+    assert_eq!(ladder.pass(GRACE), Order::Terminate);
+    assert_eq!(ladder.pass(2 * GRACE - 1), Order::Nothing);
+    assert_eq!(ladder.pass(2 * GRACE), Order::Kill);
+    assert_eq!(ladder.pass(9 * GRACE), Order::Nothing);
+    assert_eq!(ladder.alarm(), None);
+}
+
+#[test]
+fn the_server_gets_as_many_sigterms_as_its_host_sends_and_one_at_least() {
+    let mut ladder = Ladder::new(GRACE);
+    ladder.told(0);
+    assert_eq!(ladder.pass(GRACE), Order::Terminate);
+    // The host's own, at the same time: the one that was sent already.
+    assert_eq!(ladder.terminated(GRACE + MS), Order::Nothing);
+    assert_eq!(ladder.terminated(GRACE + 2 * MS), Order::Terminate);
+    assert_eq!(ladder.host_gone(GRACE + 3 * MS), Order::Nothing);
+    assert_eq!(ladder.alarm(), Some(2 * GRACE), "nothing is put off");
+}
+
+#[test]
+fn a_host_that_is_gone_is_not_waited_for() {
+    let mut ladder = Ladder::new(GRACE);
+    ladder.told(0);
+    assert_eq!(ladder.host_gone(MS), Order::Terminate);
+    assert_eq!(ladder.alarm(), Some(GRACE + MS));
+}
+
+#[test]
+fn stragglers_have_a_moment() {
+    let mut ladder = Ladder::new(GRACE);
+    ladder.main_exited(0);
+    assert_eq!(ladder.alarm(), Some(50 * MS));
+    assert_eq!(ladder.pass(50 * MS), Order::Terminate);
+    assert_eq!(ladder.pass(50 * MS + GRACE), Order::Kill);
+    // Sooner than what was waited for before, and never later.
+    let mut ladder = Ladder::new(GRACE);
+    ladder.told(0);
+    ladder.main_exited(GRACE - MS);
+    assert_eq!(ladder.alarm(), Some(GRACE));
+}
+
+#[test]
+fn without_a_grace_everything_follows_at_once() {
+    let mut ladder = Ladder::new(0);
+    assert_eq!(ladder.terminated(5), Order::Terminate);
+    assert_eq!(ladder.pass(5), Order::Kill);
+    assert_eq!(ladder.terminated(6), Order::Nothing);
+}
