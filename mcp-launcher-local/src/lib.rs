@@ -25,6 +25,7 @@ pub mod guardian;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
 mod identity;
+pub mod inventory;
 mod launcher;
 mod level;
 #[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]

@@ -17,12 +17,15 @@
 //! place ───── where cgroups are, and that they are visible
 //! sight ───── which processes are visible
 //! shelf ───── other hosts' ledgers, and whether they are dead
+//! shelves ──── those of all directories
 //! census ───── who carries one, all of them and not only those listed at once
 //! processes ─ who carries which cookie
 //! verdict ─── whom to end, whom to spare. Pure
 //! settle ──── which ledgers have served their purpose. Pure
 //! search ──── looks, and ends whom it may
 //! reap ────── all of it in order
+//! inventory ─ what runs, for people to look at
+//! stop ────── one server, on behalf of a person
 //! ```
 
 mod alone;
@@ -30,6 +33,7 @@ mod census;
 mod directory;
 mod format;
 mod group;
+mod inventory;
 mod ledger;
 mod lock;
 #[cfg(test)]
@@ -41,14 +45,18 @@ mod reap;
 mod search;
 mod settle;
 mod shelf;
+mod shelves;
 mod sight;
+mod stop;
 mod verdict;
 
 pub(crate) use alone::Alone;
 pub(crate) use census::{Carrier, Where, take as census};
 pub(crate) use group::end_group;
+pub(crate) use inventory::{command_line, inventory};
 pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};
 pub(crate) use processes::{is_guardian, mark_of};
 pub(crate) use reap::reap;
 pub(crate) use sight::{is_first_of_another_namespace, shows_all};
+pub(crate) use stop::stop;
 pub(crate) use verdict::Mark;

@@ -1,24 +1,19 @@
 //! Ends what dead hosts left.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 
-use super::directory::{self, Refused};
 use super::format::{Contents, Record};
-use super::processes::{self, LivingHost};
+use super::processes;
 use super::search::{Killed, Search};
 use super::settle::{Evidence, LeafState, Looked, Settlement, settle};
-use super::shelf::{self, Found};
+use super::shelf;
+use super::shelves::{Shelved, Shelves};
 use super::sight::{self, Sight};
 use super::verdict::{DeadHost, Hosts, Mark, Process, may_be_of};
 use crate::identity;
-use crate::sys;
 
 /// The longest time all of it may take. Killed processes are gone within milliseconds;
 /// this is for those that nothing ends.
@@ -28,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) fn reap() -> io::Result<ReapReport> {
     let sight = Sight::look()?;
     let mut report = ReapReport::new();
-    let shelves = Shelves::look(&sight, &mut report);
+    let shelves = Shelves::look(&sight, &mut report.unknown);
     let dead: Vec<DeadHost> = shelves.dead.iter().map(Shelved::host).collect();
     let hosts = Hosts {
         this: identity::this_host().ok(),
@@ -36,7 +31,8 @@ pub(crate) fn reap() -> io::Result<ReapReport> {
         boot_id: &sight.boot_id,
         dead: &dead,
     };
-    let mut search = Search::new(&hosts, &shelves.living, LIMIT);
+    let living = shelves.living_hosts();
+    let mut search = Search::new(&hosts, &living, LIMIT);
     // Everybody is sent SIGKILL before anybody is waited for.
     let leaves: Vec<_> = shelves
         .dead
@@ -162,91 +158,4 @@ fn survivors(contents: &Contents, sight: &Sight) -> Vec<Process> {
         (process.start_time == start_time).then_some(process)
     };
     contents.servers.iter().filter_map(lives).collect()
-}
-
-/// What all directories hold.
-#[derive(Default)]
-struct Shelves {
-    open: Vec<(PathBuf, OwnedFd)>,
-    dead: Vec<Shelved>,
-    living: Vec<LivingHost>,
-}
-
-/// The ledger of a dead host, and in which of the directories it is.
-struct Shelved {
-    directory: usize,
-    name: OsString,
-    contents: Contents,
-}
-
-impl Shelved {
-    fn host(&self) -> DeadHost {
-        DeadHost {
-            id: self.contents.host.clone(),
-            namespace: self.contents.namespace,
-        }
-    }
-}
-
-impl Shelves {
-    /// No file stays open: a host that is dead stays dead, and a process of it
-    /// that two searches end at once is dead as well.
-    fn look(sight: &Sight, report: &mut ReapReport) -> Self {
-        let mut shelves = Self::default();
-        let mut unusable = |path: &Path, why: String| {
-            let record = Remnant::record(path.to_string_lossy(), "whatever it says");
-            report.unknown.push(UnknownRemnant::new(record, why));
-        };
-        for path in directory::candidates() {
-            let listed = directory::open_own(&path).and_then(|directory| {
-                let names = directory::names(&directory).map_err(Refused::Unusable)?;
-                Ok((directory, names))
-            });
-            match listed {
-                Ok((directory, names)) => {
-                    for name in names {
-                        if let Some(why) = shelves.sort(&directory, name.clone(), sight) {
-                            unusable(&path.join(name), why);
-                        }
-                    }
-                    shelves.open.push((path, directory));
-                }
-                Err(Refused::Missing) => {}
-                Err(Refused::Foreign(owner)) => {
-                    sys::shielded(|| {
-                        tracing::debug!(?path, owner, "a directory is another user's");
-                    });
-                }
-                Err(Refused::Unusable(error)) => unusable(&path, error.to_string()),
-            }
-        }
-        // A copy of a ledger proves nothing while its host holds another one.
-        let living: BTreeSet<_> = shelves.living.iter().map(|host| &host.id).collect();
-        shelves
-            .dead
-            .retain(|dead| !living.contains(&dead.contents.host));
-        shelves
-    }
-
-    /// Says why a ledger cannot be used, if that is so.
-    fn sort(&mut self, directory: &OwnedFd, name: OsString, sight: &Sight) -> Option<String> {
-        match shelf::look(directory, &name, sight)? {
-            Found::Dead(contents) => self.dead.push(Shelved {
-                directory: self.open.len(),
-                name,
-                contents,
-            }),
-            Found::Living(contents) => self.living.extend(contents.map(|contents| LivingHost {
-                id: contents.host,
-                namespace: contents.namespace,
-            })),
-            Found::Litter => shelf::remove(directory, &name),
-            Found::Unusable(why) => return Some(why),
-        }
-        None
-    }
-
-    fn path(&self, shelved: &Shelved) -> PathBuf {
-        self.open[shelved.directory].0.join(&shelved.name)
-    }
 }

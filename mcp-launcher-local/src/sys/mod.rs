@@ -30,10 +30,10 @@ pub(crate) mod watch;
 
 #[cfg(target_os = "linux")]
 pub(crate) use os::{
-    Child, ProcessState, Seen, cgroup_of, close_on_exec_from, continue_held, duplicate_from,
-    end_within, ends_within, hold, hold_parent, hold_this, is_headless, is_running, kill_held,
-    look_at, may_signal, name_of, numbers_in_proc, see, see_all, text_of, ticks_since_boot,
-    tracer_of, waited,
+    Child, ProcessState, Seen, cgroup_of, close_on_exec_from, continue_held, cpu_of,
+    duplicate_from, end_within, ends_within, hold, hold_parent, hold_this, is_headless, is_running,
+    kill_held, look_at, may_signal, memory_of, name_of, numbers_in_proc, of_ticks, see, see_all,
+    terminate_held, text_of, ticks_since_boot, tracer_of, waited,
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,

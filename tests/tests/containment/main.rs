@@ -19,6 +19,7 @@ mod half_launched;
 mod headless;
 mod hidden;
 mod instants;
+mod inventory;
 mod kill_first;
 mod leavers;
 mod leaves;

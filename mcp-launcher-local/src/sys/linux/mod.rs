@@ -3,6 +3,7 @@
 mod leader;
 mod pidfd;
 mod seen;
+mod usage;
 mod wait;
 
 use std::fs;
@@ -13,12 +14,13 @@ use mcp_lifecycle_core::launch::Reach;
 
 pub(crate) use leader::{ExitEvent, Leader, can_lead, kill_group_of_child, watch_process};
 pub(crate) use pidfd::{
-    continue_held, end_within, ends_within, hold, hold_this, is_running, kill_held,
+    continue_held, end_within, ends_within, hold, hold_this, is_running, kill_held, terminate_held,
 };
 pub(crate) use seen::{
     ProcessState, Seen, cgroup_of, is_headless, look_at, may_signal, members_of_group, name_of,
     numbers_in_proc, own_start_time, see, see_all, start_time, text_of, tracer_of,
 };
+pub(crate) use usage::{cpu_of, memory_of, of_ticks};
 pub(crate) use wait::{Child, waited};
 
 /// What ends a process group when the host dies: here that is the guardian's
@@ -43,8 +45,7 @@ pub(crate) fn set_pipe_size(pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<()
 /// The time, in the clock ticks since boot by which `/proc` says when a process was
 /// started.
 pub(crate) fn ticks_since_boot() -> u64 {
-    /// `USER_HZ`, which is the same on every architecture that Rust has.
-    const TICKS: u64 = 100;
+    use usage::TICKS;
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
     // A kernel without this clock is older than pidfds; then nobody is too old.
     let Ok(now) = now else { return 0 };

@@ -21,6 +21,12 @@ pub(crate) fn kill_held(pidfd: &OwnedFd) -> io::Result<()> {
     Ok(pidfd_signal_alone(pidfd, libc::SIGKILL)?)
 }
 
+/// SIGTERM to a process that is held, and SIGCONT: a stopped one acts on nothing else.
+pub(crate) fn terminate_held(pidfd: &OwnedFd) -> io::Result<()> {
+    pidfd_signal_alone(pidfd, libc::SIGTERM)?;
+    continue_held(pidfd)
+}
+
 /// SIGCONT to a process that is held.
 pub(crate) fn continue_held(pidfd: &OwnedFd) -> io::Result<()> {
     Ok(pidfd_signal_alone(pidfd, libc::SIGCONT)?)

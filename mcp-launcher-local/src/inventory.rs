@@ -1,0 +1,162 @@
+//! What runs of this user's servers, whoever started them, and what dead hosts left: for programs
+//! with which people look after their machine. Linux only; elsewhere every call is an error.
+//!
+//! A server is known by the ledger of its host and by the identity in its environment, never by a
+//! name (`docs/orphans.md`).
+
+use std::io;
+use std::time::Duration;
+
+use mcp_lifecycle_core::launch::UnknownRemnant;
+
+use crate::identity::Cookie;
+use crate::orphans;
+
+/// Everything that was seen.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Inventory {
+    /// Servers that run, and those of dead hosts of which something is left; by host and age.
+    pub servers: Vec<KnownServer>,
+    /// What could not be looked at, and why.
+    pub unknown: Vec<UnknownRemnant>,
+}
+
+/// One server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct KnownServer {
+    /// Sixteen digits, which no other server of this machine has.
+    pub id: String,
+    /// The process that launched it.
+    pub host: KnownHost,
+    /// Its own process, as its host has written it down.
+    pub leader: Option<u32>,
+    /// The guardian that ends it when its host dies.
+    pub guardian: Option<u32>,
+    /// `true` if it has a cgroup of its own.
+    pub in_cgroup: bool,
+    /// All its processes, oldest first, without the guardian.
+    pub processes: Vec<KnownProcess>,
+    pub(crate) cookie: Cookie,
+    pub(crate) leaf: Option<std::path::PathBuf>,
+}
+
+/// A process that launches servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownHost {
+    /// Its number.
+    pub pid: u32,
+    /// What it calls itself, if it lives.
+    pub name: Option<String>,
+    /// Who started it, by number and name, if it lives: that of a wrapper is the program that uses the server.
+    pub parent: Option<(u32, String)>,
+    /// Whether it lives.
+    pub state: HostState,
+}
+
+/// Whether a host lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostState {
+    /// It holds its ledger.
+    Alive,
+    /// Its ledger can be locked: it is dead. What is left of its servers are orphans.
+    Dead,
+    /// There is no ledger of it: nobody can prove that it is dead.
+    Unknown,
+}
+
+/// One process, as of one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownProcess {
+    /// Its number.
+    pub pid: u32,
+    /// The number of its parent; 0 where it is not visible.
+    pub parent: u32,
+    /// What it calls itself, sixteen bytes at most.
+    pub name: String,
+    /// Since it started.
+    pub age: Duration,
+    /// Its share of the memory that it uses (PSS), in bytes; `None` if that cannot be read.
+    pub memory: Option<u64>,
+    /// Processor time since it started, without its children's.
+    pub cpu: Duration,
+    pub(crate) start_time: u64,
+}
+
+/// How a server was ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// Processes that were asked to end, with SIGTERM.
+    pub asked: usize,
+    /// Processes that had to be killed, with SIGKILL.
+    pub killed: usize,
+    /// Processes that are still there: without any, nothing of the server is left.
+    pub survivors: Vec<KnownProcess>,
+    /// The time that it took.
+    pub took: Duration,
+}
+
+/// Looks at all of this user's servers. Blocks, for a few milliseconds per hundred processes of the machine.
+///
+/// # Errors
+///
+/// `/proc` or the identity of this boot cannot be read; or the system is not Linux.
+pub fn look() -> io::Result<Inventory> {
+    orphans::inventory()
+}
+
+/// Ends one server, whoever its host is: SIGTERM to each of its processes, and after `grace` SIGKILL to
+/// those that are left, and to whoever they start meanwhile. Blocks, up to ten seconds longer than
+/// `grace`. Its guardian ends by itself. A host that lives may start it again.
+///
+/// Each process is held by a descriptor before it is made sure that it is the one that was seen, and
+/// signalled through that: never a stranger.
+///
+/// # Errors
+///
+/// This process is one of the server's, or was started by one; processes cannot be listed; or the system
+/// is not Linux. In the first case nothing was done.
+pub fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
+    orphans::stop(server, grace)
+}
+
+impl KnownProcess {
+    /// Reads its program and arguments, which may hold secrets; empty if it has gone, or has overwritten them.
+    pub fn command_line(&self) -> Vec<String> {
+        orphans::command_line(self.pid, self.start_time)
+    }
+}
+
+impl KnownServer {
+    /// Since its oldest process started.
+    pub fn age(&self) -> Duration {
+        let ages = self.processes.iter().map(|process| process.age);
+        ages.max().unwrap_or_default()
+    }
+
+    /// What its processes use together, in bytes, as far as it can be read.
+    pub fn memory(&self) -> u64 {
+        self.processes
+            .iter()
+            .filter_map(|process| process.memory)
+            .sum()
+    }
+
+    /// What its processes have used together.
+    pub fn cpu(&self) -> Duration {
+        self.processes.iter().map(|process| process.cpu).sum()
+    }
+}
+
+impl StopReport {
+    /// Returns whether nothing of the server is left, as far as can be seen: nobody carries its identity
+    /// and nobody is in its cgroup.
+    pub fn is_gone(&self) -> bool {
+        self.survivors.is_empty()
+    }
+}

@@ -1,0 +1,133 @@
+//! What a person sees of the servers of this machine, and how one of them is ended by hand.
+
+use std::io::Read;
+use std::time::Duration;
+
+use mcp_launcher_local::inventory::{self, HostState, KnownServer};
+
+use crate::orphans::{end, launched, start_host};
+use crate::stage::{self, LIMIT, Stage, has_cgroups, perform, plays};
+
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The server with this process.
+fn find(leader: u32) -> Option<KnownServer> {
+    let seen = inventory::look().unwrap();
+    let mut servers = seen.servers.into_iter();
+    servers.find(|server| server.processes.iter().any(|process| process.pid == leader))
+}
+
+#[test]
+fn a_server_is_seen_with_all_that_is_its_own_and_ended_by_hand() {
+    perform("inventory::by_hand");
+}
+
+#[test]
+#[ignore = "a role"]
+fn by_hand() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["plain", "ignore-eof-term"], false);
+    let pids = launched(&mut host);
+    for role in ["server", "server"] {
+        stage.wait_for(role);
+    }
+    let [first, second] = [pids[0], pids[1]].map(|pid| find(pid).unwrap());
+    assert_eq!(
+        (first.host.pid, first.host.state),
+        (host.id(), HostState::Alive)
+    );
+    assert_eq!(
+        (first.leader, first.processes.len()),
+        (Some(pids[0]), 1),
+        "{first:?}"
+    );
+    assert_eq!(
+        (first.in_cgroup, first.guardian.is_some()),
+        (has_cgroups(), true)
+    );
+    assert!(first.age() < LIMIT && first.memory() > 100_000, "{first:?}");
+    assert!(first.id != second.id && first.id.len() == 16);
+    let words = first.processes[0].command_line();
+    assert!(words.iter().any(|word| word == "--alive"), "{words:?}");
+
+    let report = inventory::stop(&second, GRACE).unwrap();
+    assert!(report.is_gone() && report.took >= GRACE, "{report:?}");
+    assert_eq!(
+        (report.asked, report.killed),
+        (1, 1),
+        "it is deaf to SIGTERM"
+    );
+    assert!(
+        find(pids[1]).is_none() && find(pids[0]).is_some(),
+        "one and no other"
+    );
+    let report = inventory::stop(&first, LIMIT).unwrap();
+    assert!(report.is_gone() && report.took < LIMIT, "{report:?}");
+    assert_eq!((report.asked, report.killed), (1, 0), "this one is not");
+    stage.nobody_is_left();
+    let again = inventory::stop(&first, GRACE).unwrap();
+    assert_eq!((again.asked, again.killed, again.is_gone()), (0, 0, true));
+    end(host);
+}
+
+#[test]
+fn what_a_dead_host_left_is_known_as_such() {
+    perform("inventory::of_a_dead_host");
+}
+
+#[test]
+#[ignore = "a role"]
+fn of_a_dead_host() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["setsid"], true);
+    launched(&mut host);
+    for role in ["server", "setsid"] {
+        stage.wait_for(role);
+    }
+    let dead = host.id();
+    end(host);
+    // Its own process may have ended with its input; the other one stays.
+    let seen = inventory::look().unwrap().servers;
+    let left = seen.into_iter().find(|it| it.host.pid == dead).unwrap();
+    assert_eq!((left.host.state, left.guardian), (HostState::Dead, None));
+    assert!(inventory::stop(&left, GRACE).unwrap().is_gone());
+    stage.nobody_is_left();
+}
+
+#[test]
+fn who_asks_from_inside_of_a_server_is_refused() {
+    perform("inventory::from_inside");
+}
+
+#[test]
+#[ignore = "a role"]
+fn from_inside() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let server = stage.launch_role("inventory::ends_its_own");
+    stage.wait_for("refused");
+    server.terminator().kill_now();
+    stage.wait("the proof", server.terminator().gone()).unwrap();
+}
+
+/// A server that looks for itself and asks for its own end.
+#[test]
+#[ignore = "a role"]
+fn ends_its_own() {
+    if !plays() {
+        return;
+    }
+    let own = find(std::process::id()).unwrap();
+    let refused = inventory::stop(&own, GRACE).unwrap_err();
+    let is_refused = refused.to_string().contains("started by the server itself");
+    stage::say_hello(if is_refused { "refused" } else { "wrong" });
+    let _ = std::io::stdin().read(&mut [0]);
+}
