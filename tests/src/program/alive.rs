@@ -86,8 +86,9 @@ impl Alive {
             stream: Arc::new(File::from(fd)),
             steps: Arc::default(),
         };
-        alive.line(&format!("hello {role} {}\n", process::id()));
+        // First: whoever has heard the hello may send SIGTERM.
         sys::report_sigterm_to(alive.stream.as_raw_fd());
+        alive.line(&format!("hello {role} {}\n", process::id()));
         alive
     }
 

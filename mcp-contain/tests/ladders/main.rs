@@ -1,0 +1,79 @@
+//! Every misbehaviour of the kit's fixture, through the wrapper, under what each kind of host does to end a server: to the millisecond as they were
+//! read in the hosts' sources. Nobody survives, and whoever was alive to be asked has been asked by SIGTERM.
+//!
+//! A harness of its own, because this program is also the servers, and hosts that are killed.
+
+mod hosts;
+mod servers;
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use hosts::Host;
+use servers::Server;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    match words.next() {
+        Some(word) if word == "mcp-fixture" => mcp_lifecycle_conformance::fixture_main(),
+        Some(word) if word == "host" => return be_host(words.collect()),
+        _ => {}
+    }
+    let mut arguments = Arguments::from_args();
+    // They wait most of the time.
+    arguments.test_threads.get_or_insert(12);
+    let trials = Host::ALL.iter().flat_map(|host| {
+        let trial = move |server: &'static Server| {
+            let name = format!("{}::{}", host.name, server.name);
+            Trial::test(name, move || host.ends(server).map_err(Into::into))
+        };
+        servers::ALL.iter().map(trial)
+    });
+    let without = Trial::test(
+        "without_the_wrapper_there_are_survivors",
+        without_the_wrapper,
+    );
+    libtest_mimic::run(&arguments, trials.chain([without]).collect()).exit_code()
+}
+
+/// A harness that could not tell would prove nothing.
+fn without_the_wrapper() -> Result<(), Failed> {
+    let limit = Duration::from_secs(1);
+    for (host, server) in [
+        ("claude-code", "setsid"),
+        ("host-killed", "ignore-eof"),
+        ("rmcp", "helper"),
+    ] {
+        let host = Host::ALL.iter().find(|known| known.name == host);
+        let server = servers::ALL.iter().find(|known| known.name == server);
+        let (host, server) = host.zip(server).ok_or("a row and a column")?;
+        if host.ends_through("env", server, limit).is_ok() {
+            return Err(format!("{} leaves nothing of {}", host.name, server.name).into());
+        }
+    }
+    Ok(())
+}
+
+/// Starts this command and keeps its streams until it is killed.
+fn be_host(command: Vec<OsString>) -> ExitCode {
+    let Some((program, args)) = command.split_first() else {
+        return ExitCode::FAILURE;
+    };
+    let server = Command::new(program)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut server = server.expect("a server");
+    use std::io::Write as _;
+    let stdin = server.stdin.as_mut().expect("piped");
+    // Who is not there any more needs no words.
+    let _ = stdin.write_all(servers::WORDS.as_bytes());
+    std::io::copy(server.stdout.as_mut().expect("piped"), &mut std::io::sink()).expect("read");
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,113 @@
+//! The rows: servers that misbehave in one way each.
+
+/// What a client says at first, to servers that misbehave once they are spoken to.
+pub(crate) const WORDS: &str = concat!(
+    r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+    "\n",
+    r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}"#,
+    "\n",
+);
+
+/// One misbehaving server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
+    pub(crate) args: &'static [&'static str],
+    /// Who says hello.
+    pub(crate) roles: &'static [&'static str],
+    /// Who of them does not leave before SIGTERM, unless SIGINT ends the server's group.
+    pub(crate) asked: &'static [&'static str],
+    /// Who does not leave before SIGTERM in any case.
+    pub(crate) always_asked: &'static [&'static str],
+    /// What its server says once it misbehaves.
+    pub(crate) tells: Option<&'static str>,
+}
+
+const fn row(name: &'static str, roles: &'static [&'static str]) -> Server {
+    Server {
+        name,
+        args: &[],
+        roles,
+        asked: &[],
+        always_asked: &[],
+        tells: None,
+    }
+}
+
+const SERVER: &[&str] = &["server"];
+
+/// The fixtures of the kit, but for those that differ from others only in what a client makes of their words.
+pub(crate) const ALL: &[Server] = &[
+    row("plain", SERVER),
+    Server {
+        asked: SERVER,
+        ..row("ignore-eof", SERVER)
+    },
+    Server {
+        asked: SERVER,
+        ..row("ignore-eof-term", SERVER)
+    },
+    row("sh-wrapper", &["wrapper", "server"]),
+    Server {
+        args: &["sh-wrapper", "--ignore-eof"],
+        asked: SERVER,
+        ..row("sh-wrapper-deaf", &["wrapper", "server"])
+    },
+    Server {
+        always_asked: &["helper"],
+        ..row("leader-exits-first", &["server", "helper"])
+    },
+    Server {
+        asked: &["helper"],
+        ..row("helper", &["server", "helper"])
+    },
+    Server {
+        always_asked: &["setsid"],
+        ..row("setsid", &["server", "setsid"])
+    },
+    Server {
+        always_asked: &["daemon"],
+        ..row("double-fork", &["server", "daemon"])
+    },
+    Server {
+        // The daemon becomes it.
+        always_asked: &["wiped-env"],
+        ..row("wiped-env", &["server", "daemon", "wiped-env"])
+    },
+    Server {
+        asked: SERVER,
+        tells: Some("stopping"),
+        ..row("sigstop", SERVER)
+    },
+    Server {
+        args: &["burst", "--count", "60"],
+        always_asked: &["burst-1", "burst-30", "burst-60"],
+        ..row("burst", &["server", "burst-1", "burst-30", "burst-60"])
+    },
+    Server {
+        args: &["colony", "--count", "8", "--total", "200"],
+        ..row("colony", &["server", "colony-0", "colony-7"])
+    },
+    row("stderr-flood", SERVER),
+    row("stdout-flood", SERVER),
+    row("junk-stdout", SERVER),
+    row("never-answers", SERVER),
+    Server {
+        asked: SERVER,
+        tells: Some("deaf"),
+        ..row("never-reads-stdin", SERVER)
+    },
+    Server {
+        args: &["exits-during-handshake", "--stderr", "no licence"],
+        ..row("exits-in-handshake", SERVER)
+    },
+    row("handshake-then-exit", SERVER),
+    row("dies-mid-call", SERVER),
+    row("holds-stdout", SERVER),
+    Server {
+        args: &["crash-loop", "--stderr", "cannot bind"],
+        ..row("crash-loop", SERVER)
+    },
+];
