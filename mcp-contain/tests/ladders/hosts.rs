@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use crate::servers::{self, Server};
 
 /// What never takes long fails after this.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -151,15 +151,7 @@ impl Host {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         let listener = AliveListener::unix().map_err(|error| failed(&error))?;
         let mut held = self.start(wrapper, server, &listener.address());
-        let hello = |role: &str| {
-            let conn = listener.block_on(listener.accept(role, DEADLINE));
-            conn.map_err(|error| failed(&error))
-        };
-        let roles: Vec<(&str, AliveConn)> = server
-            .roles
-            .iter()
-            .map(|role| Ok((*role, hello(role)?)))
-            .collect::<Result<_, String>>()?;
+        let roles = hellos(&listener, server)?;
         if let Some(event) = server.tells {
             let told = roles[0].1.event(event, DEADLINE);
             listener.block_on(told).map_err(|error| failed(&error))?;
@@ -180,23 +172,12 @@ impl Host {
         }
         held.streams_end()?;
         let asked = server.asked.iter().filter(|_| !self.interrupts);
-        let asked = asked.chain(server.always_asked).filter(|_| !self.merciless);
-        for role in asked {
-            let found = roles.iter().find(|(known, _)| known == role);
-            let events = found.map(|(_, conn)| conn.events()).unwrap_or_default();
-            if !events.iter().any(|event| event.starts_with("sigterm")) {
-                return Err(format!("{role} was killed and not asked: {events:?}"));
-            }
-        }
-        Ok(())
+        let asked = asked.chain(server.always_asked);
+        all_were_asked(&roles, asked.filter(|_| !self.merciless))
     }
 
     fn start(&self, wrapper: &str, server: &Server, observer: &str) -> Held {
         let this = std::env::current_exe().expect("this program");
-        let args = match server.args {
-            [] => std::slice::from_ref(&server.name),
-            args => args,
-        };
         let mut command = Command::new(if self.dies {
             this.as_os_str()
         } else {
@@ -205,11 +186,7 @@ impl Host {
         if self.dies {
             command.args(["host", wrapper]);
         }
-        command
-            .arg(&this)
-            .arg("mcp-fixture")
-            .args(args)
-            .args(["--alive", observer]);
+        command.args(server.command(observer));
         command.process_group(0);
         let ((stdin, theirs), stdout, stderr) = match self.sockets {
             true => {
@@ -249,6 +226,34 @@ impl Host {
             is_over: false,
         }
     }
+}
+
+/// Everybody of a server, once they are there.
+pub(crate) fn hellos(
+    listener: &AliveListener,
+    server: &Server,
+) -> Result<Vec<(&'static str, AliveConn)>, String> {
+    let hello = |role: &&'static str| {
+        let conn = listener.block_on(listener.accept(role, DEADLINE));
+        conn.map(|conn| (*role, conn))
+            .map_err(|error| error.to_string())
+    };
+    server.roles.iter().map(hello).collect()
+}
+
+/// Makes sure that each of these had a SIGTERM.
+pub(crate) fn all_were_asked<'a>(
+    roles: &[(&str, AliveConn)],
+    asked: impl Iterator<Item = &'a &'a str>,
+) -> Result<(), String> {
+    for role in asked {
+        let found = roles.iter().find(|(known, _)| known == role);
+        let events = found.map(|(_, conn)| conn.events()).unwrap_or_default();
+        if !events.iter().any(|event| event.starts_with("sigterm")) {
+            return Err(format!("{role} was killed and not asked: {events:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Reads to the end, and says when that has come.

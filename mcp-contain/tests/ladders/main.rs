@@ -3,6 +3,7 @@
 //!
 //! A harness of its own, because this program is also the servers, and hosts that are killed.
 
+mod clients;
 mod hosts;
 mod servers;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use clients::Client;
 use hosts::Host;
 use servers::Server;
 
@@ -32,11 +34,19 @@ fn main() -> ExitCode {
         };
         servers::ALL.iter().map(trial)
     });
+    let real = Client::ALL.iter().flat_map(|client| {
+        let spoken_to = |server: &&Server| Client::SERVERS.contains(&server.name);
+        let trial = move |server: &'static Server| {
+            let name = format!("{}::{}", client.name, server.name);
+            Trial::test(name, move || client.ends(server).map_err(Into::into))
+        };
+        servers::ALL.iter().filter(spoken_to).map(trial)
+    });
     let without = Trial::test(
         "without_the_wrapper_there_are_survivors",
         without_the_wrapper,
     );
-    libtest_mimic::run(&arguments, trials.chain([without]).collect()).exit_code()
+    libtest_mimic::run(&arguments, trials.chain(real).chain([without]).collect()).exit_code()
 }
 
 /// A harness that could not tell would prove nothing.
@@ -73,6 +83,7 @@ fn be_host(command: Vec<OsString>) -> ExitCode {
     // Who is not there any more needs no words.
     let _ = stdin.write_all(servers::WORDS.as_bytes());
     std::io::copy(server.stdout.as_mut().expect("piped"), &mut std::io::sink()).expect("read");
+    let _ = server.wait();
     loop {
         std::thread::park();
     }

@@ -1,5 +1,7 @@
 //! The rows: servers that misbehave in one way each.
 
+use std::ffi::OsString;
+
 /// What a client says at first, to servers that misbehave once they are spoken to.
 pub(crate) const WORDS: &str = concat!(
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#,
@@ -23,6 +25,21 @@ pub(crate) struct Server {
     pub(crate) always_asked: &'static [&'static str],
     /// What its server says once it misbehaves.
     pub(crate) tells: Option<&'static str>,
+}
+
+impl Server {
+    /// The command that starts it, with the address of its observer.
+    pub(crate) fn command(&self, observer: &str) -> Vec<OsString> {
+        let this = std::env::current_exe().expect("this program");
+        let args = match self.args {
+            [] => std::slice::from_ref(&self.name),
+            args => args,
+        };
+        let observed = ["--alive", observer];
+        let words = ["mcp-fixture"].iter().chain(args).chain(&observed);
+        let words = words.map(OsString::from);
+        [this.into_os_string()].into_iter().chain(words).collect()
+    }
 }
 
 const fn row(name: &'static str, roles: &'static [&'static str]) -> Server {
