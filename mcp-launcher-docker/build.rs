@@ -3,5 +3,5 @@
 
 fn main() {
     // Where it is not available, asking for it is an error at run time, which says so.
-    mcp_lifecycle_host::freestanding::build("init", "mcp-init", "init_available");
+    mcp_lifecycle_host::freestanding::build_init();
 }

@@ -17,6 +17,7 @@ use mcp_lifecycle_core::launch::{
 pub use builder::DockerLauncherBuilder;
 
 use crate::container::{self, Job, Unfinished};
+use crate::control;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError};
 use crate::labels::{self, Role};
@@ -25,7 +26,6 @@ use crate::lease::{Lease, Place};
 use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
 use crate::orphans::{self, First};
 use crate::progress::{self, PullObserver};
-use crate::{control, random};
 
 const NAME: &str = "docker";
 
@@ -97,7 +97,7 @@ impl DockerLauncher {
             .shared
             .lease()
             .map_err(|error| failed(spec, EngineError::Lease(error)))?;
-        let launch = random::id().map_err(|error| failed(spec, error))?;
+        let launch = mcp_lifecycle_host::random::id().map_err(|error| failed(spec, error))?;
         let owner = labels::of_launch(&lease, &launch, spec.name(), Role::Server);
         let defaults = Defaults {
             image: settings.image.as_deref(),

@@ -88,7 +88,6 @@ mod origin;
 mod orphans;
 mod program;
 mod progress;
-mod random;
 mod supervised;
 #[cfg(unix)]
 mod wrapper;

@@ -1,4 +1,4 @@
-//! The program of `init/`: process 1 of supervised containers, and the process that
+//! The program of `init/` of `mcp-lifecycle-host`: process 1 of supervised containers, and the process that
 //! outlives a host. Executed from memory, so that nobody can put another in its
 //! place and no file system need allow it.
 

@@ -1,5 +1,6 @@
 //! The supervised init: a program that becomes process 1 of a container, and
-//! ends the server when the host has gone. The program itself is in `init/`.
+//! ends the server when the host has gone. The program itself is `init/` of
+//! `mcp-lifecycle-host`.
 //!
 //! It comes into the container in one of two ways: as an archive that the engine
 //! unpacks between create and start, wherever the engine is; or, where the root

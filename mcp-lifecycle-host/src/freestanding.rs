@@ -10,6 +10,17 @@ use std::process::Command;
 
 const GROUND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/freestanding");
 
+/// Compiles the supervised init, `init/` of this crate, to `OUT_DIR/mcp-init`, and sets
+/// `cfg(init_available)`, as [`build`] does.
+///
+/// # Panics
+///
+/// When it does not compile.
+pub fn build_init() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/init");
+    build(folder, "mcp-init", "init_available");
+}
+
 /// Compiles the program of this name from `FOLDER/main.rs` to `OUT_DIR/NAME`, and sets
 /// `cfg(AVAILABLE)`; not where the target is another than Linux on x86_64 or aarch64.
 ///

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::time::{Duration, SystemTime};
 
 use super::home::Home;
-use crate::random;
+use mcp_lifecycle_host::random;
 
 pub(super) const NAME: &str = "domain";
 const LENGTH: usize = 32;

@@ -28,7 +28,7 @@ pub(crate) use others::{Other, Records, instances};
 pub(crate) use place::Place;
 pub(crate) use sockets::short_directories;
 
-use crate::{control, machine, random};
+use crate::{control, machine};
 
 /// How often a lease is looked after: a cleaner of temporary files goes by days.
 const REFRESH: Duration = Duration::from_secs(3600);
@@ -86,7 +86,7 @@ impl Lease {
 
     fn take_in(home: Arc<Home>) -> io::Result<Self> {
         let owner = Owner::in_domain(domain::of(&home)?);
-        let instance = random::id()?;
+        let instance = mcp_lifecycle_host::random::id()?;
         let file = held(&home, &instance, "")?;
         Ok(Self {
             instance,
@@ -199,7 +199,7 @@ impl Lease {
         if is_fit.unwrap_or(false) && found == bytes {
             return Ok(path);
         }
-        let nascent = format!("{}.new", random::id()?);
+        let nascent = format!("{}.new", mcp_lifecycle_host::random::id()?);
         home.create_new(&nascent, MODE)?.write_all(bytes)?;
         home.rename(&nascent, name)?;
         Ok(path)
@@ -211,7 +211,7 @@ impl Lease {
 fn held(home: &Home, instance: &str, content: &str) -> io::Result<File> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for _ in 0..ATTEMPTS {
-        let nascent = format!("{}.new", random::id()?);
+        let nascent = format!("{}.new", mcp_lifecycle_host::random::id()?);
         let mut file = home.create_new(&nascent, 0o600)?;
         file.lock()?;
         file.write_all(content.as_bytes())?;

@@ -8,7 +8,6 @@ use mcp_lifecycle_core::launch::SpecError;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::raw;
 use super::{ByteSize, ContainerOptions, Gpus, Init, Mount, PullPolicy};
 
 /// Makes a setter of each line: its name and value, and the field that it sets.
@@ -154,7 +153,9 @@ impl ContainerOptions {
     #[must_use]
     pub fn create_body(mut self, fields: impl Serialize) -> Self {
         match serde_json::to_value(fields) {
-            Ok(Value::Object(fields)) => raw::over(&mut self.create_body, fields),
+            Ok(Value::Object(fields)) => {
+                mcp_lifecycle_host::fields::over(&mut self.create_body, fields)
+            }
             Ok(_) => self.reject("create_body", &"is not an object"),
             Err(error) => self.reject("create_body", &error),
         }

@@ -2,6 +2,7 @@
 
 use bollard::models::ContainerCreateBody;
 use mcp_lifecycle_core::launch::SpecError;
+use mcp_lifecycle_host::fields;
 use serde_json::{Map, Value};
 
 use super::body::invalid;
@@ -41,8 +42,7 @@ pub(super) fn merge(
         return Ok(body);
     }
     for (path, why) in OURS {
-        let pointer = format!("/{}", path.replace('.', "/"));
-        if pointed(fields, &pointer).is_some() {
+        if fields::set_at(fields, path).is_some() {
             return Err(wrong(format!("`{path}` cannot be set here: {why}")));
         }
     }
@@ -51,58 +51,13 @@ pub(super) fn merge(
         Value::Object(whole) => whole,
         _ => Map::new(),
     };
-    over(&mut whole, fields.clone());
+    fields::over(&mut whole, fields.clone());
     let body: ContainerCreateBody = serde_json::from_value(whole.into()).map_err(failed)?;
     // What the types do not have was dropped without a word.
     let kept = serde_json::to_value(&body).map_err(failed)?;
-    match missing(&fields.clone().into(), &kept, "") {
+    match fields::missing(&fields.clone().into(), &kept) {
         Some(path) => Err(wrong(format!("the engine's API has no `{path}`"))),
         None => Ok(body),
-    }
-}
-
-/// Puts `fields` over `whole`.
-pub(super) fn over(whole: &mut Map<String, Value>, fields: Map<String, Value>) {
-    for (name, value) in fields {
-        match (whole.get_mut(&name), value) {
-            (Some(Value::Object(inner)), Value::Object(fields)) => over(inner, fields),
-            (_, value) => {
-                whole.insert(name, value);
-            }
-        }
-    }
-}
-
-/// Finds what is set at this place. `null` sets all that would be below it.
-fn pointed<'a>(fields: &'a Map<String, Value>, pointer: &str) -> Option<&'a Value> {
-    let mut names = pointer.split('/').skip(1);
-    let first = fields.get(names.next()?)?;
-    names.try_fold(first, |value, name| match value {
-        Value::Null => Some(value),
-        value => value.get(name),
-    })
-}
-
-/// The first field of `asked` that is not in `kept`.
-fn missing(asked: &Value, kept: &Value, at: &str) -> Option<String> {
-    let below = |name: &str| match at {
-        "" => name.to_owned(),
-        at => format!("{at}.{name}"),
-    };
-    match (asked, kept) {
-        (Value::Null, _) => None,
-        (Value::Object(asked), kept) => {
-            asked.iter().find_map(|(name, asked)| match kept.get(name) {
-                Some(kept) => missing(asked, kept, &below(name)),
-                None if asked.is_null() => None,
-                None => Some(below(name)),
-            })
-        }
-        (Value::Array(asked), Value::Array(kept)) => {
-            let mut pairs = asked.iter().zip(kept);
-            pairs.find_map(|(asked, kept)| missing(asked, kept, at))
-        }
-        _ => None,
     }
 }
 

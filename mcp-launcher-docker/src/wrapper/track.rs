@@ -23,7 +23,6 @@ use crate::engine::Engine;
 use crate::labels::{self, Role};
 use crate::last_will::Wills;
 use crate::lease::Lease;
-use crate::random;
 
 /// What became of the preparation.
 pub(super) enum Preparation {
@@ -91,7 +90,8 @@ pub(super) fn prepare(
     let backend = |what: &'static str| move |error| LaunchErrorKind::backend(what, error);
     let Host { lease, wills } = take(host, settings)
         .map_err(|error| backend("the owner's lease cannot be taken")(error.into()))?;
-    let launch = random::id().map_err(|error| backend("no randomness")(error.into()))?;
+    let launch =
+        mcp_lifecycle_host::random::id().map_err(|error| backend("no randomness")(error.into()))?;
     let labels = labels::of_launch(&lease, &launch, spec.name(), Role::Nested);
     let (spec, means) = match way {
         Way::Untracked => {

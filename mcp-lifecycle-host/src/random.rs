@@ -8,7 +8,7 @@ use std::io;
 /// # Errors
 ///
 /// When the system has no randomness to give.
-pub(crate) fn id() -> io::Result<String> {
+pub fn id() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     let mut text = String::with_capacity(32);

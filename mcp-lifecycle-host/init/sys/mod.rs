@@ -129,14 +129,26 @@ pub(crate) fn next_signal(signals: i32) -> Option<i32> {
     (check(read) == Ok(len)).then_some(i32::from_ne_bytes([a, b, c, d]))
 }
 
+const POLLIN: i16 = 1;
+const POLLHUP: i16 = 0x10;
+
 /// Waits for a hang-up of `input`, a signal, or the end of the time in
 /// nanoseconds. Whether it was a hang-up.
 pub(crate) fn wait_for(input: i32, signals: i32, limit: Option<u64>) -> bool {
-    const POLLIN: i16 = 1;
-    const POLLHUP: i16 = 0x10;
+    // Data is the server's: only the hang-up, which is always told.
+    poll(input, 0, signals, limit) & POLLHUP != 0
+}
+
+/// Waits for data or the end of `input`, a signal, or the end of the time in nanoseconds.
+/// Whether there is something to read, or nothing will be.
+pub(crate) fn wait_for_data(input: i32, signals: i32, limit: u64) -> bool {
+    poll(input, POLLIN, signals, Some(limit)) != 0
+}
+
+/// What has happened to `input`.
+fn poll(input: i32, events: i16, signals: i32, limit: Option<u64>) -> i16 {
     let mut fds = [
-        // Data is the server's: only the hang-up, which is always told.
-        PollFd { fd: input, events: 0, revents: 0 },
+        PollFd { fd: input, events, revents: 0 },
         PollFd { fd: signals, events: POLLIN, revents: 0 },
     ];
     let mut time = limit.map(|nanos| Timespec {
@@ -146,7 +158,7 @@ pub(crate) fn wait_for(input: i32, signals: i32, limit: Option<u64>) -> bool {
     let time = time.as_mut().map_or(0, |time| core::ptr::from_mut(time) as usize);
     // SAFETY: the kernel writes into the `revents` of the entries and may update the timespec, which nothing reads again. The mask is not changed.
     let _ = unsafe { arch::syscall(nr::PPOLL, [fds.as_mut_ptr() as usize, fds.len(), time, 0, 8, 0]) };
-    fds[0].revents & POLLHUP != 0
+    fds[0].revents
 }
 
 /// The monotonic clock, in nanoseconds.

@@ -1,18 +1,21 @@
 //! The supervised init: process 1 of a container, which ends the server when
 //! the host has gone.
 //!
-//! `mcp-init GRACE-MS PROGRAM ARGS...` runs the program as its child, passes
+//! `mcp-init [--gate] GRACE-MS PROGRAM ARGS...` runs the program as its child, passes
 //! signals on, reaps, and exits as the program does; the kernel ends the rest.
 //! And it watches standard input: when the other end has been closed, the
 //! server has the grace to leave by itself, then everything in the container
 //! gets SIGTERM, and after another grace process 1 exits, which is SIGKILL for
 //! all others.
 //!
+//! With `--gate` the program is started once somebody says so on standard input, and
+//! SIGTERM is for everything in the container: see [`gate`].
+//!
 //! `mcp-init --last-will SOCKET GRACE-MS LIMIT-MS [CONTAINERS IMAGES]` runs outside of containers, see [`will`].
 //!
-//! A static program without libc, built by this crate's build script in the
-//! same way as the guardian of `mcp-launcher-local`; `docs/docker.md` says why
-//! it is not the same program.
+//! A static program without libc, built by the build scripts of the launchers of containers
+//! and pods in the same way as the guardian of `mcp-launcher-local`; `docs/docker.md` says
+//! why it is not the same program.
 //!
 //! - [`sys`]: system calls; all `unsafe` code
 
@@ -26,6 +29,7 @@
 )]
 
 mod answers;
+mod gate;
 mod sys;
 mod will;
 
@@ -38,10 +42,11 @@ const EXIT_NOT_FOUND: i32 = 127;
 /// What the end by SIGKILL looks like from outside.
 const EXIT_KILLED: i32 = 128 + 9;
 
-/// Where the grace is among the arguments, and where the program is.
+/// Where the grace is among the arguments; the program follows.
 const GRACE: usize = 1;
-const PROGRAM: usize = 2;
 
+/// The first argument of an init that waits until it is told to start the program.
+const GATE: &[u8] = b"--gate";
 /// The first argument of what is not an init.
 const LAST_WILL: &[u8] = b"--last-will";
 /// Where its socket, its times and its requests are.
@@ -63,8 +68,11 @@ fn main(args: Args) -> ! {
             _ => sys::exit(EXIT_USAGE),
         }
     }
-    let grace = args.get(GRACE).and_then(number);
-    let Some(grace) = grace.filter(|_| args.get(PROGRAM).is_some()) else {
+    let gated = args.get(GRACE) == Some(GATE);
+    let at = GRACE + usize::from(gated);
+    let program = at + 1;
+    let grace = args.get(at).and_then(number);
+    let Some(grace) = grace.filter(|_| args.get(program).is_some()) else {
         sys::exit(EXIT_USAGE)
     };
     // Blocked signals are not ignored, not even by process 1: they are read.
@@ -72,19 +80,22 @@ fn main(args: Args) -> ! {
     let Ok(signals) = sys::signalfd_all() else {
         sys::exit(EXIT_USAGE)
     };
+    if gated {
+        gate::wait(signals);
+    }
     match sys::fork() {
-        Ok(Fork::Child) => run(&args),
-        Ok(Fork::Parent(server)) => supervise(server, signals, grace),
+        Ok(Fork::Child) => run(&args, program),
+        Ok(Fork::Parent(server)) => supervise(server, signals, grace, gated),
         Err(_) => sys::exit(EXIT_USAGE),
     }
 }
 
 /// Becomes the server.
-fn run(args: &Args) -> ! {
+fn run(args: &Args, program: usize) -> ! {
     sys::unblock_all_signals();
-    sys::exec(args, PROGRAM);
+    sys::exec(args, program);
     sys::complain(b"mcp-init: cannot run ");
-    sys::complain(args.get(PROGRAM).unwrap_or_default());
+    sys::complain(args.get(program).unwrap_or_default());
     sys::complain(b"\n");
     sys::exit(EXIT_NOT_FOUND)
 }
@@ -99,7 +110,8 @@ enum Stage {
     Asked(u64),
 }
 
-fn supervise(server: i32, signals: i32, grace: u64) -> ! {
+/// `all`: SIGTERM is for everything, and begins the grace.
+fn supervise(server: i32, signals: i32, grace: u64, all: bool) -> ! {
     // Only the server holds its output: its end is seen outside.
     sys::close(1);
     sys::close(2);
@@ -115,9 +127,12 @@ fn supervise(server: i32, signals: i32, grace: u64) -> ! {
             Stage::EndOfInput(at) | Stage::Asked(at) => Some(at.saturating_sub(sys::now())),
         };
         let hung_up = sys::wait_for(stdin, signals, limit);
+        let mut asked = false;
         while let Some(signal) = sys::next_signal(signals) {
-            if signal != sys::SIGCHLD {
-                sys::kill(server, signal);
+            match signal {
+                sys::SIGCHLD => {}
+                sys::SIGTERM if all => asked = true,
+                signal => sys::kill(server, signal),
             }
         }
         loop {
@@ -129,17 +144,21 @@ fn supervise(server: i32, signals: i32, grace: u64) -> ! {
         }
         let now = sys::now();
         stage = match stage {
+            Stage::Running | Stage::EndOfInput(_) if asked => ask_all(now, grace),
             Stage::Running if hung_up => Stage::EndOfInput(now.saturating_add(grace)),
-            Stage::EndOfInput(at) if now >= at => {
-                // Stopped processes act on no SIGTERM.
-                sys::kill(-1, sys::SIGTERM);
-                sys::kill(-1, sys::SIGCONT);
-                Stage::Asked(now.saturating_add(grace))
-            }
+            Stage::EndOfInput(at) if now >= at => ask_all(now, grace),
             Stage::Asked(at) if now >= at => sys::exit(EXIT_KILLED),
             stage => stage,
         };
     }
+}
+
+/// Asks everything in the container to end.
+fn ask_all(now: u64, grace: u64) -> Stage {
+    // Stopped processes act on no SIGTERM.
+    sys::kill(-1, sys::SIGTERM);
+    sys::kill(-1, sys::SIGCONT);
+    Stage::Asked(now.saturating_add(grace))
 }
 
 /// As a shell would put it.

@@ -1,0 +1,274 @@
+//! The API server: the few requests that a launcher makes of it.
+
+mod connect;
+mod retry;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Request;
+use kube::Client;
+use kube::client::Connection;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::error::{Action, ClusterError};
+
+pub(crate) use retry::{Pauses, answered};
+pub(crate) use watch::{Entry, Watcher};
+
+/// The longest time that an answer may take. A deletion by a busy server is asked again.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Where the cluster is said to be.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Source {
+    /// A kubeconfig, instead of `KUBECONFIG`, `~/.kube/config` or the pod's own account.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// A context in it, instead of its current one.
+    pub(crate) context: Option<String>,
+    /// A namespace, instead of that of the context or of the pod.
+    pub(crate) namespace: Option<String>,
+}
+
+/// A cluster, which is connected to with the first request.
+pub(crate) struct Cluster {
+    source: Source,
+    connected: OnceCell<Connected>,
+}
+
+struct Connected {
+    client: Client,
+    namespace: String,
+    address: String,
+}
+
+/// The kinds of objects that a launcher creates and deletes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Pod,
+    Secret,
+    ConfigMap,
+    Lease,
+}
+
+impl Kind {
+    /// The group and version of the API that has it.
+    fn api(self) -> &'static str {
+        match self {
+            Self::Lease => "/apis/coordination.k8s.io/v1",
+            Self::Pod | Self::Secret | Self::ConfigMap => "/api/v1",
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Pod => "pods",
+            Self::Secret => "secrets",
+            Self::ConfigMap => "configmaps",
+            Self::Lease => "leases",
+        }
+    }
+}
+
+/// What a list has found.
+#[derive(Deserialize)]
+pub(crate) struct Listed<T> {
+    metadata: ListMeta,
+    pub(crate) items: Vec<T>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
+
+/// Which object is to be deleted, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deletion<'a> {
+    pub(crate) name: &'a str,
+    /// Another object of that name is left alone.
+    pub(crate) uid: Option<&'a str>,
+    /// One that was changed since is left alone.
+    pub(crate) version: Option<&'a str>,
+    /// In seconds. 0 only for what has ended: it takes away the object and ends nothing.
+    pub(crate) grace: Option<u32>,
+}
+
+impl Cluster {
+    pub(crate) fn new(source: Source) -> Self {
+        let connected = OnceCell::new();
+        Self { source, connected }
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The namespace, once it is known.
+    pub(crate) async fn namespace(&self) -> Result<&str, ClusterError> {
+        Ok(&self.connected().await?.namespace)
+    }
+
+    async fn connected(&self) -> Result<&Connected, ClusterError> {
+        let connect = || connect::connect(&self.source);
+        self.connected.get_or_try_init(connect).await
+    }
+
+    /// Creates an object. The values of an environment are in it, so that neither it nor
+    /// the answer is ever logged.
+    pub(crate) async fn create(&self, kind: Kind, object: &Value) -> Result<(), ClusterError> {
+        let path = self.path(kind, "").await?;
+        let request = Request::post(path).header("Content-Type", "application/json");
+        let request = request.body(object.to_string().into_bytes());
+        self.text("create", kind.plural(), request).await.map(drop)
+    }
+
+    /// Creates an object: what the API server made of it.
+    pub(crate) async fn created<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        object: &Value,
+    ) -> Result<T, ClusterError> {
+        let path = self.path(kind, "").await?;
+        let request = Request::post(path).header("Content-Type", "application/json");
+        let request = request.body(object.to_string().into_bytes());
+        self.object("create", kind.plural(), request).await
+    }
+
+    /// Changes fields of an object: what the API server made of it.
+    pub(crate) async fn patch<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        name: &str,
+        fields: &Value,
+    ) -> Result<T, ClusterError> {
+        let request = Request::patch(self.path(kind, name).await?);
+        let request = request.header("Content-Type", "application/merge-patch+json");
+        let request = request.body(fields.to_string().into_bytes());
+        self.object("patch", kind.plural(), request).await
+    }
+
+    /// The objects that a selector finds.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        selector: &str,
+    ) -> Result<Listed<T>, ClusterError> {
+        let path = self.path(kind, "").await?;
+        let request = Request::get(format!("{path}?labelSelector={selector}")).body(Vec::new());
+        self.object("list", kind.plural(), request).await
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        name: &str,
+    ) -> Result<T, ClusterError> {
+        let request = Request::get(self.path(kind, name).await?).body(Vec::new());
+        self.object("get", kind.plural(), request).await
+    }
+
+    /// Orders a deletion. What is not there any more, or another one, is [`Meaning`]'s
+    /// `Absent` or `Conflict`.
+    ///
+    /// [`Meaning`]: crate::error::Meaning
+    pub(crate) async fn delete(&self, kind: Kind, what: Deletion<'_>) -> Result<(), ClusterError> {
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if let Some(uid) = what.uid {
+            options["preconditions"]["uid"] = uid.into();
+        }
+        if let Some(version) = what.version {
+            options["preconditions"]["resourceVersion"] = version.into();
+        }
+        if let Some(grace) = what.grace {
+            options["gracePeriodSeconds"] = grace.into();
+        }
+        let path = self.path(kind, what.name).await?;
+        let request = Request::delete(path).header("Content-Type", "application/json");
+        let request = request.body(options.to_string().into_bytes());
+        self.text("delete", kind.plural(), request).await.map(drop)
+    }
+
+    /// Attaches to all three streams of a container. By name: the API has no other way.
+    pub(crate) async fn attach(
+        &self,
+        pod: &str,
+        container: &str,
+    ) -> Result<Connection, ClusterError> {
+        let query = format!("container={container}&stdin=true&stdout=true&stderr=true");
+        let path = self.path(Kind::Pod, pod).await?;
+        let connected = self.connected().await?;
+        let request = Request::get(format!("{path}/attach?{query}")).body(Vec::new());
+        // From Kubernetes 1.35 on it takes `create` as well.
+        let action = connected.action("get", "pods/attach");
+        let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
+        let answer = timeout(ANSWER, connected.client.connect(request)).await;
+        let answer = answer.map_err(|_| action.unreachable(late()))?;
+        answer.map_err(|error| action.failed(error))
+    }
+
+    async fn path(&self, kind: Kind, name: &str) -> Result<String, ClusterError> {
+        let namespace = self.namespace().await?;
+        let slash = if name.is_empty() { "" } else { "/" };
+        let plural = kind.plural();
+        let api = kind.api();
+        Ok(format!(
+            "{api}/namespaces/{namespace}/{plural}{slash}{name}"
+        ))
+    }
+
+    async fn object<T: DeserializeOwned>(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: http::Result<Request<Vec<u8>>>,
+    ) -> Result<T, ClusterError> {
+        let text = self.text(verb, resource, request).await?;
+        let action = self.connected().await?.action(verb, resource);
+        // Not by the client library, which logs what it cannot read.
+        serde_json::from_str(&text).map_err(|error| action.unreachable(error.to_string()))
+    }
+
+    async fn text(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        request: http::Result<Request<Vec<u8>>>,
+    ) -> Result<String, ClusterError> {
+        let connected = self.connected().await?;
+        let action = connected.action(verb, resource);
+        let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
+        let answer = timeout(ANSWER, connected.client.request_text(request)).await;
+        let answer = answer.map_err(|_| action.unreachable(late()))?;
+        answer.map_err(|error| action.failed(error))
+    }
+}
+
+fn late() -> String {
+    format!("nothing came for {} s", ANSWER.as_secs())
+}
+
+impl Connected {
+    fn action(&self, verb: &'static str, resource: &'static str) -> Action<'_> {
+        Action {
+            verb,
+            resource,
+            namespace: &self.namespace,
+            address: &self.address,
+        }
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
+    }
+}

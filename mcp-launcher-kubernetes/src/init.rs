@@ -1,0 +1,92 @@
+//! The supervised init: the program of `init/` of `mcp-lifecycle-host`, which comes into a pod
+//! by a ConfigMap.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Kind, answered};
+use crate::error::{ClusterError, Meaning};
+
+#[cfg(init_available)]
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcp-init"));
+#[cfg(not(init_available))]
+const PROGRAM: &[u8] = &[];
+
+const NAME: &str = "mcp-init";
+/// Where the program is in the container.
+const DIRECTORY: &str = "/.mcp-lifecycle";
+
+/// What precedes the server's own command.
+pub(crate) fn command(grace_ms: &str) -> Vec<String> {
+    let program = format!("{DIRECTORY}/{NAME}");
+    vec![program, "--gate".to_owned(), grace_ms.to_owned()]
+}
+
+/// Mounts the program into the server's container, the first of the pod, and keeps the pod to
+/// nodes that can run it.
+pub(crate) fn mount(pod: &mut Value) {
+    let spec = &mut pod["spec"];
+    spec["nodeSelector"]["kubernetes.io/os"] = "linux".into();
+    spec["nodeSelector"]["kubernetes.io/arch"] = architecture().into();
+    let volume = json!({"name": NAME, "configMap": {"name": map_name(), "defaultMode": 0o555}});
+    let mount = json!({"name": NAME, "mountPath": DIRECTORY, "readOnly": true});
+    push(&mut spec["volumes"], volume);
+    push(&mut spec["containers"][0]["volumeMounts"], mount);
+}
+
+fn push(list: &mut Value, item: Value) {
+    match list {
+        Value::Array(items) => items.push(item),
+        other => *other = json!([item]),
+    }
+}
+
+/// The ConfigMap is there, with this very program in it.
+pub(crate) async fn provide(cluster: &Cluster) -> Result<(), ClusterError> {
+    if PROGRAM.is_empty() {
+        let problem = "this build has no program for it: it is for Linux on x86_64 and aarch64";
+        return Err(ClusterError::Init(problem.to_owned()));
+    }
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
+        "metadata": {"name": map_name()},
+        "binaryData": {NAME: BASE64_STANDARD.encode(PROGRAM)},
+    });
+    let created = answered(crate::PATIENCE, || cluster.create(Kind::ConfigMap, &map)).await;
+    match created {
+        Err(error) if error.meaning() == Meaning::Conflict => {}
+        created => return created,
+    }
+    let name = map_name();
+    let get = || cluster.get::<ConfigMap>(Kind::ConfigMap, &name);
+    let there = answered(crate::PATIENCE, get).await?;
+    let data = there.binary_data.unwrap_or_default();
+    match data.get(NAME).is_some_and(|data| data.0 == PROGRAM) {
+        true => Ok(()),
+        false => Err(ClusterError::Init(format!(
+            "the ConfigMap {name} holds another program; delete it"
+        ))),
+    }
+}
+
+/// Of one program there is one, for all hosts of a namespace: it stays.
+fn map_name() -> String {
+    // FNV-1a: what is in it is compared.
+    let hash = PROGRAM
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("{NAME}-{hash:016x}")
+}
+
+/// The cluster's name for the architecture that the program is for.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}

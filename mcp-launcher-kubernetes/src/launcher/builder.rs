@@ -1,0 +1,64 @@
+//! [`KubernetesLauncherBuilder`].
+
+use std::path::PathBuf;
+
+use super::{KubernetesLauncher, Settings};
+use crate::cluster::Source;
+use crate::options::Init;
+
+/// Settings of a [`KubernetesLauncher`].
+#[derive(Debug, Clone)]
+#[must_use = "nothing is launched until `build`"]
+pub struct KubernetesLauncherBuilder {
+    source: Source,
+    settings: Settings,
+}
+
+impl KubernetesLauncherBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            source: Source::default(),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Sets the kubeconfig, instead of `KUBECONFIG`, `~/.kube/config` or the service account of
+    /// the host's own pod, in this order.
+    pub fn kubeconfig(mut self, path: impl Into<PathBuf>) -> Self {
+        self.source.kubeconfig = Some(path.into());
+        self
+    }
+
+    /// Sets the context of the kubeconfig, instead of its current one.
+    pub fn context(mut self, name: impl Into<String>) -> Self {
+        self.source.context = Some(name.into());
+        self
+    }
+
+    /// Sets the namespace, instead of that of the context or of the host's own pod.
+    pub fn namespace(mut self, name: impl Into<String>) -> Self {
+        self.source.namespace = Some(name.into());
+        self
+    }
+
+    /// Sets the image of servers that name none.
+    pub fn image(mut self, image: impl Into<String>) -> Self {
+        self.settings.image = Some(image.into());
+        self
+    }
+
+    /// Sets process 1 of servers that name none.
+    pub fn init(mut self, init: Init) -> Self {
+        self.settings.init = Some(init);
+        self
+    }
+
+    /// Makes the launcher. Nothing is read or connected to before the first launch.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no randomness to give.
+    pub fn build(self) -> std::io::Result<KubernetesLauncher> {
+        KubernetesLauncher::from(self.source, self.settings)
+    }
+}

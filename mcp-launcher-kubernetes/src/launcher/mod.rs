@@ -1,0 +1,192 @@
+//! [`KubernetesLauncher`].
+
+mod builder;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::launch::{
+    LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport,
+    ServerLauncher, ServerSpec, TerminationSemantics,
+};
+use mcp_lifecycle_host::random;
+use tokio::sync::OnceCell;
+
+pub use builder::KubernetesLauncherBuilder;
+
+use crate::cluster::{Cluster, Source, Watcher};
+use crate::control;
+use crate::error::ClusterError;
+use crate::labels;
+use crate::lease::Leases;
+use crate::options::{Defaults, Init, Owner, PodOptions, plan};
+use crate::orphans;
+use crate::pod::{self, Job};
+
+const NAME: &str = "kubernetes";
+
+/// Launches servers as pods, through the Kubernetes API.
+///
+/// See the [crate](crate) for what is guaranteed. Cheap to clone; clones are one owner.
+///
+/// # Drop
+///
+/// Servers that were launched live on: each has its own owner.
+#[derive(Clone)]
+pub struct KubernetesLauncher {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    cluster: Arc<Cluster>,
+    /// Whose the pods are: made up anew for each launcher.
+    instance: String,
+    watcher: Watcher,
+    leases: Leases,
+    init: Arc<OnceCell<()>>,
+    settings: Settings,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Settings {
+    image: Option<String>,
+    init: Option<Init>,
+}
+
+impl KubernetesLauncher {
+    /// A launcher for the cluster that `kubectl` would use, or that the host's own pod is in.
+    /// Nothing is read or connected to before the first launch.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no randomness to give.
+    pub fn new() -> std::io::Result<Self> {
+        Self::builder().build()
+    }
+
+    /// Sets more than the defaults.
+    pub fn builder() -> KubernetesLauncherBuilder {
+        KubernetesLauncherBuilder::new()
+    }
+
+    /// The value of the label `dev.mcp-lifecycle.instance` of all that this launcher creates.
+    pub fn instance(&self) -> &str {
+        &self.shared.instance
+    }
+
+    fn from(source: Source, settings: Settings) -> std::io::Result<Self> {
+        let cluster = Arc::new(Cluster::new(source));
+        let instance = random::id()?;
+        let watcher = Watcher::new(Arc::clone(&cluster), labels::of_instance(&instance));
+        let leases = Leases::new(Arc::clone(&cluster), instance.clone());
+        Ok(Self {
+            shared: Arc::new(Shared {
+                cluster,
+                instance,
+                watcher,
+                leases,
+                init: Arc::default(),
+                settings,
+            }),
+        })
+    }
+
+    fn job(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<Job, LaunchError> {
+        let invalid = |e| LaunchError::new(NAME, spec, LaunchErrorKind::InvalidSpec(e));
+        let Shared {
+            cluster,
+            instance,
+            watcher,
+            leases,
+            init,
+            settings,
+        } = &*self.shared;
+        let options = PodOptions::of(spec).map_err(invalid)?;
+        let launch = random::id().map_err(|error| failed(spec, error.into()))?;
+        let name = labels::pod_name(spec.name(), &launch);
+        let owner = Owner {
+            name: name.clone(),
+            labels: labels::of_launch(instance, &launch, spec.name()),
+        };
+        let defaults = Defaults {
+            image: settings.image.as_deref(),
+            init: settings.init,
+        };
+        let env = |name: &std::ffi::OsStr| std::env::var_os(name);
+        let plan = plan(spec, options, defaults, owner, env).map_err(invalid)?;
+        Ok(Job {
+            cluster: Arc::clone(cluster),
+            watcher: watcher.clone(),
+            leases: leases.clone(),
+            init: Arc::clone(init),
+            plan,
+            name,
+            launch,
+            context: context.clone(),
+        })
+    }
+}
+
+#[async_trait]
+impl ServerLauncher for KubernetesLauncher {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn fingerprint(&self) -> Option<String> {
+        let source = self.shared.cluster.source();
+        Some(format!("{source:?} {:?}", self.shared.settings))
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        // Without a word, a server with a command is supervised.
+        pod::semantics(self.shared.settings.init != Some(Init::None))
+    }
+
+    async fn launch(
+        &self,
+        spec: &ServerSpec,
+        context: &LaunchContext,
+    ) -> Result<LaunchedServer, LaunchError> {
+        let job = self.job(spec, context)?;
+        let (cancel, outcome) = pod::launch(job).map_err(|error| failed(spec, error.into()))?;
+        let outcome = outcome.await;
+        drop(cancel);
+        let outcome = outcome.unwrap_or(Err(ClusterError::Cancelled));
+        outcome.map_err(|error| failed(spec, error))
+    }
+
+    async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
+        let cluster = Arc::clone(&self.shared.cluster);
+        let own = self.shared.instance.clone();
+        let reaped = control::run(async move { orphans::reap(&cluster, &own).await }).await;
+        reaped.map_err(|error| ReapError::new(NAME, error))
+    }
+}
+
+fn failed(spec: &ServerSpec, error: ClusterError) -> LaunchError {
+    let limit = |what: &str, error: ClusterError| LaunchErrorKind::Limit {
+        what: what.to_owned(),
+        cause: Some(error.into()),
+    };
+    let kind = match error {
+        ClusterError::Quota(_) => limit(
+            "the quota of the namespace; raise it, or ask for less",
+            error,
+        ),
+        ClusterError::Unschedulable(_) => limit("the nodes of the cluster", error),
+        error => LaunchErrorKind::backend("the pod could not be started", error),
+    };
+    LaunchError::new(NAME, spec, kind)
+}
+
+impl fmt::Debug for KubernetesLauncher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubernetesLauncher")
+            .field("source", self.shared.cluster.source())
+            .field("instance", &self.shared.instance)
+            .field("settings", &self.shared.settings)
+            .finish()
+    }
+}

@@ -1,0 +1,371 @@
+//! The streams of a pod: one WebSocket, and the two tasks that own it.
+//!
+//! Each message begins with the number of its stream. Nothing of a message is interpreted but
+//! that. The client library's own attached process is not used: it hangs for ever when the
+//! API server dies, and one stream that nobody reads blocks the others and the pings.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::future::{FutureExt, join};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use kube::client::Connection;
+use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_util::sync::{CancellationToken, PollSender};
+use tracing::debug;
+
+use crate::error::ClusterError;
+
+type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+/// How the session itself has ended.
+const STATUS: u8 = 3;
+/// Closes the stream whose number follows: from version 5 of the protocol on.
+const CLOSE: u8 = 255;
+
+/// What the supervised init is asked before the gate is opened, and what opens it.
+const PROBE: u8 = b'?';
+const OPEN: u8 = b'!';
+/// What it answers to a probe, on both streams, and the last before the server's output.
+const ANSWER: u8 = 0x06;
+const BEGIN: u8 = 0x02;
+
+/// An answer may be lost where the output was not attached yet: it is asked again.
+const PROBE_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long the init may take to answer.
+const ANSWERS: Duration = Duration::from_secs(20);
+
+/// The number of messages that wait for a reader, or for the connection.
+const QUEUE: usize = 8;
+
+/// The longest message to standard input.
+const CHUNK: usize = 32 * 1024;
+
+/// Proxies cut connections that are quiet, and neither they nor the API server count pings:
+/// an empty message to standard input is data.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// How long the end of the output waits for the word that the server has exited.
+const LATE_EXIT: Duration = Duration::from_secs(5);
+
+/// The streams as the host sees them.
+pub(super) struct Streams {
+    pub(super) stdin: Input,
+    pub(super) stdout: Output,
+    pub(super) stderr: Output,
+}
+
+/// An attached connection, not yet in use.
+pub(super) struct Attached {
+    socket: Socket,
+    /// Standard input can be closed alone.
+    half_close: bool,
+    /// What precedes the server's own output is left out, per stream.
+    gated: [bool; 2],
+}
+
+impl Attached {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self {
+            half_close: connection.supports_stream_close(),
+            socket: connection.into_stream(),
+            gated: [false; 2],
+        }
+    }
+
+    /// Opens the gate of a supervised init, once both of its outputs are known to arrive:
+    /// what the server says from its first byte on is not lost.
+    pub(super) async fn open_gate(&mut self) -> Result<(), ClusterError> {
+        let opened = timeout(ANSWERS, self.probe()).await;
+        opened.unwrap_or_else(|_| Err(broken("the init does not answer")))?;
+        self.send(&[STDIN, OPEN]).await?;
+        self.gated = [true; 2];
+        Ok(())
+    }
+
+    async fn probe(&mut self) -> Result<(), ClusterError> {
+        let mut heard = [false; 2];
+        loop {
+            self.send(&[STDIN, PROBE]).await?;
+            let again = sleep(PROBE_AGAIN);
+            let mut again = std::pin::pin!(again);
+            loop {
+                let message = tokio::select! {
+                    message = self.socket.next() => message,
+                    () = &mut again => break,
+                };
+                let Some(message) = message else {
+                    return Err(broken("the session has ended"));
+                };
+                match frame(message.map_err(|error| broken(&error.to_string()))?) {
+                    Some((stream @ (STDOUT | STDERR), data)) => {
+                        heard[usize::from(stream - STDOUT)] |= data.contains(&ANSWER);
+                    }
+                    Some((STATUS, words)) => {
+                        return Err(broken(&String::from_utf8_lossy(&words)));
+                    }
+                    _ => {}
+                }
+                if heard == [true; 2] {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, message: &'static [u8]) -> Result<(), ClusterError> {
+        let sent = self.socket.send(Message::binary(message)).await;
+        sent.map_err(|error| broken(&error.to_string()))
+    }
+
+    /// The streams, and the task that has to be run for them. `exited` completes when it is
+    /// known how the server ended; from `discard` on nobody is waited for.
+    pub(super) fn split(
+        self,
+        discard: CancellationToken,
+        exited: impl Future<Output = ()> + Send + 'static,
+    ) -> (Streams, impl Future<Output = ()> + Send + 'static) {
+        let (sink, stream) = self.socket.split();
+        let (input, fed) = mpsc::channel(QUEUE);
+        let (out, stdout) = mpsc::channel(QUEUE);
+        let (err, stderr) = mpsc::channel(QUEUE);
+        let ended = CancellationToken::new();
+        let reader = Reader {
+            stream,
+            outputs: [out, err],
+            gated: self.gated,
+            discard,
+        };
+        let half_close = self.half_close;
+        let task = async move {
+            let exited = exited.shared();
+            let writing = write(sink, fed, half_close, &ended);
+            let reading = async {
+                let outputs = reader.read(&ended).await;
+                ended.cancel();
+                outputs
+            };
+            // The connection ends with the server; where it does not, it is of no use.
+            let late = async {
+                exited.clone().await;
+                sleep(LATE_EXIT).await;
+                ended.cancel();
+                std::future::pending::<Infallible>().await
+            };
+            let (closed_by_us, outputs) = tokio::select! {
+                both = join(writing, reading) => both,
+                never = late => match never {},
+            };
+            if closed_by_us && !half_close {
+                // The output was given up with the input: its end means nothing.
+                exited.await;
+            } else {
+                let _ = timeout(LATE_EXIT, exited).await;
+            }
+            drop(outputs);
+        };
+        let streams = Streams {
+            stdin: Input(PollSender::new(input)),
+            stdout: Output::new(stdout),
+            stderr: Output::new(stderr),
+        };
+        (streams, task)
+    }
+}
+
+fn broken(problem: &str) -> ClusterError {
+    ClusterError::Attach(problem.to_owned())
+}
+
+/// The stream and the data of a message, if it has any.
+fn frame(message: Message) -> Option<(u8, Bytes)> {
+    match message {
+        Message::Binary(mut data) if !data.is_empty() => {
+            let stream = data.get_u8();
+            Some((stream, data))
+        }
+        _ => None,
+    }
+}
+
+/// Feeds standard input, until it is closed or the session has ended. Whether it was closed.
+async fn write(
+    mut sink: SplitSink<Socket, Message>,
+    mut fed: mpsc::Receiver<Bytes>,
+    half_close: bool,
+    ended: &CancellationToken,
+) -> bool {
+    loop {
+        let data = tokio::select! {
+            data = fed.recv() => data,
+            () = sleep(KEEP_ALIVE) => Some(Bytes::new()),
+            () = ended.cancelled() => return false,
+        };
+        let message = match &data {
+            Some(data) => {
+                let mut message = BytesMut::with_capacity(data.len() + 1);
+                message.put_u8(STDIN);
+                message.put_slice(data);
+                Message::Binary(message.freeze())
+            }
+            None if half_close => Message::binary(vec![CLOSE, STDIN]),
+            None => Message::Close(None),
+        };
+        let sent = tokio::select! {
+            sent = sink.send(message) => sent,
+            () = ended.cancelled() => return false,
+        };
+        if let Err(error) = sent {
+            debug!(%error, "standard input was not taken");
+            return false;
+        }
+        if data.is_none() {
+            break;
+        }
+    }
+    if !half_close {
+        ended.cancel();
+    }
+    true
+}
+
+struct Reader {
+    stream: SplitStream<Socket>,
+    outputs: [mpsc::Sender<Bytes>; 2],
+    gated: [bool; 2],
+    discard: CancellationToken,
+}
+
+impl Reader {
+    /// Reads until the session ends. The outputs end with what it returns.
+    async fn read(mut self, ended: &CancellationToken) -> [mpsc::Sender<Bytes>; 2] {
+        loop {
+            let message = tokio::select! {
+                message = self.stream.next() => message,
+                () = ended.cancelled() => break,
+            };
+            match message {
+                Some(Ok(message)) => self.take(message).await,
+                Some(Err(error)) => {
+                    debug!(%error, "the session broke");
+                    break;
+                }
+                None => break,
+            }
+        }
+        self.outputs
+    }
+
+    async fn take(&mut self, message: Message) {
+        let Some((stream, mut data)) = frame(message) else {
+            return;
+        };
+        let at = match stream {
+            STDOUT | STDERR => usize::from(stream - STDOUT),
+            STATUS => {
+                return debug!(status = %String::from_utf8_lossy(&data), "the session ended");
+            }
+            _ => return,
+        };
+        if self.gated[at] {
+            match data.iter().position(|&byte| byte == BEGIN) {
+                Some(begin) => data.advance(begin + 1),
+                None => return,
+            }
+            self.gated[at] = false;
+        }
+        if data.is_empty() {
+            return;
+        }
+        // A slow reader holds the server back, as a pipe would, until its end has begun.
+        if let Err(mpsc::error::TrySendError::Full(data)) = self.outputs[at].try_send(data) {
+            tokio::select! {
+                biased;
+                _ = self.outputs[at].send(data) => {}
+                () = self.discard.cancelled() => {}
+            }
+        }
+    }
+}
+
+/// Messages as a stream of bytes.
+pub(super) struct Output {
+    messages: mpsc::Receiver<Bytes>,
+    current: Bytes,
+}
+
+impl Output {
+    fn new(messages: mpsc::Receiver<Bytes>) -> Self {
+        let current = Bytes::new();
+        Self { messages, current }
+    }
+
+    /// An output of which nothing is to be had.
+    pub(super) fn ended() -> Self {
+        Self::new(mpsc::channel(1).1)
+    }
+}
+
+impl AsyncRead for Output {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.current.is_empty() {
+            match ready!(self.messages.poll_recv(cx)) {
+                Some(data) => self.current = data,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let n = buf.remaining().min(self.current.len());
+        buf.put_slice(&self.current[..n]);
+        self.current.advance(n);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The server's standard input.
+///
+/// # Drop
+///
+/// Closes it.
+pub(super) struct Input(PollSender<Bytes>);
+
+impl AsyncWrite for Input {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+        ready!(self.0.poll_reserve(cx)).map_err(closed)?;
+        let n = buf.len().min(CHUNK);
+        let data = Bytes::copy_from_slice(&buf[..n]);
+        self.0.send_item(data).map_err(closed)?;
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.close();
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,200 @@
+//! The decisions about a pod. Pure: what was seen goes in, what follows comes out.
+
+use mcp_lifecycle_core::launch::ExitStatus;
+
+use super::facts::{Facts, State};
+
+/// What was seen of one pod so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The last that was said of it.
+    pub(crate) last: Option<Facts>,
+    /// A container of it was created, whatever is said later.
+    pub(crate) created: bool,
+    pub(crate) object: Object,
+    /// Why nothing is known at the moment.
+    pub(crate) lost: Option<String>,
+}
+
+/// The pod's object in the cluster.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Object {
+    #[default]
+    Present,
+    /// Its deletion was told, with its last state.
+    Deleted,
+    /// It is not there, and its last state was not told.
+    Missing,
+}
+
+impl Seen {
+    /// Adds what was told of it.
+    pub(crate) fn told(&mut self, facts: Facts) {
+        self.created |= !facts.none_created();
+        self.last = Some(facts);
+        self.lost = None;
+    }
+}
+
+/// What a launch does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Nothing yet; in the kubelet's words what it does.
+    Wait(Option<String>),
+    /// The scheduler has no node; in its words why.
+    Unschedulable(String),
+    /// The server runs, or what starts it.
+    Running,
+    /// It has ended before anybody was attached.
+    Ended,
+    /// It does not come up.
+    Failed(Failure),
+}
+
+/// The reason a pod does not come up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The image cannot be had.
+    Image { reason: String, message: String },
+    /// The program cannot be run.
+    Program(String),
+    /// The kubelet cannot make the container.
+    Container { reason: String, message: String },
+    /// The pod was refused by its node, or ended by it, or by somebody else.
+    Rejected { reason: String, message: String },
+    /// It was deleted by somebody else.
+    Deleted,
+}
+
+/// Decides what a launch does next.
+pub(crate) fn start(seen: &Seen) -> Start {
+    if seen.object != Object::Present {
+        return Start::Failed(Failure::Deleted);
+    }
+    let Some(pod) = &seen.last else {
+        return Start::Wait(None);
+    };
+    let words = |text: &Option<String>| text.clone().unwrap_or_default();
+    match pod.server().map(|server| &server.state) {
+        Some(State::Running) if !pod.deleting => Start::Running,
+        Some(State::Running) => Start::Failed(Failure::Deleted),
+        Some(State::Terminated {
+            reason, message, ..
+        }) => match &**reason {
+            // Of containerd and CRI-O; and of dockershim.
+            "StartError" | "RunContainerError" | "ContainerCannotRun" => {
+                Start::Failed(Failure::Program(message.clone()))
+            }
+            _ => Start::Ended,
+        },
+        _ if pod.deleting => Start::Failed(Failure::Deleted),
+        _ if matches!(&*pod.phase, "Failed" | "Succeeded") => {
+            let (reason, message) = (words(&pod.reason), words(&pod.message));
+            Start::Failed(Failure::Rejected { reason, message })
+        }
+        Some(State::Waiting { reason, message }) => waiting(reason, message),
+        None => match &pod.unschedulable {
+            Some(words) => Start::Unschedulable(words.clone()),
+            None => Start::Wait(None),
+        },
+    }
+}
+
+/// A container that waits: for most reasons it does so for a moment only.
+fn waiting(reason: &str, message: &str) -> Start {
+    let (reason, message) = (reason.to_owned(), message.to_owned());
+    match &*reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "ErrImageNeverPull"
+        | "InvalidImageName"
+        | "ImageInspectError"
+        | "RegistryUnavailable" => Start::Failed(Failure::Image { reason, message }),
+        "RunContainerError" => Start::Failed(Failure::Program(message)),
+        "CreateContainerConfigError" | "CreateContainerError" | "CrashLoopBackOff" => {
+            Start::Failed(Failure::Container { reason, message })
+        }
+        _ => Start::Wait((!reason.is_empty()).then_some(reason)),
+    }
+}
+
+/// How far the end of a pod has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Something of it may run.
+    Alive,
+    /// The server has ended; other containers of the pod have not.
+    Server(ExitStatus),
+    /// Every container has ended, as its kubelet says; the object is still there.
+    Terminated(ExitStatus),
+    /// Nothing of it is left, on this evidence.
+    Gone(&'static str),
+    /// The object is gone, and nobody has said that what ran has ended.
+    Unproven(String),
+}
+
+const TERMINATED: &str =
+    "its kubelet said of this uid that every container terminated, and the pod is deleted";
+const NEVER_PLACED: &str = "the pod was deleted before it was given to a node";
+const NEVER_STARTED: &str =
+    "the pod was rejected or deleted before its kubelet had created a container";
+
+/// Decides how far the end has come.
+pub(crate) fn end(seen: &Seen) -> End {
+    let Some(pod) = &seen.last else {
+        return match seen.object {
+            Object::Present => End::Alive,
+            _ => End::Unproven("the pod was deleted before anything was told of it".to_owned()),
+        };
+    };
+    let terminated = pod.all_terminated();
+    if seen.object == Object::Present {
+        let exit = pod.exit();
+        return match exit {
+            _ if terminated => End::Terminated(exit.unwrap_or(ExitStatus::Unknown)),
+            // Rejected by its kubelet: nothing runs, and nothing will.
+            _ if was_rejected(seen, pod) => End::Terminated(ExitStatus::Unknown),
+            Some(exit) => End::Server(exit),
+            None => End::Alive,
+        };
+    }
+    if terminated {
+        return End::Gone(TERMINATED);
+    }
+    if pod.node.is_none() && seen.object == Object::Deleted {
+        return End::Gone(NEVER_PLACED);
+    }
+    let was_ending = seen.object == Object::Deleted && pod.deleting && !pod.disrupted;
+    if !seen.created && (was_rejected(seen, pod) || was_ending) {
+        return End::Gone(NEVER_STARTED);
+    }
+    End::Unproven(unproven(pod))
+}
+
+fn was_rejected(seen: &Seen, pod: &Facts) -> bool {
+    let by_kubelet = pod.phase == "Failed" && pod.reason.is_some() && !pod.disrupted;
+    by_kubelet && !seen.created
+}
+
+/// Names who did not say that it has ended.
+fn unproven(pod: &Facts) -> String {
+    let node = pod.node.as_deref().unwrap_or("(none known)");
+    let ids = pod.containers.iter();
+    let ids: Vec<&str> = ids
+        .filter(|container| !matches!(container.state, State::Terminated { .. }))
+        .filter_map(|container| container.id.as_deref())
+        .collect();
+    let containers = match ids.is_empty() {
+        true => "its containers".to_owned(),
+        false => format!("container {}", ids.join(", ")),
+    };
+    format!(
+        "the pod (uid {}) was deleted by force, and node {node} had not confirmed that {containers} ended; \
+         look there (crictl ps), or wait until the node is back",
+        pod.uid
+    )
+}
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

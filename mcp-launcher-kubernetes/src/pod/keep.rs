@@ -1,0 +1,122 @@
+//! The watch over a running pod, until it is proven gone or cannot be proven any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_lifecycle_core::launch::ExitStatus;
+use tracing::{debug, warn};
+
+use super::decide::{End, end};
+use super::{LivePod, Seen};
+use crate::cluster::{Cluster, Deletion, Kind, Pauses, answered};
+use crate::error::Meaning;
+
+/// The grace of a forced end, in seconds. The kubelet makes it 2; with 0 the object would go
+/// at once, and the process some time later.
+pub(super) const FORCED: u32 = 1;
+
+/// Keeps the pod until its end.
+pub(super) async fn keep(pod: Arc<LivePod>) {
+    let mut seen = pod.entry.seen();
+    let mut ordered = None;
+    loop {
+        let now = end(&seen.borrow_and_update());
+        let grace = match &now {
+            End::Gone(evidence) => {
+                debug!(pod = pod.name, "pod gone");
+                pod.lease.release().await;
+                return pod.learn(|known| {
+                    known.exit.get_or_insert(ExitStatus::Unknown);
+                    known.end = Some(Ok(evidence));
+                });
+            }
+            End::Unproven(why) => {
+                warn!(pod = pod.name, why, "the end of a pod is not proven");
+                return pod.learn(|known| known.end = Some(Err(why.clone())));
+            }
+            End::Terminated(exit) => {
+                pod.learn(|known| known.exit = Some(*exit));
+                // Nothing runs that a grace would be for.
+                Some(0)
+            }
+            End::Server(exit) => {
+                pod.learn(|known| known.exit = Some(*exit));
+                Some(FORCED)
+            }
+            End::Alive => pod.force.is_cancelled().then_some(FORCED),
+        };
+        match grace {
+            Some(grace) if ordered.is_none_or(|before| before > grace) => {
+                ordered = Some(grace);
+                order(&pod.cluster, &pod.name, &pod.uid, grace).await;
+            }
+            _ => tokio::select! {
+                changed = seen.changed() => if changed.is_err() { return },
+                () = pod.force.cancelled(), if ordered.is_none() => {}
+            },
+        }
+    }
+}
+
+/// Orders the deletion, until that is answered. A pod that is not there is as good as an
+/// answer: what became of it is for the watch to say.
+pub(super) async fn order(cluster: &Cluster, name: &str, uid: &str, grace: u32) {
+    let what = Deletion {
+        name,
+        uid: Some(uid),
+        version: None,
+        grace: Some(grace),
+    };
+    let mut pauses = Pauses::new();
+    while let Err(error) = cluster.delete(Kind::Pod, what).await {
+        match error.meaning() {
+            Meaning::Absent | Meaning::Conflict => return,
+            _ => warn!(pod = name, %error, "pod not deleted yet"),
+        }
+        pauses.after(&error).await;
+    }
+}
+
+/// Ends a pod that did not become a server: what is known of its end.
+pub(crate) async fn undo(
+    cluster: &Cluster,
+    name: &str,
+    mut seen: tokio::sync::watch::Receiver<Seen>,
+) -> End {
+    let mut ordered = None;
+    loop {
+        let now = end(&seen.borrow_and_update());
+        let uid = seen.borrow().last.as_ref().map(|pod| pod.uid.clone());
+        let grace = match now {
+            End::Gone(_) | End::Unproven(_) => return now,
+            End::Terminated(_) => 0,
+            End::Alive | End::Server(_) => FORCED,
+        };
+        if let Some(uid) = uid
+            && ordered.is_none_or(|before| before > grace)
+        {
+            ordered = Some(grace);
+            order(cluster, name, &uid, grace).await;
+        } else if seen.changed().await.is_err() {
+            return now;
+        }
+    }
+}
+
+/// Removes a secret, which nothing needs any more once its container runs.
+pub(crate) async fn remove_secret(cluster: &Cluster, name: &str) {
+    let what = Deletion {
+        name,
+        uid: None,
+        version: None,
+        grace: None,
+    };
+    let patience = Some(Duration::from_secs(120));
+    let removed = answered(patience, || cluster.delete(Kind::Secret, what)).await;
+    match removed {
+        Err(error) if error.meaning() != Meaning::Absent => {
+            warn!(secret = name, %error, "a secret was not removed");
+        }
+        _ => {}
+    }
+}

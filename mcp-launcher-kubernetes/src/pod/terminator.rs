@@ -1,0 +1,137 @@
+//! The primitives that end a pod, for the ladder in the core.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::launch::{
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Reach, Remnant, RemnantKind,
+    ServerIdentity, StepError, TerminationSemantics,
+};
+
+use super::{Known, LivePod};
+use crate::cluster::{Deletion, Kind, answered};
+use crate::control;
+use crate::error::Meaning;
+
+/// Ends one pod.
+#[derive(Debug)]
+pub(crate) struct PodTerminator {
+    pod: Arc<LivePod>,
+}
+
+/// A container has a process namespace of its own, which ends with its process 1. When the
+/// host dies, the attached connection ends, and with it the standard input: a polite server
+/// leaves, and a supervised init ends a stubborn one. Until the gate is opened, by a host
+/// that lives, a supervised server is not started.
+pub(crate) fn semantics(supervised: bool) -> TerminationSemantics {
+    let containment = match supervised {
+        true => Containment::new("pod with a supervised init", Reach::Container)
+            .with_host_death(Reach::Container)
+            .with_atomic_placement(),
+        false => Containment::new("pod", Reach::Container),
+    };
+    TerminationSemantics::new(containment)
+        .with_stdin_eof()
+        .with_polite_signal()
+}
+
+impl PodTerminator {
+    pub(super) fn new(pod: Arc<LivePod>) -> Self {
+        Self { pod }
+    }
+
+    async fn until(&self, done: impl FnMut(&Known) -> bool) -> Known {
+        let mut known = self.pod.known();
+        // The sender lives in the pod, and so in `self`.
+        match known.wait_for(done).await {
+            Ok(known) => known.clone(),
+            Err(_) => unreachable!("the pod holds the sender"),
+        }
+    }
+
+    fn remnant(&self) -> Remnant {
+        let seen = self.pod.entry.seen();
+        let seen = seen.borrow();
+        let last = seen.last.as_ref();
+        let node = last.and_then(|pod| pod.node.clone());
+        let id = last.and_then(|pod| pod.server()?.id.clone());
+        let on = node.map_or_else(String::new, |node| format!(" on node {node}"));
+        let container = id.map_or_else(String::new, |id| format!(", container {id}"));
+        let name = format!("{}{on}{container}", self.pod.name);
+        Remnant::new(RemnantKind::Other("pod".into()), self.pod.uid.clone(), name)
+    }
+}
+
+#[async_trait]
+impl ProcessTerminator for PodTerminator {
+    fn identity(&self) -> ServerIdentity {
+        ServerIdentity::Other(format!("pod {} (uid {})", self.pod.name, self.pod.uid))
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        semantics(self.pod.supervised)
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        let known = self.until(|known| known.exit.is_some()).await;
+        known.exit.unwrap_or(ExitStatus::Unknown)
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        self.pod.discard.cancel();
+        if self.pod.known().borrow().exit.is_some() {
+            return Ok(());
+        }
+        let pod = Arc::clone(&self.pod);
+        let asked = control::run(async move {
+            let what = Deletion {
+                name: &pod.name,
+                uid: Some(&pod.uid),
+                version: None,
+                grace: Some(pod.grace),
+            };
+            let asked = answered(None, || pod.cluster.delete(Kind::Pod, what)).await;
+            match asked {
+                Err(error) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
+                    Ok(())
+                }
+                asked => asked,
+            }
+        });
+        asked
+            .await
+            .map_err(|error| StepError::new("ask the pod to end", error))
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        self.pod.force();
+        Ok(())
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        let known = self.until(|known| known.end.is_some()).await;
+        match known.end {
+            Some(Ok(evidence)) => Ok(Gone::proven_by(Evidence::Other(evidence.into()))),
+            Some(Err(why)) => Err(StepError::new("prove that the pod has ended", why)),
+            None => unreachable!("it was waited for"),
+        }
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        let known = self.pod.known().borrow().clone();
+        if let Some(Ok(_)) = known.end {
+            return Ok(Vec::new());
+        }
+        let lost = self.pod.entry.seen().borrow().lost.clone();
+        match lost {
+            Some(problem) => Err(StepError::new("look for the pod", problem)),
+            None => Ok(vec![self.remnant()]),
+        }
+    }
+
+    fn kill_now(&self) {
+        if !matches!(self.pod.known().borrow().end, Some(Ok(_))) {
+            self.pod.force();
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A namespace of a test's own, seen by `kubectl`; servers of `sh`; hosts to be killed.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mcp_launcher_kubernetes::{Init, KubernetesLauncher, PodOptions};
+use mcp_lifecycle_core::launch::{
+    LaunchContext, LaunchError, LaunchedServer, ServerLauncher, ServerSpec,
+};
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, Lines};
+use tokio::time::{sleep, timeout};
+
+/// For what should take no time, on a kubelet that looks once a second.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A server that answers what it is told, and leaves at the end of its input.
+pub(crate) const POLITE: &str = "echo ready; cat";
+/// A server that does not leave.
+pub(crate) const STUBBORN: &str = "trap '' TERM; echo ready; while :; do sleep 1; done";
+
+pub(crate) fn kubectl(args: &[&str]) -> String {
+    let output = Command::new("kubectl").args(args).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "kubectl {args:?}: {text}{errors}");
+    text.trim().to_owned()
+}
+
+/// Does something to a service of the cluster: `["kill", "apiserver"]`.
+pub(crate) fn cluster(args: &[&str]) {
+    let script = std::env::var("MCP_TEST_CLUSTER").expect("run by tests/kubernetes/lane");
+    let mut words = script.split(' ');
+    let status = Command::new(words.next().unwrap())
+        .args(words)
+        .args(args)
+        .status();
+    assert!(status.unwrap().success(), "{args:?}");
+}
+
+/// A namespace, which is deleted in the end.
+pub(crate) struct Namespace(pub(crate) String);
+
+impl Namespace {
+    pub(crate) fn new(name: &str) -> Self {
+        kubectl(&["create", "namespace", name]);
+        Self(name.to_owned())
+    }
+
+    pub(crate) fn launcher(&self) -> KubernetesLauncher {
+        let launcher = KubernetesLauncher::builder().namespace(&self.0);
+        launcher.build().unwrap()
+    }
+
+    /// The names of what is there.
+    pub(crate) fn names(&self, kind: &str) -> Vec<String> {
+        let text = kubectl(&["-n", &self.0, "get", kind, "-o", "name"]);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn kubectl(&self, args: &[&str]) -> String {
+        kubectl(&[&["-n", &self.0], args].concat())
+    }
+
+    pub(crate) async fn launch(&self, script: &str) -> Result<Server, LaunchError> {
+        launch(&self.launcher(), &spec(options(), script)).await
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = Command::new("kubectl")
+            .args(["delete", "namespace", "--wait=false", &self.0])
+            .output();
+    }
+}
+
+/// Options that a pod needs on this cluster, which has no network for pods.
+pub(crate) fn options() -> PodOptions {
+    PodOptions::new("localhost/mcp-fixture:1")
+        .run_as_user(65534)
+        .init_grace_ms(2000)
+        .pod(json!({"spec": {"hostNetwork": true}}))
+}
+
+/// The same, without an init.
+pub(crate) fn plain() -> PodOptions {
+    options().init(Init::None)
+}
+
+/// A server that is a script.
+pub(crate) fn spec(options: PodOptions, script: &str) -> ServerSpec {
+    let spec = options.command("server", "sh").args(["-c", script]);
+    spec.build().unwrap()
+}
+
+/// A launched server, with the lines that it writes.
+pub(crate) struct Server {
+    pub(crate) handle: ServerHandle,
+    pub(crate) stdin: mcp_lifecycle_core::terminate::ServerStdin,
+    pub(crate) stdout: Lines<tokio::io::BufReader<mcp_lifecycle_core::launch::BoxRead>>,
+    pub(crate) stderr: Lines<tokio::io::BufReader<mcp_lifecycle_core::launch::BoxRead>>,
+}
+
+pub(crate) async fn launch(
+    launcher: &KubernetesLauncher,
+    spec: &ServerSpec,
+) -> Result<Server, LaunchError> {
+    let context = LaunchContext::new();
+    let launched = timeout(LIMIT, launcher.launch(spec, &context));
+    Ok(Server::own(
+        launched.await.expect("the launch takes too long")?,
+    ))
+}
+
+impl Server {
+    pub(crate) fn own(launched: LaunchedServer) -> Self {
+        let parts = launched.into_parts();
+        let (handle, stdin) = ServerHandle::new("server", parts.stdin, parts.terminator);
+        let lines = |output| tokio::io::BufReader::new(output).lines();
+        Self {
+            handle,
+            stdin,
+            stdout: lines(parts.stdout),
+            stderr: lines(parts.stderr.unwrap()),
+        }
+    }
+
+    /// The next line of its output; `None` at the end.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        let line = timeout(LIMIT, self.stdout.next_line());
+        line.await.expect("no line comes").unwrap()
+    }
+
+    /// Ends it: the report, or the error, as text.
+    pub(crate) async fn end(&self) -> Result<String, String> {
+        let second = Duration::from_secs(1);
+        let policy = TerminationPolicy::new()
+            .with_eof_grace(second)
+            .with_term_grace(second)
+            .with_kill_confirmation(LIMIT / 2);
+        let ended = self.handle.terminate(&policy, EndReason::Shutdown).await;
+        ended
+            .map(|report| report.to_string())
+            .map_err(|error| error.to_string())
+    }
+
+    /// The name of its pod.
+    pub(crate) fn pod(&self) -> String {
+        let identity = self.handle.identity().to_string();
+        identity.split(' ').nth(1).unwrap().to_owned()
+    }
+}
+
+pub(crate) async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !is() {
+        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+const ROLE: &str = "MCP_KUBERNETES_TEST_HOST";
+
+/// What this process was told, if it was started as a host.
+pub(crate) fn is_host() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// A host in a process of its own, started only to be killed.
+pub(crate) struct Host {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Host {
+    /// Runs the test `name` of this binary as a host that is told `what` to do.
+    pub(crate) fn start(name: &str, what: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(ROLE, what)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout }
+    }
+
+    /// Waits until it has printed a line that ends so.
+    pub(crate) fn wait_for(&mut self, line: &str) {
+        let mut lines = (&mut self.stdout).lines();
+        let found = lines.any(|found| found.is_ok_and(|found| found.ends_with(line)));
+        assert!(found, "the host ended without {line:?}");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
