@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(target_os = "linux")]
+use crate::{doctor, ps, reap, stop};
 use crate::{run, wrap};
 
 #[derive(Debug, Parser)]
@@ -33,6 +35,18 @@ pub(crate) enum Verb {
     Run(run::Options),
     /// Puts this program in front of the servers in the configuration files of hosts
     Wrap(wrap::Options),
+    /// Lists the servers that run: whose, how they are held, what they use
+    #[cfg(target_os = "linux")]
+    Ps(ps::Options),
+    /// Ends one server, and proves that nothing of it is left
+    #[cfg(target_os = "linux")]
+    Stop(stop::Options),
+    /// Ends what dead hosts left, by identity and never by name
+    #[cfg(target_os = "linux")]
+    Reap(reap::Options),
+    /// Shows what is left behind now, what this machine can hold, and which hosts are wrapped
+    #[cfg(target_os = "linux")]
+    Doctor(doctor::Options),
 }
 
 /// What is printed instead: help, the version, or what is wrong with the command line.

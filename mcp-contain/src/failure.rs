@@ -30,6 +30,12 @@ impl Failure {
         Self::new(code, error)
     }
 
+    /// A verb could not do what was asked: 1.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn plain(message: impl fmt::Display) -> Self {
+        Self::new(1, message)
+    }
+
     fn new(code: u8, message: impl fmt::Display) -> Self {
         let message = message.to_string();
         Self { code, message }

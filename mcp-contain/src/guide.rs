@@ -5,3 +5,6 @@ pub(crate) mod contain {}
 
 #[doc = include_str!("../docs/contain-wrap.md")]
 pub(crate) mod contain_wrap {}
+
+#[doc = include_str!("../docs/contain-operate.md")]
+pub(crate) mod contain_operate {}

@@ -5,13 +5,25 @@
 //! - [`cli`]: the command line
 //! - [`failure`]: the one line and the exit code of what goes wrong
 //! - [`run`]: a server in place of this process
+//! - `ps`, `stop`, `reap`, `doctor`: what runs, what is left, what this machine can hold
+//! - `show`: what they say in the same way
 //! - [`wrap`]: the configurations of hosts
 
 mod cli;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod failure;
 #[cfg(doc)]
 mod guide;
+#[cfg(target_os = "linux")]
+mod ps;
+#[cfg(target_os = "linux")]
+mod reap;
 mod run;
+#[cfg(target_os = "linux")]
+mod show;
+#[cfg(target_os = "linux")]
+mod stop;
 mod wrap;
 
 use std::process::ExitCode;
@@ -26,6 +38,21 @@ fn main() -> ExitCode {
     let done = match verb {
         Verb::Run(options) => run::run(&options),
         Verb::Wrap(options) => wrap::run(&options),
+        #[cfg(target_os = "linux")]
+        Verb::Ps(options) => ps::run(&options),
+        #[cfg(target_os = "linux")]
+        Verb::Stop(options) => stop::run(&options),
+        #[cfg(target_os = "linux")]
+        Verb::Reap(options) => reap::run(&options),
+        #[cfg(target_os = "linux")]
+        Verb::Doctor(options) => doctor::run(&options),
     };
     done.unwrap_or_else(|failure| failure.report())
+}
+
+/// Waits for what a launcher does on its own threads.
+#[cfg(target_os = "linux")]
+fn block_on<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    Ok(runtime.block_on(future))
 }

@@ -50,8 +50,10 @@ pub struct KnownHost {
     pub pid: u32,
     /// What it calls itself, if it lives.
     pub name: Option<String>,
-    /// Who started it, by number and name, if it lives: that of a wrapper is the program that uses the server.
+    /// Who started it, by number and name, if it lives.
     pub parent: Option<(u32, String)>,
+    /// `true` if it is a [`Wrapper`](crate::Wrapper): the one who uses the server is its parent.
+    pub is_wrapper: bool,
     /// Whether it lives.
     pub state: HostState,
 }
@@ -87,6 +89,16 @@ pub struct KnownProcess {
     pub(crate) start_time: u64,
 }
 
+/// A process of this user that may have been left by a host which keeps no account of its servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unclaimed {
+    /// It carries no identity, its parent has died, its standard input is a pipe that nobody else is seen to have open, or a socket, and no service manager keeps it.
+    pub process: KnownProcess,
+    /// Those that it has started, and they.
+    pub descendants: Vec<KnownProcess>,
+}
+
 /// How a server was ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -108,6 +120,15 @@ pub struct StopReport {
 /// `/proc` or the identity of this boot cannot be read; or the system is not Linux.
 pub fn look() -> io::Result<Inventory> {
     orphans::inventory()
+}
+
+/// Looks for processes that nobody claims. What each of them is, nobody knows: no launcher ends them. Blocks, as [`look`] does.
+///
+/// # Errors
+///
+/// Processes cannot be listed; or the system is not Linux.
+pub fn unclaimed() -> io::Result<Vec<Unclaimed>> {
+    orphans::unclaimed()
 }
 
 /// Ends one server, whoever its host is: SIGTERM to each of its processes, and after `grace` SIGKILL to

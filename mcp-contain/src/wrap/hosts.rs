@@ -16,6 +16,8 @@ pub(crate) struct Host {
     pub(crate) tables: &'static [Table],
     /// Its files, each below a directory of the user.
     pub(crate) files: &'static [(Base, &'static str)],
+    /// `true` for one that is started from a desktop, which has a short `PATH`.
+    pub(crate) is_desktop: bool,
     /// Its files in a project's directory, which people share.
     pub(crate) project: &'static [&'static str],
 }
@@ -61,6 +63,7 @@ pub(crate) const HOSTS: &[Host] = &[
         format: Format::Json,
         tables: SERVERS,
         files: &[(Base::Settings, "Claude/claude_desktop_config.json")],
+        is_desktop: true,
         project: &[],
     },
     Host {
@@ -72,6 +75,7 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Home, ".claude.json"),
             (Base::Variable("CLAUDE_CONFIG_DIR"), ".claude.json"),
         ],
+        is_desktop: false,
         project: &[".mcp.json"],
     },
     Host {
@@ -80,6 +84,7 @@ pub(crate) const HOSTS: &[Host] = &[
         format: Format::Json,
         tables: SERVERS,
         files: &[(Base::Home, ".cursor/mcp.json")],
+        is_desktop: true,
         project: &[".cursor/mcp.json"],
     },
     Host {
@@ -95,6 +100,7 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Settings, "VSCodium/User/mcp.json"),
             (Base::Settings, "VSCodium/User/settings.json"),
         ],
+        is_desktop: true,
         project: &[".vscode/mcp.json", ".vscode/settings.json"],
     },
     Host {
@@ -107,6 +113,7 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Variable("OPENCLAW_STATE_DIR"), "openclaw.json"),
             (Base::Variable("OPENCLAW_CONFIG_PATH"), ""),
         ],
+        is_desktop: false,
         project: &[],
     },
     Host {
@@ -118,6 +125,7 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Home, ".codex/config.toml"),
             (Base::Variable("CODEX_HOME"), "config.toml"),
         ],
+        is_desktop: false,
         project: &[".codex/config.toml"],
     },
     Host {
@@ -126,6 +134,7 @@ pub(crate) const HOSTS: &[Host] = &[
         format: Format::Json,
         tables: SERVERS,
         files: &[(Base::Home, ".gemini/settings.json")],
+        is_desktop: false,
         project: &[".gemini/settings.json"],
     },
     Host {
@@ -137,6 +146,7 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Home, ".codeium/windsurf/mcp_config.json"),
             (Base::Home, ".codeium/mcp_config.json"),
         ],
+        is_desktop: true,
         project: &[],
     },
     Host {
@@ -145,6 +155,7 @@ pub(crate) const HOSTS: &[Host] = &[
         format: Format::Json,
         tables: &[&["context_servers"]],
         files: &[(Base::Config, "zed/settings.json")],
+        is_desktop: true,
         project: &[".zed/settings.json"],
     },
 ];

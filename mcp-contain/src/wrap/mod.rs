@@ -9,6 +9,7 @@
 //! toml ──── servers in TOML. Pure
 //! entry ─── what a file says about one server. Pure
 //! rewrite ─ what changes, and what it was before. Pure
+//! survey ── what is wrapped and what is not
 //! splice ── changes of a text by place. Pure
 //! diff ──── a change for people to read, without secrets. Pure
 //! ```
@@ -22,6 +23,8 @@ mod hosts;
 mod json;
 mod rewrite;
 mod splice;
+#[cfg(target_os = "linux")]
+pub(crate) mod survey;
 #[cfg(test)]
 mod tests;
 mod toml;

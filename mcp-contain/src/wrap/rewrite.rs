@@ -136,7 +136,7 @@ fn text_of(text: &str) -> &str {
 
 impl Entry {
     /// Returns whether this program is its command, or among its arguments, behind `env` or `sh -c`.
-    fn is_wrapped(&self) -> bool {
+    pub(super) fn is_wrapped(&self) -> bool {
         self.command.as_ref().is_ok_and(|command| {
             let list: &[Text] = match &command.args {
                 Args::Missing { .. } => &[],

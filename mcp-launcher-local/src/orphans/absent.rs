@@ -7,7 +7,7 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::ReapReport;
 
 use crate::identity::Cookie;
-use crate::inventory::{Inventory, KnownServer, StopReport};
+use crate::inventory::{Inventory, KnownServer, StopReport, Unclaimed};
 use crate::sys::Pid;
 
 /// Said of a launch that could not be written down.
@@ -23,6 +23,10 @@ pub(crate) fn end_group(_group: Pid, _server: &Cookie, _limit: Duration) -> bool
 }
 
 pub(crate) fn inventory() -> io::Result<Inventory> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn unclaimed() -> io::Result<Vec<Unclaimed>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -68,6 +68,7 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
         if let Some(host) = living_host(server) {
             let parent = sys::see(host.parent);
             server.host.parent = parent.map(|parent| (parent.pid, parent.name));
+            server.host.is_wrapper = processes::is_guardian(host.pid);
             server.host.name = Some(host.name);
         }
         server
@@ -103,6 +104,7 @@ fn nobody(cookie: Cookie, state: HostState) -> KnownServer {
             pid: cookie.host().pid(),
             name: None,
             parent: None,
+            is_wrapper: false,
             state,
         },
         leader: None,

@@ -25,6 +25,7 @@
 //! search ──── looks, and ends whom it may
 //! reap ────── all of it in order
 //! inventory ─ what runs, for people to look at
+//! unclaimed ─ what hosts leave that keep no account
 //! stop ────── one server, on behalf of a person
 //! ```
 
@@ -48,6 +49,7 @@ mod shelf;
 mod shelves;
 mod sight;
 mod stop;
+mod unclaimed;
 mod verdict;
 
 pub(crate) use alone::Alone;
@@ -59,4 +61,5 @@ pub(crate) use processes::{is_guardian, mark_of};
 pub(crate) use reap::reap;
 pub(crate) use sight::{is_first_of_another_namespace, shows_all};
 pub(crate) use stop::stop;
+pub(crate) use unclaimed::unclaimed;
 pub(crate) use verdict::Mark;

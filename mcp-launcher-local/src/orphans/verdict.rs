@@ -196,7 +196,7 @@ fn is_in_a_container_of_its_own(process: &Process, host: &DeadHost) -> bool {
 
 impl Scene {
     /// A process, its parent, and so on.
-    fn line(&self, pid: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn line(&self, pid: u32) -> impl Iterator<Item = u32> {
         let above = |pid: &u32| {
             let parent = self.processes.get(pid)?.parent;
             (parent > 0).then_some(parent)

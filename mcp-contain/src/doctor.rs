@@ -1,0 +1,277 @@
+//! `doctor`: what is left behind now, what this machine can hold and why not more, and which hosts
+//! are wrapped.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use mcp_launcher_local::LocalLauncher;
+use mcp_launcher_local::inventory::{self, HostState, KnownProcess, Unclaimed};
+use mcp_lifecycle_core::launch::Containment;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::ps;
+use crate::show::{name, units};
+use crate::wrap::survey::{Server, Survey, is_found, survey};
+
+/// What programs that are started from a desktop have, as a rule.
+const DESKTOP_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How it is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Prints JSON (docs/contain-operate.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, and changes nothing.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let leak = Leak::look()?;
+    let containment = crate::block_on(LocalLauncher::new().probe());
+    let containment = containment
+        .map_err(|error| Failure::plain(format_args!("this machine was not looked at: {error}")))?;
+    let files = survey();
+    match options.json {
+        true => println!("{:#}", as_json(&leak, &containment, &files)),
+        false => print!("{}", text(&leak, &containment, &files)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What hosts have left, as of now.
+struct Leak {
+    /// Of dead hosts that are known by their ledgers.
+    orphans: Vec<KnownProcess>,
+    /// What looks like a server, has lost its parent and is nobody's.
+    unclaimed: Vec<(String, Unclaimed)>,
+    running: usize,
+}
+
+impl Leak {
+    fn look() -> Result<Self, Failure> {
+        let (dead, alive): (Vec<_>, Vec<_>) = ps::look()?
+            .servers
+            .into_iter()
+            .partition(|server| server.host.state == HostState::Dead);
+        let unclaimed = inventory::unclaimed();
+        let unclaimed = unclaimed
+            .map_err(|error| Failure::plain(format_args!("processes cannot be listed: {error}")))?;
+        let own = std::process::id();
+        let named = unclaimed.into_iter().filter_map(|it| {
+            // What started this program is at work.
+            let is_above = it.descendants.iter().any(|below| below.pid == own);
+            let words = it.process.command_line();
+            (!is_above && is_a_server(&words)).then(|| (name::of(&words, &it.process.name), it))
+        });
+        Ok(Self {
+            orphans: dead
+                .into_iter()
+                .flat_map(|server| server.processes)
+                .collect(),
+            unclaimed: named.collect(),
+            running: alive.len(),
+        })
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &KnownProcess> {
+        let unclaimed = self.unclaimed.iter();
+        let unclaimed =
+            unclaimed.flat_map(|(_, it)| std::iter::once(&it.process).chain(&it.descendants));
+        self.orphans.iter().chain(unclaimed)
+    }
+
+    fn memory(&self) -> u64 {
+        self.processes().filter_map(|process| process.memory).sum()
+    }
+
+    /// The user's own leak, in one sentence.
+    fn sentence(&self) -> String {
+        let processes = self.processes().count();
+        if processes == 0 {
+            return "Nothing that looks like an MCP server was left behind by a host that is gone."
+                .to_owned();
+        }
+        let servers = units::count(processes, "process", "processes");
+        let oldest = self
+            .processes()
+            .map(|process| process.age)
+            .max()
+            .unwrap_or_default();
+        format!(
+            "{servers} of MCP servers whose host is gone still run and hold {} of memory; the oldest since {}.",
+            units::size(self.memory()),
+            units::time(oldest)
+        )
+    }
+}
+
+/// Returns whether a command line looks like that of an MCP server: a guess, by which nothing is ended.
+fn is_a_server(words: &[String]) -> bool {
+    let is_mcp = |word: &String| {
+        let word = word.to_lowercase();
+        let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric());
+        parts.any(|part| part == "mcp" || part == "modelcontextprotocol")
+    };
+    // Options have values of any kind.
+    words
+        .iter()
+        .take_while(|word| !word.starts_with("--"))
+        .take(4)
+        .any(is_mcp)
+}
+
+fn text(leak: &Leak, containment: &Containment, files: &[Survey]) -> String {
+    let mut lines = vec![leak.sentence(), String::new()];
+    if !leak.orphans.is_empty() {
+        let orphans = units::count(leak.orphans.len(), "process is", "processes are");
+        lines.push(format!(
+            "{orphans} known by identity: `mcp-contain reap` ends them."
+        ));
+    }
+    for (name, it) in &leak.unclaimed {
+        let process = &it.process;
+        let more = match it.descendants.len() {
+            0 => String::new(),
+            number => format!(" and {number} below it"),
+        };
+        let age = units::time(process.age);
+        lines.push(format!(
+            "  {name}: process {}{more}, since {age}: it looks like a server, but nothing says so: look what it is before you end it",
+            process.pid
+        ));
+    }
+    let running = units::count(leak.running, "server runs", "servers run");
+    lines.push(format!(
+        "{running} under containment now (`mcp-contain ps`)."
+    ));
+    lines.push(format!("This machine: {containment}."));
+    lines.push(String::new());
+    if files.is_empty() {
+        lines.push("No configuration file of a known host was found.".to_owned());
+    }
+    for file in files {
+        lines.extend(file_lines(file));
+    }
+    if files.iter().any(|file| {
+        file.servers
+            .as_ref()
+            .is_ok_and(|all| all.iter().any(|it| !it.is_wrapped))
+    }) {
+        lines.push("`mcp-contain wrap --dry-run` shows what would change.".to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
+fn file_lines(file: &Survey) -> Vec<String> {
+    let title = format!("{}: {}", file.host.title, file.path.display());
+    let servers = match &file.servers {
+        Ok(servers) if servers.is_empty() => return Vec::new(),
+        Ok(servers) => servers,
+        Err(why) => return vec![format!("{title} {why}")],
+    };
+    let bare: Vec<_> = servers
+        .iter()
+        .filter(|it| !it.is_wrapped)
+        .map(|it| it.title.as_str())
+        .collect();
+    let wrapped = servers.len() - bare.len();
+    let mut lines = vec![format!(
+        "{title}: {wrapped} of {} wrapped",
+        units::count(servers.len(), "server", "servers")
+    )];
+    if !bare.is_empty() {
+        lines.push(format!("  not wrapped: {}", bare.join(", ")));
+    }
+    let lost: BTreeSet<_> = servers
+        .iter()
+        .filter(|it| is_lost(file, it))
+        .map(|it| it.program.as_str())
+        .collect();
+    if !lost.is_empty() {
+        let lost = lost.into_iter().collect::<Vec<_>>().join(", ");
+        lines.push(format!(
+            "  may not be found with the PATH that {} has: {lost}",
+            file.host.title
+        ));
+    }
+    lines
+}
+
+/// Returns whether the host may not find the program.
+fn is_lost(file: &Survey, server: &Server) -> bool {
+    let own = std::env::var("PATH").unwrap_or_default();
+    let path = if file.host.is_desktop {
+        DESKTOP_PATH
+    } else {
+        &own
+    };
+    !is_found(&server.program, path)
+}
+
+fn as_json(leak: &Leak, containment: &Containment, files: &[Survey]) -> Value {
+    let unclaimed = leak.unclaimed.iter().map(|(name, it)| {
+        json!({
+            "name": name,
+            "process": ps::process_as_json(&it.process),
+            "descendants": it.descendants.iter().map(ps::process_as_json).collect::<Vec<_>>(),
+        })
+    });
+    let servers = |file: &Survey| {
+        let all = file.servers.as_ref().ok()?;
+        let all = all.iter().map(|it| {
+            json!({"name": it.title, "wrapped": it.is_wrapped, "program": it.program, "found": !is_lost(file, it)})
+        });
+        Some(all.collect::<Vec<_>>())
+    };
+    let files = files.iter().map(|file| {
+        json!({
+            "host": file.host.name,
+            "path": file.path.display().to_string(),
+            "servers": servers(file),
+            "error": file.servers.as_ref().err(),
+        })
+    });
+    json!({
+        "schema": "mcp-contain/doctor/1",
+        "summary": leak.sentence(),
+        "left": {
+            "memory_bytes": leak.memory(),
+            "orphans": leak.orphans.iter().map(ps::process_as_json).collect::<Vec<_>>(),
+            "unclaimed": unclaimed.collect::<Vec<_>>(),
+        },
+        "running": leak.running,
+        "containment": {
+            "mechanism": containment.mechanism,
+            "says": containment.to_string(),
+            "fallback": containment.fallback,
+        },
+        "files": files.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_server() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for line in [
+            "node /x/node_modules/.bin/mcp-server-time",
+            "npm exec @modelcontextprotocol/server-everything stdio",
+            "python3 -m mcp_server_fetch",
+            "/opt/github-mcp-server stdio",
+        ] {
+            assert!(is_a_server(&words(line)), "{line}");
+        }
+        for line in [
+            "vim mcpserver.rs",
+            "cargo test --package mcp-contain",
+            "sleep 1000",
+            "grep -r x --include mcp",
+        ] {
+            assert!(!is_a_server(&words(line)), "{line}");
+        }
+    }
+}
