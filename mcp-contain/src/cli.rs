@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 #[cfg(target_os = "linux")]
 use crate::{doctor, ps, reap, stop};
-use crate::{run, wrap};
+use crate::{manual, run, wrap};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -21,7 +21,7 @@ use crate::{run, wrap};
     subcommand_negates_reqs = true,
     override_usage = "mcp-contain [OPTIONS] [--] PROGRAM [ARGS]...\n       mcp-contain VERB ..."
 )]
-struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
@@ -47,6 +47,10 @@ pub(crate) enum Verb {
     /// Shows what is left behind now, what this machine can hold, and which hosts are wrapped
     #[cfg(target_os = "linux")]
     Doctor(doctor::Options),
+    /// Prints the manual page
+    Man(manual::ManOptions),
+    /// Prints the completions for a shell
+    Completions(manual::CompletionOptions),
 }
 
 /// What is printed instead: help, the version, or what is wrong with the command line.

@@ -8,3 +8,6 @@ pub(crate) mod contain_wrap {}
 
 #[doc = include_str!("../docs/contain-operate.md")]
 pub(crate) mod contain_operate {}
+
+#[doc = include_str!("../docs/contain-for-users.md")]
+pub(crate) mod contain_for_users {}

@@ -6,6 +6,7 @@
 //! - [`failure`]: the one line and the exit code of what goes wrong
 //! - [`run`]: a server in place of this process
 //! - `ps`, `stop`, `reap`, `doctor`: what runs, what is left, what this machine can hold
+//! - [`manual`]: the manual page and the completions
 //! - `show`: what they say in the same way
 //! - [`wrap`]: the configurations of hosts
 
@@ -15,6 +16,7 @@ mod doctor;
 mod failure;
 #[cfg(doc)]
 mod guide;
+mod manual;
 #[cfg(target_os = "linux")]
 mod ps;
 #[cfg(target_os = "linux")]
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
     let done = match verb {
         Verb::Run(options) => run::run(&options),
         Verb::Wrap(options) => wrap::run(&options),
+        Verb::Man(options) => manual::man(&options),
+        Verb::Completions(options) => manual::completions(&options),
         #[cfg(target_os = "linux")]
         Verb::Ps(options) => ps::run(&options),
         #[cfg(target_os = "linux")]
