@@ -9,6 +9,9 @@ use crate::failure::Failure;
 /// A server, and how it is held.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
+    /// What to call the server in lists
+    #[arg(long)]
+    pub(crate) name: Option<OsString>,
     /// Time that the server has to end when it is asked to, before it is killed
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     pub(crate) grace: Duration,
@@ -45,6 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         return Err(Failure::wrapper("no program was named"));
     };
     let mut wrapper = Wrapper::new(program, args.iter().cloned());
+    wrapper.name.clone_from(&options.name);
     wrapper.grace = options.grace;
     wrapper.mark = !options.no_mark;
     wrapper.require = match options.require {

@@ -23,7 +23,10 @@ fn waits_for_ever(pid: u32) -> bool {
 fn an_idle_wrapper_does_not_wake_up_and_is_small() {
     let mut alive = Alive::new();
     let script = alive.script("printf . >&9; while :; do read never <&8; done");
-    let server = Server::start(&mut wrapped(&["sh", "-c", &script]), Streams::Sockets);
+    let server = Server::start(
+        &mut wrapped(&["--name", "idler", "sh", "-c", &script]),
+        Streams::Sockets,
+    );
     alive.ready(1);
     let shim = server.child.id();
     let children = || fs::read_to_string(format!("/proc/{shim}/task/{shim}/children")).unwrap();
@@ -45,6 +48,14 @@ fn an_idle_wrapper_does_not_wake_up_and_is_small() {
     assert!(ours <= 256 && both <= 512, "{ours} and {both} kB");
     let comm = fs::read_to_string(format!("/proc/{shim}/comm")).unwrap();
     assert_eq!(comm, "mcp-contain\n");
+    let words = fs::read_to_string(format!("/proc/{shim}/cmdline")).unwrap();
+    let words: Vec<_> = words.split('\0').collect();
+    assert_eq!(
+        (words[0], words[1], words[7], words[8]),
+        ("mcp-contain", "shim", "idler", "sh")
+    );
+    // Nothing of what the server got to know is in the shim.
+    assert_eq!(fs::read(format!("/proc/{shim}/environ")).unwrap(), b"");
     server.signal(nix::sys::signal::Signal::SIGKILL);
     server.ended();
     alive.nobody_is_left();

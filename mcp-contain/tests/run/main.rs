@@ -8,3 +8,4 @@ mod cost;
 mod ends;
 mod exits;
 mod host;
+mod levels;

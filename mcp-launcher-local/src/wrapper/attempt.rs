@@ -1,7 +1,7 @@
 //! One start of a wrapped server, and the exec of its shim.
 
 use std::convert::Infallible;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -136,7 +136,9 @@ impl Start<'_> {
             let seen = sys::see(pid).filter(|seen| seen.parent == guardian.pid());
             ledger.started(pid, seen.map(|seen| seen.start_time));
         }
+        let name = self.wrapper.name.as_deref().unwrap_or(OsStr::new("-"));
         let failed = shim::exec(&Shim {
+            name: c_string(name)?,
             guardian: &guardian,
             host: self.host.map(OwnedFd::as_fd),
             cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),

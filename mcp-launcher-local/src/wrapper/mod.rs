@@ -34,6 +34,8 @@ pub struct Wrapper {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
+    /// What people call the server; nothing if they do not. Shown by `ps`, and used for nothing else.
+    pub name: Option<OsString>,
     /// The time that the server has to end by itself: after the end of its input, after
     /// SIGTERM, and when nobody watches any more because the shim was killed. Counted in
     /// milliseconds. 2 s by default.
@@ -96,6 +98,7 @@ impl Wrapper {
         Self {
             program: program.into(),
             args: args.into_iter().collect(),
+            name: None,
             grace: Duration::from_secs(2),
             require: Require::Nothing,
             mark: true,

@@ -24,7 +24,9 @@ pub(crate) struct Shim<'a> {
     pub(crate) cgroup_kill: Option<BorrowedFd<'a>>,
     /// The time between the rungs of its ladder.
     pub(crate) grace: Duration,
-    /// What `ps` shows after its own arguments.
+    /// What people call the server, which `ps` shows after the shim's own arguments.
+    pub(crate) name: CString,
+    /// What `ps` shows after that.
     pub(crate) argv: &'a [CString],
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         cgroup_kill,
         number(grace),
         guardian,
+        shim.name.clone(),
     ];
     let argv: Vec<&CStr> = parameters
         .iter()
