@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     });
     let without = Trial::test(
         "without_the_wrapper_there_are_survivors",
-        without_the_wrapper,
+        without_the_wrapper_there_are_survivors,
     );
     libtest_mimic::run(&arguments, trials.chain(real).chain([without]).collect()).exit_code()
 }
