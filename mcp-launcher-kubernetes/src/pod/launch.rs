@@ -23,7 +23,7 @@ use crate::{control, init};
 
 /// How long a failed launch waits for the proof that nothing is left, before it reports the
 /// failure and leaves the rest to its task.
-const UNDO_LIMIT: Duration = Duration::from_secs(20);
+const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a create whose answer was lost may still come true: an API server gives a request
 /// a minute.

@@ -111,7 +111,7 @@ async fn the_rights_of_the_role_are_enough_and_each_missing_one_is_named() {
         let launcher = KubernetesLauncher::builder().namespace(&ns.0);
         launcher.kubeconfig(config.path()).build().unwrap()
     };
-    let mut run = async |rules: &Value| {
+    let run = async |rules: &Value| {
         let less = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": "less"}, "rules": rules});
         let file = tempfile::NamedTempFile::new().unwrap();

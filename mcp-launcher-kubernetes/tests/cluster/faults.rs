@@ -1,6 +1,8 @@
 //! Services of the cluster are killed in the middle of a server's life.
 
-use crate::support::{Namespace, POLITE, STUBBORN, Server, cluster, eventually};
+use crate::support::{
+    Namespace, POLITE, STUBBORN, Server, cluster, eventually, launch, options, spec,
+};
 
 async fn lives_through(name: &str, service: &str, script: &str) {
     let ns = Namespace::new(name);
@@ -51,14 +53,12 @@ async fn an_api_server_that_is_killed_in_a_launch_is_waited_for() {
     let ns = Namespace::new("killed-in-launch");
     let launcher = ns.launcher();
     // So that all that comes before is there.
-    let first = crate::support::launch(
-        &launcher,
-        &crate::support::spec(crate::support::options(), POLITE),
-    );
-    first.await.unwrap().end().await.unwrap();
+    let polite = spec(options(), POLITE);
+    let first = launch(&launcher, &polite).await;
+    first.unwrap().end().await.unwrap();
     cluster(&["kill", "apiserver"]);
     let restarted = tokio::task::spawn_blocking(|| cluster(&["start", "apiserver"]));
-    let mut server = ns.launch(POLITE).await.unwrap();
+    let mut server = launch(&launcher, &polite).await.unwrap();
     restarted.await.unwrap();
     assert_eq!(server.line().await.as_deref(), Some("ready"));
     server.end().await.unwrap();
