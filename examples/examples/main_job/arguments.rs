@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum};
 use mcp_lifecycle_core::ServerSpec;
 use rmcp::model::{CallToolRequestParams, Tool};
 
-use crate::launcher::{docker, executor};
+use crate::launcher::{docker, executor, kubernetes};
 
 /// Launch an MCP server, use it, end it, and prove that nothing is left.
 #[derive(Debug, Parser)]
@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     pub(crate) docker: docker::Options,
+
+    #[command(flatten)]
+    pub(crate) kubernetes: kubernetes::Options,
 
     /// The tool to call; without it, the embedded server's `echo` is called and
     /// other servers' tools are only listed.
@@ -71,6 +74,8 @@ pub(crate) enum LauncherName {
     Executor,
     /// A container.
     Docker,
+    /// A pod.
+    Kubernetes,
 }
 
 impl Arguments {
@@ -94,8 +99,12 @@ impl Arguments {
                 ServerSpec::builder("embedded", this).arg("--embedded-server")
             }
         };
-        if self.launcher == LauncherName::Docker {
-            spec = self.docker.apply(spec)?;
+        match self.launcher {
+            LauncherName::Docker => spec = self.docker.apply(spec)?,
+            LauncherName::Kubernetes => {
+                spec = self.kubernetes.apply(self.docker.image(), spec)?;
+            }
+            LauncherName::Local | LauncherName::Executor => {}
         }
         if let Some(dir) = &self.cwd {
             spec = spec.cwd(dir);
@@ -113,7 +122,11 @@ impl Arguments {
     }
 
     fn is_described_by_image(&self) -> bool {
-        self.launcher == LauncherName::Docker && self.command.is_empty()
+        let has_image = matches!(
+            self.launcher,
+            LauncherName::Docker | LauncherName::Kubernetes
+        );
+        has_image && self.command.is_empty()
     }
 
     /// The call to make, if any.

@@ -2,6 +2,7 @@
 
 pub(crate) mod docker;
 pub(crate) mod executor;
+pub(crate) mod kubernetes;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub(crate) async fn choose(arguments: &Arguments) -> Result<Arc<dyn ServerLaunch
             launcher.probe().await;
             Ok(Arc::new(launcher))
         }
+        LauncherName::Kubernetes => kubernetes::launcher(&arguments.kubernetes),
         LauncherName::Executor => executor::launcher(&arguments.executor).await,
     }
 }

@@ -9,4 +9,5 @@ mod ends;
 mod errors;
 mod faults;
 mod launches;
+mod main_job;
 mod orphans;

@@ -9,7 +9,7 @@ use mcp_lifecycle_core::launch::{ErrorChain, ServerSpecBuilder};
 
 /// What the server runs in.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "With --launcher docker")]
+#[command(next_help_heading = "With --launcher docker, the image also with kubernetes")]
 #[group(id = "docker_options")]
 pub(crate) struct Options {
     /// The image. Its own entry point is the server, unless a command is given.
@@ -30,6 +30,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    pub(crate) fn image(&self) -> Option<&str> {
+        self.image.as_deref()
+    }
+
     /// The name of a server that is described by its image alone.
     pub(crate) fn server_name(&self) -> &str {
         let name = self.image.as_deref().unwrap_or("server");
