@@ -37,8 +37,8 @@ fn on_pods(name: &str, init: Init) -> Kit {
     };
     Kit::new(name, launcher)
         .with_fixture(FixtureCommand::new(in_a_pod))
-        // A kubelet of 1.20 looks once a second, and gives a grace of 2 s at least.
-        .with_limit(Duration::from_secs(30))
+        // A search beside a dead host's Lease takes 42 s.
+        .with_limit(Duration::from_secs(60))
         .with_rounds(5)
         // Every await point takes a pod of its own, and each is deleted, whatever is in it.
         .skip(
