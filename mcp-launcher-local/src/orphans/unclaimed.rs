@@ -1,5 +1,6 @@
 //! Processes that nobody claims: what hosts without containment leave.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -25,11 +26,21 @@ pub(crate) fn unclaimed() -> io::Result<Vec<Unclaimed>> {
             && process.pid > 1
             && is_adopter(process.parent)
             && is_own(process.pid)
-            && reads_from_nobody(process.pid, &scene)
             && !is_a_service(process.pid)
     };
     let left = scene.processes.values().filter(is_left);
-    let with_all = left.filter_map(|process| {
+    let left = left.filter_map(|process| Some((process, input_of(process.pid)?)));
+    let left: Vec<_> = left.collect();
+    let pipes = left.iter().map(|(_, input)| input.as_str());
+    let holders = holders(&scene, pipes.filter(|it| it.starts_with("pipe:")).collect());
+    let is_alone = |process: &Process, input: &str| {
+        let mut others = holders.get(input).into_iter().flatten();
+        others.all(|other| scene.line(*other).any(|above| above == process.pid))
+    };
+    let left = left
+        .iter()
+        .filter(|(process, input)| is_alone(process, input));
+    let with_all = left.filter_map(|(process, _)| {
         let below = scene.processes.values().filter(|it| {
             it.pid != process.pid && scene.line(it.pid).any(|above| above == process.pid)
         });
@@ -41,24 +52,28 @@ pub(crate) fn unclaimed() -> io::Result<Vec<Unclaimed>> {
     Ok(with_all.collect())
 }
 
-/// Returns whether its standard input is a pipe that nobody else has open, as far as can be seen, or a socket, of which the
-/// other end cannot be seen. A daemon has neither.
-fn reads_from_nobody(pid: u32, scene: &Scene) -> bool {
-    let Some(input) = target(pid, "0") else {
-        return false;
-    };
-    let is_below = |other: u32| scene.line(other).any(|above| above == pid);
-    let mut others = scene.processes.keys().filter(|other| !is_below(**other));
-    match input.starts_with("pipe:") {
-        true => !others.any(|other| has_open(*other, &input)),
-        false => input.starts_with("socket:"),
-    }
+/// Its standard input, if that is a pipe or a socket, of which the other end cannot be seen. A daemon has neither.
+fn input_of(pid: u32) -> Option<String> {
+    let input = target(pid, "0")?;
+    (input.starts_with("pipe:") || input.starts_with("socket:")).then_some(input)
 }
 
-fn has_open(pid: u32, file: &str) -> bool {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd"));
-    let mut names = entries.into_iter().flatten().flatten();
-    names.any(|entry| target(pid, &entry.file_name().to_string_lossy()).as_deref() == Some(file))
+/// Who has these files open, as far as can be seen. One look for all of them.
+fn holders(scene: &Scene, files: BTreeSet<&str>) -> BTreeMap<String, Vec<u32>> {
+    let mut holders = BTreeMap::<String, Vec<u32>>::new();
+    if files.is_empty() {
+        return holders;
+    }
+    for pid in scene.processes.keys().copied() {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd"));
+        for entry in entries.into_iter().flatten().flatten() {
+            let file = target(pid, &entry.file_name().to_string_lossy());
+            if let Some(file) = file.filter(|file| files.contains(file.as_str())) {
+                holders.entry(file).or_default().push(pid);
+            }
+        }
+    }
+    holders
 }
 
 fn target(pid: u32, descriptor: &str) -> Option<String> {
