@@ -36,6 +36,25 @@ impl Failure {
         Self::new(1, message)
     }
 
+    /// The program could not be executed without a wrapper, with the same codes.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn exec(program: &std::ffi::OsStr, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as Kind;
+        const ENOEXEC: i32 = 8;
+        let code = match error.kind() {
+            // It is there: its interpreter is not.
+            Kind::NotFound if std::path::Path::new(program).exists() => 126,
+            Kind::NotFound => 127,
+            Kind::PermissionDenied | Kind::IsADirectory => 126,
+            _ if error.raw_os_error() == Some(ENOEXEC) => 126,
+            _ => 125,
+        };
+        Self::new(
+            code,
+            format_args!("{} could not be executed: {error}", program.display()),
+        )
+    }
+
     fn new(code: u8, message: impl fmt::Display) -> Self {
         let message = message.to_string();
         Self { code, message }

@@ -66,7 +66,7 @@ fn main(args: sys::Args) -> ! {
     let Some((params, control)) = Params::take(&args).zip(Control::inherited()) else {
         sys::exit(EXIT_USAGE)
     };
-    close_inherited();
+    close_inherited_but(protocol::FIRST_FREE_FD.cast_unsigned(), [None; 3]);
     sys::setsid();
     if params.orphan {
         orphan::leave(control)
@@ -85,11 +85,19 @@ fn main(args: sys::Args) -> ! {
     }
 }
 
-/// Closes everything the host did not mean to pass: descriptors of other servers and of the host, and the image itself.
-fn close_inherited() {
-    let first = protocol::FIRST_FREE_FD.cast_unsigned();
-    if sys::close_range(first, u32::MAX).is_err() {
-        procfs::close_from(first);
+/// Closes everything from `first` on that the host did not mean to pass: descriptors of other servers and of the host, and the image itself.
+fn close_inherited_but(first: u32, mut kept: [Option<u32>; 3]) {
+    kept.sort_unstable();
+    let mut from = first;
+    let mut closed = Ok(());
+    for kept in kept.into_iter().flatten().filter(|&kept| kept >= first) {
+        if kept > from {
+            closed = closed.and(sys::close_range(from, kept - 1));
+        }
+        from = kept.saturating_add(1);
+    }
+    if closed.and(sys::close_range(from, u32::MAX)).is_err() {
+        procfs::close_from(first, &kept);
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn numeric_entries(buffer: &[u8], each: &mut impl FnMut(u32)) {
     });
 }
 
-/// The entries of a `getdents64` buffer that are directories, but for those whose names begin with a dot.
+/// The entries of a `getdents64` buffer that are directories, but for `.` and `..`.
 pub(crate) fn subdirectories(buffer: &[u8], each: &mut impl FnMut(&CStr)) {
     const DIRECTORY: u8 = 4;
     entries(buffer, &mut |entry| {
@@ -56,7 +56,7 @@ pub(crate) fn subdirectories(buffer: &[u8], each: &mut impl FnMut(&CStr)) {
         let name = CStr::from_bytes_until_nul(entry.get(NAME..).unwrap_or_default());
         if let Ok(name) = name
             && is_directory
-            && !name.to_bytes().starts_with(b".")
+            && !matches!(name.to_bytes(), b"." | b"..")
         {
             each(name);
         }

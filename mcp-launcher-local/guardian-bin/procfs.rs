@@ -92,8 +92,8 @@ pub(crate) fn children(pid: u32, each: &mut impl FnMut(u32)) {
     }
 }
 
-/// Closes descriptors from `first` on, one by one, for kernels without `close_range`.
-pub(crate) fn close_from(first: u32) {
+/// Closes descriptors from `first` on but for those that are kept, one by one, for kernels without `close_range`.
+pub(crate) fn close_from(first: u32, kept: &[Option<u32>]) {
     // Closing changes the list that is being read, so it is read again until it has nothing more to close.
     loop {
         let mut closed = 0_u32;
@@ -103,7 +103,7 @@ pub(crate) fn close_from(first: u32) {
         let mut buffer = [0; 1024];
         while let Ok(len @ 1..) = sys::getdents(&directory, &mut buffer) {
             numeric_entries(buffer.get(..len).unwrap_or_default(), &mut |fd| {
-                if fd >= first && !directory.is(fd) {
+                if fd >= first && !directory.is(fd) && !kept.contains(&Some(fd)) {
                     closed += 1;
                     drop(i32::try_from(fd).map(sys::inherited));
                 }

@@ -8,7 +8,7 @@ use core::ffi::CStr;
 use crate::ladder::{Ladder, Order};
 use crate::params::number;
 use crate::protocol::{MESSAGE_MAX, Report, Request};
-use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Signal, Signals};
+use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Reaped, Signal, Signals};
 
 /// The first argument of a shim, where that of a guardian is a number.
 pub(crate) const ROLE: &CStr = c"shim";
@@ -40,17 +40,17 @@ pub(crate) fn run(args: &Args) -> ! {
 impl Shim {
     /// Takes over what the wrapper has passed.
     fn take(args: &Args) -> Option<Self> {
-        let fd = |index| {
-            let number = number(args.get(index)?)?;
-            sys::inherited(number.cast_signed())
-        };
+        let numbers = [2, 3, 4].map(|index| args.get(index).and_then(number));
+        // Whatever else the host has leaked is closed: a writing end of another server's input would keep that from ending.
+        crate::close_inherited_but(3, numbers);
+        let fd = |index: usize| sys::inherited(numbers.get(index).copied()??.cast_signed());
         // Its output is the server's alone: a copy here would hide its end.
         drop(sys::inherited(1));
         let grace = u64::from(number(args.get(5)?)?).saturating_mul(1_000_000);
         Some(Self {
-            control: fd(2)?,
-            host: fd(3),
-            cgroup_kill: fd(4),
+            control: fd(0)?,
+            host: fd(1),
+            cgroup_kill: fd(2),
             guardian: Pid::new(number(args.get(6)?)?)?,
             input: sys::inherited(0),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
@@ -85,10 +85,10 @@ impl Shim {
             if host.ready() {
                 self.host = None;
                 let order = self.ladder.host_gone(now);
-                self.carry_out(order);
+                self.carry_out(order, now);
             }
             let order = self.ladder.pass(now);
-            self.carry_out(order);
+            self.carry_out(order, now);
             if control.ready() {
                 self.hear(now);
             }
@@ -101,10 +101,11 @@ impl Shim {
             match signal {
                 Signal::TERM => {
                     let order = self.ladder.terminated(now);
-                    self.carry_out(order);
+                    self.carry_out(order, now);
                 }
                 signal => {
-                    self.tell(Request::Signal(signal.number()));
+                    // As signals are: one that finds no room is one of those that are under way.
+                    let _ = self.tell(Request::Signal(signal.number()));
                     if signal == Signal::INT {
                         self.ladder.told(now);
                     }
@@ -113,22 +114,29 @@ impl Shim {
         }
     }
 
-    fn carry_out(&self, order: Order) {
+    fn carry_out(&mut self, order: Order, now: u64) {
+        if order != Order::Nothing {
+            // Somebody may have stopped it.
+            let _ = sys::kill(self.guardian, Signal::CONT);
+        }
         match order {
             Order::Nothing => {}
-            Order::Terminate => self.tell(Request::Terminate),
+            Order::Terminate => match self.tell(Request::Terminate) {
+                Ok(_) => self.ladder.sent(),
+                Err(_) => self.ladder.refused(now),
+            },
             Order::Kill => {
-                self.tell(Request::Kill);
+                if self.tell(Request::Kill).is_err() {
+                    // No room for it: the guardian takes the end of what is said for this order.
+                    sys::shutdown_sending(&self.control);
+                }
                 self.kill_cgroup();
-                // Somebody may have stopped it.
-                let _ = sys::kill(self.guardian, Signal::CONT);
             }
         }
     }
 
-    /// A queue that is full is one of orders that were not heard yet: the same ones.
-    fn tell(&self, request: Request) {
-        let _ = sys::send(&self.control, &request.encode());
+    fn tell(&self, request: Request) -> sys::Result<usize> {
+        sys::send(&self.control, &request.encode())
     }
 
     fn kill_cgroup(&self) {
@@ -165,10 +173,22 @@ impl Shim {
 
     /// The proof is there: ends as the server has.
     fn end(&self, status: i32) -> ! {
-        sys::wait_for(self.guardian);
+        self.reap_guardian();
         match status & 0x7f {
             0 => sys::exit(status >> 8 & 0xff),
             signal => sys::die_by(signal),
+        }
+    }
+
+    /// It has said its last word and exits, or was killed. One that somebody holds is left to who reaps orphans.
+    fn reap_guardian(&self) {
+        const ROUNDS: u32 = 120;
+        for round in 0..ROUNDS {
+            if !matches!(sys::reap_one(self.guardian), Reaped::NoneYet) {
+                return;
+            }
+            let pause = if round < 20 { 200_000 } else { 10_000_000 };
+            sys::poll(&mut [], Some(Nanos(pause)));
         }
     }
 
@@ -179,10 +199,16 @@ impl Shim {
     }
 
     fn unproven(&self, line: &[u8]) -> ! {
+        // Only where there is room now: a host that reads nothing must not keep its wrapper.
         if let Some(log) = sys::inherited(2) {
-            let _ = sys::write(&log, line);
+            let mut fds = [PollFd::readable(Some(&log)).not_readable().or_writable(true)];
+            sys::poll(&mut fds, Some(Nanos(0)));
+            if fds[0].ready() && !fds[0].hung_up() {
+                let _ = sys::write(&log, line);
+            }
         }
-        sys::wait_for(self.guardian);
+        let _ = sys::kill(self.guardian, Signal::CONT);
+        self.reap_guardian();
         sys::exit(EXIT_UNPROVEN)
     }
 }

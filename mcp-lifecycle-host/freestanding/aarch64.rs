@@ -40,6 +40,7 @@ pub mod nr {
     pub const CONNECT: usize = 203;
     pub const SENDTO: usize = 206;
     pub const RECVFROM: usize = 207;
+    pub const SHUTDOWN: usize = 210;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
     pub const MADVISE: usize = 233;

@@ -64,10 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         Failure::wrapper(warning).say();
         let mut bare = std::process::Command::new(program);
         let error = bare.args(args).exec();
-        return Err(Failure::wrapper(format_args!(
-            "{} could not be executed: {error}",
-            program.display()
-        )));
+        return Err(Failure::exec(program, &error));
     }
     Err(Failure::launch(&error))
 }

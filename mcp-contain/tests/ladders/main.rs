@@ -60,8 +60,9 @@ fn without_the_wrapper_there_are_survivors() -> Result<(), Failed> {
         let host = Host::ALL.iter().find(|known| known.name == host);
         let server = servers::ALL.iter().find(|known| known.name == server);
         let (host, server) = host.zip(server).ok_or("a row and a column")?;
-        if host.ends_through("env", server, limit).is_ok() {
-            return Err(format!("{} leaves nothing of {}", host.name, server.name).into());
+        match host.ends_through("env", server, limit) {
+            Err(why) if why.contains("still alive") => {}
+            other => return Err(format!("{}, {}: {other:?}", host.name, server.name).into()),
         }
     }
     Ok(())

@@ -1,7 +1,9 @@
 //! What is asked for by `--require`, and what happens when the means are killed.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::launch::ServerLauncher as _;
@@ -73,6 +75,136 @@ fn a_killed_guardian_takes_the_server_along_and_the_wrapper_says_that_it_proves_
         // By its mark, as any other orphan.
         reap();
         alive.nobody_is_left();
+    }
+}
+
+/// The first child of a process, as soon as it has one.
+fn first_child(pid: u32) -> Option<u32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    list.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn a_guardian_killed_before_it_said_that_the_server_runs_leaves_its_record() {
+    let state = tempfile::tempdir().unwrap();
+    fs::set_permissions(state.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    // The instant is between the fork of the server and the guardian's look at its exec: a guardian that is stopped there
+    // says nothing, and its server runs.
+    for _ in 0..500 {
+        let mut alive = Alive::new();
+        let script = alive.script("setsid sh -c 'printf . >&9; exec sleep 1000' & printf . >&9; while :; do read never <&8; done");
+        let mut command = wrapped(&["sh", "-c", &script]);
+        command.env("MCP_LIFECYCLE_STATE_DIR", state.path());
+        let mut server = Server::start(&mut command, Streams::Pipes);
+        let wrapper = server.child.id();
+        let end = std::time::Instant::now() + crate::host::DEADLINE;
+        let guardian = loop {
+            assert!(std::time::Instant::now() < end, "there is no guardian");
+            if let Some(guardian) = first_child(wrapper)
+                && first_child(guardian).is_some()
+            {
+                break Pid::from_raw(guardian.cast_signed());
+            }
+        };
+        kill(guardian, Signal::SIGSTOP).unwrap();
+        alive.ready(2);
+        let words = fs::read_to_string(format!("/proc/{wrapper}/cmdline")).unwrap();
+        if words.split('\0').nth(1) == Some("shim") {
+            // Too late: it has spoken.
+            kill(guardian, Signal::SIGCONT).unwrap();
+            server.stdin = None;
+            server.signal(Signal::SIGTERM);
+            server.child.wait().unwrap();
+            alive.nobody_is_left();
+            continue;
+        }
+        kill(guardian, Signal::SIGKILL).unwrap();
+        let status = server.child.wait().unwrap();
+        assert_eq!(status.code(), Some(125), "{status}");
+        let left: Vec<_> = fs::read_dir(&state).unwrap().collect();
+        assert_eq!(left.len(), 1, "its record is there: {left:?}");
+        // By that it is found, where its cgroup has not ended it.
+        let mut search = wrapped(&["reap"]);
+        search.env("MCP_LIFECYCLE_STATE_DIR", state.path());
+        let end = std::time::Instant::now() + crate::host::DEADLINE;
+        while fs::read_dir(&state).unwrap().count() > 0 || alive.somebody_is_left() {
+            assert!(std::time::Instant::now() < end, "it is not found");
+            search.output().unwrap();
+        }
+        let (_, said) = server.ended();
+        assert!(
+            said.contains("may live") && said.contains("MCP_LIFECYCLE_ID="),
+            "{said}"
+        );
+        return;
+    }
+    panic!("the instant was never met");
+}
+
+#[test]
+fn a_host_that_reads_no_words_does_not_keep_a_wrapper_whose_guardian_was_killed() {
+    let mut alive = Alive::new();
+    let script = alive.script("printf . >&9; exec dd if=/dev/zero bs=64k count=9 >&2");
+    let mut server = Server::start(&mut wrapped(&["sh", "-c", &script]), Streams::Pipes);
+    alive.ready(1);
+    let guardian = guardian(&server);
+    // Until its standard error is full.
+    let blocked = |pid: i32| {
+        let call = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+        call.contains("pipe_write")
+    };
+    let end = std::time::Instant::now() + crate::host::DEADLINE;
+    while !children(guardian.as_raw().unsigned_abs())
+        .into_iter()
+        .any(blocked)
+    {
+        assert!(std::time::Instant::now() < end, "it is not full");
+        std::thread::yield_now();
+    }
+    kill(guardian, Signal::SIGKILL).unwrap();
+    let mut child = server.child;
+    let status = crate::host::in_time(move || child.wait().unwrap());
+    assert_eq!(status.code(), Some(125));
+    drop((server.stdin.take(), server.stderr));
+}
+
+#[test]
+fn a_guardian_that_was_stopped_and_flooded_asks_and_ends_all_the_same() {
+    let mut alive = Alive::new();
+    let script = "trap '' USR1 USR2; trap 'echo term >>log; exit 4' TERM; printf . >&9; while :; do read never <&8; done";
+    let script = alive.script(script);
+    let words = ["--grace", "1s", "sh", "-c", &script];
+    let mut server = Server::start(&mut wrapped(&words), Streams::Pipes);
+    alive.ready(1);
+    kill(guardian(&server), Signal::SIGSTOP).unwrap();
+    // More than a socket holds, at the pace at which the shim takes them.
+    for _ in 0..2_000 {
+        server.signal(Signal::SIGUSR1);
+        server.signal(Signal::SIGUSR2);
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+    server.stdin = None;
+    assert_eq!(server.ended().0.code(), Some(4), "it was asked");
+    assert_eq!(fs::read_to_string(alive.file("log")).unwrap(), "term\n");
+    alive.nobody_is_left();
+}
+
+#[test]
+fn cgroups_that_the_server_has_made_are_removed_whatever_they_are_called() {
+    let mut alive = Alive::new();
+    let script = "C=$(sed -n 's/^0:://p' /proc/self/cgroup); R=/sys/fs/cgroup/unified; [ -e $R ] || R=/sys/fs/cgroup
+        case $C in */mcp-*) mkdir -p $R$C/.hidden/.x $R$C/plain && echo $R$C >made;; esac; printf . >&9; read never";
+    let server = Server::start(
+        &mut wrapped(&["sh", "-c", &alive.script(script)]),
+        Streams::Pipes,
+    );
+    alive.ready(1);
+    server.signal(Signal::SIGTERM);
+    let (status, said) = server.ended();
+    assert_eq!((status.signal(), &*said), (Some(15), ""));
+    // Where it has a cgroup, that was made.
+    if let Ok(made) = fs::read_to_string(alive.file("made")) {
+        assert!(!Path::new(made.trim()).exists(), "{made}");
     }
 }
 

@@ -193,6 +193,12 @@ pub(crate) fn send(socket: &Fd, message: &[u8]) -> Result<usize> {
     })
 }
 
+/// Nothing more is said there; what comes is still heard.
+pub(crate) fn shutdown_sending(socket: &Fd) {
+    const SHUT_WR: usize = 1;
+    let _ = scalar(nr::SHUTDOWN, word(socket.0), SHUT_WR, 0, 0);
+}
+
 pub(crate) fn recv(socket: &Fd, buffer: &mut [u8]) -> Result<usize> {
     let (start, len) = (buffer.as_mut_ptr() as usize, buffer.len());
     // SAFETY: the kernel writes at most `len` bytes into the buffer; no address is asked for.

@@ -14,13 +14,13 @@ use freestanding as arch;
 pub(crate) use freestanding::Args;
 pub(crate) use file::{
     chdir, close_copy, close_range, getdents, inherited, now, open, open_directory, open_to_write, pipe, poll, read,
-    recv, remove_directory, send, unlink, write,
+    recv, remove_directory, send, shutdown_sending, unlink, write,
 };
 pub(crate) use once::Once;
 pub(crate) use process::{
     become_subreaper, die_by, die_with_parent, effective_ids, exec, exit, forbid_forks, fork,
     fork_into_namespace, getpid, getpid_of_init, getppid,
-    is_own_child, lead_group, next_dead, reap, reap_one, set_name, setsid, wait_for,
+    is_own_child, lead_group, next_dead, reap, reap_one, set_name, setsid,
 };
 pub(crate) use signal::{
     block, block_all_signals, default_all_signals, exists, kill, kill_group, next_signal, pidfd_open,

@@ -140,19 +140,14 @@ pub(crate) fn forbid_forks(pid: Pid) {
     };
 }
 
-/// Waits until this child has exited, and reaps it.
-pub(crate) fn wait_for(pid: Pid) {
-    let _ = wait4(word(pid.raw()), WALL);
-}
-
 /// Reaps one child if one has exited.
 pub(crate) fn reap() -> Reaped {
-    wait4(usize::MAX, WNOHANG | WALL)
+    wait4(usize::MAX)
 }
 
 /// Reaps this child if it has exited.
 pub(crate) fn reap_one(pid: Pid) -> Reaped {
-    wait4(word(pid.raw()), WNOHANG | WALL)
+    wait4(word(pid.raw()))
 }
 
 /// A child that has exited, if there is one; it stays a zombie.
@@ -179,7 +174,7 @@ pub(crate) fn next_dead() -> Option<Pid> {
     check(result).ok().and_then(|_| Pid::new(info[SI_PID]))
 }
 
-fn wait4(which: usize, options: usize) -> Reaped {
+fn wait4(which: usize) -> Reaped {
     let mut status = 0_i32;
     // SAFETY: the kernel writes one i32 to `status`; no resource usage is asked for.
     let result = unsafe {
@@ -188,7 +183,7 @@ fn wait4(which: usize, options: usize) -> Reaped {
             [
                 which,
                 &raw mut status as usize,
-                options,
+                WNOHANG | WALL,
                 0,
                 0,
                 0,

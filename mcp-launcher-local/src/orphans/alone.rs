@@ -76,6 +76,12 @@ impl Alone {
         self.write();
     }
 
+    /// Lets the file be, with its lock, which others may have in common, and which is let go
+    /// with the last descriptor: for a server that may live.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
+    }
+
     /// The open file.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.page.file.as_fd()

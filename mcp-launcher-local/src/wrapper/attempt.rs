@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
+use std::iter;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::guardian::process::{
 };
 use crate::guardian::{argv, c_string, env, explain};
 use crate::identity::Cookie;
-use crate::{orphans, sys};
+use crate::{identity, orphans, sys};
 
 /// How long a start that failed half-way waits for the end of what it had started.
 const UNDO_LIMIT: Duration = Duration::from_secs(5);
@@ -61,6 +62,13 @@ pub(super) fn exec(
         parent => parent.ok(),
     };
     match start(parent).exec() {
+        Err(Failed::At(Stage::Exec, error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            match script(command) {
+                // As `execvp` does, and with it whoever starts programs by it.
+                Some(by_shell) => return self::exec(wrapper, &by_shell, identity, host),
+                None => Err(Failed::At(Stage::Exec, error)),
+            }
+        }
         // Another cgroup than expected, or no right to join it.
         Err(Failed::At(Stage::Cgroup, _)) if !insists => start(None).exec(),
         other => other,
@@ -68,10 +76,33 @@ pub(super) fn exec(
     .map_err(|failed| match failed {
         Failed::Otherwise(error) => error,
         Failed::At(stage, error) => WrapError {
+            may_live: false,
             // A sandbox refuses what a guardian needs.
             is_unavailable: is_unavailable(stage) && wrapper.require == Require::Nothing,
             kind: explain(command, stage, error),
         },
+    })
+}
+
+/// A file that the kernel does not execute and a shell may: one of text. By then it is a shell that is executed, so this is done once.
+fn script(command: &Command) -> Option<Command> {
+    const SHELL: &str = "/bin/sh";
+    let mut start = [0; 128];
+    let len = File::open(&command.program).ok()?.read(&mut start).ok()?;
+    let line = start.get(..len)?.split(|&byte| byte == b'\n').next()?;
+    if line.contains(&0) || line.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let program = command.program.clone().into_os_string();
+    Some(Command {
+        program: SHELL.into(),
+        arg0: SHELL.into(),
+        args: iter::once(program)
+            .chain(command.args.iter().cloned())
+            .collect(),
+        env: command.env.clone(),
+        identity: command.identity.clone(),
+        cwd: None,
     })
 }
 
@@ -130,8 +161,27 @@ impl Start<'_> {
             pid_namespace: self.wrapper.require == Require::PidNamespace,
             orphan: false,
         });
-        let guardian = guardian.map_err(|error| self.no_guardian(error))?;
-        let pid = first_word(&guardian)?;
+        let guardian = match guardian {
+            Err(error) if error.may_have_left_one() => {
+                leave(ledger, leaf);
+                return Err(self.may_live(self.no_guardian(error).kind).into());
+            }
+            started => started.map_err(|error| self.no_guardian(error))?,
+        };
+        let pid = match first_word(&guardian) {
+            FirstWord::Started(pid) => pid,
+            FirstWord::Failed(stage, errno) => {
+                guardian.wait_exit(UNDO_LIMIT);
+                return Err(Failed::At(stage, io::Error::from_raw_os_error(errno)));
+            }
+            FirstWord::Gone => return Err(killed("nothing of the server is left").into()),
+            FirstWord::Nothing => {
+                // What it had started may run. Its cgroup ends it; nothing here proves that.
+                let _ = leaf.as_ref().map(|(leaf, ..)| leaf.kill());
+                leave(ledger, leaf);
+                return Err(self.may_live(killed("it was killed")).into());
+            }
+        };
         if let Some(ledger) = &mut ledger {
             let seen = sys::see(pid).filter(|seen| seen.parent == guardian.pid());
             ledger.started(pid, seen.map(|seen| seen.start_time));
@@ -149,9 +199,31 @@ impl Start<'_> {
             Ok(never) => match never {},
             Err(error) => error,
         };
+        let kind = LaunchErrorKind::backend("its shim could not be executed", error);
+        // It has just begun: there is nothing to be saved, and no grace.
         let _ = guardian.kill();
-        guardian.wait_exit(UNDO_LIMIT);
-        Err(LaunchErrorKind::backend("its shim could not be executed", error).into())
+        if guardian.wait_exit(UNDO_LIMIT) && is_gone(&guardian) {
+            return Err(kind.into());
+        }
+        leave(ledger, leaf);
+        Err(self.may_live(kind).into())
+    }
+
+    /// The error of a start of which something may be left.
+    fn may_live(&self, kind: LaunchErrorKind) -> WrapError {
+        let mark = self.command.identity.as_ref();
+        let mark = mark.map_or_else(String::new, |mark| {
+            format!(" (it carries {}={mark})", identity::VARIABLE)
+        });
+        let what = format!(
+            "the server was not started as it should be, and something of it may live{mark}; a search for orphans \
+             (`mcp-contain reap`) ends what it can identify"
+        );
+        WrapError {
+            kind: LaunchErrorKind::backend(what, kind),
+            is_unavailable: false,
+            may_live: true,
+        }
     }
 
     /// Written down first. Who cannot be identified, or where no directory takes it, is found by
@@ -199,29 +271,69 @@ impl Start<'_> {
         };
         WrapError {
             kind,
+            may_live: false,
             is_unavailable: is_unavailable && self.wrapper.require == Require::Nothing,
         }
     }
 }
 
-/// The pid of the server, once its program runs.
-fn first_word(guardian: &GuardianHandle) -> Result<u32, Failed> {
-    let lost = |error: io::Error| {
-        LaunchErrorKind::backend("the guardian ended before the server was started", error)
-    };
+/// The record stays for who searches later: a guardian may live that keeps the lock, which is not to be let go here.
+fn leave(ledger: Option<orphans::Alone>, leaf: Option<(Leaf, OwnedFd, CString)>) {
+    if let Some(ledger) = ledger {
+        ledger.leave();
+    }
+    if let Some((leaf, ..)) = leaf {
+        leaf.abandon();
+    }
+}
+
+fn killed(how: &'static str) -> LaunchErrorKind {
+    LaunchErrorKind::backend(
+        "the guardian ended before it said that the server runs",
+        how,
+    )
+}
+
+/// What a guardian says first.
+enum FirstWord {
+    /// The program runs, as this process.
+    Started(u32),
+    /// Nothing was started.
+    Failed(Stage, i32),
+    /// Nothing is left.
+    Gone,
+    /// It was killed, or cannot be heard.
+    Nothing,
+}
+
+fn first_word(guardian: &GuardianHandle) -> FirstWord {
     let mut buffer = [0; MESSAGE_MAX];
     loop {
-        match guardian.receive(&mut buffer).map_err(lost)? {
-            Received::Report(Report::Started { pid }) => return Ok(pid),
-            Received::Report(Report::ExecFailed { stage, errno }) => {
-                guardian.wait_exit(UNDO_LIMIT);
-                return Err(Failed::At(stage, io::Error::from_raw_os_error(errno)));
+        match guardian.receive(&mut buffer) {
+            Ok(Received::Report(Report::Started { pid })) => return FirstWord::Started(pid),
+            Ok(Received::Report(Report::ExecFailed { stage, errno })) => {
+                return FirstWord::Failed(stage, errno);
             }
-            Received::Report(_) => {}
-            Received::Nothing => {
-                let _ = sys::ends_within(guardian.control(), PATIENCE).map_err(lost)?;
+            Ok(Received::Report(Report::Gone { .. })) => return FirstWord::Gone,
+            Ok(Received::Report(_)) => {}
+            Ok(Received::Nothing) => {
+                // Whether it is, or not, it is asked again.
+                if sys::ends_within(guardian.control(), PATIENCE).is_err() {
+                    return FirstWord::Nothing;
+                }
             }
-            Received::Closed => return Err(lost(io::Error::other("it was killed")).into()),
+            Ok(Received::Closed) | Err(_) => return FirstWord::Nothing,
         }
     }
+}
+
+/// Whether the guardian, which has exited, has said that nothing is left.
+fn is_gone(guardian: &GuardianHandle) -> bool {
+    let mut buffer = [0; MESSAGE_MAX];
+    while let Ok(Received::Report(report)) = guardian.receive(&mut buffer) {
+        if let Report::Gone { .. } = report {
+            return true;
+        }
+    }
+    false
 }

@@ -62,18 +62,25 @@ pub enum Require {
     PidNamespace,
 }
 
-/// No server was started, and this process is what it was.
+/// No server runs as it should, and this process is what it was.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub struct WrapError {
     kind: LaunchErrorKind,
     is_unavailable: bool,
+    may_live: bool,
 }
 
 impl WrapError {
     /// The kind of failure.
     pub fn kind(&self) -> &LaunchErrorKind {
         &self.kind
+    }
+
+    /// Returns whether something of the server may live all the same: its guardian was
+    /// killed, or could not be held. Its record stays, by which a search for orphans finds it.
+    pub fn may_live(&self) -> bool {
+        self.may_live
     }
 
     /// Returns whether this machine cannot hold any server: the program could still be
@@ -88,6 +95,7 @@ impl From<LaunchErrorKind> for WrapError {
         Self {
             kind,
             is_unavailable: false,
+            may_live: false,
         }
     }
 }

@@ -18,10 +18,14 @@ fn the_end_of_input_begins_a_ladder_of_two_graces() {
     assert_eq!(ladder.alarm(), Some(GRACE));
     assert_eq!(ladder.pass(GRACE - 1), Order::Nothing);
     assert_eq!(ladder.pass(GRACE), Order::Terminate);
+    ladder.sent();
     assert_eq!(ladder.pass(2 * GRACE - 1), Order::Nothing);
     assert_eq!(ladder.pass(2 * GRACE), Order::Kill);
-    assert_eq!(ladder.pass(9 * GRACE), Order::Nothing);
-    assert_eq!(ladder.alarm(), None);
+    assert_eq!(ladder.pass(2 * GRACE + MS), Order::Nothing);
+    // Again and again, until the proof.
+    let again = ladder.alarm().expect("another time");
+    assert_eq!(ladder.pass(again), Order::Kill);
+    assert!(ladder.alarm() > Some(again));
 }
 
 #[test]
@@ -29,9 +33,11 @@ fn the_server_gets_as_many_sigterms_as_its_host_sends_and_one_at_least() {
     let mut ladder = Ladder::new(GRACE);
     ladder.told(0);
     assert_eq!(ladder.pass(GRACE), Order::Terminate);
+    ladder.sent();
     // The host's own, at the same time: the one that was sent already.
     assert_eq!(ladder.terminated(GRACE + MS), Order::Nothing);
     assert_eq!(ladder.terminated(GRACE + 2 * MS), Order::Terminate);
+    ladder.sent();
     assert_eq!(ladder.host_gone(GRACE + 3 * MS), Order::Nothing);
     assert_eq!(ladder.alarm(), Some(2 * GRACE), "nothing is put off");
 }
@@ -50,6 +56,7 @@ fn stragglers_have_a_moment() {
     ladder.main_exited(0);
     assert_eq!(ladder.alarm(), Some(50 * MS));
     assert_eq!(ladder.pass(50 * MS), Order::Terminate);
+    ladder.sent();
     assert_eq!(ladder.pass(50 * MS + GRACE), Order::Kill);
     // Sooner than what was waited for before, and never later.
     let mut ladder = Ladder::new(GRACE);
@@ -62,6 +69,21 @@ fn stragglers_have_a_moment() {
 fn without_a_grace_everything_follows_at_once() {
     let mut ladder = Ladder::new(0);
     assert_eq!(ladder.terminated(5), Order::Terminate);
+    ladder.sent();
     assert_eq!(ladder.pass(5), Order::Kill);
     assert_eq!(ladder.terminated(6), Order::Nothing);
+}
+
+#[test]
+fn a_request_that_was_not_taken_is_made_again() {
+    let mut ladder = Ladder::new(GRACE);
+    assert_eq!(ladder.terminated(0), Order::Terminate);
+    ladder.refused(0);
+    assert_eq!(ladder.pass(MS), Order::Nothing);
+    let again = ladder.alarm().expect("another time");
+    assert!(again < GRACE);
+    assert_eq!(ladder.pass(again), Order::Terminate);
+    ladder.sent();
+    assert_eq!(ladder.alarm(), Some(GRACE), "nothing was put off");
+    assert_eq!(ladder.pass(again + 20 * MS), Order::Nothing);
 }

@@ -147,7 +147,7 @@ fn directory_entries() {
 }
 
 #[test]
-fn subdirectories_are_those_that_are_not_hidden() {
+fn subdirectories_are_all_but_this_one_and_the_one_above() {
     let names = |buffer: &[u8]| {
         let mut seen = Vec::new();
         subdirectories(buffer, &mut |name| seen.push(name.to_owned()));
@@ -160,10 +160,10 @@ fn subdirectories_are_those_that_are_not_hidden() {
         entry(".."),
         file,
         entry("inside"),
-        entry("other"),
+        entry(".other"),
     ]
     .concat();
-    assert_eq!(names(&buffer), [c"inside".to_owned(), c"other".to_owned()]);
+    assert_eq!(names(&buffer), [c"inside".to_owned(), c".other".to_owned()]);
     for len in 0..buffer.len() {
         names(&buffer[..len]);
     }

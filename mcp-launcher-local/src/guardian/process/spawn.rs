@@ -87,7 +87,7 @@ impl<'a> SpawnRequest<'a> {
     }
 }
 
-/// No guardian was started, and nothing is left of the attempt.
+/// No guardian was started, and nothing is left of the attempt, but for one that could not be held.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnGuardianError {
     /// There can be no guardian: this build has none for its architecture, or the kernel lacks what it needs.
@@ -105,6 +105,16 @@ pub enum SpawnGuardianError {
         #[source]
         source: io::Error,
     },
+}
+
+/// The step at which a guardian was started, could not be held, and has not ended.
+const NOT_ENDED: &str = "its pidfd (it was told to end, and had not done so after 5 s)";
+
+impl SpawnGuardianError {
+    /// Returns whether a guardian may live, and a server under it, that nobody holds.
+    pub(crate) fn may_have_left_one(&self) -> bool {
+        matches!(self, Self::Failed { action, .. } if *action == NOT_ENDED)
+    }
 }
 
 /// The program, for all that execute it.
@@ -145,7 +155,7 @@ pub fn spawn_from(
             drop(control);
             let action = match reap_in_time(pid) {
                 true => "its pidfd (it was ended again)",
-                false => "its pidfd (it was told to end, and had not done so after 5 s)",
+                false => NOT_ENDED,
             };
             Err(failed(action)(error))
         }
