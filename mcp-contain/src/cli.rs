@@ -141,6 +141,16 @@ mod tests {
     }
 
     #[test]
+    fn a_verb_is_a_word_that_wrap_tells_from_a_program() {
+        use clap::CommandFactory as _;
+        for verb in Cli::command().get_subcommands() {
+            let name = verb.get_name();
+            assert!(name.chars().all(|c| c.is_ascii_lowercase()), "{name}");
+            assert!(!crate::show::name::is_runner(name), "{name}");
+        }
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();

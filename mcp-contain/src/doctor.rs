@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::ps;
-use crate::show::{name, units};
+use crate::show::text::printable;
+use crate::show::{name, out, units};
 use crate::wrap::survey::{Server, Survey, is_found, survey};
 
 /// What programs that are started from a desktop have, as a rule.
@@ -33,8 +34,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::plain(format_args!("this machine was not looked at: {error}")))?;
     let files = survey();
     match options.json {
-        true => println!("{:#}", as_json(&leak, &containment, &files)),
-        false => print!("{}", text(&leak, &containment, &files)),
+        true => out::line(format_args!("{:#}", as_json(&leak, &containment, &files))),
+        false => out::print(printable(&text(&leak, &containment, &files))),
     }
     Ok(ExitCode::SUCCESS)
 }

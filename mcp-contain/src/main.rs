@@ -22,7 +22,6 @@ mod ps;
 #[cfg(target_os = "linux")]
 mod reap;
 mod run;
-#[cfg(target_os = "linux")]
 mod show;
 #[cfg(target_os = "linux")]
 mod stop;

@@ -30,7 +30,7 @@ pub(crate) struct CompletionOptions {
 pub(crate) fn man(options: &ManOptions) -> Result<ExitCode, Failure> {
     let written = match &options.out {
         Some(directory) => write_all(directory),
-        None => page(Cli::command()).and_then(|page| io::stdout().write_all(&page)),
+        None => page(Cli::command()).map(|page| drop(io::stdout().write_all(&page))),
     };
     let failed = |error| Failure::wrapper(format_args!("the manual could not be written: {error}"));
     written.map(|()| ExitCode::SUCCESS).map_err(failed)

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::show::table::{Row, Style, render};
+use crate::show::text::printable;
 use crate::show::{name, units};
 
 /// Between two looks.
@@ -103,7 +104,7 @@ fn table(seen: &Inventory, style: Style) -> String {
         Row {
             cells: vec![
                 name_of(server),
-                host_of(server),
+                printable(&host_of(server)),
                 server.id[..8].to_owned(),
                 units::time(age),
                 server.processes.len().to_string(),
@@ -120,7 +121,11 @@ fn table(seen: &Inventory, style: Style) -> String {
         false => render(&titles, 0, &rows, style),
     };
     for unknown in &seen.unknown {
-        text.push_str(&format!("not known: {} ({})\n", unknown.what, unknown.why));
+        text.push_str(&format!(
+            "not known: {} ({})\n",
+            printable(&unknown.what.to_string()),
+            unknown.why
+        ));
     }
     text
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::ps;
-use crate::show::units;
+use crate::show::text::printable;
+use crate::show::{out, units};
 
 /// Whether it is done or shown.
 #[derive(Debug, clap::Args)]
@@ -37,23 +38,28 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         crate::block_on(LocalLauncher::new().reap_orphans()).map_err(|error| failed(&error))?;
     let report = report.map_err(|error| failed(&error))?;
     match options.json {
-        true => println!("{:#}", as_json(&report)),
+        true => out::line(format_args!("{:#}", as_json(&report))),
         false => {
             for (what, remnants) in [
                 ("ended", &report.ended),
                 ("still there", &report.failed),
                 ("spared", &report.spared),
             ] {
-                remnants.iter().for_each(|it| println!("{what}: {it}"));
+                remnants.iter().for_each(|it| {
+                    out::line(format_args!("{what}: {}", printable(&it.to_string())))
+                });
             }
-            report
-                .unknown
-                .iter()
-                .for_each(|it| println!("not known: {} ({})", it.what, it.why));
-            println!(
+            report.unknown.iter().for_each(|it| {
+                out::line(format_args!(
+                    "not known: {} ({})",
+                    printable(&it.what.to_string()),
+                    it.why
+                ))
+            });
+            out::line(format_args!(
                 "{} ended.",
                 units::count(report.ended.len(), "process was", "processes were")
-            );
+            ));
         }
     }
     let is_clean = report.failed.is_empty() && report.is_complete();
@@ -63,19 +69,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 fn show(orphans: &[KnownServer], options: &Options) {
     if options.json {
         let servers: Vec<_> = orphans.iter().map(ps::server_as_json).collect();
-        println!(
+        out::line(format_args!(
             "{:#}",
             json!({"schema": "mcp-contain/reap/1", "dry_run": true, "orphans": servers})
-        );
+        ));
         return;
     }
     for server in orphans {
         let processes = units::count(server.processes.len(), "process", "processes");
         let (name, memory) = (ps::name_of(server), units::size(server.memory()));
-        println!("{name} of host {}: {processes}, {memory}", server.host.pid);
+        out::line(format_args!(
+            "{name} of host {}: {processes}, {memory}",
+            server.host.pid
+        ));
     }
     let orphans = units::count(orphans.len(), "server", "servers");
-    println!("{orphans} of dead hosts would be ended.");
+    out::line(format_args!("{orphans} of dead hosts would be ended."));
 }
 
 fn as_json(report: &ReapReport) -> Value {

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::ps;
-use crate::show::units;
+use crate::show::text::printable;
+use crate::show::{out, units};
 
 /// Which server, and how long it is asked.
 #[derive(Debug, clap::Args)]
@@ -49,14 +50,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut said = Vec::new();
     for server in &meant {
         let name = ps::name_of(server);
-        let report = inventory::stop(server, options.grace);
-        let report = report
-            .map_err(|error| Failure::plain(format_args!("{name} was not ended: {error}")))?;
+        let report = match inventory::stop(server, options.grace) {
+            Ok(report) => report,
+            Err(error) => {
+                is_proven = false;
+                said.push(json!({"id": server.id, "name": name, "error": error.to_string()}));
+                Failure::plain(format_args!("{name} was not ended: {error}")).say();
+                continue;
+            }
+        };
         is_proven &= report.is_gone();
         let left: Vec<_> = report
             .survivors
             .iter()
-            .map(|it| format!("{} ({})", it.pid, it.name))
+            .map(|it| format!("{} ({})", it.pid, printable(&it.name)))
             .collect();
         said.push(json!({
             "id": server.id,
@@ -65,6 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             "killed": report.killed,
             "gone": report.is_gone(),
             "survivors": report.survivors.iter().map(ps::process_as_json).collect::<Vec<_>>(),
+            "unknown": report.unknown,
             "seconds": report.took.as_secs_f64(),
         }));
         if !options.json {
@@ -75,20 +83,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             );
             let end = match report.is_gone() {
                 true => "nothing of it is left".to_owned(),
+                false if left.is_empty() => {
+                    "whether something of it is left is not known".to_owned()
+                }
                 false => format!("still there: {}", left.join(", ")),
             };
-            println!(
+            out::line(format_args!(
                 "{name}: {asked}, {} had to be killed, {end} ({})",
                 report.killed,
                 units::time(report.took)
-            );
+            ));
         }
     }
     if options.json {
-        println!(
+        out::line(format_args!(
             "{:#}",
             json!({"schema": "mcp-contain/stop/1", "servers": said})
-        );
+        ));
     }
     Ok(ExitCode::from(u8::from(!is_proven)))
 }

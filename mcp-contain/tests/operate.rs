@@ -263,3 +263,22 @@ fn the_doctor_says_which_hosts_are_wrapped() {
     );
     assert!(seen["containment"]["mechanism"].is_string());
 }
+
+#[test]
+fn nobody_has_to_listen() {
+    let place = Place::new("unheard");
+    for words in [
+        &["doctor"][..],
+        &["doctor", "--json"],
+        &["reap"],
+        &["reap", "--dry-run"],
+        &["ps"],
+        &["man"],
+    ] {
+        let mut command = place.command(PROGRAM);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = command.args(words).stdout(writer).status().unwrap();
+        assert!(status.success(), "{words:?}: {status}");
+    }
+}

@@ -191,3 +191,68 @@ fn one_that_cannot_be_changed_keeps_no_other_back() {
     assert_eq!(home.read(".codex/config.toml"), CODEX);
     assert!(!has_backup(&path), "nothing was changed");
 }
+
+#[test]
+fn a_backup_that_cannot_be_used_blocks_no_way_back_and_is_not_replaced() {
+    let home = Home::new();
+    home.says(&["--host", "codex"]);
+    let backup = ".codex/config.toml.before-mcp-contain";
+    home.write(backup, "cut = [short");
+    let again = home.read(".codex/config.toml") + "\n[mcp_servers.new]\ncommand = \"node\"\n";
+    home.write(".codex/config.toml", &again);
+    let refused = home.complains(&["--host", "codex"]);
+    assert!(
+        refused.contains(backup) && refused.contains("move the backup away"),
+        "{refused}"
+    );
+    let undone = home.says(&["--undo", "--host", "codex"]);
+    assert!(undone.contains("the backup cannot be used"), "{undone}");
+    let expected = CODEX.to_owned() + "\n[mcp_servers.new]\ncommand = \"node\"\n";
+    assert_eq!(home.read(".codex/config.toml"), expected);
+    assert_eq!(
+        home.read(".codex/config.toml.before-mcp-contain-undo"),
+        again
+    );
+    assert_eq!(home.read(backup), "cut = [short");
+}
+
+#[test]
+fn what_undo_takes_out_without_a_backup_is_kept_and_an_older_backup_too() {
+    let home = Home::new();
+    let by_hand = "{\"mcpServers\": {\"a\": {\"command\": \"mcp-contain\", \"args\": [\"--grace\", \"20s\", \"npx\"]}}}";
+    home.write(".cursor/mcp.json", by_hand);
+    let undone = home.says(&["--undo", "--host", "cursor"]);
+    assert!(
+        undone.contains("there is no backup") && !undone.contains("changed since"),
+        "{undone}"
+    );
+    assert_eq!(
+        home.read(".cursor/mcp.json.before-mcp-contain-undo"),
+        by_hand
+    );
+
+    home.says(&["--host", "codex"]);
+    let changed = home.read(".codex/config.toml") + "# more\n";
+    home.write(".codex/config.toml", &changed);
+    home.says(&["--undo", "--host", "codex"]);
+    home.says(&["--host", "codex"]);
+    assert_eq!(home.read(".codex/config.toml.before-mcp-contain.1"), CODEX);
+    assert_eq!(
+        home.read(".codex/config.toml.before-mcp-contain"),
+        CODEX.to_owned() + "# more\n"
+    );
+}
+
+#[test]
+fn no_error_shows_a_secret() {
+    let home = Home::new();
+    home.write(
+        ".codex/config.toml",
+        "[mcp_servers.a]\ncommand = \"x\"\nenv = { TOKEN = sk-SECRET\u{1b}[2J }\n",
+    );
+    let errors = home.complains(&["--host", "codex"]);
+    assert!(
+        errors.contains("line 3") && !errors.contains("SECRET") && !errors.contains('\u{1b}'),
+        "{errors}"
+    );
+}

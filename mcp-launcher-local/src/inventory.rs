@@ -40,6 +40,8 @@ pub struct KnownServer {
     pub processes: Vec<KnownProcess>,
     pub(crate) cookie: Cookie,
     pub(crate) leaf: Option<std::path::PathBuf>,
+    /// Why its cgroup is not found.
+    pub(crate) unfound: Option<String>,
 }
 
 /// A process that launches servers.
@@ -109,6 +111,8 @@ pub struct StopReport {
     pub killed: usize,
     /// Processes that are still there: without any, nothing of the server is left.
     pub survivors: Vec<KnownProcess>,
+    /// Why it is not known whether something is left.
+    pub unknown: Option<String>,
     /// The time that it took.
     pub took: Duration,
 }
@@ -140,8 +144,8 @@ pub fn unclaimed() -> io::Result<Vec<Unclaimed>> {
 ///
 /// # Errors
 ///
-/// This process is one of the server's, or was started by one; processes cannot be listed; or the system
-/// is not Linux. In the first case nothing was done.
+/// This process is one of the server's, or was started by one; who is the server's cannot be found out; or
+/// the system is not Linux. Nothing was done then. Who may not be signalled is a survivor, and keeps no other one.
 pub fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
     orphans::stop(server, grace)
 }
@@ -178,6 +182,6 @@ impl StopReport {
     /// Returns whether nothing of the server is left, as far as can be seen: nobody carries its identity
     /// and nobody is in its cgroup.
     pub fn is_gone(&self) -> bool {
-        self.survivors.is_empty()
+        self.survivors.is_empty() && self.unknown.is_none()
     }
 }

@@ -3,6 +3,8 @@
 //! No argument that may be a secret is part of it: the first word that names a package, a module, a
 //! script or an image, and nothing after it.
 
+use super::text::printable;
+
 /// Programs that run other things, which are more telling.
 const RUNNERS: &[&str] = &[
     "npx",
@@ -85,7 +87,8 @@ pub(crate) fn of(words: &[String], fallback: &str) -> String {
     plain(last.unwrap_or(fallback))
 }
 
-fn is_runner(base: &str) -> bool {
+/// Returns whether it is a program that runs other things, and never a verb of this program.
+pub(crate) fn is_runner(base: &str) -> bool {
     RUNNERS.contains(&base)
         || base
             .strip_prefix("python3.")
@@ -118,7 +121,7 @@ fn base(word: &str) -> &str {
 
 /// Without what a terminal would obey, and not endless.
 fn plain(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(64).collect()
+    printable(name).chars().take(64).collect()
 }
 
 #[cfg(test)]
@@ -157,6 +160,6 @@ mod tests {
             "exec npx thing --token SECRET".to_owned(),
         ];
         assert_eq!(of(&shell, "?"), "thing");
-        assert_eq!(of(&["a\u{1b}[2Jb".to_owned()], "?"), "a[2Jb");
+        assert_eq!(of(&["a\u{1b}[2Jb".to_owned()], "?"), "a·[2Jb");
     }
 }

@@ -5,6 +5,7 @@ use similar::TextDiff;
 
 use super::entry::Entry;
 use super::splice::{Splice, apply, within};
+use crate::show::text::printable;
 
 /// One server of a file, before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,19 +49,4 @@ impl Change {
             .map(str::to_owned)
             .collect()
     }
-}
-
-/// Without what a terminal would obey.
-pub(super) fn printable(text: &str) -> String {
-    let plain = text.replace('\r', "");
-    plain
-        .chars()
-        .map(|c| {
-            if c.is_control() && !matches!(c, '\n' | '\t') {
-                '·'
-            } else {
-                c
-            }
-        })
-        .collect()
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::diff;
+use crate::show::text::printable;
 
 /// The keys of a server in a file, and how many before it have the same.
 pub(crate) type Key = (Vec<String>, usize);
@@ -90,7 +90,7 @@ impl fmt::Display for Skip {
 impl Entry {
     /// The keys as one text, for people to read.
     pub(super) fn title(&self) -> String {
-        diff::printable(&self.path.join(" › "))
+        printable(&self.path.join(" › "))
     }
 
     /// What tells it from all others of the file.

@@ -36,6 +36,10 @@ pub(crate) enum FileError {
     Changed,
     #[error("cannot be read: {0}")]
     Read(io::Error),
+    #[error(
+        "has a backup, {0}, that cannot be used ({1}), and is left as it is; move the backup away"
+    )]
+    Backup(PathBuf, String),
     #[error("cannot be replaced, and is as it was: {0}")]
     Write(io::Error),
 }
@@ -96,6 +100,32 @@ impl Document {
     pub(crate) fn back_up(&self) -> Result<(), FileError> {
         self.check_replaceable()?;
         self.put(&self.backup_path(), &self.text, || Ok(()))
+    }
+
+    /// Gives an older backup another name, so that a new one replaces no text that is nowhere else.
+    pub(crate) fn keep_old_backup(&self) -> Result<(), FileError> {
+        let backup = self.backup_path();
+        let numbered = |number: u32| {
+            let mut name = backup.clone().into_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        let free = (1..1000)
+            .map(numbered)
+            .find(|path| fs::symlink_metadata(path).is_err());
+        let full =
+            || FileError::Backup(backup.clone(), "there are a thousand older ones".to_owned());
+        fs::rename(&backup, free.ok_or_else(full)?).map_err(FileError::Write)
+    }
+
+    /// Keeps the text as it was read beside the file, before it is put back in a way that cannot be undone. Where.
+    pub(crate) fn keep_before_undo(&self) -> Result<PathBuf, FileError> {
+        let mut path = self.backup_path().into_os_string();
+        path.push("-undo");
+        let path = PathBuf::from(path);
+        self.check_replaceable()?;
+        self.put(&path, &self.text, || Ok(()))?;
+        Ok(path)
     }
 
     /// Replaces the text, unless the file has changed since it was read.

@@ -56,15 +56,16 @@ fn find(
 
 fn entry(text: &str, property: &ObjectProp<'_>, server: &Object<'_>, path: Vec<String>) -> Entry {
     let mut secrets = Vec::new();
-    for key in ["env", "headers"] {
-        for property in all(server, key) {
-            if let Value::Object(variables) = &property.value {
-                let values = variables
-                    .properties
-                    .iter()
-                    .map(|variable| range(&variable.value));
-                secrets.extend(values);
+    for property in &server.properties {
+        match (property.name.as_str(), &property.value) {
+            ("command" | "args", Value::StringLit(_) | Value::Array(_)) => {}
+            // Zed's older form: the command is a table of its own.
+            ("command", Value::Object(inner)) => {
+                let others = inner.properties.iter();
+                let others = others.filter(|it| !matches!(it.name.as_str(), "path" | "args"));
+                others.for_each(|it| hide(&it.value, &mut secrets));
             }
+            (_, value) => hide(value, &mut secrets),
         }
     }
     Entry {
@@ -73,6 +74,18 @@ fn entry(text: &str, property: &ObjectProp<'_>, server: &Object<'_>, path: Vec<S
         range: range(property),
         command: command(text, server),
         secrets,
+    }
+}
+
+/// Everything that is written there, but for its keys.
+fn hide(value: &Value<'_>, secrets: &mut Vec<Range<usize>>) {
+    match value {
+        Value::Object(object) => object
+            .properties
+            .iter()
+            .for_each(|it| hide(&it.value, secrets)),
+        Value::Array(list) => list.elements.iter().for_each(|it| hide(it, secrets)),
+        scalar => secrets.push(range(scalar)),
     }
 }
 

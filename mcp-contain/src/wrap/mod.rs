@@ -73,6 +73,11 @@ fn host_names() -> PossibleValuesParser {
 
 /// Changes the files, one after the other: one that cannot be changed keeps no other back.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if !cfg!(target_os = "linux") && !options.undo && !options.dry_run {
+        let why =
+            "servers can be started on Linux only: wrapped, they would not start on this system";
+        return Err(Failure::wrapper(why));
+    }
     let program = own_path().map_err(Failure::wrapper)?;
     let wrapper = Wrapper {
         path: &program,
@@ -157,8 +162,13 @@ enum Outcome {
     Wrapped(PathBuf),
     /// To the byte.
     Restored,
-    /// It had been changed meanwhile: server by server. The file as it was is here, if it was kept.
-    PutBack(Option<PathBuf>),
+    /// Server by server, for the result is not what the backup says, or there is none.
+    PutBack {
+        /// The file as it was until now.
+        now: PathBuf,
+        /// The backup, or why it cannot be used.
+        before: Result<Option<PathBuf>, String>,
+    },
 }
 
 /// Changes one file; `None` if it is not there.
@@ -174,11 +184,11 @@ fn change(
         format: place.format,
         tables: &place.tables,
     };
-    let backup = document.backup()?;
+    let backup = usable_backup(&document, shape);
     // What was wrapped by hand is none of ours.
     let by_hand = match &backup {
-        Some(backup) => rewrite::wrapped(backup.text(), shape).map_err(FileError::Syntax)?,
-        None => BTreeSet::new(),
+        Ok(Some((_, wrapped))) => wrapped.clone(),
+        Ok(None) | Err(_) => BTreeSet::new(),
     };
     let text = document.text();
     let rewritten = match options.undo {
@@ -189,21 +199,34 @@ fn change(
     let outcome = match () {
         () if rewritten.changes.is_empty() => Outcome::Nothing,
         () if options.dry_run => Outcome::WouldChange,
-        () if options.undo => {
-            document.replace(&rewritten.text)?;
-            match backup {
-                Some(backup) if backup.text() == rewritten.text => {
-                    file::remove_backup(&document)?;
-                    Outcome::Restored
-                }
-                backup => Outcome::PutBack(backup.map(|_| document.backup_path())),
+        () if options.undo => match backup {
+            Ok(Some((backup, _))) if backup == rewritten.text => {
+                document.replace(&rewritten.text)?;
+                file::remove_backup(&document)?;
+                Outcome::Restored
             }
-        }
+            backup => {
+                let now = document.keep_before_undo()?;
+                document.replace(&rewritten.text)?;
+                Outcome::PutBack {
+                    now,
+                    before: backup.map(|it| it.map(|_| document.backup_path())),
+                }
+            }
+        },
         () => {
             let wrapped = rewrite::wrapped(text, shape).map_err(FileError::Syntax)?;
+            let backup = backup.map_err(|why| FileError::Backup(document.backup_path(), why))?;
             // A backup from before the first server was wrapped stays until they are put back.
-            if backup.is_none() || wrapped.is_subset(&by_hand) {
-                document.back_up()?;
+            match backup {
+                None => document.back_up()?,
+                Some((old, _)) if wrapped.is_subset(&by_hand) => {
+                    if old != text {
+                        document.keep_old_backup()?;
+                    }
+                    document.back_up()?;
+                }
+                Some(_) => {}
             }
             document.replace(&rewritten.text)?;
             Outcome::Wrapped(document.backup_path())
@@ -250,18 +273,39 @@ impl Display for Shown<'_> {
                 )
             }
             Outcome::Restored => writeln!(f, "  the file is as it was before, to the byte"),
-            Outcome::PutBack(backup) => {
-                write!(
+            Outcome::PutBack { now, before } => {
+                let why = match before {
+                    Ok(Some(_)) => "the file had been changed since".to_owned(),
+                    Ok(None) => "there is no backup".to_owned(),
+                    Err(why) => format!("the backup cannot be used ({why})"),
+                };
+                writeln!(
                     f,
-                    "  the file had been changed since: its servers were put back one by one, all else stays"
+                    "  {why}: its servers were put back one by one, all else stays"
                 )?;
-                match backup {
-                    Some(backup) => writeln!(f, "; the file as it was: {}", backup.display()),
-                    None => writeln!(f, "; there is no backup of it any more"),
+                if let Ok(Some(before)) = before {
+                    writeln!(f, "  the file before it was wrapped: {}", before.display())?;
                 }
+                writeln!(f, "  the file until now: {}", now.display())
             }
         }
     }
+}
+
+/// The backup's text, and which of its servers are wrapped.
+type Backup = (String, BTreeSet<entry::Key>);
+
+/// The backup, if there is one.
+///
+/// # Errors
+///
+/// It cannot be read: why.
+fn usable_backup(document: &Document, shape: Shape<'_>) -> Result<Option<Backup>, String> {
+    let Some(backup) = document.backup().map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let wrapped = rewrite::wrapped(backup.text(), shape)?;
+    Ok(Some((backup.text().to_owned(), wrapped)))
 }
 
 /// What was done with all files.

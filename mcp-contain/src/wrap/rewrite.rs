@@ -18,6 +18,7 @@ use super::diff;
 use super::entry::{Args, Command, Entry, Key, Skip, Text};
 use super::format::{Format, Table};
 use super::splice::{Splice, apply};
+use crate::show::name;
 
 /// The name of this program, by which an entry is known to be wrapped.
 const NAME: &str = "mcp-contain";
@@ -173,10 +174,12 @@ fn wrap_entry(
         return Err(Skip::Unclear(why.to_owned()));
     }
     let written = &body[program.range.clone()];
-    // What is called like one of our own words is told from it by two dashes.
-    let first = match (wrapper.program_at)(&[name]) {
-        Some(0) => written.to_owned(),
-        _ => format!("{}, {written}", format.quote("--")),
+    // What is called like a verb, of this version or of a later one, is told from it by two dashes.
+    let may_be_verb = name.chars().all(|c| c.is_ascii_lowercase()) && !name::is_runner(&name);
+    let is_program = !may_be_verb && (wrapper.program_at)(&[name]) == Some(0);
+    let first = match is_program {
+        true => written.to_owned(),
+        false => format!("{}, {written}", format.quote("--")),
     };
     let put = match args {
         Args::Missing { at, before, after } => {

@@ -263,6 +263,14 @@ fn a_program_that_is_called_like_a_word_of_ours_follows_two_dashes() {
 }
 
 #[test]
+fn a_word_that_a_later_version_may_know_is_told_from_it_as_well() {
+    let word = r#"{"mcpServers": {"a": {"command": "share"}, "b": {"command": "node"}, "c": {"command": "./share"}}}"#;
+    let text = json(word);
+    assert_eq!(text.matches("\"--\"").count(), 1, "{text}");
+    assert!(text.contains(r#"[ "--", "share" ]"#), "{text}");
+}
+
+#[test]
 fn what_is_no_json_and_no_toml_is_said_with_its_place() {
     let error = wrap("{\n  \"mcpServers\": {\n    \"a\" \"b\"\n}", Format::Json).unwrap_err();
     assert!(error.contains("line 3"), "{error}");
@@ -333,6 +341,30 @@ fn a_diff_shows_the_server_and_no_secret() {
         lines.contains("+args = [ \"npx\" ]") && !lines.contains("SECRET"),
         "{lines}"
     );
+    for (text, format) in [
+        (
+            r#"{"context_servers": {"a": {"command": {"path": "npx", "args": ["x"], "env": {"T": "SECRET"}}}}}"#,
+            Format::Json,
+        ),
+        (
+            r#"{"mcpServers": {"a": {"apiKey": "SECRET", "env": ["T=SECRET"], "command": "npx", "oauth": {"x": [{"y": "SECRET"}]}}}}"#,
+            Format::Json,
+        ),
+        (
+            "[mcp_servers.a]\ncommand = \"npx\"\nbearer = 'SECRET'\nx = [['SECRET']]\ny.z = 'SECRET'\n",
+            Format::Toml,
+        ),
+        (
+            "mcp_servers = { a = { command = \"npx\", token = 'SECRET' } }\n",
+            Format::Toml,
+        ),
+    ] {
+        let lines = wrapped(text, format).changes[0].lines().join("\n");
+        assert!(
+            lines.contains("npx") && !lines.contains("SECRET"),
+            "{lines}"
+        );
+    }
     let hostile = "{\"mcpServers\": {\"a\u{1b}[2J\": {\"command\": \"n\u{7}px\"}}}";
     for change in wrap(hostile, Format::Json)
         .map(|it| it.changes)

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use toml_edit::{Document, Item, TableLike, Value};
 
+use crate::show::text::printable;
+
 use super::entry::{Args, Command, Entry, Skip, Text};
 use super::format::{self, Table};
 
@@ -13,7 +15,13 @@ use super::format::{self, Table};
 ///
 /// It is no TOML: what is wrong with it, and where.
 pub(super) fn entries(text: &str, tables: &[Table]) -> Result<Vec<Entry>, String> {
-    let document = Document::parse(text).map_err(|error| error.to_string())?;
+    let document = Document::parse(text).map_err(|error| {
+        // Its own text shows the line, which may hold a secret.
+        let start = error.span().map_or(0, |span| span.start.min(text.len()));
+        let before = text.get(..start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        format!("line {line}: {}", printable(error.message()))
+    })?;
     let mut found = Vec::new();
     for table in tables {
         find(
@@ -50,10 +58,10 @@ fn find(
 
 fn entry(text: &str, item: &Item, server: &dyn TableLike, path: Vec<String>) -> Entry {
     let mut secrets = Vec::new();
-    for key in ["env", "http_headers"] {
-        let variables = server.get(key).and_then(Item::as_table_like);
-        let values = variables.into_iter().flat_map(TableLike::iter);
-        secrets.extend(values.filter_map(|(_, value)| value.span()));
+    for (key, value) in server.iter() {
+        if !matches!(key, "command" | "args") {
+            hide(value, &mut secrets);
+        }
     }
     let command = command(text, item, server);
     Entry {
@@ -62,6 +70,14 @@ fn entry(text: &str, item: &Item, server: &dyn TableLike, path: Vec<String>) -> 
         occurrence: 0,
         command,
         secrets,
+    }
+}
+
+/// Everything that is written there, but for its keys.
+fn hide(item: &Item, secrets: &mut Vec<Range<usize>>) {
+    match item.as_table_like() {
+        Some(table) => table.iter().for_each(|(_, value)| hide(value, secrets)),
+        None => secrets.extend(item.span()),
     }
 }
 

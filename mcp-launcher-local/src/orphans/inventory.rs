@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
+use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
+
 use super::format::{Contents, Record};
 use super::processes;
 use super::shelf;
@@ -15,6 +17,8 @@ use crate::cgroup::Leaf;
 use crate::identity::Cookie;
 use crate::inventory::{HostState, Inventory, KnownHost, KnownProcess, KnownServer};
 use crate::sys;
+
+const HIDDEN: &str = "somebody in its cgroup is in a PID namespace that is not visible here";
 
 /// Looks at all hosts' ledgers, and at who carries an identity.
 pub(crate) fn inventory() -> io::Result<Inventory> {
@@ -60,7 +64,27 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
         }
     }
     for server in servers.values_mut() {
-        for pid in inside(server) {
+        let unknown = |why: String| {
+            let record = Remnant::record(
+                server.id.clone(),
+                format!("server of host {}", server.host.pid),
+            );
+            UnknownRemnant::new(record, why)
+        };
+        let inside = match inside(server) {
+            Ok(inside) => inside,
+            Err(error) => {
+                let why = format!("its cgroup cannot be looked into: {error}");
+                inventory.unknown.push(unknown(why));
+                Inside::default()
+            }
+        };
+        if let Some(why) = &server.unfound {
+            inventory.unknown.push(unknown(why.clone()));
+        } else if inside.has_hidden {
+            inventory.unknown.push(unknown(HIDDEN.to_owned()));
+        }
+        for pid in inside.pids {
             if server.guardian != Some(pid) && !server.processes.iter().any(|it| it.pid == pid) {
                 server.processes.extend(see(pid));
             }
@@ -89,10 +113,16 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
 
 fn recorded(contents: &Contents, record: &Record, state: HostState) -> KnownServer {
     let leaf = record.in_cgroup.then(|| shelf::find_leaf(contents, record));
+    let (leaf, unfound) = match leaf {
+        Some(Err(why)) => (None, Some(why)),
+        Some(Ok(leaf)) => (leaf, None),
+        None => (None, None),
+    };
     KnownServer {
         leader: record.process.map(|(pid, _)| pid),
         in_cgroup: record.in_cgroup,
-        leaf: leaf.and_then(Result::ok).flatten(),
+        leaf,
+        unfound,
         ..nobody(contents.cookie(*record), state)
     }
 }
@@ -113,6 +143,7 @@ fn nobody(cookie: Cookie, state: HostState) -> KnownServer {
         processes: Vec::new(),
         cookie,
         leaf: None,
+        unfound: None,
     }
 }
 
@@ -122,55 +153,119 @@ fn living_host(server: &KnownServer) -> Option<sys::Seen> {
     (host.start_time == server.cookie.host().start_time()).then_some(host)
 }
 
-/// The numbers of those in its cgroup that are visible here, as far as it can be looked into.
-fn inside(server: &KnownServer) -> Vec<u32> {
-    let Some(Ok(leaf)) = server.leaf.clone().map(Leaf::adopt) else {
-        return Vec::new();
+/// Who is in a server's cgroup.
+#[derive(Default)]
+pub(super) struct Inside {
+    /// By number.
+    pub(super) pids: Vec<u32>,
+    /// `true` if there are some whose number is not visible here.
+    pub(super) has_hidden: bool,
+}
+
+/// Looks into its cgroup. One that is gone has nobody inside.
+///
+/// # Errors
+///
+/// It cannot be looked into, which says nothing.
+pub(super) fn inside(server: &KnownServer) -> io::Result<Inside> {
+    let leaf = match server.leaf.clone().map(Leaf::adopt) {
+        None => return Ok(Inside::default()),
+        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Inside::default());
+        }
+        Some(leaf) => leaf?,
     };
-    let mut members = leaf.members().unwrap_or_default();
+    let members = leaf.members();
     leaf.abandon();
-    members.retain(|pid| *pid > 0);
-    members
+    let (hidden, pids): (Vec<u32>, _) = members?.into_iter().partition(|pid| *pid == 0);
+    Ok(Inside {
+        pids,
+        has_hidden: !hidden.is_empty(),
+    })
+}
+
+/// Who is a server's.
+pub(super) struct Members {
+    pub(super) known: Vec<KnownProcess>,
+    /// Why there may be more.
+    pub(super) unseen: Option<String>,
+}
+
+impl Members {
+    /// Returns whether it is certain that there are none.
+    pub(super) fn are_none(&self) -> bool {
+        self.known.is_empty() && self.unseen.is_none()
+    }
 }
 
 /// Everybody who is the server's now: who carries its identity, and who is in its cgroup.
-pub(super) fn members(server: &KnownServer) -> io::Result<Vec<KnownProcess>> {
+pub(super) fn members(server: &KnownServer) -> Members {
     let is_theirs = |mark: &Mark| matches!(mark, Mark::Cookie(cookie) if *cookie == server.cookie);
-    let scene = processes::look(&[])?;
-    let marked = scene
-        .processes
-        .into_values()
-        .filter(|it| is_theirs(&it.mark));
-    let mut pids: Vec<u32> = marked
-        .filter(|it| !it.is_guardian)
-        .map(|it| it.pid)
-        .collect();
-    let inside = inside(server).into_iter();
-    pids.extend(inside.filter(|pid| !processes::is_guardian(*pid)));
+    let mut unseen = None;
+    let mut note = |error: io::Error| {
+        unseen.get_or_insert_with(|| error.to_string());
+    };
+    let mut pids = Vec::new();
+    match processes::look(&[]) {
+        Ok(scene) => {
+            let marked = scene.processes.into_values();
+            let marked = marked.filter(|it| is_theirs(&it.mark) && !it.is_guardian);
+            pids.extend(marked.map(|it| it.pid));
+        }
+        Err(error) => note(error),
+    }
+    match inside(server) {
+        Ok(inside) => {
+            if inside.has_hidden {
+                note(io::Error::other(HIDDEN));
+            }
+            let inside = inside.pids.into_iter();
+            pids.extend(inside.filter(|pid| !processes::is_guardian(*pid)));
+        }
+        Err(error) => note(error),
+    }
     pids.sort_unstable();
     pids.dedup();
-    Ok(pids.into_iter().filter_map(see).collect())
+    let mut known = Vec::new();
+    for pid in pids {
+        match try_see(pid) {
+            Ok(process) => known.extend(process),
+            Err(error) => note(error),
+        }
+    }
+    Members { known, unseen }
 }
 
 /// Returns whether a process is still the server's, by what it says or where it is.
 pub(super) fn is_of(server: &KnownServer, pid: u32) -> bool {
     let says_so = matches!(processes::mark_of(pid), Ok(Some(Mark::Cookie(cookie))) if cookie == server.cookie);
-    says_so || inside(server).contains(&pid)
+    says_so || inside(server).is_ok_and(|inside| inside.pids.contains(&pid))
+}
+
+/// What is known of a process; `None` if it has ended, or cannot be looked at.
+pub(super) fn see(pid: u32) -> Option<KnownProcess> {
+    try_see(pid).ok()?
 }
 
 /// What is known of a process; `None` if it has ended.
-pub(super) fn see(pid: u32) -> Option<KnownProcess> {
-    let seen = sys::see(pid).filter(|seen| seen.state != sys::ProcessState::Dead)?;
-    let ticks = sys::ticks_since_boot().saturating_sub(seen.start_time);
-    Some(KnownProcess {
-        pid,
-        parent: seen.parent,
-        name: seen.name,
-        age: sys::of_ticks(ticks),
-        memory: sys::memory_of(pid),
-        cpu: sys::cpu_of(pid).unwrap_or(Duration::ZERO),
-        start_time: seen.start_time,
-    })
+///
+/// # Errors
+///
+/// It cannot be looked at.
+pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
+    let seen = sys::look_at(pid)?.filter(|seen| seen.state != sys::ProcessState::Dead);
+    Ok(seen.map(|seen| {
+        let ticks = sys::ticks_since_boot().saturating_sub(seen.start_time);
+        KnownProcess {
+            pid,
+            parent: seen.parent,
+            name: seen.name,
+            age: sys::of_ticks(ticks),
+            memory: sys::memory_of(pid),
+            cpu: sys::cpu_of(pid).unwrap_or(Duration::ZERO),
+            start_time: seen.start_time,
+        }
+    }))
 }
 
 /// The words that a process was started with.

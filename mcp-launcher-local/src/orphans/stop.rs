@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use super::inventory::{is_of, members, see};
+use super::inventory::{Members, is_of, members, see};
 use crate::cgroup::Leaf;
 use crate::inventory::{KnownProcess, KnownServer, StopReport};
 use crate::sys::{self, Pid};
@@ -15,6 +15,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Between two looks at those who have been signalled.
 const BRIEFLY: Duration = Duration::from_millis(50);
+
+/// Between two looks when nobody could be held.
+const SHORTLY: Duration = Duration::from_millis(2);
 
 /// A look that finds nobody may have been between a parent and its child.
 const CLEAN_LOOKS: u32 = 2;
@@ -28,63 +31,81 @@ type Key = (u32, u64);
 pub(crate) fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
     refuse_own(server)?;
     let started = Instant::now();
+    let mut report = StopReport::default();
     let mut asked = BTreeSet::new();
-    let mut killed = BTreeSet::new();
     let ask = |held: &OwnedFd| sys::terminate_held(held);
-    let mut left = climb(server, started + grace, &mut asked, ask)?;
-    if !left.is_empty() {
+    let mut left = climb(server, started + grace, &mut asked, ask);
+    let mut killed = BTreeSet::new();
+    if !left.are_none() {
         if let Some(Ok(leaf)) = server.leaf.clone().map(Leaf::adopt) {
-            // Who is not ended by it is by what follows.
-            let done = leaf.kill().is_ok();
+            // Those inside are killed once more by what follows, which does no harm.
+            if let Err(error) = leaf.kill() {
+                sys::shielded(|| tracing::debug!(%error, "a cgroup cannot be killed as a whole"));
+            }
             leaf.abandon();
-            killed.extend(left.iter().map(key).filter(|_| done));
+            killed.extend(left.known.iter().map(key));
         }
-        left = climb(server, Instant::now() + LIMIT, &mut killed, sys::kill_held)?;
+        let mut signalled = BTreeSet::new();
+        left = climb(
+            server,
+            Instant::now() + LIMIT,
+            &mut signalled,
+            sys::kill_held,
+        );
+        killed.extend(signalled);
     }
-    Ok(StopReport {
-        asked: asked.len(),
-        killed: killed.len(),
-        survivors: left,
-        took: started.elapsed(),
-    })
+    (report.survivors, report.unknown) = (left.known, left.unseen);
+    if let Some(why) = &server.unfound {
+        report.unknown.get_or_insert_with(|| why.clone());
+    }
+    (report.asked, report.killed) = (asked.len(), killed.len());
+    report.took = started.elapsed();
+    Ok(report)
 }
 
 fn key(process: &KnownProcess) -> Key {
     (process.pid, process.start_time)
 }
 
-/// Signals everybody once, until nobody is left or it is time; who is left.
+/// Signals everybody once, until nobody is left or it is time; who is left. One that may not be
+/// signalled, or cannot be held, keeps no other one from it.
 fn climb(
     server: &KnownServer,
     end: Instant,
     signalled: &mut BTreeSet<Key>,
     signal: impl Fn(&OwnedFd) -> io::Result<()>,
-) -> io::Result<Vec<KnownProcess>> {
+) -> Members {
     let mut clean = 0;
+    let mut has_tried = false;
     loop {
-        let here = members(server)?;
-        clean = if here.is_empty() { clean + 1 } else { 0 };
+        let here = members(server);
+        clean = if here.are_none() { clean + 1 } else { 0 };
         let left = end.saturating_duration_since(Instant::now());
-        if clean >= CLEAN_LOOKS || (left.is_zero() && clean == 0 && !signalled.is_empty()) {
-            return Ok(here);
+        if clean >= CLEAN_LOOKS || (left.is_zero() && clean == 0 && has_tried) {
+            return here;
         }
+        has_tried = true;
         let mut held = Vec::new();
-        for process in &here {
-            let Some(pidfd) = hold(server, process)? else {
+        for process in &here.known {
+            let Ok(Some(pidfd)) = hold(server, process) else {
                 continue;
             };
-            // Who is asked is asked once; who is killed can be killed again.
-            if signalled.insert(key(process)) {
+            // Who could not be signalled is tried again, and counts as left.
+            if !signalled.contains(&key(process)) {
                 match signal(&pidfd) {
-                    Err(error) if error.raw_os_error() != Some(libc::ESRCH) => return Err(error),
-                    _ => {}
+                    Err(error) if error.raw_os_error() != Some(libc::ESRCH) => {}
+                    // It may be so quick as to be gone before it is also continued.
+                    _ => drop(signalled.insert(key(process))),
                 }
             }
             if held.len() < HELD {
                 held.push(pidfd);
             }
         }
-        sys::end_within(&mut held, BRIEFLY.min(left));
+        match held.is_empty() {
+            true => std::thread::sleep(SHORTLY.min(left)),
+            false => sys::end_within(&mut held, BRIEFLY.min(left)),
+        }
     }
 }
 
@@ -104,7 +125,7 @@ fn hold(server: &KnownServer, process: &KnownProcess) -> io::Result<Option<Owned
 
 /// Whoever asks must not be ended by it, nor what started it.
 fn refuse_own(server: &KnownServer) -> io::Result<()> {
-    let members = members(server)?;
+    let members = members(server).known;
     let mut above = Some(std::process::id());
     for _ in 0..1024 {
         let Some(pid) = above.filter(|pid| *pid > 1) else {

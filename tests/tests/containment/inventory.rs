@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_launcher_local::inventory::{self, HostState, KnownServer};
 
-use crate::orphans::{end, launched, start_host};
+use crate::orphans::{end, kill_with_guardians, launched, start_host};
 use crate::stage::{self, LIMIT, Stage, has_cgroups, perform, plays};
 
 const GRACE: Duration = Duration::from_millis(100);
@@ -98,6 +98,42 @@ fn of_a_dead_host() {
     assert_eq!((left.host.state, left.guardian), (HostState::Dead, None));
     assert!(inventory::stop(&left, GRACE).unwrap().is_gone());
     stage.nobody_is_left();
+}
+
+#[test]
+fn who_has_left_the_cgroup_is_killed_as_well() {
+    perform("inventory::out_of_the_cgroup");
+}
+
+#[test]
+#[ignore = "a role"]
+fn out_of_the_cgroup() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["setsid"], false);
+    let pids = launched(&mut host);
+    for role in ["server", "setsid"] {
+        stage.wait_for(role);
+    }
+    let server = find(pids[0]).unwrap();
+    let helper = server
+        .processes
+        .iter()
+        .find(|it| it.pid != pids[0])
+        .unwrap();
+    if let Some(outside) = std::env::var_os("MCP_TEST_CGROUP") {
+        let outside = std::path::Path::new(&outside).join("cgroup.procs");
+        std::fs::write(outside, helper.pid.to_string()).unwrap();
+    }
+    kill_with_guardians(host, &pids);
+    let report = inventory::stop(&server, GRACE).unwrap();
+    assert!(report.is_gone() && report.killed >= 1, "{report:?}");
+    assert!(report.took < Duration::from_secs(5), "{report:?}");
+    stage.nobody_is_left();
+    // The empty cgroup is for the next host, which this one is as well.
+    crate::orphans::reap(&stage);
 }
 
 #[test]
