@@ -172,6 +172,51 @@ fn a_living_hosts_server_is_no_orphan() {
 }
 
 #[test]
+fn what_a_wrapper_left_that_was_killed_with_its_guardian_is_shown_and_ended() {
+    let place = Place::new("orphan");
+    // The server's own process ends with its guardian; what it has started does not.
+    let helped = "#!/bin/sh\nsleep 60 &\necho ready\nread line\n";
+    fs::write(place.script(), helped).unwrap();
+    let (mut host, stdout) = place.start();
+    let seen = place.json(&["ps", "--json"]);
+    let servers = seen["servers"].as_array().unwrap();
+    let server = servers
+        .iter()
+        .find(|server| server["name"] == place.name.as_str())
+        .unwrap();
+    let guardian = server["guardian"].as_u64().unwrap().to_string();
+    let wrapper = host.id().to_string();
+    // A stopped one cannot do the work of the other.
+    for (signal, pid) in [
+        ("-STOP", &wrapper),
+        ("-KILL", &guardian),
+        ("-KILL", &wrapper),
+    ] {
+        let sent = Command::new("kill").args([signal, pid]).status().unwrap();
+        assert!(sent.success());
+    }
+    host.wait().unwrap();
+    // The guardian is not ours to wait for; until it has gone, nobody is proven dead.
+    let end = std::time::Instant::now() + DEADLINE;
+    let shown = loop {
+        let shown = place.json(&["reap", "--dry-run", "--json"]);
+        if shown["orphans"][0]["id"] == server["id"] {
+            break shown;
+        }
+        assert!(std::time::Instant::now() < end, "{shown:#}");
+    };
+    assert_eq!(shown["orphans"][0]["host"]["state"], "dead");
+    let doctor = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains("`mcp-contain reap` ends them"), "{doctor}");
+    let reaped = place.json(&["reap", "--json"]);
+    assert!(
+        !reaped["ended"].as_array().unwrap().is_empty(),
+        "{reaped:#}"
+    );
+    ends(stdout);
+}
+
+#[test]
 fn the_doctor_names_what_a_host_without_containment_has_left() {
     let place = Place::new("left");
     let before = place.json(&["doctor", "--json"]);
