@@ -11,6 +11,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-contain");
@@ -76,6 +78,10 @@ impl Place {
         assert_eq!(line, "ready\n");
         (child, stdout)
     }
+}
+
+fn send(signal: Signal, pid: u32) {
+    kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
 }
 
 /// The end of the output: nobody has it any more.
@@ -184,17 +190,11 @@ fn what_a_wrapper_left_that_was_killed_with_its_guardian_is_shown_and_ended() {
         .iter()
         .find(|server| server["name"] == place.name.as_str())
         .unwrap();
-    let guardian = server["guardian"].as_u64().unwrap().to_string();
-    let wrapper = host.id().to_string();
+    let guardian = u32::try_from(server["guardian"].as_u64().unwrap()).unwrap();
     // A stopped one cannot do the work of the other.
-    for (signal, pid) in [
-        ("-STOP", &wrapper),
-        ("-KILL", &guardian),
-        ("-KILL", &wrapper),
-    ] {
-        let sent = Command::new("kill").args([signal, pid]).status().unwrap();
-        assert!(sent.success());
-    }
+    send(Signal::SIGSTOP, host.id());
+    send(Signal::SIGKILL, guardian);
+    send(Signal::SIGKILL, host.id());
     host.wait().unwrap();
     // The guardian is not ours to wait for; until it has gone, nobody is proven dead.
     let end = std::time::Instant::now() + DEADLINE;
@@ -255,11 +255,7 @@ fn the_doctor_names_what_a_host_without_containment_has_left() {
         .nth(2)
         .unwrap()
         .to_owned();
-    let killed = Command::new("kill")
-        .args(["-KILL", &pid.to_string()])
-        .status()
-        .unwrap();
-    assert!(killed.success());
+    send(Signal::SIGKILL, pid);
     ends(stdout);
     if parent != "1" {
         eprintln!("SKIPPED: orphans are adopted by process {parent} here");
