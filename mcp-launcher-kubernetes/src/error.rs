@@ -58,6 +58,8 @@ pub(crate) enum ClusterError {
     Rejected { reason: String, message: String },
     #[error("the pod was deleted by somebody else while it started")]
     Deleted,
+    #[error("the pod cannot be watched: {0}")]
+    Unwatched(String),
     #[error("no node takes the pod: {0}")]
     Unschedulable(String),
     #[error("the streams of the pod cannot be had: {0}")]

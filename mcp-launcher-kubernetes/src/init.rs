@@ -54,19 +54,28 @@ pub(crate) async fn provide(cluster: &Cluster) -> Result<(), ClusterError> {
         "metadata": {"name": map_name()},
         "binaryData": {NAME: BASE64_STANDARD.encode(PROGRAM)},
     });
-    let created = answered(crate::PATIENCE, || cluster.create(Kind::ConfigMap, &map)).await;
-    match created {
-        Err(error) if error.meaning() == Meaning::Conflict => {}
-        created => return created,
-    }
     let name = map_name();
     let get = || cluster.get::<ConfigMap>(Kind::ConfigMap, &name);
-    let there = answered(crate::PATIENCE, get).await?;
+    let there = match answered(crate::PATIENCE, get).await {
+        Err(error) if error.meaning() == Meaning::Absent => {
+            let create = || cluster.create(Kind::ConfigMap, &map);
+            match answered(crate::PATIENCE, create).await {
+                // Another host was faster.
+                Err(error) if error.meaning() == Meaning::Conflict => {
+                    answered(crate::PATIENCE, get).await?
+                }
+                created => return created,
+            }
+        }
+        there => there?,
+    };
     let data = there.binary_data.unwrap_or_default();
-    match data.get(NAME).is_some_and(|data| data.0 == PROGRAM) {
+    let is_ours = data.get(NAME).is_some_and(|data| data.0 == PROGRAM);
+    // One that can be changed is nobody's in particular.
+    match is_ours && there.immutable == Some(true) {
         true => Ok(()),
         false => Err(ClusterError::Init(format!(
-            "the ConfigMap {name} holds another program; delete it"
+            "the ConfigMap {name} holds another program, or is not immutable; delete it"
         ))),
     }
 }

@@ -25,7 +25,11 @@ use crate::labels;
 /// How often it is renewed.
 const RENEWED: Duration = Duration::from_secs(10);
 
-/// How long it is valid without: three renewals may be late or lost.
+/// How long a renewal may take, and the pause after one that was not answered.
+const ANSWERED: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// How long it is valid without: some renewals may be late or lost.
 const DURATION: i32 = 40;
 
 /// How long the end of the last pod waits for the end of the Lease.
@@ -44,13 +48,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    holders: usize,
     current: Option<Current>,
 }
 
 #[derive(Debug)]
 struct Current {
     uid: String,
+    /// As of the last answer.
+    version: String,
+    holders: usize,
     renewing: JoinHandle<()>,
 }
 
@@ -73,24 +79,27 @@ impl Leases {
     /// Makes sure that there is a Lease, until all shares in it are released.
     pub(crate) async fn hold(&self) -> Result<Held, ClusterError> {
         let mut state = self.0.state.lock().await;
-        let uid = match &state.current {
-            Some(current) => current.uid.clone(),
-            None => {
-                let uid = self.create().await?;
-                let renewing = tokio::spawn(renew(Arc::clone(&self.0)));
-                state.current = Some(Current {
-                    uid: uid.clone(),
-                    renewing,
-                });
-                uid
-            }
+        if state.current.is_none() {
+            let (uid, version) = self.create().await?;
+            let renewing = tokio::spawn(renew(Arc::clone(&self.0), uid.clone()));
+            state.current = Some(Current {
+                uid,
+                version,
+                holders: 0,
+                renewing,
+            });
+        }
+        let Some(current) = &mut state.current else {
+            unreachable!("it was made above")
         };
-        state.holders += 1;
-        let leases = self.clone();
-        Ok(Held { leases, uid })
+        current.holders += 1;
+        Ok(Held {
+            leases: self.clone(),
+            uid: current.uid.clone(),
+        })
     }
 
-    async fn create(&self) -> Result<String, ClusterError> {
+    async fn create(&self) -> Result<(String, String), ClusterError> {
         let Shared {
             cluster, instance, ..
         } = &*self.0;
@@ -108,13 +117,14 @@ impl Leases {
         let created = match answered(crate::PATIENCE, create).await {
             // Of an answer that was lost, or of a deletion that has not been carried out.
             Err(error) if error.meaning() == Meaning::Conflict => {
-                let renewal = renewal();
+                let renewal = renewal(None);
                 let patch = || cluster.patch::<Lease>(Kind::Lease, &name, &renewal);
                 answered(crate::PATIENCE, patch).await?
             }
             created => created?,
         };
-        Ok(created.metadata.uid.unwrap_or_default())
+        let version = created.metadata.resource_version.unwrap_or_default();
+        Ok((created.metadata.uid.unwrap_or_default(), version))
     }
 }
 
@@ -127,15 +137,24 @@ impl Held {
 
     /// Gives the share back. With the last one the Lease is deleted, and that is waited for,
     /// but not for long.
-    pub(crate) async fn release(&self) {
+    pub(crate) async fn release(self: Arc<Self>) {
+        let released = tokio::spawn(async move { self.release_now().await });
+        let _ = timeout(DELETED, released).await;
+    }
+
+    async fn release_now(&self) {
         let Shared {
             cluster,
             instance,
             state,
         } = &*self.leases.0;
         let mut state = state.lock().await;
-        state.holders = state.holders.saturating_sub(1);
-        if state.holders > 0 {
+        // Another one, where this one's Lease was lost.
+        let Some(current) = state.current.as_mut().filter(|now| now.uid == self.uid) else {
+            return;
+        };
+        current.holders = current.holders.saturating_sub(1);
+        if current.holders > 0 {
             return;
         }
         let Some(current) = state.current.take() else {
@@ -146,7 +165,8 @@ impl Held {
         let what = Deletion {
             name: &name,
             uid: Some(&current.uid),
-            version: None,
+            // A deletion that comes true late does not take what was taken again meanwhile.
+            version: Some(&current.version),
             grace: None,
         };
         match timeout(DELETED, cluster.delete(Kind::Lease, what)).await {
@@ -159,21 +179,48 @@ impl Held {
     }
 }
 
-/// Renews until it is aborted.
-async fn renew(shared: Arc<Shared>) {
+/// Renews until it is aborted, or the Lease is lost: the next pod takes a new one.
+async fn renew(shared: Arc<Shared>, uid: String) {
     let name = labels::lease_name(&shared.instance);
+    let fields = || renewal(Some(&uid));
+    let mut pause = RENEWED;
     loop {
-        sleep(RENEWED).await;
-        let fields = renewal();
-        let renewed = shared.cluster.patch::<Lease>(Kind::Lease, &name, &fields);
-        if let Err(error) = renewed.await {
-            warn!(lease = name, %error, "the Lease was not renewed");
+        sleep(pause).await;
+        let fields = fields();
+        let renewing = shared.cluster.patch::<Lease>(Kind::Lease, &name, &fields);
+        let renewed = timeout(ANSWERED, renewing).await;
+        let mut state = shared.state.lock().await;
+        let current = state.current.as_mut().filter(|now| now.uid == uid);
+        let Some(current) = current else { return };
+        pause = RENEWED;
+        match renewed {
+            Ok(Ok(lease)) => {
+                current.version = lease.metadata.resource_version.unwrap_or_default();
+            }
+            Ok(Err(error)) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
+                warn!(lease = name, %error, "the Lease is lost: its pods will be ended");
+                state.current = None;
+                return;
+            }
+            Ok(Err(error)) => {
+                warn!(lease = name, %error, "the Lease was not renewed");
+                pause = AGAIN;
+            }
+            Err(_) => {
+                warn!(lease = name, "the Lease was not renewed: no answer");
+                pause = AGAIN;
+            }
         }
     }
 }
 
-fn renewal() -> Value {
-    json!({"spec": {"renewTime": MicroTime(Timestamp::now())}})
+/// Of this Lease alone, if it is known: another one of its name is a conflict.
+fn renewal(uid: Option<&str>) -> Value {
+    let mut fields = json!({"spec": {"renewTime": MicroTime(Timestamp::now())}});
+    if let Some(uid) = uid {
+        fields["metadata"]["uid"] = uid.into();
+    }
+    fields
 }
 
 /// For people.

@@ -6,8 +6,9 @@ use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use tokio::time::timeout;
 use tower::{BoxError, ServiceBuilder};
 
 use super::{Connected, Source};
@@ -19,12 +20,43 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A peer that says nothing is asked after this time, and again.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// How long the program that gives credentials may take.
+const CREDENTIALS: Duration = Duration::from_secs(10);
+
 /// How long a connection without a request is kept.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Reads the configuration. Nothing is connected to yet.
 pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> {
-    let config = config(source).await?;
+    let mut config = config(source).await?;
+    if let Some(exec) = &mut config.auth_info.exec {
+        // The standard input of a host may be its protocol.
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
+    let namespace = source.namespace.clone();
+    let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+    let address = config.cluster_url.to_string();
+    // A program that gives credentials is run within, and waited for.
+    let made = {
+        let namespace = namespace.clone();
+        tokio::task::spawn_blocking(move || client(&config, namespace))
+    };
+    let late = || {
+        ClusterError::NoCluster(format!(
+            "the credentials do not come within {} s",
+            CREDENTIALS.as_secs()
+        ))
+    };
+    let made = timeout(CREDENTIALS, made).await.map_err(|_| late())?;
+    let client = made.map_err(|error| ClusterError::NoCluster(error.to_string()))??;
+    Ok(Connected {
+        client,
+        namespace,
+        address,
+    })
+}
+
+fn client(config: &Config, namespace: String) -> Result<Client, ClusterError> {
     let no_cluster = |error: kube::Error| {
         ClusterError::NoCluster(mcp_lifecycle_core::launch::ErrorChain(&error).to_string())
     };
@@ -39,6 +71,9 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
     tcp.set_keepalive(Some(KEEP_ALIVE));
     tcp.set_keepalive_interval(Some(KEEP_ALIVE / 3));
     tcp.set_keepalive_retries(Some(3));
+    // Keep-alive says nothing while data waits for its acknowledgement.
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(KEEP_ALIVE * 2));
     let tls = config
         .rustls_https_connector_with_connector(tcp)
         .map_err(no_cluster)?;
@@ -53,13 +88,7 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
         .layer(config.extra_headers_layer().map_err(no_cluster)?)
         .map_err(BoxError::from)
         .service(http);
-    let namespace = source.namespace.clone();
-    let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
-    Ok(Connected {
-        client: Client::new(service, namespace.clone()),
-        namespace,
-        address: config.cluster_url.to_string(),
-    })
+    Ok(Client::new(service, namespace))
 }
 
 async fn config(source: &Source) -> Result<Config, ClusterError> {

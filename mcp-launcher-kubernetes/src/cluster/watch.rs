@@ -21,11 +21,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::core::WatchEvent;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::timeout;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{Cluster, Kind, Listed, Pauses};
-use crate::error::ClusterError;
-use crate::pod::{Facts, Object, Seen};
+use crate::error::{ClusterError, Meaning};
+use crate::pod::{Facts, Lost, Object, Seen};
 
 /// The server ends a watch after this time; it is not lost then.
 const LASTS: Duration = Duration::from_secs(240);
@@ -58,6 +58,8 @@ struct Watched {
     /// Its create was answered: a list that was begun later and does not have it says
     /// something.
     exists: bool,
+    /// Another object of the name is somebody else's.
+    uid: Option<String>,
 }
 
 /// A pod that is watched, until this is dropped.
@@ -87,6 +89,7 @@ impl Watcher {
         let watched = Watched {
             seen: sender,
             exists: false,
+            uid: None,
         };
         state.entries.insert(name.to_owned(), watched);
         if !std::mem::replace(&mut state.runs, true) {
@@ -105,26 +108,43 @@ impl Watcher {
 
     async fn run(self) {
         let mut pauses = Pauses::new();
+        let mut version = None;
         while self.is_needed() {
-            let error = match self.list().await {
-                Ok(version) => match self.watch(version).await {
-                    Ok(()) => {
-                        pauses = Pauses::new();
-                        continue;
-                    }
-                    Err(error) => error,
-                },
+            let watched = match &mut version {
+                None => self.list().await.map(|listed| version = Some(listed)),
+                Some(at) => self.watch(at).await,
+            };
+            let error = match watched {
+                Ok(()) => {
+                    pauses = Pauses::new();
+                    continue;
+                }
                 Err(error) => error,
             };
-            if !self.is_needed() {
-                break;
+            // What was deleted in between is told where the watch goes on, and by no list.
+            let gone_on = matches!(error.meaning(), Meaning::Unheard | Meaning::Busy(_));
+            let is_too_old = matches!(&error, ClusterError::Api { code: 410, .. });
+            if !gone_on || is_too_old {
+                version = None;
+            }
+            if is_too_old || !self.is_needed() {
+                continue;
             }
             warn!(%error, "pods are not watched at the moment");
-            let lost = error.to_string();
+            let lost = Lost {
+                words: error.to_string(),
+                refused: error.meaning() == Meaning::Refused,
+            };
             for watched in self.state().entries.values() {
                 change(watched, |seen| seen.lost = Some(lost.clone()));
             }
             pauses.after(&error).await;
+        }
+    }
+
+    fn is_heard(&self) {
+        for watched in self.state().entries.values() {
+            change(watched, |seen| seen.lost = None);
         }
     }
 
@@ -149,6 +169,7 @@ impl Watcher {
             self.tell(&name, Facts::of(pod), Object::Present);
             present.push(name);
         }
+        self.is_heard();
         let state = self.state();
         for name in known.iter().filter(|name| !present.contains(name)) {
             if let Some(watched) = state.entries.get(name) {
@@ -161,8 +182,8 @@ impl Watcher {
         Ok(list.metadata.resource_version)
     }
 
-    /// Watches until it is lost, or nobody needs it. `Ok` asks for a new list.
-    async fn watch(&self, mut version: String) -> Result<(), ClusterError> {
+    /// Watches until it is lost, or nobody needs it; `version` is how far it came.
+    async fn watch(&self, version: &mut String) -> Result<(), ClusterError> {
         let cluster = &self.0.cluster;
         let connected = cluster.connected().await?;
         let action = connected.action("watch", "pods");
@@ -180,6 +201,7 @@ impl Watcher {
             let answer = answer.map_err(|_| action.unreachable(super::late()))?;
             let lines = answer.map_err(|error| action.failed(error))?.lines();
             let mut lines = pin!(lines.map_err(|error| action.unreachable(error.to_string())));
+            self.is_heard();
             let before = version.clone();
             loop {
                 if !self.is_needed() {
@@ -195,15 +217,11 @@ impl Watcher {
                 let event = serde_json::from_str::<WatchEvent<Pod>>(&line)
                     .map_err(|error| action.unreachable(error.to_string()))?;
                 match self.take(event) {
-                    Ok(next) => version = next,
-                    Err(status) if status.code == 410 => {
-                        debug!("the watch is too old: pods are listed again");
-                        return Ok(());
-                    }
+                    Ok(next) => *version = next,
                     Err(status) => return Err(action.refused(*status)),
                 }
             }
-            if version == before {
+            if *version == before {
                 // It ended at once, or nothing has happened: not in a tight loop.
                 tokio::time::sleep(Pauses::FIRST).await;
             }
@@ -225,7 +243,15 @@ impl Watcher {
     }
 
     fn tell(&self, name: &str, facts: Facts, object: Object) {
-        if let Some(watched) = self.state().entries.get(name) {
+        if let Some(watched) = self.state().entries.get_mut(name) {
+            let ours = watched.uid.get_or_insert_with(|| facts.uid.clone());
+            if *ours != facts.uid {
+                change(watched, |seen| match seen.object {
+                    Object::Present => seen.object = Object::Missing,
+                    Object::Deleted | Object::Missing => {}
+                });
+                return;
+            }
             change(watched, |seen| {
                 seen.told(facts);
                 seen.object = object;
@@ -252,6 +278,7 @@ impl Entry {
     pub(crate) fn exists(&self, facts: Facts) {
         if let Some(watched) = self.watcher.state().entries.get_mut(&self.name) {
             watched.exists = true;
+            watched.uid = Some(facts.uid.clone());
             change(watched, |seen| {
                 // The watch may have been faster, and knows more.
                 if seen.last.is_none() {
@@ -266,5 +293,42 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.watcher.state().entries.remove(&self.name);
         self.watcher.0.left.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Source;
+    use crate::pod::{End, end};
+
+    fn facts(uid: &str, json: serde_json::Value) -> Facts {
+        let mut pod = json;
+        pod["metadata"] = serde_json::json!({ "uid": uid });
+        Facts::of(serde_json::from_value(pod).unwrap())
+    }
+
+    #[tokio::test]
+    async fn another_object_of_the_name_proves_nothing() {
+        let cluster = Arc::new(Cluster::new(Source::default()));
+        let watcher = Watcher::new(cluster, "a=b".to_owned());
+        // As if it was running already: nothing is asked of a cluster here.
+        watcher.state().runs = true;
+        let entry = watcher.enter("p");
+        let status = |state: serde_json::Value| {
+            serde_json::json!({
+                "spec": {"nodeName": "n", "containers": [{"name": "server"}]},
+                "status": {"containerStatuses": [{
+                    "name": "server", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "containerID": "containerd://c", "state": state,
+                }]},
+            })
+        };
+        entry.exists(facts("ours", status(serde_json::json!({"running": {}}))));
+        let ended = serde_json::json!({"terminated": {"exitCode": 0}});
+        watcher.tell("p", facts("another", status(ended)), Object::Present);
+        let seen = entry.seen().borrow().clone();
+        assert_eq!(seen.object, Object::Missing);
+        assert!(matches!(end(&seen), End::Unproven(_)), "{seen:?}");
     }
 }

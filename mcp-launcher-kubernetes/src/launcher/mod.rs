@@ -11,7 +11,6 @@ use mcp_lifecycle_core::launch::{
     ServerLauncher, ServerSpec, TerminationSemantics,
 };
 use mcp_lifecycle_host::random;
-use tokio::sync::OnceCell;
 
 pub use builder::KubernetesLauncherBuilder;
 
@@ -44,7 +43,6 @@ struct Shared {
     instance: String,
     watcher: Watcher,
     leases: Leases,
-    init: Arc<OnceCell<()>>,
     settings: Settings,
 }
 
@@ -86,7 +84,6 @@ impl KubernetesLauncher {
                 instance,
                 watcher,
                 leases,
-                init: Arc::default(),
                 settings,
             }),
         })
@@ -99,7 +96,6 @@ impl KubernetesLauncher {
             instance,
             watcher,
             leases,
-            init,
             settings,
         } = &*self.shared;
         let options = PodOptions::of(spec).map_err(invalid)?;
@@ -119,7 +115,6 @@ impl KubernetesLauncher {
             cluster: Arc::clone(cluster),
             watcher: watcher.clone(),
             leases: leases.clone(),
-            init: Arc::clone(init),
             plan,
             name,
             launch,
@@ -140,8 +135,8 @@ impl ServerLauncher for KubernetesLauncher {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        // Without a word, a server with a command is supervised.
-        pod::semantics(self.shared.settings.init != Some(Init::None))
+        // Without a word it depends on the specification.
+        pod::semantics(self.shared.settings.init == Some(Init::Supervised))
     }
 
     async fn launch(

@@ -267,6 +267,16 @@ mod tests {
                 "`spec.nodeNam`",
             ),
             (
+                options().pod(json!({"spec": {"containers": null}})),
+                "names",
+            ),
+            (
+                options().pod(
+                    json!({"spec": {"containers": [{"name": "x", "restartPolicy": "Always"}]}}),
+                ),
+                "lifecycle",
+            ),
+            (
                 options().pod(json!({"spec": {"restartPolicy": "Always"}})),
                 "lifecycle",
             ),

@@ -37,6 +37,7 @@ const OURS_OF_SERVER: &[(&str, &str)] = &[
     ("args", SPEC),
     ("workingDir", SPEC),
     ("env", SPEC),
+    ("envFrom", SPEC),
     ("stdin", LIFECYCLE),
     ("stdinOnce", LIFECYCLE),
     ("tty", LIFECYCLE),
@@ -51,8 +52,26 @@ pub(super) fn merge(mut pod: Value, patch: &Map<String, Value>) -> Result<Value,
             return Err(wrong(format!("`{path}` cannot be set here: {why}")));
         }
     }
-    let containers = patch.get("spec").and_then(|spec| spec.get("containers"));
+    let spec = patch.get("spec");
+    if spec.is_some_and(|spec| !spec.is_object()) {
+        return Err(wrong("`spec` has to be an object".to_owned()));
+    }
+    let containers = spec.and_then(|spec| spec.get("containers"));
+    let named = |list: &Value| {
+        let list = list.as_array();
+        list.is_some_and(|list| list.iter().all(|item| name_of(item).is_some()))
+    };
+    if containers.is_some_and(|containers| !named(containers)) {
+        let problem = "`spec.containers` has to be a list of containers with names";
+        return Err(wrong(problem.to_owned()));
+    }
     for container in containers.and_then(Value::as_array).into_iter().flatten() {
+        for field in ["restartPolicy", "restartPolicyRules"] {
+            if container.get(field).is_some() {
+                let problem = format!("`{field}` of a container cannot be set here: {LIFECYCLE}");
+                return Err(wrong(problem));
+            }
+        }
         let Some(container) = container.as_object() else {
             continue;
         };

@@ -10,13 +10,14 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, RemnantKind, UnknownRemnant};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 
-use crate::cluster::{Cluster, Deletion, Kind, Watcher, answered};
+use crate::cluster::{Cluster, Deletion, Kind, Listed, Pauses, Watcher, answered};
 use crate::error::{ClusterError, Meaning};
 use crate::labels;
 use crate::pod::{End, Facts, remove_secret, undo};
@@ -25,21 +26,20 @@ use verdict::{Seen, Verdict, judge, was_renewed};
 /// How often Leases are looked at while it is not known whether their hosts live.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// How long a search goes on while the API does not answer.
+const SEARCH: Duration = Duration::from_secs(120);
+
+/// So many orphans are ended at a time.
+const AT_ONCE: usize = 16;
+
 /// How long the proof of an orphan's end may take. Its kubelet gives it 2 s.
 const PROOF: Duration = Duration::from_secs(60);
 
 /// Ends what dead hosts left behind in the namespace, and proves it.
 pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport, ClusterError> {
     let mut report = ReapReport::new();
-    let pods: Vec<Pod> = {
-        let selector = labels::of_role(labels::ROLE_SERVER);
-        let list = || cluster.list(Kind::Pod, &selector);
-        answered(crate::PATIENCE, list).await?.items
-    };
-    let found = leases(cluster).await?;
-    let others = found.into_iter().filter(|lease| lease.instance != own);
-    let (mut living, dead) = observe(cluster, others.collect()).await?;
-    for lease in dead {
+    let mut living = vec![own.to_owned()];
+    for lease in silent(cluster, own).await? {
         match end_lease(cluster, &lease).await {
             Ok(true) => info!(lease = lease.name, "the Lease of a dead host is deleted"),
             Ok(false) => living.push(lease.instance),
@@ -52,62 +52,96 @@ pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport
             }
         }
     }
-    let living: Vec<&str> = living.iter().map(String::as_str).chain([own]).collect();
-    let mut ending = Vec::new();
+    let pods: Vec<Pod> = {
+        let selector = labels::of_role(labels::ROLE_SERVER);
+        let list = || cluster.list(Kind::Pod, &selector);
+        answered(crate::PATIENCE, list).await?.items
+    };
+    // Looked at after the pods: a host takes its Lease before it creates. One that is there and
+    // was not found dead is a living host's, also where it cannot be read.
+    living.extend(leases(cluster).await?.into_iter().map(|lease| match lease {
+        Ok(lease) => lease.instance,
+        Err(instance) => instance,
+    }));
+    let living: Vec<&str> = living.iter().map(String::as_str).collect();
+    let watcher = Watcher::new(Arc::clone(cluster), labels::of_role(labels::ROLE_SERVER));
+    let mut orphans = Vec::new();
     for pod in pods {
         match judge(&pod, &living) {
-            Verdict::Orphan => ending.push(tokio::spawn(end(Arc::clone(cluster), pod))),
+            Verdict::Orphan => orphans.push(pod),
             Verdict::Spared => report.spared.push(remnant(&pod)),
             Verdict::Stranger => {
-                debug!(pod = pod.metadata.name, "looks like a server's, and is not")
+                debug!(pod = pod.metadata.name, "looks like a server's, and is not");
             }
         }
     }
-    for end in ending {
-        match end.await {
-            Ok(Ok(pod)) => report.ended.push(pod),
-            Ok(Err(unknown)) => {
+    let ends = orphans.into_iter().map(|pod| end(cluster, &watcher, pod));
+    let mut ends = futures_util::stream::iter(ends).buffer_unordered(AT_ONCE);
+    while let Some(ended) = ends.next().await {
+        match ended {
+            Ok(pod) => report.ended.push(pod),
+            Err(unknown) => {
                 info!(%unknown, "an orphan's end is not proven");
                 report.failed.push(unknown.what);
             }
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
     Ok(report)
 }
 
-async fn leases(cluster: &Cluster) -> Result<Vec<Seen>, ClusterError> {
-    let selector = labels::of_role(labels::ROLE_HOST);
-    let list = || cluster.list::<Lease>(Kind::Lease, &selector);
-    let list = answered(crate::PATIENCE, list).await?;
+/// The Leases of hosts; of one that cannot be read, the instance.
+async fn leases(cluster: &Cluster) -> Result<Vec<Result<Seen, String>>, ClusterError> {
+    // Asked once: an answer that comes late says nothing about the hosts.
+    let list: Listed<Lease> = cluster.list(Kind::Lease, labels::INSTANCE).await?;
     Ok(list.items.into_iter().filter_map(Seen::of).collect())
 }
 
-/// Observes Leases until it is known of each whether its host lives: the instances of those
-/// that do, and the Leases of the others.
-async fn observe(
-    cluster: &Cluster,
-    mut open: Vec<Seen>,
-) -> Result<(Vec<String>, Vec<Seen>), ClusterError> {
-    let begun = Instant::now();
-    let (mut living, mut dead) = (Vec::new(), Vec::new());
-    while !open.is_empty() {
-        sleep(LOOK).await;
-        let now = leases(cluster).await?;
+/// The Leases that were not renewed for as long as they are valid, while they could have been:
+/// where the API did not answer at once, nobody may have been able to, and time begins anew.
+async fn silent(cluster: &Cluster, own: &str) -> Result<Vec<Seen>, ClusterError> {
+    let mut begun = Instant::now();
+    let mut open: Option<Vec<Seen>> = None;
+    let mut dead = Vec::new();
+    let mut pauses = Pauses::new();
+    loop {
+        let asked = Instant::now();
+        let now = match leases(cluster).await {
+            Ok(now) => now,
+            Err(error) if error.meaning() == Meaning::Refused => return Err(error),
+            Err(error) if begun.elapsed() > SEARCH => return Err(error),
+            Err(error) => {
+                pauses.after(&error).await;
+                open = None;
+                continue;
+            }
+        };
+        let others = now.into_iter().filter_map(Result::ok);
+        let now: Vec<Seen> = others.filter(|lease| lease.instance != own).collect();
+        if now.is_empty() {
+            return Ok(dead);
+        }
+        let Some(before) = open.take_if(|_| asked.elapsed() <= LOOK) else {
+            begun = Instant::now();
+            open = Some(now);
+            sleep(LOOK).await;
+            continue;
+        };
         let waited = begun.elapsed().as_secs();
         let mut left = Vec::new();
-        for lease in open {
+        for lease in before {
             match was_renewed(&lease, &now) {
-                // Deleted by its host, or by another search: its pods are nobody's.
-                None => {}
-                Some(true) => living.push(lease.instance),
+                // Deleted by its host, or by another search; or its host lives.
+                None | Some(true) => {}
                 Some(false) if waited > lease.duration => dead.push(lease),
                 Some(false) => left.push(lease),
             }
         }
-        open = left;
+        if left.is_empty() {
+            return Ok(dead);
+        }
+        open = Some(left);
+        sleep(LOOK).await;
     }
-    Ok((living, dead))
 }
 
 /// Deletes the Lease as it was seen: the garbage collector then deletes what it owns. `false`
@@ -128,21 +162,13 @@ async fn end_lease(cluster: &Cluster, lease: &Seen) -> Result<bool, ClusterError
 }
 
 /// Ends an orphan, and proves it.
-async fn end(cluster: Arc<Cluster>, pod: Pod) -> Result<Remnant, UnknownRemnant> {
+async fn end(cluster: &Cluster, watcher: &Watcher, pod: Pod) -> Result<Remnant, UnknownRemnant> {
     let remnant = remnant(&pod);
     let name = pod.metadata.name.clone().unwrap_or_default();
-    // Of this launch alone, and of no other pod whatever its name.
-    let launch = pod
-        .metadata
-        .labels
-        .as_ref()
-        .and_then(|all| all.get(labels::LAUNCH));
-    let selector = format!("{}={}", labels::LAUNCH, launch.map_or("", String::as_str));
-    let watcher = Watcher::new(Arc::clone(&cluster), selector);
     let entry = watcher.enter(&name);
     entry.exists(Facts::of(pod));
-    let ended = timeout(PROOF, undo(&cluster, &name, entry.seen())).await;
-    remove_secret(&cluster, &name).await;
+    let ended = timeout(PROOF, undo(cluster, &name, entry.seen())).await;
+    remove_secret(cluster, &name).await;
     let why = match ended {
         Ok(End::Gone(_)) => return Ok(remnant),
         Ok(End::Unproven(why)) => why,

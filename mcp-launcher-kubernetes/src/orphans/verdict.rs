@@ -21,15 +21,19 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What is seen of a Lease, if it is one of a host's.
-    pub(super) fn of(lease: Lease) -> Option<Self> {
-        let duration = lease.spec?.lease_duration_seconds?;
+    /// What is seen of a Lease that names a host; of one that cannot be read, the host alone.
+    pub(super) fn of(lease: Lease) -> Option<Result<Self, String>> {
         let instance = label(&lease.metadata, labels::INSTANCE)?;
+        Some(Self::read(&instance, lease).ok_or(instance))
+    }
+
+    fn read(instance: &str, lease: Lease) -> Option<Self> {
+        let duration = lease.spec?.lease_duration_seconds?;
         let name = lease.metadata.name?;
-        (name == labels::lease_name(&instance)).then_some(())?;
+        (name == labels::lease_name(instance)).then_some(())?;
         Some(Self {
             name,
-            instance,
+            instance: instance.to_owned(),
             uid: lease.metadata.uid?,
             version: lease.metadata.resource_version?,
             duration: duration.clamp(1, LONGEST).unsigned_abs().into(),
@@ -71,8 +75,9 @@ pub(super) fn judge(pod: &Pod, living: &[&str]) -> Verdict {
 
 /// The instance that owns an object: labels alone can be anybody's, as in a copy of a pod.
 fn owner(meta: &ObjectMeta) -> Option<String> {
-    let instance = label(meta, labels::INSTANCE)?;
-    let launch = label(meta, labels::LAUNCH)?;
+    let is_id = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let instance = label(meta, labels::INSTANCE).filter(is_id)?;
+    let launch = label(meta, labels::LAUNCH).filter(is_id)?;
     let name = meta.name.as_deref()?;
     let ours = name.starts_with("mcp-") && name.ends_with(launch.get(..16)?);
     let lease = labels::lease_name(&instance);

@@ -90,9 +90,12 @@ impl Attached {
     /// Opens the gate of a supervised init, once both of its outputs are known to arrive:
     /// what the server says from its first byte on is not lost.
     pub(super) async fn open_gate(&mut self) -> Result<(), ClusterError> {
-        let opened = timeout(ANSWERS, self.probe()).await;
+        let open = async {
+            self.probe().await?;
+            self.send(&[STDIN, OPEN]).await
+        };
+        let opened = timeout(ANSWERS, open).await;
         opened.unwrap_or_else(|_| Err(broken("the init does not answer")))?;
-        self.send(&[STDIN, OPEN]).await?;
         self.gated = [true; 2];
         Ok(())
     }
@@ -259,7 +262,7 @@ impl Reader {
                 () = ended.cancelled() => break,
             };
             match message {
-                Some(Ok(message)) => self.take(message).await,
+                Some(Ok(message)) => self.take(message, ended).await,
                 Some(Err(error)) => {
                     debug!(%error, "the session broke");
                     break;
@@ -270,7 +273,7 @@ impl Reader {
         self.outputs
     }
 
-    async fn take(&mut self, message: Message) {
+    async fn take(&mut self, message: Message, ended: &CancellationToken) {
         let Some((stream, mut data)) = frame(message) else {
             return;
         };
@@ -297,6 +300,7 @@ impl Reader {
                 biased;
                 _ = self.outputs[at].send(data) => {}
                 () = self.discard.cancelled() => {}
+                () = ended.cancelled() => {}
             }
         }
     }

@@ -13,7 +13,15 @@ pub(crate) struct Seen {
     pub(crate) created: bool,
     pub(crate) object: Object,
     /// Why nothing is known at the moment.
-    pub(crate) lost: Option<String>,
+    pub(crate) lost: Option<Lost>,
+}
+
+/// Why nothing is known of pods at the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) words: String,
+    /// It will not be otherwise.
+    pub(crate) refused: bool,
 }
 
 /// The pod's object in the cluster.
@@ -172,7 +180,20 @@ pub(crate) fn end(seen: &Seen) -> End {
 }
 
 fn was_rejected(seen: &Seen, pod: &Facts) -> bool {
-    let by_kubelet = pod.phase == "Failed" && pod.reason.is_some() && !pod.disrupted;
+    // These are written before what runs is killed, by old kubelets without its containers.
+    let ending = [
+        "Evicted",
+        "DeadlineExceeded",
+        "Preempting",
+        "NodeShutdown",
+        "Shutdown",
+        "Terminated",
+    ];
+    let reason = pod
+        .reason
+        .as_deref()
+        .filter(|reason| !ending.contains(reason));
+    let by_kubelet = pod.phase == "Failed" && reason.is_some() && !pod.disrupted;
     by_kubelet && !seen.created
 }
 

@@ -193,5 +193,9 @@ fn an_eviction_that_drops_the_containers_from_the_status_is_no_proof() {
         ..pod(&[])
     });
     assert_eq!(end(&seen), End::Alive);
+    // Also where nobody saw it run: the process has its grace yet.
+    let mut unseen = seen.clone();
+    unseen.created = false;
+    assert_eq!(end(&unseen), End::Alive);
     assert!(matches!(deleted(seen, Object::Deleted), End::Unproven(_)));
 }

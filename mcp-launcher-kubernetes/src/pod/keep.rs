@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 use super::decide::{End, end};
 use super::{LivePod, Seen};
 use crate::cluster::{Cluster, Deletion, Kind, Pauses, answered};
-use crate::error::Meaning;
+use crate::error::{ClusterError, Meaning};
 
 /// The grace of a forced end, in seconds. The kubelet makes it 2; with 0 the object would go
 /// at once, and the process some time later.
@@ -17,50 +17,76 @@ pub(super) const FORCED: u32 = 1;
 
 /// Keeps the pod until its end.
 pub(super) async fn keep(pod: Arc<LivePod>) {
+    let end = until_end(&pod).await;
+    // Also where the end is not proven: the Lease is not renewed for what is lost.
+    Arc::clone(&pod.lease).release().await;
+    pod.learn(|known| match end {
+        Ok(evidence) => {
+            debug!(pod = pod.name, "pod gone");
+            known.exit.get_or_insert(ExitStatus::Unknown);
+            known.end = Some(Ok(evidence));
+        }
+        Err(why) => {
+            warn!(pod = pod.name, why, "the end of a pod is not proven");
+            known.end = Some(Err(why));
+        }
+    });
+}
+
+async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
     let mut seen = pod.entry.seen();
     let mut ordered = None;
     loop {
         let now = end(&seen.borrow_and_update());
-        let grace = match &now {
-            End::Gone(evidence) => {
-                debug!(pod = pod.name, "pod gone");
-                pod.lease.release().await;
-                return pod.learn(|known| {
-                    known.exit.get_or_insert(ExitStatus::Unknown);
-                    known.end = Some(Ok(evidence));
-                });
-            }
-            End::Unproven(why) => {
-                warn!(pod = pod.name, why, "the end of a pod is not proven");
-                return pod.learn(|known| known.end = Some(Err(why.clone())));
-            }
+        let grace = match now {
+            End::Gone(evidence) => return Ok(evidence),
+            End::Unproven(why) => return Err(why),
             End::Terminated(exit) => {
-                pod.learn(|known| known.exit = Some(*exit));
+                pod.learn(|known| known.exit = Some(exit));
                 // Nothing runs that a grace would be for.
                 Some(0)
             }
             End::Server(exit) => {
-                pod.learn(|known| known.exit = Some(*exit));
+                pod.learn(|known| known.exit = Some(exit));
                 Some(FORCED)
             }
             End::Alive => pod.force.is_cancelled().then_some(FORCED),
         };
-        match grace {
-            Some(grace) if ordered.is_none_or(|before| before > grace) => {
-                ordered = Some(grace);
-                order(&pod.cluster, &pod.name, &pod.uid, grace).await;
+        let order = grace.filter(|grace| ordered.is_none_or(|before| before > *grace));
+        let refused = |error: &ClusterError| {
+            let words = error.to_string();
+            pod.learn(|known| known.refused = Some(words));
+        };
+        let ordering = async {
+            match order {
+                Some(grace) => {
+                    order_deletion(&pod.cluster, &pod.name, &pod.uid, grace, refused).await;
+                    pod.learn(|known| known.refused = None);
+                    grace
+                }
+                None => std::future::pending().await,
             }
-            _ => tokio::select! {
-                changed = seen.changed() => if changed.is_err() { return },
-                () = pod.force.cancelled(), if ordered.is_none() => {}
+        };
+        // What is seen meanwhile may be the end.
+        tokio::select! {
+            grace = ordering => ordered = Some(grace),
+            changed = seen.changed() => if changed.is_err() {
+                return Err("the pod is not watched any more".to_owned());
             },
+            () = pod.force.cancelled(), if ordered.is_none() && order.is_none() => {}
         }
     }
 }
 
 /// Orders the deletion, until that is answered. A pod that is not there is as good as an
 /// answer: what became of it is for the watch to say.
-pub(super) async fn order(cluster: &Cluster, name: &str, uid: &str, grace: u32) {
+async fn order_deletion(
+    cluster: &Cluster,
+    name: &str,
+    uid: &str,
+    grace: u32,
+    refused: impl Fn(&ClusterError),
+) {
     let what = Deletion {
         name,
         uid: Some(uid),
@@ -71,7 +97,10 @@ pub(super) async fn order(cluster: &Cluster, name: &str, uid: &str, grace: u32) 
     while let Err(error) = cluster.delete(Kind::Pod, what).await {
         match error.meaning() {
             Meaning::Absent | Meaning::Conflict => return,
-            _ => warn!(pod = name, %error, "pod not deleted yet"),
+            _ => {
+                warn!(pod = name, %error, "pod not deleted yet");
+                refused(&error);
+            }
         }
         pauses.after(&error).await;
     }
@@ -96,7 +125,7 @@ pub(crate) async fn undo(
             && ordered.is_none_or(|before| before > grace)
         {
             ordered = Some(grace);
-            order(cluster, name, &uid, grace).await;
+            order_deletion(cluster, name, &uid, grace, |_| {}).await;
         } else if seen.changed().await.is_err() {
             return now;
         }

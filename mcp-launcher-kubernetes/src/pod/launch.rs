@@ -1,10 +1,11 @@
 //! From a plan to a running server, in a task that nobody can abandon.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchProgress, LaunchedServer};
-use tokio::sync::{OnceCell, oneshot, watch as channel};
+use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
@@ -35,6 +36,9 @@ const TIME_TO_TELL: Duration = Duration::from_secs(1);
 /// How long a pod may be without a node where the caller has no deadline.
 const UNSCHEDULED: Duration = Duration::from_secs(30);
 
+/// How long a launch goes on while its pod cannot be watched: an API server may be restarted.
+const LOST: Duration = Duration::from_secs(30);
+
 /// How long an attach may be refused by a kubelet that says that the container runs.
 const ATTACHES: Duration = Duration::from_secs(10);
 
@@ -43,8 +47,6 @@ pub(crate) struct Job {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) watcher: Watcher,
     pub(crate) leases: Leases,
-    /// The supervised init is in the namespace.
-    pub(crate) init: Arc<OnceCell<()>>,
     pub(crate) plan: Plan,
     pub(crate) name: String,
     /// The label that tells this launch from all others.
@@ -79,17 +81,22 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
         () = cancelled.cancelled() => return Err(ClusterError::Cancelled),
         prepared = prepare(&job) => prepared?,
     }
-    let lease = job.leases.hold().await?;
+    let lease = tokio::select! {
+        biased;
+        () = cancelled.cancelled() => return Err(ClusterError::Cancelled),
+        lease = job.leases.hold() => Arc::new(lease?),
+    };
     for object in job.plan.objects() {
         object["metadata"]["ownerReferences"] = lease.owner();
     }
     let entry = job.watcher.enter(&job.name);
     // From here on nothing may interrupt: a request that was sent may come true.
-    let created = create(&job, &entry).await;
+    let may_exist = AtomicBool::new(false);
+    let created = create(&job, &entry, &may_exist).await;
     let facts = match created {
         Ok(facts) => facts,
         Err(error) => {
-            not_created(job, entry, lease, &error);
+            not_created(job, entry, lease, may_exist.into_inner());
             return Err(error);
         }
     };
@@ -118,15 +125,14 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
 async fn prepare(job: &Job) -> Result<(), ClusterError> {
     job.cluster.namespace().await?;
     if job.plan.supervised {
-        let provide = || init::provide(&job.cluster);
-        job.init.get_or_try_init(provide).await?;
+        init::provide(&job.cluster).await?;
     }
     Ok(())
 }
 
 /// Creates the secret and the pod. The name is ours alone, so that a create whose answer was
 /// lost is told by the next try.
-async fn create(job: &Job, entry: &Entry) -> Result<Facts, ClusterError> {
+async fn create(job: &Job, entry: &Entry, may_exist: &AtomicBool) -> Result<Facts, ClusterError> {
     let cluster = &job.cluster;
     if let Some(secret) = &job.plan.secret {
         let created = answered(crate::PATIENCE, || cluster.create(Kind::Secret, secret)).await;
@@ -135,7 +141,19 @@ async fn create(job: &Job, entry: &Entry) -> Result<Facts, ClusterError> {
             _ => {}
         }
     }
-    let create = || cluster.created(Kind::Pod, &job.plan.pod);
+    let create = async || {
+        let created = cluster.created(Kind::Pod, &job.plan.pod).await;
+        // Of any attempt: the refusal of a later one says nothing about it.
+        if let Err(error) = &created
+            && matches!(
+                error.meaning(),
+                Meaning::Unheard | Meaning::Conflict | Meaning::Busy(_)
+            )
+        {
+            may_exist.store(true, Ordering::Relaxed);
+        }
+        created
+    };
     match answered(crate::PATIENCE, create).await.map(Facts::of) {
         Err(error) if error.meaning() == Meaning::Conflict => {
             let get = || cluster.get(Kind::Pod, &job.name);
@@ -155,16 +173,10 @@ async fn create(job: &Job, entry: &Entry) -> Result<Facts, ClusterError> {
 }
 
 /// A create that failed leaves a secret; one that nobody has answered may still come true.
-fn not_created(job: Job, entry: Entry, lease: Held, error: &ClusterError) {
-    let may_exist = error.meaning() == Meaning::Unheard;
+fn not_created(job: Job, entry: Entry, lease: Arc<Held>, may_exist: bool) {
     tokio::spawn(async move {
-        if may_exist {
-            let mut seen = entry.seen();
-            let told = seen.wait_for(|seen| seen.last.is_some());
-            let told = matches!(timeout(LATE_CREATE, told).await, Ok(Ok(_)));
-            if told {
-                report(&job.name, undo(&job.cluster, &job.name, entry.seen()).await);
-            }
+        if may_exist && comes_true(entry.seen()).await {
+            report(&job.name, undo(&job.cluster, &job.name, entry.seen()).await);
         }
         if job.plan.secret.is_some() {
             remove_secret(&job.cluster, &job.name).await;
@@ -173,9 +185,26 @@ fn not_created(job: Job, entry: Entry, lease: Held, error: &ClusterError) {
     });
 }
 
+/// Whether a create comes true late. Time counts only while the cluster can be watched.
+async fn comes_true(mut seen: channel::Receiver<Seen>) -> bool {
+    loop {
+        let told = seen.wait_for(|seen| seen.last.is_some());
+        if let Ok(told) = timeout(LATE_CREATE, told).await {
+            return told.is_ok();
+        }
+        if seen.borrow().lost.is_none() {
+            return false;
+        }
+        // Nobody was heard: what is there is seen once somebody is.
+        if seen.wait_for(|seen| seen.lost.is_none()).await.is_err() {
+            return false;
+        }
+    }
+}
+
 /// Ends what was created. The proof belongs to the failure; a cluster that cannot give it in
 /// time is asked by a task of its own.
-async fn undo_now(job: Job, entry: Entry, lease: Held) {
+async fn undo_now(job: Job, entry: Entry, lease: Arc<Held>) {
     let name = job.name.clone();
     let undoing = tokio::spawn(async move {
         report(&job.name, undo(&job.cluster, &job.name, entry.seen()).await);
@@ -255,7 +284,17 @@ async fn wait_for_start(
     let given_up = job.context.deadline().map(|at| at - TIME_TO_TELL);
     let given_up = given_up.unwrap_or_else(|| Instant::now() + UNSCHEDULED);
     let mut told = None;
+    let mut lost_since = None;
     loop {
+        let lost = seen.borrow().lost.clone();
+        let lost_until = match &lost {
+            Some(lost) if lost.refused => return Err(ClusterError::Unwatched(lost.words.clone())),
+            Some(_) => Some(*lost_since.get_or_insert_with(Instant::now) + LOST),
+            None => {
+                lost_since = None;
+                None
+            }
+        };
         let now = start(&seen.borrow_and_update());
         let mut unschedulable = None;
         match now {
@@ -273,6 +312,10 @@ async fn wait_for_start(
         }
         tokio::select! {
             changed = seen.changed() => if changed.is_err() { return Err(ClusterError::Cancelled) },
+            () = sleep_until(lost_until.unwrap_or(given_up)), if lost_until.is_some() => {
+                let words = lost.map(|lost| lost.words);
+                return Err(ClusterError::Unwatched(words.unwrap_or_default()));
+            }
             () = sleep_until(given_up), if unschedulable.is_some() => {
                 return Err(ClusterError::Unschedulable(unschedulable.unwrap_or_default()));
             }
@@ -281,7 +324,7 @@ async fn wait_for_start(
 }
 
 /// The server is there: its owner, its streams, and the tasks that keep them.
-fn begin(job: Job, entry: Entry, lease: Held, uid: String, ready: Ready) -> LaunchedServer {
+fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) -> LaunchedServer {
     let pod = Arc::new(LivePod {
         name: job.name,
         uid,

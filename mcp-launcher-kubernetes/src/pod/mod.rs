@@ -22,7 +22,9 @@ use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch as channel;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use decide::{End, Failure, Object, Seen};
+#[cfg(test)]
+pub(crate) use decide::end;
+pub(crate) use decide::{End, Failure, Lost, Object, Seen};
 pub(crate) use facts::{Facts, SERVER};
 pub(crate) use keep::{remove_secret, undo};
 pub(crate) use launch::{Job, launch};
@@ -36,6 +38,8 @@ use crate::lease::Held;
 pub(crate) struct Known {
     /// The exit status of its server.
     pub(crate) exit: Option<ExitStatus>,
+    /// Why its deletion was refused, the last time.
+    pub(crate) refused: Option<String>,
     /// Its end: the evidence of the proof, or why there can be none any more.
     pub(crate) end: Option<Result<&'static str, String>>,
 }
@@ -52,7 +56,7 @@ pub(crate) struct LivePod {
     grace: u32,
     known: channel::Sender<Known>,
     /// Kept until the pod is gone.
-    lease: Held,
+    lease: Arc<Held>,
     /// The order to end it.
     force: CancellationToken,
     /// Output that nobody takes is thrown away from here on.

@@ -122,7 +122,11 @@ impl ProcessTerminator for PodTerminator {
         if let Some(Ok(_)) = known.end {
             return Ok(Vec::new());
         }
+        if let Some(refused) = known.refused {
+            return Err(StepError::new("delete the pod", refused));
+        }
         let lost = self.pod.entry.seen().borrow().lost.clone();
+        let lost = lost.map(|lost| lost.words);
         match lost {
             Some(problem) => Err(StepError::new("look for the pod", problem)),
             None => Ok(vec![self.remnant()]),
