@@ -206,7 +206,11 @@ fn unproven(pod: &Facts) -> String {
         .filter_map(|container| container.id.as_deref())
         .collect();
     let containers = match ids.is_empty() {
-        true => "its containers".to_owned(),
+        true => format!(
+            "its containers (last seen: {}, {:?})",
+            pod.phase,
+            pod.server()
+        ),
         false => format!("container {}", ids.join(", ")),
     };
     format!(
