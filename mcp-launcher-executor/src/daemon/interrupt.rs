@@ -52,35 +52,32 @@ fn leads_its_group(stat: &str, pid: u32, start_time: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::time::Duration;
+
+    use mcp_launcher_local::LocalLauncher;
+    use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, ServerLauncher, ServerSpec};
+
     use super::*;
 
-    #[test]
-    fn one_whose_name_is_no_text_is_interrupted() {
-        use std::ffi::OsStr;
-        use std::os::unix::ffi::OsStrExt;
-        use std::os::unix::process::{CommandExt, ExitStatusExt};
-
+    #[tokio::test]
+    async fn one_whose_name_is_no_text_is_interrupted() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory
             .path()
             .join(OsStr::from_bytes(b"fourteen-bytes\xC3\xBC"));
         std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
-        let mut process = std::process::Command::new(&program);
-        let mut process = process.arg("1000").process_group(0).spawn().unwrap();
-        let stat = std::fs::read(format!("/proc/{}/stat", process.id())).unwrap();
-        let started = stat.rsplit(|&byte| byte == b')').next().unwrap();
-        let started = str::from_utf8(started).unwrap().split(' ').nth(20).unwrap();
-        let identity = ServerIdentity::Process {
-            pid: process.id(),
-            start_time: Some(started.parse().unwrap()),
-        };
-        let interrupted = interrupt(&identity);
-        if interrupted.is_err() {
-            process.kill().unwrap();
-        }
-        let status = process.wait().unwrap();
-        assert!(interrupted.is_ok(), "{interrupted:?}");
-        assert_eq!(status.signal(), Some(2));
+        let spec = ServerSpec::builder("sleep", &program)
+            .args(["1000"])
+            .cwd("/");
+        let (spec, context) = (spec.build().unwrap(), LaunchContext::new());
+        let launched = LocalLauncher::new().launch(&spec, &context).await.unwrap();
+        let server = launched.into_parts().terminator;
+        interrupt(&server.identity()).unwrap();
+        let exit = tokio::time::timeout(Duration::from_secs(20), server.exited()).await;
+        assert_eq!(exit.unwrap(), ExitStatus::Signal(2));
+        server.gone().await.unwrap();
     }
 
     #[test]
