@@ -20,18 +20,21 @@ pub(crate) struct Excused {
     pub(crate) unproven: u64,
     pub(crate) kept_back: u64,
     pub(crate) refused: u64,
+    /// Guardians that were stopped behind their last order.
+    pub(crate) continued: u64,
     pub(crate) orphans: u64,
     pub(crate) out_of_reach: u64,
 }
 
 impl Excused {
-    fn numbers(&mut self) -> [&mut u64; 7] {
+    fn numbers(&mut self) -> [&mut u64; 8] {
         [
             &mut self.launches,
             &mut self.proofs,
             &mut self.unproven,
             &mut self.kept_back,
             &mut self.refused,
+            &mut self.continued,
             &mut self.orphans,
             &mut self.out_of_reach,
         ]
@@ -63,12 +66,13 @@ impl fmt::Display for Excused {
         write!(
             f,
             "{} servers launched, {} proofs, all right; as documented: {} ends without proof, {} \
-             proofs kept back by strangers, {} starts refused, {} processes found by the next host, {} out of everybody's reach",
+             proofs kept back by strangers, {} starts refused, {} guardians stopped for good, {} processes found by the next host, {} out of everybody's reach",
             self.launches,
             self.proofs,
             self.unproven,
             self.kept_back,
             self.refused,
+            self.continued,
             self.orphans,
             self.out_of_reach,
         )

@@ -8,6 +8,7 @@ use super::proxy::Tracked;
 use super::{Shape, drain, ends_clean, policy};
 use crate::support::{Rig, eventually};
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 /// The command itself is `docker run`, and says which engine: no proxy, labels.
 #[tokio::test]
@@ -162,7 +163,9 @@ async fn a_detached_container_is_asked_before_it_is_forced() {
     let directory = address.trim_start_matches("unix:").trim_end_matches("/s");
     let asked = std::path::Path::new(directory).join("asked");
     assert!(!asked.exists());
-    let report = server.end(&policy()).await.unwrap();
+    // Long: it ends with the container, which an engine at work may ask late.
+    let policy = policy().with_term_grace(Duration::from_secs(20));
+    let report = server.end(&policy).await.unwrap();
     assert_eq!(report.gone.swept.len(), 1, "{report}");
     assert!(asked.exists(), "it was not asked: {report}");
     assert!(rig.started().is_empty());
