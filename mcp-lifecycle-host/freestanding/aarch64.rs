@@ -12,13 +12,16 @@ pub const O_NOFOLLOW: usize = 0o100_000;
 
 /// The numbers of the system calls that the programs make.
 pub mod nr {
+    pub const DUP3: usize = 24;
     pub const FCNTL: usize = 25;
     pub const UNLINKAT: usize = 35;
     pub const CHDIR: usize = 49;
+    pub const FCHDIR: usize = 50;
     pub const OPENAT: usize = 56;
     pub const CLOSE: usize = 57;
     pub const PIPE2: usize = 59;
     pub const GETDENTS64: usize = 61;
+    pub const LSEEK: usize = 62;
     pub const READ: usize = 63;
     pub const WRITE: usize = 64;
     pub const PPOLL: usize = 73;
@@ -41,8 +44,10 @@ pub mod nr {
     pub const SENDTO: usize = 206;
     pub const RECVFROM: usize = 207;
     pub const SHUTDOWN: usize = 210;
+    pub const RECVMSG: usize = 212;
     pub const CLONE: usize = 220;
     pub const EXECVE: usize = 221;
+    pub const MMAP: usize = 222;
     pub const MADVISE: usize = 233;
     pub const WAIT4: usize = 260;
     pub const PRLIMIT64: usize = 261;

@@ -19,13 +19,23 @@ pub(super) extern "C" fn entry(stack: *const usize) -> ! {
     unsafe { mcp_start(args) }
 }
 
-/// Arguments and environment, where the kernel put them. There is one value of this type.
+/// Arguments and environment, where the kernel or another process put them.
 pub struct Args {
     count: usize,
     vector: *const *const c_char,
 }
 
 impl Args {
+    /// Arguments and environment that did not come by the stack.
+    ///
+    /// # Safety
+    ///
+    /// `vector` has `count` pointers and a null pointer, then those of the environment and a null
+    /// pointer, each to a terminated string. All of it lives, unchanged, as long as the value.
+    pub unsafe fn new(count: usize, vector: *const *const c_char) -> Self {
+        Self { count, vector }
+    }
+
     /// The argument of this number; the program's name is the first.
     pub fn get(&self, index: usize) -> Option<&CStr> {
         if index >= self.count {

@@ -15,6 +15,8 @@ pub mod nr {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const LSEEK: usize = 8;
+    pub const MMAP: usize = 9;
     pub const RT_SIGACTION: usize = 13;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const MADVISE: usize = 28;
@@ -23,6 +25,7 @@ pub mod nr {
     pub const CONNECT: usize = 42;
     pub const SENDTO: usize = 44;
     pub const RECVFROM: usize = 45;
+    pub const RECVMSG: usize = 47;
     pub const SHUTDOWN: usize = 48;
     pub const CLONE: usize = 56;
     pub const EXECVE: usize = 59;
@@ -30,6 +33,7 @@ pub mod nr {
     pub const KILL: usize = 62;
     pub const FCNTL: usize = 72;
     pub const CHDIR: usize = 80;
+    pub const FCHDIR: usize = 81;
     pub const GETEUID: usize = 107;
     pub const GETEGID: usize = 108;
     pub const SETPGID: usize = 109;
@@ -44,6 +48,7 @@ pub mod nr {
     pub const UNLINKAT: usize = 263;
     pub const PPOLL: usize = 271;
     pub const SIGNALFD4: usize = 289;
+    pub const DUP3: usize = 292;
     pub const PIPE2: usize = 293;
     pub const PRLIMIT64: usize = 302;
     pub const CLOSE_RANGE: usize = 436;

@@ -39,7 +39,7 @@ use sys::{Args, Fork, Reaped};
 const EXIT_USAGE: i32 = 126;
 /// The program could not be run, as in a shell.
 const EXIT_NOT_FOUND: i32 = 127;
-/// What the end by SIGKILL looks like from outside.
+/// The exit code of an end by SIGKILL, as seen from outside.
 const EXIT_KILLED: i32 = 128 + 9;
 
 /// Where the grace is among the arguments; the program follows.

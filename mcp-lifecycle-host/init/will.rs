@@ -78,7 +78,7 @@ pub(crate) fn run(socket: &[u8], grace: u64, limit: u64, queries: Option<Queries
     sys::exit(i32::from(!heard))
 }
 
-/// What the labels say is the host's; `None` when the daemon does not tell.
+/// Finds the containers that are the host's by their labels; `None` when the daemon does not tell.
 fn find(socket: &[u8], queries: &Queries<'_>, until: u64) -> Option<Names> {
     let mut images = Names::new();
     answers::images(socket, queries.images, until, &mut |image| images.add(image))?;
@@ -189,7 +189,7 @@ fn taken(answers: &mut [Option<i32>], until: u64) -> usize {
     gone
 }
 
-/// Whether it may be part of a name, or of what fills it up.
+/// Returns whether the byte may be part of a name, or of what fills it up.
 fn is_fit(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | 0)
 }

@@ -11,7 +11,9 @@
 //!
 //! * [`control`]: the thread that owns what must not end with a caller.
 //! * [`random`]: names that nobody else has.
+//! * [`output`]: messages of the engine as a stream of bytes.
 //! * [`fields`]: fields of the engine's own request, over what options say.
+//! * [`helper`]: programs that are asked for credentials.
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +22,10 @@ pub mod control;
 #[cfg(feature = "engine")]
 pub mod fields;
 pub mod freestanding;
+#[cfg(feature = "engine")]
+pub mod helper;
+#[cfg(feature = "engine")]
+pub mod output;
 #[cfg(unix)]
 pub mod private;
 #[cfg(target_os = "linux")]

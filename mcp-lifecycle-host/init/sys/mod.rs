@@ -145,7 +145,7 @@ pub(crate) fn wait_for_data(input: i32, signals: i32, limit: u64) -> bool {
     poll(input, POLLIN, signals, Some(limit)) != 0
 }
 
-/// What has happened to `input`.
+/// The events of `input`.
 fn poll(input: i32, events: i16, signals: i32, limit: Option<u64>) -> i16 {
     let mut fds = [
         PollFd { fd: input, events, revents: 0 },

@@ -1,0 +1,197 @@
+//! Programs that are asked for credentials.
+
+use std::fmt;
+use std::io;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// The longest answer that is read, in bytes: more than anybody's token.
+const LONGEST: u64 = 1 << 20;
+
+/// So much of a complaint is kept, in bytes.
+const COMPLAINT: u64 = 2048;
+
+/// How long the rest of a complaint is waited for once a helper has ended.
+const REST: Duration = Duration::from_millis(300);
+
+/// Answer of a helper. What it wrote may be a secret, and is in no `Debug`.
+#[non_exhaustive]
+pub struct Answer {
+    /// How the helper has ended.
+    pub status: ExitStatus,
+    /// What it wrote, a MiB at most.
+    pub said: Vec<u8>,
+    /// The beginning of what it wrote to standard error, 2 KiB at most.
+    pub complaint: Vec<u8>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running helper.
+///
+/// # Drop
+///
+/// Kills its process group; on macOS the helper alone. What has left that is not found.
+struct Helper(Child);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()) {
+            let group = nix::unistd::Pid::from_raw(group);
+            if is_child(group) {
+                let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Returns whether this is a child of ours that nobody has waited for: a host may ignore SIGCHLD
+/// or wait for all, and then the number may be anybody's.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn is_child(pid: nix::unistd::Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(pid), look).is_ok()
+}
+
+/// Nobody here asks without reaping, so no group is signalled: the helper alone is killed.
+#[cfg(target_vendor = "apple")]
+fn is_child(_: nix::unistd::Pid) -> bool {
+    false
+}
+
+/// Runs a helper in a process group of its own, tells it `input`, and reads its answer.
+///
+/// Needs a runtime of tokio's with I/O. A helper that does not answer is waited for without a
+/// limit: it ends with the future, and so does what it has started in its group.
+///
+/// # Errors
+///
+/// When the helper cannot be started, or its streams fail.
+pub async fn ask(mut command: Command, input: &[u8]) -> io::Result<Answer> {
+    command.kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    #[cfg(unix)]
+    command.process_group(0);
+    let mut helper = Helper(command.spawn()?);
+    let (stdin, stdout, stderr) = (
+        helper.0.stdin.take(),
+        helper.0.stdout.take(),
+        helper.0.stderr.take(),
+    );
+    let tell = async {
+        if let Some(mut stdin) = stdin {
+            // One that reads nothing may answer all the same.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let mut complaint = Vec::new();
+    let answer: io::Result<_> = {
+        let answered = async {
+            let ((), said) = tokio::join!(tell, read(stdout));
+            Ok((helper.0.wait().await?, said?))
+        };
+        let (mut answered, mut complained) = (pin!(answered), pin!(keep(stderr, &mut complaint)));
+        tokio::select! {
+            answer = &mut answered => {
+                // What it leaves running may keep this open.
+                let _ = timeout(REST, complained).await;
+                answer
+            }
+            () = &mut complained => answered.await,
+        }
+    };
+    answer.map(|(status, said)| Answer {
+        status,
+        said,
+        complaint,
+    })
+}
+
+/// Reads to the end, and keeps the beginning.
+async fn keep(stderr: Option<impl AsyncRead + Unpin>, complaint: &mut Vec<u8>) {
+    if let Some(mut stderr) = stderr {
+        let _ = (&mut stderr).take(COMPLAINT).read_to_end(complaint).await;
+        let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+    }
+}
+
+async fn read(stdout: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    if let Some(stdout) = stdout {
+        stdout.take(LONGEST).read_to_end(&mut said).await?;
+    }
+    Ok(said)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[tokio::test]
+    async fn an_answer_and_a_complaint_are_read_side_by_side() {
+        // More than a pipe holds of each.
+        let script = "cat; head -c 200000 /dev/zero >&2; head -c 200000 /dev/zero; exit 3";
+        let answer = ask(sh(script), b"a question").await.unwrap();
+        assert_eq!(answer.status.code(), Some(3));
+        assert!(answer.said.starts_with(b"a question"));
+        assert_eq!(answer.said.len(), 200_000 + 10);
+        assert_eq!(answer.complaint.len() as u64, COMPLAINT);
+        assert!(!format!("{answer:?}").contains("question"));
+    }
+
+    #[tokio::test]
+    async fn a_helper_ends_with_its_future_and_so_does_what_it_has_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let script = format!("exec 9>{}; sleep 1000 & sleep 1000", fifo.display());
+        let asked = tokio::spawn(async move { ask(sh(&script), b"").await });
+        let opened = tokio::task::spawn_blocking(move || std::fs::File::open(fifo));
+        let mut fifo = opened.await.unwrap().unwrap();
+        asked.abort();
+        let end = tokio::task::spawn_blocking(move || io::Read::read(&mut fifo, &mut [0]));
+        let end = tokio::time::timeout(Duration::from_secs(10), end).await;
+        assert_eq!(end.expect("an end of file").unwrap().unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_a_helper_leaves_running_is_not_waited_for() {
+        let script = "echo oops >&2; sleep 20 >/dev/null & echo answer";
+        let asked = tokio::time::timeout(Duration::from_secs(10), ask(sh(script), b"")).await;
+        let answer = asked.expect("an answer in time").unwrap();
+        assert_eq!(
+            (&*answer.said, &*answer.complaint),
+            (&b"answer\n"[..], &b"oops\n"[..])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_number_that_somebody_else_waited_for_is_not_killed() {
+        let child = Command::new("true").spawn().unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id().unwrap().try_into().unwrap());
+        assert!(is_child(pid));
+        nix::sys::wait::waitpid(pid, None).unwrap();
+        assert!(child.id().is_some(), "the handle does not know");
+        assert!(!is_child(pid));
+    }
+}
