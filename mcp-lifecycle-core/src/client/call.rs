@@ -16,7 +16,7 @@ use super::transport::outbox::SendError;
 use super::transport::progress::Progress;
 use crate::terminate::timing::after;
 
-/// What is called, for errors.
+/// The name of a call, for errors.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Called<'a> {
     Tool(&'a str),

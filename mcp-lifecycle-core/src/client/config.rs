@@ -50,9 +50,9 @@ pub struct ServerConfig {
     pub required: bool,
     /// The number of holders to whom a pool leases it at a time.
     pub sharing: Sharing,
-    /// The time a pool keeps it unused; `None` is for ever.
+    /// How long a pool keeps an unused server; `None` means for ever.
     pub idle_ttl: Option<Duration>,
-    /// The number of processes of this name that a pool may have alive.
+    /// How many processes of this server a pool may have alive.
     pub max_live: Option<usize>,
     /// The rules by which a manager or a pool starts it again.
     pub restart: RestartPolicy,
@@ -60,9 +60,9 @@ pub struct ServerConfig {
     pub prepare_timeout: Duration,
     /// The longest time launch and handshake may take.
     pub startup_timeout: Duration,
-    /// The longest time the question for the modern era may stay unanswered.
+    /// How long `server/discover` may stay unanswered before the legacy era is assumed.
     pub probe_timeout: Duration,
-    /// The waits of its end.
+    /// The time limits of the server's end.
     pub termination: TerminationPolicy,
     /// The options of calls that bring none of their own.
     pub call_options: CallOptions,

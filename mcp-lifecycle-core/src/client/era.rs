@@ -54,7 +54,7 @@ pub(super) fn modern_versions() -> Vec<ProtocolVersion> {
 }
 
 impl ProtocolPreference {
-    /// What to do, given what is remembered of the server.
+    /// The way to shake hands, given the era that is remembered of the server.
     pub(super) fn mode(self, remembered: Option<Era>) -> ClientLifecycleMode {
         match (self, remembered) {
             (Self::Legacy, _) | (Self::Auto, Some(Era::Legacy)) => ClientLifecycleMode::Initialize,
@@ -74,7 +74,7 @@ impl ProtocolPreference {
 static REMEMBERED: LazyLock<Mutex<HashMap<u64, Era>>> = LazyLock::new(Mutex::default);
 const REMEMBERED_LIMIT: usize = 1024;
 
-/// What identifies a server for the purpose of remembering its era.
+/// The key under which the era of a server is remembered.
 pub(super) fn key(launcher: &str, spec: &ServerSpec) -> u64 {
     let mut hasher = DefaultHasher::new();
     launcher.hash(&mut hasher);

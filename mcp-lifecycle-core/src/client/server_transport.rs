@@ -14,7 +14,8 @@ use super::config::PROBE_TIMEOUT;
 use super::event::Observed;
 use super::stderr::{self, StderrTail};
 use super::transport::TransportLimits;
-use super::transport::stdio::{Connection, StdioTransport};
+use super::transport::connection::Connection;
+use super::transport::stdio::StdioTransport;
 use crate::launch::identity::ServerIdentity;
 use crate::launch::launched::LaunchedServer;
 use crate::terminate::handle::{ServerHandle, TerminationOutcome};
@@ -62,7 +63,7 @@ pub struct ServerTransport {
     runtime: Handle,
 }
 
-/// What the transport shares with the end of its server.
+/// State that the transport shares with the end of its server.
 #[derive(Debug)]
 struct Server {
     connection: Arc<Connection>,

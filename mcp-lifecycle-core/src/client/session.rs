@@ -11,7 +11,7 @@ use super::error::call::CallErrorKind;
 use super::handler::SharedHandler;
 use super::state::ClientState;
 use super::stderr::StderrTail;
-use super::transport::stdio::Connection;
+use super::transport::connection::Connection;
 use crate::launch::exit::ExitStatus;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::CAUSE_KNOWN;

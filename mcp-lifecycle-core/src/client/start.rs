@@ -21,7 +21,7 @@ use super::session::Session;
 use super::state::ClientState;
 use super::stderr;
 use super::stderr::StderrTail;
-use super::transport::stdio::Connection;
+use super::transport::connection::Connection;
 use super::watcher::{Pumps, Watcher};
 use crate::launch::context::LaunchContext;
 use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
@@ -163,7 +163,7 @@ impl StartAttempt {
             .with_progress(move |step| observed.event(ServerEventKind::Progress(step.clone())))
     }
 
-    /// What the launcher does; `None` when the time was up.
+    /// The launcher's result; `None` when the time was up.
     async fn in_time<T>(
         &self,
         deadline: Instant,

@@ -60,7 +60,7 @@ impl Journal {
     }
 }
 
-/// What only the client of a server sees. The rest is told by the manager or pool, which
+/// Observer of the events that only the client of a server sees. The others are told by the manager or pool, which
 /// decides on starts and ends.
 struct OfClient(Arc<Journal>);
 

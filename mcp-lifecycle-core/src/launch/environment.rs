@@ -6,13 +6,14 @@ use std::fmt;
 
 use super::error::spec::{SpecError, reject_nul};
 
-/// The variables that a server inherits besides those that are named.
+/// The variables that a server inherits from its host's environment, apart from those that are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InheritEnv {
     /// A short list of variables that programs need to run at all and that hold
     /// no secrets: the list of the MCP SDKs (`HOME LOGNAME PATH SHELL TERM
-    /// USER`) and the locale, time zone and temporary directory.
+    /// USER`) and the locale, time zone and temporary directory. On Windows what the SDKs
+    /// pass there: the directories of the system and of the user, `PATHEXT`, and the like.
     #[default]
     AllowList,
     /// Everything the host has.
@@ -22,10 +23,43 @@ pub enum InheritEnv {
 }
 
 /// The variables of [`InheritEnv::AllowList`].
-const ALLOWED: &[&str] = &[
-    "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
-    "USER",
-];
+const ALLOWED: &[&str] = if cfg!(windows) {
+    &[
+        "APPDATA",
+        "COMSPEC",
+        "HOME",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LANG",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "PROGRAMDATA",
+        "PROGRAMFILES",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "TZ",
+        "USERNAME",
+        "USERPROFILE",
+        "WINDIR",
+    ]
+} else {
+    &[
+        "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
+        "USER",
+    ]
+};
+
+/// Returns whether two names are those of one variable: Windows takes no note of case.
+fn is_same(a: &OsStr, b: &OsStr) -> bool {
+    match cfg!(windows) {
+        true => a.eq_ignore_ascii_case(b),
+        false => a == b,
+    }
+}
 
 /// The environment of a server: inherited variables, then those passed
 /// by name, then literal values; the later wins.
@@ -77,9 +111,12 @@ impl EnvPolicy {
         &self,
         host: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> BTreeMap<OsString, OsString> {
+        let is_passed = |name: &OsStr| self.pass.iter().any(|passed| is_same(passed, name));
+        let is_set = |name: &OsStr| self.set.keys().any(|set| is_same(set, name));
         let mut resolved: BTreeMap<_, _> = host
             .into_iter()
-            .filter(|(name, value)| self.pass.contains(name) || self.inherits(name, value))
+            .filter(|(name, _)| !is_set(name))
+            .filter(|(name, value)| is_passed(name) || self.inherits(name, value))
             .collect();
         resolved.extend(self.set.iter().map(|(n, v)| (n.clone(), v.clone())));
         resolved
@@ -90,7 +127,9 @@ impl EnvPolicy {
             InheritEnv::All => true,
             InheritEnv::Nothing => false,
             InheritEnv::AllowList => {
-                ALLOWED.iter().any(|allowed| name == *allowed)
+                ALLOWED
+                    .iter()
+                    .any(|allowed| is_same(name, allowed.as_ref()))
                     && !value.as_encoded_bytes().starts_with(b"()")
             }
         }
@@ -138,6 +177,19 @@ mod tests {
 
     fn names(env: &BTreeMap<OsString, OsString>) -> Vec<&str> {
         env.keys().filter_map(|n| n.to_str()).collect()
+    }
+
+    #[cfg(windows)]
+    #[test]
+    fn case_makes_no_other_variable() {
+        let host = [("Path", "inherited"), ("Token", "passed")].map(|(n, v)| (n.into(), v.into()));
+        let mut policy = EnvPolicy::default();
+        policy.pass("TOKEN".into());
+        assert_eq!(names(&policy.resolve(host.clone())), ["Path", "Token"]);
+        policy.set("PATH".into(), "literal".into());
+        let env = policy.resolve(host);
+        assert_eq!(names(&env), ["PATH", "Token"]);
+        assert_eq!(env[OsStr::new("PATH")], "literal");
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub enum ServerIdentity {
     Process {
         /// The main process.
         pid: u32,
-        /// The time when it started, in clock ticks since boot (`/proc/PID/stat` field
-        /// 22), where the system tells.
+        /// The time when it started, where the system tells: on Linux in clock ticks since boot
+        /// (`/proc/PID/stat` field 22), on Windows in units of 100 ns since 1601.
         start_time: Option<u64>,
     },
     /// A container.

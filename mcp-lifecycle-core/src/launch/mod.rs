@@ -13,6 +13,7 @@ pub(crate) mod exit;
 pub(crate) mod identity;
 pub(crate) mod launched;
 pub(crate) mod launcher;
+pub(crate) mod options;
 pub(crate) mod proof;
 pub(crate) mod reap;
 pub(crate) mod remnant;

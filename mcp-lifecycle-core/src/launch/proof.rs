@@ -29,6 +29,8 @@ pub enum Evidence {
     /// The first process of the server's PID namespace has ended, before which
     /// the kernel ends everybody inside.
     NamespaceEnded,
+    /// The kernel says that no process of the server's job object is active (Windows).
+    JobEmpty,
     /// The engine that ran the container says that there is none of this id.
     ContainerAbsent,
     /// Another machine has reported the end, in these words.
@@ -49,6 +51,7 @@ impl fmt::Display for Evidence {
             Self::NoneMarked => "no process carries its identity",
             Self::NoneAdopted => "no process of it was given to another parent",
             Self::NamespaceEnded => "its PID namespace has ended",
+            Self::JobEmpty => "its job object is empty",
             Self::ContainerAbsent => "the engine has no such container",
             Self::RemoteReported(words) => return write!(f, "the other machine reports: {words}"),
             Self::Other(words) => words,

@@ -61,7 +61,7 @@ enum Run {
 /// Where the outcome of a run will be.
 type Outcome = watch::Receiver<Option<TerminationOutcome>>;
 
-/// Who runs a termination that somebody asks for.
+/// The runner of a termination that somebody asks for.
 enum Claim<R> {
     /// The one who asks.
     Mine(R, Outcome),
@@ -224,7 +224,7 @@ impl ServerHandle {
     }
 }
 
-/// What the owner of a connection needs besides.
+/// Methods for the owner of a connection.
 #[cfg(feature = "client")]
 impl ServerHandle {
     /// Like [`terminate`](Self::terminate), but runs in the caller's own task

@@ -69,7 +69,7 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// What to do next.
+/// The next step of the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Enter this phase: do what it says, then wait this long for an event.

@@ -1,4 +1,4 @@
-//! What an application plugs in may panic and may call back; neither wedges anything.
+//! Callbacks of an application may panic and may call back; neither wedges anything.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) most_launching: usize,
     /// How many servers have said all they had to say.
     pub(crate) said: usize,
-    /// What the client has answered to what servers have asked.
+    /// The client's answers to questions of servers.
     pub(crate) answers: Vec<Value>,
     processes: Vec<(String, watch::Sender<Option<ExitStatus>>)>,
 }

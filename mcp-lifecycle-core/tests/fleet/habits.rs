@@ -1,4 +1,4 @@
-//! What a fake server does and leaves undone, by its arguments.
+//! The habits of a fake server, by its arguments.
 
 use mcp_lifecycle_core::launch::ServerSpec;
 

@@ -82,7 +82,7 @@ async fn a_refresh_keeps_what_is_unchanged_and_replaces_what_is_not() {
     log.assert_balanced();
 }
 
-/// What a user interface shows: the servers one by one, and then the summary.
+/// A user interface: it shows the servers one by one, and then the summary.
 #[derive(Clone, Default)]
 struct Screen(Arc<Mutex<Vec<String>>>);
 

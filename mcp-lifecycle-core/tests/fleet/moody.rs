@@ -151,7 +151,7 @@ impl ServerLauncher for Moody {
     }
 }
 
-/// What a server says 20 ms after its exit: it was in the pipe.
+/// Output of a server that comes 20 ms after its exit: it was in the pipe.
 fn last_words(terminator: Arc<dyn ProcessTerminator>) -> BoxRead {
     let (ours, mut theirs) = tokio::io::duplex(64);
     tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! What a pool does at its limits.
+//! A pool at its limits.
 
 use mcp_lifecycle_core::fleet::{AcquireErrorKind, ServerPool};
 

@@ -1,4 +1,4 @@
-//! What a launcher fetches first does not use up the start-up deadline.
+//! The preparation of a launcher does not use up the start-up deadline.
 
 use std::sync::{Arc, Mutex};
 

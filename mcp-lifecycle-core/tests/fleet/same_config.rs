@@ -19,7 +19,7 @@ use crate::fake::{Fake, seconds};
 struct Handler;
 impl ClientHandler for Handler {}
 
-/// What a host calls at every change of its file: all of it is new.
+/// Loads a configuration as a host does at every change of its file: all of it is new.
 fn load(fake: &Fake, text: &str) -> ServerSet {
     let launchers = LauncherRegistry::new(Arc::new(fake.clone()))
         .with_named_launcher("other", Arc::new(Elsewhere(fake.clone())));

@@ -1,4 +1,4 @@
-//! What people read when something goes wrong.
+//! Texts that people read when something goes wrong.
 
 use std::time::Duration;
 

@@ -30,7 +30,7 @@ pub(super) fn answer_id(line: &[u8]) -> Option<RequestId> {
     id.filter(|_| tagged || (answers && !foreign))
 }
 
-/// What of a JSON text has not been looked at.
+/// The part of a JSON text that has not been looked at.
 struct Scan<'a> {
     rest: &'a [u8],
 }

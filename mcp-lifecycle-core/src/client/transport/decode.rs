@@ -27,7 +27,7 @@ pub(crate) enum LifecycleFault {
     NoAnswer,
 }
 
-/// What became of a line.
+/// A decoded line.
 #[derive(Debug)]
 pub(super) enum Decoded {
     Message(Box<RxJsonRpcMessage<RoleClient>>),

@@ -11,7 +11,7 @@ use tokio_util::io::poll_read_buf;
 
 use crate::launch::launched::BoxRead;
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
     /// A complete line without its end.

@@ -21,6 +21,7 @@
 //! which runs a handler task for each.
 
 mod answer;
+pub(crate) mod connection;
 pub(crate) mod decode;
 pub(crate) mod lines;
 pub(crate) mod outbox;

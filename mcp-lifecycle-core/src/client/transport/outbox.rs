@@ -33,7 +33,7 @@ pub(crate) struct Outbox {
     limit: usize,
 }
 
-/// What waits to be written.
+/// The bytes that wait to be written.
 #[derive(Debug)]
 struct State {
     queue: Vec<u8>,
@@ -44,7 +44,7 @@ struct State {
     writer: Option<Waker>,
 }
 
-/// What is being written.
+/// Standard input, and the batch that is being written to it.
 #[derive(Debug)]
 struct Pipe {
     stdin: Option<ServerStdin>,

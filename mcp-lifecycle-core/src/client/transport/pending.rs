@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ClientRequest, RequestId};
 
-/// What a request asked for, as far as the transport cares.
+/// The kind of a request, as far as the transport cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// `initialize`: must not be cancelled (specification 2025-11-25).

@@ -41,7 +41,7 @@ use crate::terminate::callback::guarded;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::after;
 
-/// What a key of a table must be able to do.
+/// Key of a table of slots.
 pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {}
 impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
 
@@ -86,13 +86,13 @@ pub(crate) struct State<K: Key> {
     end_by: Option<Instant>,
 }
 
-/// What belongs to one slot.
+/// A slot's record, and its process if there is one.
 struct Entry {
     record: Arc<Record>,
     run: Option<Run>,
 }
 
-/// What is to be done once the lock is released.
+/// An action to carry out once the lock is released.
 enum Action<K: Key> {
     Start(process::Start),
     End(Arc<Record>, process::End),

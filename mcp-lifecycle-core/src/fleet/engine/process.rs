@@ -20,7 +20,7 @@ use crate::terminate::report::EndReason;
 
 pub(super) type Launched = Result<(StartAttempt, LifecycleClient), StartError>;
 
-/// What the engine knows of a process that lives, or may.
+/// The engine's knowledge of a process that lives, or may.
 pub(super) struct Run {
     pub(super) launch: AbortHandle<Launched>,
     pub(super) client: Option<Arc<LifecycleClient>>,
@@ -118,7 +118,7 @@ pub(super) fn prepare<K: Key>(
 }
 
 impl Run {
-    /// What ends it now; later, if the launch is just completing.
+    /// Asks for the end, and returns the order that carries it out: now, or later if the launch is just completing.
     pub(super) fn end(&mut self, reason: EndReason, policy: TerminationPolicy) -> Option<End> {
         if self.asked.is_some() {
             return None;
@@ -130,7 +130,7 @@ impl Run {
         })
     }
 
-    /// What ends it, if its task has gone.
+    /// Returns the order that ends the process, if its task has gone.
     pub(super) fn adopt(
         &mut self,
         slot: SlotId,
@@ -149,7 +149,7 @@ impl Run {
         })
     }
 
-    /// What kills it, synchronously.
+    /// Returns a function that kills the process, synchronously.
     pub(super) fn kill(&mut self) -> impl FnOnce() + use<> {
         self.killed = true;
         let (launch, client) = (self.launch.clone(), self.client.clone());

@@ -22,7 +22,7 @@ use crate::terminate::report::EndReason;
 
 type Name = Arc<str>;
 
-/// What is under way for one name.
+/// The change that is under way for one name.
 #[derive(Default)]
 struct Change {
     kept: bool,

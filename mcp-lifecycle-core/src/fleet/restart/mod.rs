@@ -15,7 +15,7 @@ use crate::client::restart::RestartPolicy;
 /// Time since an origin of the driver's choice.
 pub(crate) type Time = Duration;
 
-/// What follows a failure.
+/// The consequence of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The server may start again at this time.

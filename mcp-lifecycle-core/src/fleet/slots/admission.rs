@@ -20,7 +20,7 @@ struct Count {
     promised: usize,
 }
 
-/// What a slot that wants to start is told.
+/// The answer to a slot that wants to start.
 enum Room {
     Here,
     Soon,

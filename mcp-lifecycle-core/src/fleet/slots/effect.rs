@@ -24,7 +24,7 @@ pub(crate) struct End {
     pub(crate) entropy: u64,
 }
 
-/// What the table needs to see of a running server.
+/// A running server, as far as the table needs to see it.
 pub(crate) trait Liveness: Clone {
     /// Returns whether calls are in flight.
     fn is_busy(&self) -> bool;
@@ -32,7 +32,7 @@ pub(crate) trait Liveness: Clone {
     fn is_dead(&self) -> bool;
 }
 
-/// What is to be done.
+/// An order of the table to the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Start a process for this slot.

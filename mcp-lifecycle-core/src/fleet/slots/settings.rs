@@ -14,7 +14,7 @@ pub(crate) enum Demand {
     OnDemand,
 }
 
-/// What a slot is told about its server.
+/// The settings of a slot's server.
 #[derive(Debug, Clone)]
 pub(crate) struct SlotSettings {
     pub(crate) demand: Demand,

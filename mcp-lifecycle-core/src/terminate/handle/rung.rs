@@ -12,7 +12,7 @@ use crate::terminate::timing::after;
 
 type Action<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send + 'a>>;
 
-/// What is being done on a rung, and until when.
+/// The action on a rung, and its time limit.
 ///
 /// The action and the wait run side by side: an action that is acknowledged late has
 /// the rest of the rung, and one that never is has all of it.
@@ -25,7 +25,7 @@ pub(super) struct Rung<'a> {
     deadline: Instant,
 }
 
-/// What happens on a rung.
+/// An event on a rung.
 pub(super) enum Happened {
     /// The action was acknowledged.
     Done,

@@ -3,6 +3,7 @@
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::*;
+use crate::terminate::ServerStdin;
 
 /// Output that is always there.
 struct Flood;

@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// What always holds.
+    /// Checks the invariants that always hold.
     pub(super) fn check(&self) {
         assert!(self.processes.len() <= MAX_LIVE, "over the limit");
         let starting = self
