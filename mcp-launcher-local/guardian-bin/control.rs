@@ -1,7 +1,7 @@
 //! The control socket, and the reports that are owed on it.
 
 use crate::protocol::{CONTROL_FD, MESSAGE_MAX, Report, Request};
-use crate::sys::{self, Errno, Fd, Nanos, PollFd};
+use crate::sys::{self, Errno, Fd, Nanos, Order, PollFd};
 
 /// Reports that can be owed at once: each kind is sent at most once.
 const OWED_MAX: usize = 4;
@@ -14,7 +14,7 @@ pub(crate) struct Control {
     owed: [Option<Report<'static>>; OWED_MAX],
 }
 
-/// What the host said.
+/// A message of the host.
 pub(crate) enum Received {
     Request(Request),
     /// Nothing now.
@@ -23,6 +23,15 @@ pub(crate) enum Received {
     Muted,
     /// It is gone.
     Gone,
+}
+
+/// A message of the host to a spare guardian.
+pub(crate) enum Ordered {
+    Order(Order),
+    /// Nothing now.
+    Nothing,
+    /// Anything else, and that it is gone: there will be no order.
+    Unwanted,
 }
 
 impl Control {
@@ -35,7 +44,7 @@ impl Control {
         })
     }
 
-    /// What to wait for. A half that is closed is always readable, and is not waited for; both closed is reported unasked.
+    /// The events to wait for. A half that is closed is always readable, and is not waited for; both closed is reported unasked.
     pub(crate) fn events(&self) -> PollFd {
         let all = PollFd::readable(self.socket.as_ref()).or_writable(self.owes());
         if self.is_deaf { all.not_readable() } else { all }
@@ -112,6 +121,15 @@ impl Control {
                 self.is_deaf = true;
                 self.how_it_ended()
             }
+        }
+    }
+
+    /// The order that a spare guardian waits for.
+    pub(crate) fn receive_order(&mut self) -> Ordered {
+        match self.socket.as_ref().map(sys::receive_order) {
+            Some(Ok(Some(order))) => Ordered::Order(order),
+            Some(Err(Errno::EAGAIN)) => Ordered::Nothing,
+            _ => Ordered::Unwanted,
         }
     }
 

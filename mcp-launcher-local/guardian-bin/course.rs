@@ -1,4 +1,4 @@
-//! What the guardian does next. Pure: no system call, no clock of its own; the tests of the crate include this file by path.
+//! The course of a guardian: its next step, by state and event. Pure: no system call, no clock of its own; the tests of the crate include this file by path.
 //!
 //! There is one clock while the host lives, and it is not here: nothing is asked to end, and nothing is killed, because time has passed. When the
 //! host is gone there is one grace, if the host wanted one. The pauses below are between rounds of killing, which nothing but the end of everything ends.
@@ -18,6 +18,10 @@ pub(crate) struct Course {
     sweeping: bool,
     /// The tree was asked to end.
     asked: bool,
+    /// The tree was to be killed.
+    forced: bool,
+    /// The host was gone before the end.
+    orphaned: bool,
     /// How the main process has ended, if it has: the first word counts.
     exit: Option<i32>,
 }
@@ -52,6 +56,8 @@ impl Course {
             phase: Phase::Waiting,
             sweeping: false,
             asked: false,
+            forced: false,
+            orphaned: false,
             exit: None,
         }
     }
@@ -66,6 +72,7 @@ impl Course {
     /// a second SIGTERM means "at once" to many programs.
     #[must_use]
     pub(crate) fn host_gone(&mut self, now: u64, grace: u64) -> bool {
+        self.orphaned = true;
         if grace == 0 {
             self.kill();
             return false;
@@ -91,6 +98,7 @@ impl Course {
     /// The host wants an end of it, or is gone. From here on there is no way back and no giving up.
     pub(crate) fn kill(&mut self) {
         self.sweeping = true;
+        self.forced = true;
         if matches!(self.phase, Phase::Waiting | Phase::Orphaned { .. }) {
             self.phase = Phase::Killing(Killing {
                 next: 0,
@@ -158,6 +166,11 @@ impl Course {
 
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done)
+    }
+
+    /// Whether the tree was asked to end; whether it was to be killed; whether the host was gone.
+    pub(crate) fn means(&self) -> [bool; 3] {
+        [self.asked, self.forced, self.orphaned]
     }
 
     /// Whether what is reaped now counts as swept, unless it is the main process.

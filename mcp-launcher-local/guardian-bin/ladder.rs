@@ -40,7 +40,7 @@ enum Rung {
     },
 }
 
-/// What the shim is to tell the guardian, now.
+/// Order of the shim to the guardian, now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Nothing,
@@ -120,7 +120,7 @@ impl Ladder {
         self.order(now)
     }
 
-    /// When something is due even if nothing happens.
+    /// Time at which something is due even if nothing happens.
     pub(crate) fn alarm(&self) -> Option<u64> {
         let due = match self.rung {
             Rung::Running => None,

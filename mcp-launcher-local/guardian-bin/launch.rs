@@ -1,9 +1,12 @@
-//! Starting the server: the fork, and the child's side of it up to exec.
+//! Starting the server, and the child's side of it up to exec.
 
+use crate::birth::{self, ALIVE, Events};
+use crate::control::Control;
 use crate::namespace::{self, Namespace};
 use crate::params::Params;
 use crate::protocol::Stage;
 use crate::record::Record;
+use crate::staying::Staying;
 use crate::sys::{self, Args, Errno, Fd, Fork, Nanos, Pid, Signals};
 
 /// A server whose process exists. Whether it becomes the program is what [`Server::outcome`] will say.
@@ -20,6 +23,7 @@ pub(crate) struct Server {
     /// As of [`Params::grace`].
     pub(crate) grace: Nanos,
     pub(crate) record: Record,
+    pub(crate) staying: Staying,
 }
 
 pub(crate) enum Failure {
@@ -28,7 +32,7 @@ pub(crate) enum Failure {
     Failed(Stage, Errno),
 }
 
-/// What is known of the child's exec.
+/// The outcome of the child's exec, as far as it is known.
 pub(crate) enum Outcome {
     Pending,
     Executed,
@@ -37,12 +41,16 @@ pub(crate) enum Outcome {
 
 impl Server {
     pub(crate) fn outcome(&self) -> Outcome {
-        let mut report = [0; REPORT_LEN];
-        match sys::read(&self.outcome, &mut report) {
+        let mut said = [0; REPORT_LEN];
+        match sys::read(&self.outcome, &mut said[..1]) {
             // Closed by exec, or with the child, which was killed before. The wait status tells.
             Ok(0) => Outcome::Executed,
+            // What follows is still to come.
+            Ok(_) if said[0] == ALIVE => Outcome::Pending,
             Ok(_) => {
-                let [stage, a, b, c, d] = report;
+                // Written at once, with the first.
+                let _ = sys::read(&self.outcome, &mut said[1..]);
+                let [stage, a, b, c, d] = said;
                 Outcome::Failed(
                     Stage::from_byte(stage).unwrap_or(Stage::Exec),
                     Errno(i32::from_le_bytes([a, b, c, d])),
@@ -55,22 +63,60 @@ impl Server {
 
 const REPORT_LEN: usize = 5;
 
-pub(crate) fn launch(args: &Args, params: Params<'_>) -> Result<Server, Failure> {
+/// A guardian that could start a server.
+pub(crate) struct Ready {
+    /// Readable when the host dies; `None` where pidfds do not exist.
+    pub(crate) host: Option<Fd>,
+    children: Fd,
+    outcome: Fd,
+    report: Fd,
+}
+
+/// All that needs no server.
+pub(crate) fn prepare(host: u32) -> Result<Ready, Failure> {
     let failed = |stage| move |errno| Failure::Failed(stage, errno);
     sys::become_subreaper().map_err(failed(Stage::Subreaper))?;
-    let host = watch(params.host)?;
+    let host = watch(host)?;
     let children = sys::signalfd(Signals::CHILDREN).map_err(failed(Stage::ChildExits))?;
     let (outcome, report) = sys::pipe().map_err(failed(Stage::Setup))?;
+    Ok(Ready {
+        host,
+        children,
+        outcome,
+        report,
+    })
+}
+
+pub(crate) fn launch(
+    args: &Args,
+    params: Params<'_>,
+    ready: Ready,
+    control: &Control,
+) -> Result<Server, Failure> {
+    let Ready {
+        host,
+        children,
+        outcome,
+        report,
+    } = ready;
     if params.pid_namespace {
         let (pid, namespace) = namespace::create(args, &params, &report)
             .map_err(|errno| Failure::Failed(Stage::Namespace, errno))?;
         return Ok(started(params, pid, host, children, outcome, Some(namespace)));
     }
     let guardian = sys::getpid();
-    match sys::fork().map_err(|errno| Failure::Failed(Stage::Fork, errno))? {
+    let events = Events {
+        host: host.as_ref(),
+        control,
+        children: &children,
+        outcome: &outcome,
+    };
+    let (fork, is_inside) =
+        birth::fork(&params, &report, &events).map_err(|errno| Failure::Failed(Stage::Fork, errno))?;
+    match fork {
         Fork::Child => {
-            let failed = join_cgroup(&params).map_err(|errno| (Stage::Cgroup, errno));
-            let (stage, errno) = match failed {
+            let joined = if is_inside { Ok(()) } else { join_cgroup(&params) };
+            let (stage, errno) = match joined.map_err(|errno| (Stage::Cgroup, errno)) {
                 Ok(()) => become_server(args, &params, guardian),
                 Err(failed) => failed,
             };
@@ -99,6 +145,7 @@ fn started(
         outcome,
         namespace,
         record: Record::take(&mut params),
+        staying: Staying::new(params.keep.to_bytes()),
         cgroup_kill: params.cgroup_kill,
         grace: params.grace,
     }
@@ -143,6 +190,11 @@ pub(crate) fn become_server(args: &Args, params: &Params<'_>, guardian: u32) -> 
     if sys::getppid() != guardian {
         sys::exit(crate::EXIT_NOT_STARTED);
     }
+    if let Some(directory) = &params.directory
+        && let Err(errno) = sys::fchdir(directory)
+    {
+        return (Stage::Chdir, errno);
+    }
     if let Some(cwd) = params.cwd
         && let Err(errno) = sys::chdir(cwd)
     {
@@ -151,6 +203,6 @@ pub(crate) fn become_server(args: &Args, params: &Params<'_>, guardian: u32) -> 
     sys::unblock_all_signals();
     (
         Stage::Exec,
-        sys::exec(params.program, args, crate::protocol::PARAM_COUNT),
+        sys::exec(params.program, args, params.first),
     )
 }

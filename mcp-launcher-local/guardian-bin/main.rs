@@ -4,7 +4,8 @@
 //! states and its protocol, and lists what it does not guarantee.
 //!
 //! - [`params`]: what the host passed in argv and as descriptors
-//! - [`launch`]: the server's side of the fork, up to exec
+//! - [`birth`]: the fork; [`launch`]: the server's side of it, up to exec
+//! - [`spare`]: the wait of a guardian that has no server yet
 //! - [`namespace`]: the init of a PID namespace, where one is asked for
 //! - [`shim`]: what the wrapper of a server becomes; [`ladder`]: how it ends the server. Pure
 //! - [`orphan`]: finds out to whom the kernel gives the host's orphans
@@ -12,6 +13,7 @@
 //! - [`course`]: what follows from what has happened. Pure
 //! - [`sweep`]: asking and forcing the tree to end
 //! - [`record`]: the cgroup and the ledger of a server whose host does not remove them
+//! - [`staying`], [`keep`]: who is passed by, and stays
 //! - [`swept`]: reaping it, and the names of whoever had to be ended
 //! - [`tree`], [`procfs`], [`parse`], [`stat`]: who the descendants are
 //! - [`sys`]: system calls; all `unsafe` code
@@ -25,21 +27,32 @@
     clippy::multiple_unsafe_ops_per_block
 )]
 
+mod birth;
 mod control;
 mod course;
+#[expect(dead_code, reason = "the host reads what is written here")]
+#[path = "../src/guardian/process/ending.rs"]
+mod ending;
 mod ladder;
+#[path = "keep.rs"]
+mod keep;
 mod launch;
 mod namespace;
 mod orphan;
 mod params;
 mod parse;
 mod procfs;
+#[expect(dead_code, reason = "what only the host needs of it")]
+#[path = "../src/guardian/process/order_format.rs"]
+mod order_format;
 #[expect(dead_code, reason = "what only the host needs of the protocol")]
 #[path = "../src/guardian/process/protocol.rs"]
 mod protocol;
 mod record;
 mod shim;
+mod spare;
 mod stat;
+mod staying;
 mod supervise;
 mod sweep;
 mod swept;
@@ -63,16 +76,30 @@ fn main(args: sys::Args) -> ! {
     if args.get(1) == Some(shim::ROLE) {
         shim::run(&args)
     }
-    let Some((params, control)) = Params::take(&args).zip(Control::inherited()) else {
+    let Some((mut params, mut control)) = Params::take(&args).zip(Control::inherited()) else {
         sys::exit(EXIT_USAGE)
     };
-    close_inherited_but(protocol::FIRST_FREE_FD.cast_unsigned(), [None; 3]);
+    close_inherited_but(protocol::FIRST_FREE_FD.cast_unsigned(), []);
     sys::setsid();
     if params.orphan {
         orphan::leave(control)
     }
-    match launch::launch(&args, params) {
-        Ok(server) => sys::exit(supervise::Supervisor::new(server, control, args).run()),
+    // What came by the stack is all there is, unless this is a spare.
+    let mut ordered = None;
+    let launched = launch::prepare(params.host).and_then(|ready| {
+        if params.spare {
+            ordered = spare::wait(&mut params, &mut control, &ready);
+            if ordered.is_none() {
+                sys::exit(EXIT_NOT_STARTED)
+            }
+        }
+        launch::launch(ordered.as_ref().unwrap_or(&args), params, ready, &control)
+    });
+    match launched {
+        Ok(server) => {
+            let args = ordered.unwrap_or(args);
+            sys::exit(supervise::Supervisor::new(server, control, args).run())
+        }
         Err(launch::Failure::HostGone) => sys::exit(EXIT_NOT_STARTED),
         Err(launch::Failure::Failed(stage, errno)) => {
             // A new socket has room for one message, and without a host there is nobody to tell.
@@ -86,7 +113,7 @@ fn main(args: sys::Args) -> ! {
 }
 
 /// Closes everything from `first` on that the host did not mean to pass: descriptors of other servers and of the host, and the image itself.
-fn close_inherited_but(first: u32, mut kept: [Option<u32>; 3]) {
+fn close_inherited_but<const N: usize>(first: u32, mut kept: [Option<u32>; N]) {
     kept.sort_unstable();
     let mut from = first;
     let mut closed = Ok(());

@@ -3,8 +3,9 @@
 use core::ffi::CStr;
 
 use crate::protocol::{
-    CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_PROCS_FD, FLAG_CGROUP_DIR, FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS,
-    FLAG_LEDGER, FLAG_ORPHAN, FLAG_PID_NAMESPACE, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT,
+    CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_CGROUP_DIR, FLAG_CGROUP_KILL,
+    FLAG_CGROUP_LEAF, FLAG_CGROUP_PROCS, FLAG_COMPANION, FLAG_LEDGER, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, FLAG_RING, FLAG_SPARE,
+    LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, RING_FD,
 };
 use crate::sys::{self, Args, Fd, Nanos};
 
@@ -14,11 +15,19 @@ pub(crate) struct Params<'a> {
     pub(crate) grace: Nanos,
     /// Where the server starts; `None` for where the host is.
     pub(crate) cwd: Option<&'a CStr>,
+    /// The directory that `cwd` is relative to, and that the server starts in without one; `None` for where the guardian is.
+    pub(crate) directory: Option<Fd>,
     pub(crate) program: &'a CStr,
+    /// The number of the server's first argument.
+    pub(crate) first: usize,
     /// Whether the server gets a PID namespace.
     pub(crate) pid_namespace: bool,
     /// Whether there is no server, and an orphan is to say who adopts it.
     pub(crate) orphan: bool,
+    /// Whether the server is still to be named.
+    pub(crate) spare: bool,
+    /// The cgroup that the server is born in, or joins by `cgroup_procs`.
+    pub(crate) cgroup_leaf: Option<Fd>,
     pub(crate) cgroup_procs: Option<Fd>,
     pub(crate) cgroup_kill: Option<Fd>,
     /// The cgroup to remove at the end: its directory and its name.
@@ -28,6 +37,12 @@ pub(crate) struct Params<'a> {
     pub(crate) ledger: Option<Fd>,
     pub(crate) ledger_dir: Option<Fd>,
     pub(crate) ledger_name: &'a CStr,
+    /// The ring of what ended, at this server's record.
+    pub(crate) ring: Option<Fd>,
+    /// Who is to stay.
+    pub(crate) keep: &'a CStr,
+    /// The socket to the companion.
+    pub(crate) companion: Option<Fd>,
 }
 
 impl<'a> Params<'a> {
@@ -38,16 +53,27 @@ impl<'a> Params<'a> {
         let grace = u64::from(number(args.get(3)?)?);
         let cwd = args.get(6)?;
         let program = args.get(7)?;
-        args.get(PARAM_COUNT)?;
+        let keep = args.get(8)?;
+        if flags & FLAG_SPARE == 0 {
+            args.get(PARAM_COUNT)?;
+        }
+        if flags & FLAG_OWN_VARIABLE != 0 {
+            sys::keep_last_variable(args);
+        }
         // Descriptors that were not passed are closed rather than kept: they are the host's.
         let taken = |flag, fd| sys::inherited(fd).filter(|_| flags & flag != 0);
         Some(Self {
             host,
             grace: Nanos(grace.saturating_mul(1_000_000)),
             cwd: (!cwd.is_empty()).then_some(cwd),
+            directory: None,
             program,
+            keep,
+            first: PARAM_COUNT,
             pid_namespace: flags & FLAG_PID_NAMESPACE != 0,
             orphan: flags & FLAG_ORPHAN != 0,
+            spare: flags & FLAG_SPARE != 0,
+            cgroup_leaf: taken(FLAG_CGROUP_LEAF, CGROUP_LEAF_FD),
             cgroup_procs: taken(FLAG_CGROUP_PROCS, CGROUP_PROCS_FD),
             cgroup_kill: taken(FLAG_CGROUP_KILL, CGROUP_KILL_FD),
             cgroup_dir: taken(FLAG_CGROUP_DIR, CGROUP_DIR_FD),
@@ -55,6 +81,8 @@ impl<'a> Params<'a> {
             ledger: taken(FLAG_LEDGER, LEDGER_FD),
             ledger_dir: taken(FLAG_LEDGER, LEDGER_DIR_FD),
             ledger_name: args.get(5)?,
+            ring: taken(FLAG_RING, RING_FD),
+            companion: taken(FLAG_COMPANION, COMPANION_FD),
         })
     }
 }

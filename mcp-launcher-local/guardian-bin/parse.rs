@@ -1,4 +1,4 @@
-//! What else the kernel writes in /proc, parsed. Pure: the tests of the crate include this file by path.
+//! Parsers of other files in /proc. Pure: the tests of the crate include this file by path.
 
 use core::ffi::CStr;
 

@@ -49,12 +49,21 @@ impl Path {
         }
     }
 
+    /// What was put together.
+    pub(crate) fn text(&self) -> &[u8] {
+        self.text.get(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn open_to_write(&self) -> sys::Result<Fd> {
+        sys::open_to_write(CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
+    }
+
     pub(crate) fn open(&self) -> sys::Result<Fd> {
         sys::open(CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
     }
 }
 
-/// What /proc says of `pid` now.
+/// Reads the `stat` file of `pid`.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let mut line = [0; 512];
     let file = Path::new("/proc/").number(pid).then("/stat").open().ok()?;

@@ -1,7 +1,9 @@
-//! What says where the server is: its cgroup, and its line in a ledger. Removed here, where the host has left that to its guardian.
+//! The record of where the server is: its cgroup, and its line in a ledger. Removed here, where the host has left that to its guardian. And what is
+//! kept of it after that: how it has ended.
 
 use core::ffi::CStr;
 
+use crate::ending::{Ending, HEAD_LEN};
 use crate::parse::subdirectories;
 use crate::params::Params;
 use crate::sys::{self, Errno, Fd, Nanos};
@@ -23,6 +25,32 @@ pub(crate) struct Record {
     cgroup: Option<Entry>,
     /// The ledger with the file itself, whose lock says that somebody looks after the server.
     ledger: Option<(Entry, Fd)>,
+    ring: Option<Slot>,
+    /// Closed by the end of the guardian, and by nothing before.
+    _companion: Option<Fd>,
+}
+
+/// A record in the ring of what ended, whose first half says whose it is.
+struct Slot {
+    ring: Fd,
+    head: [u8; HEAD_LEN],
+}
+
+impl Slot {
+    fn new(ring: Fd) -> Option<Self> {
+        let mut head = [0; HEAD_LEN];
+        let is_whole = sys::read(&ring, &mut head) == Ok(HEAD_LEN);
+        is_whole.then_some(Self { ring, head })
+    }
+
+    /// Unless a later server has it by now: the ring has gone round. It was written once, so there is room for it on a full disk.
+    fn complete(&self, ending: Ending) {
+        let mut head = [0; HEAD_LEN];
+        let is_back = sys::seek_back(&self.ring, HEAD_LEN).is_ok();
+        if is_back && sys::read(&self.ring, &mut head) == Ok(HEAD_LEN) && head == self.head {
+            let _ = sys::write(&self.ring, &ending.encode());
+        }
+    }
 }
 
 /// A name in a directory. A copy, because the arguments are released.
@@ -53,6 +81,20 @@ impl Record {
         Self {
             cgroup: entry(params.cgroup_dir.take(), params.cgroup_name),
             ledger: entry(params.ledger_dir.take(), params.ledger_name).zip(params.ledger.take()),
+            ring: params.ring.take().and_then(Slot::new),
+            _companion: params.companion.take(),
+        }
+    }
+
+    /// The name of the cgroup, if it is removed here.
+    pub(crate) fn cgroup(&self) -> &[u8] {
+        self.cgroup.as_ref().map_or(&[], |cgroup| cgroup.name().to_bytes())
+    }
+
+    /// Writes down how the server has ended, where that is kept.
+    pub(crate) fn complete(&self, ending: Ending) {
+        if let Some(slot) = &self.ring {
+            slot.complete(ending);
         }
     }
 

@@ -7,13 +7,15 @@ use core::ffi::CStr;
 
 use crate::ladder::{Ladder, Order};
 use crate::params::number;
-use crate::protocol::{MESSAGE_MAX, Report, Request};
+use crate::protocol::{COMPANION_DONE, MESSAGE_MAX, Report, Request, SERVER_GONE};
 use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Reaped, Signal, Signals};
 
 /// The first argument of a shim, where that of a guardian is a number.
 pub(crate) const ROLE: &CStr = c"shim";
 /// Exit code where the end of the server could not be proven: that of a wrapper that failed.
 const EXIT_UNPROVEN: i32 = 125;
+/// The time that the companion has beyond the grace: what it has asked to end is then ended by force.
+const COMPANION_LIMIT: u64 = 15_000_000_000;
 
 struct Shim {
     guardian: Pid,
@@ -24,6 +26,9 @@ struct Shim {
     /// A copy of the server's input, never read.
     input: Option<Fd>,
     cgroup_kill: Option<Fd>,
+    /// The socket to a process that ends what is no descendant of the server.
+    companion: Option<Fd>,
+    grace: u64,
     ladder: Ladder,
 }
 
@@ -40,7 +45,7 @@ pub(crate) fn run(args: &Args) -> ! {
 impl Shim {
     /// Takes over what the wrapper has passed.
     fn take(args: &Args) -> Option<Self> {
-        let numbers = [2, 3, 4].map(|index| args.get(index).and_then(number));
+        let numbers = [2, 3, 4, 7].map(|index| args.get(index).and_then(number));
         // Whatever else the host has leaked is closed: a writing end of another server's input would keep that from ending.
         crate::close_inherited_but(3, numbers);
         let fd = |index: usize| sys::inherited(numbers.get(index).copied()??.cast_signed());
@@ -51,6 +56,8 @@ impl Shim {
             control: fd(0)?,
             host: fd(1),
             cgroup_kill: fd(2),
+            companion: fd(3),
+            grace,
             guardian: Pid::new(number(args.get(6)?)?)?,
             input: sys::inherited(0),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
@@ -162,12 +169,38 @@ impl Shim {
                     self.input = None;
                     self.ladder.main_exited(now);
                 }
-                Some(Report::Gone { status, .. }) => self.end(status),
+                Some(Report::Gone { status, .. }) if self.companion_is_done() => self.end(status),
+                Some(Report::Gone { .. }) => self.unproven(
+                    b"mcp-contain: what ends the containers of the server did not do so: some may live (see `mcp-contain reap`)\n",
+                ),
                 Some(Report::Unproven { .. }) => self.unproven(
                     b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
                 ),
                 Some(Report::Started { .. } | Report::ExecFailed { .. } | Report::Adopted { .. }) | None => {}
             }
+        }
+    }
+
+    /// Tells the companion that nothing of the server is left, and waits for its word that nothing of what it looks after is. What was killed says none.
+    fn companion_is_done(&self) -> bool {
+        let Some(companion) = &self.companion else {
+            return true;
+        };
+        let _ = sys::send(companion, &[SERVER_GONE]);
+        let until = sys::now().0.saturating_add(self.grace).saturating_add(COMPANION_LIMIT);
+        loop {
+            let mut word = [0];
+            match sys::recv(companion, &mut word) {
+                Ok(len) => return len == 1 && word == [COMPANION_DONE],
+                Err(Errno::EAGAIN) => {}
+                Err(_) => return false,
+            }
+            let now = sys::now().0;
+            if now >= until {
+                return false;
+            }
+            let mut fds = [PollFd::readable(Some(companion))];
+            sys::poll(&mut fds, Some(Nanos(until - now)));
         }
     }
 

@@ -1,8 +1,8 @@
 //! `/proc/PID/stat`, parsed. Pure, and the one parser of it in this crate: guardian, host and tests include this file by path.
 
-/// What a `stat` file says of a process (proc_pid_stat(5)).
+/// The fields of a process's `stat` file (proc_pid_stat(5)).
 pub(crate) struct Stat {
-    /// What the process calls itself, padded with zeros.
+    /// The name that the process gives itself, padded with zeros.
     pub(crate) comm: [u8; 16],
     pub(crate) state: u8,
     pub(crate) parent: u32,

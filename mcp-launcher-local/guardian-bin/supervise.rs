@@ -2,11 +2,13 @@
 
 use crate::control::{Control, Received};
 use crate::course::Course;
+use crate::ending::{Ended, Ending};
 use crate::launch::{Outcome, Server};
 use crate::protocol::{Report, Request, Stage};
 use crate::sweep::Sweep;
 use crate::swept::Swept;
 use crate::sys::{self, Args, Errno, Fd, Nanos, Pid, PollFd, Reaped, Signal};
+use crate::staying::Staying;
 use crate::tree::Tree;
 
 pub(crate) struct Supervisor {
@@ -24,11 +26,14 @@ pub(crate) struct Supervisor {
     failed: Option<(Stage, Errno)>,
     /// The init of a namespace has nothing more to say.
     heard_inside: bool,
+    /// When the tree was signalled first.
+    signalled: Option<Nanos>,
 }
 
 impl Supervisor {
     pub(crate) fn new(mut server: Server, control: Control, args: Args) -> Self {
-        let Some((tree, swept)) = Tree::take().zip(Swept::take()) else {
+        let staying = core::mem::replace(&mut server.staying, Staying::NOBODY);
+        let Some((tree, swept)) = Tree::take(staying).zip(Swept::take()) else {
             sys::exit(crate::EXIT_USAGE)
         };
         Self {
@@ -42,6 +47,7 @@ impl Supervisor {
             starting: Some(args),
             failed: None,
             heard_inside: false,
+            signalled: None,
         }
     }
 
@@ -150,6 +156,7 @@ impl Supervisor {
             };
             match reaped {
                 Reaped::Child(pid, status) => self.reaped(pid, status),
+                Reaped::NoneYet if self.leader.is_none() && self.sweep.only_those_who_stay_are_left() => return self.finish(),
                 Reaped::NoneYet => return,
                 Reaped::NoChildren => return self.finish(),
             }
@@ -179,7 +186,7 @@ impl Supervisor {
         }
     }
 
-    /// What the init of the namespace has to say, until it has said it.
+    /// The pipe from the init of the namespace, until that has said its word.
     fn inside(&self) -> Option<&Fd> {
         let namespace = self.server.namespace.as_ref();
         namespace.filter(|_| !self.heard_inside).map(|namespace| &namespace.status)
@@ -209,7 +216,9 @@ impl Supervisor {
             let status = self.course.status();
             // A host that hears that nothing was started removes what it had made for it.
             let is_left_to_host = self.failed.is_some() && !self.control.is_closed();
-            let emptied = is_left_to_host || self.server.record.end(self.sweep.cgroup_kill());
+            let may_kill = self.sweep.put_beside(None, self.server.record.cgroup());
+            let emptied = is_left_to_host || self.server.record.end(self.sweep.cgroup_kill().filter(|_| may_kill));
+            self.server.record.complete(self.ending(emptied, &swept));
             self.control.owe(match self.failed {
                 Some((stage, errno)) => Report::ExecFailed {
                     stage,
@@ -225,11 +234,34 @@ impl Supervisor {
     }
 
     fn kill_if_due(&mut self) {
+        if self.course.is_sweeping() && self.signalled.is_none() {
+            self.signalled = Some(sys::now());
+        }
         self.course.pass(sys::now().0);
         if self.course.is_round_due(sys::now().0) {
-            let reached = self.sweep.kill(self.leader);
+            let reached = self.sweep.kill(self.leader, self.server.record.cgroup());
             self.course.round_reached(reached, sys::now().0);
         }
+    }
+
+    /// The record of its end.
+    fn ending(&self, emptied: bool, swept: &Swept) -> Ending {
+        if self.failed.is_some() {
+            return Ending::NotStarted;
+        }
+        const MILLISECOND: u64 = 1_000_000;
+        let [asked, forced, host_gone] = self.course.means();
+        let took = self.signalled.map_or(0, |since| sys::now().0.saturating_sub(since.0) / MILLISECOND);
+        Ending::Ended(Ended {
+            asked,
+            forced,
+            host_gone,
+            unproven: !emptied,
+            status: self.course.status(),
+            swept: swept.total(),
+            at: sys::date().0 / MILLISECOND,
+            took: took.min(u64::from(u32::MAX)) as u32,
+        })
     }
 
     /// The server's own, as a shell would put it. A guardian that dies by a signal was killed.

@@ -1,8 +1,9 @@
 //! Asking and forcing the tree to end.
 
 use crate::procfs;
+use crate::staying;
 use crate::sys::{self, Fd, Pid, Signal};
-use crate::tree::Tree;
+use crate::tree::{Process, Tree};
 
 /// From this round on everything below our children is killed as well. Before, that would be wasted work: a killed parent's
 /// children become ours, and killing a child of ours takes one call instead of six.
@@ -10,6 +11,9 @@ const DEEP_ROUND: u32 = 8;
 
 /// Rounds that found nobody, although there are children, before /proc is no longer believed.
 const BLIND_ROUNDS: u32 = 2;
+
+/// Rounds in which those who stay are put beside the cgroup: what one of them has forked meanwhile is still inside.
+const KEEP_ROUNDS: u32 = 8;
 
 /// The largest process id any kernel gives out.
 const PID_MAX: u32 = 1 << 22;
@@ -40,8 +44,10 @@ impl Sweep {
     pub(crate) fn terminate(&mut self, leader: Option<Pid>) {
         const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::CONT];
         // First look, then act: the first thing a SIGTERM does is to change the tree.
-        let processes = self.tree.read(self.me);
-        // The group at one blow. Its number is the leader's and cannot be reissued before the leader is reaped.
+        let may_keep = self.tree.may_keep();
+        let processes = self.tree.read(self.me, leader);
+        // The group at one blow. Its number is the leader's and cannot be reissued before the leader is reaped. One that stays may be in it.
+        let leader = leader.filter(|_| !may_keep);
         if let Some(leader) = leader {
             for signal in SIGNALS {
                 let _ = sys::kill_group(leader, signal);
@@ -51,24 +57,68 @@ impl Sweep {
         // A second SIGTERM would mean "now" to many programs.
         processes
             .iter()
-            .filter(|process| Some(process.group) != group)
+            .filter(|process| !process.stays && Some(process.group) != group)
             .for_each(|process| process.signal(&SIGNALS));
     }
 
     /// This signal to the server's process group. `inside` a namespace, the leader is its init, and the server's group is that of init's child.
     pub(crate) fn pass_on(&mut self, leader: Option<Pid>, signal: Signal, inside: bool) {
         let Some(leader) = leader else { return };
-        if !inside {
+        if !inside && !self.tree.may_keep() {
             let _ = sys::kill_group(leader, signal);
             return;
         }
-        let processes = self.tree.read(self.me);
+        let processes = self.tree.read(self.me, Some(leader));
         let mut groups = processes.iter().map(|process| process.group);
-        let group = groups.find(|&group| group != leader.get());
+        let group = match inside {
+            true => groups.find(|&group| group != leader.get()),
+            false => Some(leader.get()),
+        };
         processes
             .iter()
-            .filter(|process| Some(process.group) == group)
+            .filter(|process| !process.stays && Some(process.group) == group)
             .for_each(|process| process.signal(&[signal]));
+    }
+
+    /// Whether somebody is left, and everybody who is stays.
+    pub(crate) fn only_those_who_stay_are_left(&mut self) -> bool {
+        if !self.tree.may_keep() {
+            return false;
+        }
+        let processes = self.tree.read(self.me, None);
+        !processes.is_empty() && processes.iter().all(|process| process.stays)
+    }
+
+    /// Puts those who stay beside the server's cgroup, and says whether nobody of them is inside.
+    pub(crate) fn put_beside(&mut self, leader: Option<Pid>, cgroup: &[u8]) -> bool {
+        if !self.tree.may_keep() {
+            return true;
+        }
+        for _ in 0..KEEP_ROUNDS {
+            let processes = self.tree.read(self.me, leader).iter();
+            let mut inside = processes.filter(|process| process.stays && staying::is_inside(process.pid, cgroup)).peekable();
+            if inside.peek().is_none() {
+                return true;
+            }
+            if inside.any(|process| staying::put_beside(process.pid).is_err()) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// As [`kill`](Self::kill), where somebody may stay: one by one, and the cgroup only if nobody of them is inside.
+    fn kill_others(&mut self, leader: Option<Pid>, cgroup: &[u8]) -> usize {
+        if !cgroup.is_empty() && self.put_beside(leader, cgroup) && let Some(kill) = &self.cgroup_kill {
+            let _ = sys::write(kill, b"1");
+        }
+        let processes = self.tree.read(self.me, leader);
+        self.blind = match processes.is_empty() {
+            true => self.blind.saturating_add(1),
+            false => 0,
+        };
+        let others = processes.iter().filter(|process| !process.stays);
+        others.inspect(|process| process.signal(&[Signal::KILL])).filter(|process| is_own(process)).count()
     }
 
     pub(crate) fn cgroup_kill(&self) -> Option<&Fd> {
@@ -78,8 +128,12 @@ impl Sweep {
     /// One round of SIGKILL to everybody in reach; says how many children it reached.
     ///
     /// Rounds are repeated until no child is left: only that is proof.
-    pub(crate) fn kill(&mut self, leader: Option<Pid>) -> usize {
+    pub(crate) fn kill(&mut self, leader: Option<Pid>, cgroup: &[u8]) -> usize {
         self.rounds = self.rounds.saturating_add(1);
+        // Where nobody can be told from another one, nobody stays.
+        if self.tree.may_keep() && self.blind <= BLIND_ROUNDS {
+            return self.kill_others(leader, cgroup);
+        }
         if let Some(kill) = &self.cgroup_kill {
             let _ = sys::write(kill, b"1");
         }
@@ -92,7 +146,7 @@ impl Sweep {
         procfs::children(self.me, &mut |pid| reached += usize::from(kill_child(pid)));
         if self.rounds >= DEEP_ROUND {
             self.tree
-                .read(self.me)
+                .read(self.me, leader)
                 .iter()
                 .for_each(|process| process.signal(&[Signal::KILL]));
         }
@@ -108,6 +162,10 @@ impl Sweep {
         }
         reached
     }
+}
+
+fn is_own(process: &Process) -> bool {
+    Pid::new(process.pid).is_some_and(sys::is_own_child)
 }
 
 /// Kills `pid` if it is a child of ours, and says whether it is.

@@ -37,6 +37,11 @@ impl Swept {
         self.names.push(pid, &name.map_or([0; COMM_LEN], |(_, name)| name));
     }
 
+    /// How many they are.
+    pub(crate) fn total(&self) -> u32 {
+        self.names.finish().total()
+    }
+
     /// All of them, at the end.
     pub(crate) fn into_listing(self) -> Listing<'static> {
         self.names.finish()

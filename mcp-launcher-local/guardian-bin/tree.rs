@@ -1,7 +1,8 @@
-//! Who the descendants are, such that signalling one cannot hit anybody else.
+//! The descendants, held such that signalling one cannot hit anybody else.
 
 use crate::procfs;
 use crate::stat::Stat;
+use crate::staying::Staying;
 use crate::sys::{self, Once, Pid, Signal};
 
 /// How many descendants can be known at once. What does not fit is out of reach of SIGTERM; killing reaches it, because it ends when all
@@ -9,19 +10,22 @@ use crate::sys::{self, Once, Pid, Signal};
 const CAPACITY: usize = 2048;
 
 /// Reading a tree that changes meanwhile is repeated at most this often.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 8;
 
 /// A descendant, identified by pid and start time.
 #[derive(Clone, Copy)]
 pub(crate) struct Process {
     pub(crate) group: u32,
-    pid: u32,
+    /// It is to stay, or below one that is.
+    pub(crate) stays: bool,
+    pub(crate) pid: u32,
     started: u64,
 }
 
 impl Process {
     const NONE: Self = Self {
         group: 0,
+        stays: false,
         pid: 0,
         started: 0,
     };
@@ -48,49 +52,65 @@ impl Process {
             }
         }
     }
-
-    /// Whether the number still belongs to this process.
-    fn persists(&self) -> bool {
-        procfs::stat(self.pid).is_some_and(|stat| stat.started == self.started)
-    }
 }
 
 /// The live descendants at one time, parents before their children.
 pub(crate) struct Tree {
     len: usize,
+    /// How many had ended when they were looked at.
+    dead: usize,
+    staying: Staying,
+    /// The server's own process, which never stays.
+    leader: u32,
     processes: [Process; CAPACITY],
 }
 
 static TREE: Once<Tree> = Once::new(Tree {
     len: 0,
+    dead: 0,
+    staying: Staying::NOBODY,
+    leader: 0,
     processes: [Process::NONE; CAPACITY],
 });
 
 impl Tree {
     /// The one tree there is memory for.
-    pub(crate) fn take() -> Option<&'static mut Self> {
-        TREE.take()
+    pub(crate) fn take(staying: Staying) -> Option<&'static mut Self> {
+        let tree = TREE.take()?;
+        tree.staying = staying;
+        Some(tree)
     }
 
-    /// Reads the descendants of the caller, whose pid is `me`.
-    pub(crate) fn read(&mut self, me: u32) -> &[Process] {
+    /// Whether anybody may stay.
+    pub(crate) fn may_keep(&self) -> bool {
+        self.staying.is_possible()
+    }
+
+    /// Reads the descendants of the caller, whose pid is `me`. `leader` is the server's own process, as long as it is not reaped.
+    pub(crate) fn read(&mut self, me: u32, leader: Option<Pid>) -> &[Process] {
+        self.leader = leader.map_or(0, Pid::get);
+        let mut dead_before = 0;
         for _ in 0..ATTEMPTS {
-            if self.read_once(me) {
+            let steady = self.read_once(me);
+            // Who was dead when it was looked at may have been alive when it was listed, with children that are somebody else's now.
+            if steady && self.dead == dead_before {
                 break;
             }
+            dead_before = self.dead;
         }
         self.processes.get(..self.len).unwrap_or_default()
     }
 
-    /// Whether it could be read without a parent vanishing meanwhile.
+    /// Reads the tree, and returns whether nobody ended meanwhile.
     fn read_once(&mut self, me: u32) -> bool {
         self.len = 0;
+        self.dead = 0;
         procfs::children(me, &mut |pid| {
             // In another PID namespace's /proc these are not our numbers. The kernel knows.
             if let Some(stat) = procfs::stat(pid).filter(|stat| stat.parent == me)
                 && Pid::new(pid).is_some_and(sys::is_own_child)
             {
-                self.push(pid, &stat);
+                self.push(pid, &stat, false);
             }
         });
         let mut steady = true;
@@ -102,33 +122,45 @@ impl Tree {
         {
             let before = self.len;
             procfs::children(parent.pid, &mut |pid| {
-                if let Some(stat) =
-                    procfs::stat(pid).filter(|stat| stat.parent == parent.pid || stat.parent == me)
-                {
-                    self.push(pid, &stat);
+                match procfs::stat(pid) {
+                    Some(stat) if stat.parent == parent.pid || stat.parent == me => {
+                        self.push(pid, &stat, parent.stays);
+                    }
+                    Some(_) => {}
+                    None => self.dead = self.dead.saturating_add(1),
                 }
             });
-            // The parent's number was the parent's all the time, and so the children are its children; or they are not proven.
-            if self.len > before && !parent.persists() {
-                self.len = before;
-                steady = false;
+            match procfs::stat(parent.pid).filter(|stat| stat.started == parent.started) {
+                Some(stat) if !stat.is_dead() => {}
+                // It has ended meanwhile: children that were not seen here are the caller's by now.
+                Some(_) => steady = false,
+                // Nor was its number its own all the time: the children are not proven.
+                None => {
+                    self.len = before;
+                    steady = false;
+                }
             }
             next += 1;
         }
         steady
     }
 
-    fn push(&mut self, pid: u32, stat: &Stat) {
+    fn push(&mut self, pid: u32, stat: &Stat, is_below: bool) {
+        if stat.is_dead() {
+            self.dead = self.dead.saturating_add(1);
+            return;
+        }
+        let stays = pid != self.leader && (is_below || self.staying.has(pid, stat));
         let known = self
             .processes
             .get(..self.len)
             .is_some_and(|known| known.iter().any(|process| process.pid == pid));
         if !known
-            && !stat.is_dead()
             && let Some(free) = self.processes.get_mut(self.len)
         {
             *free = Process {
                 pid,
+                stays,
                 group: stat.group,
                 started: stat.started,
             };

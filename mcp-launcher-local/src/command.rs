@@ -10,7 +10,7 @@ use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
 use crate::sys;
 
-/// What to execute, with nothing left to look up.
+/// The command to execute, with nothing left to look up.
 #[derive(Debug)]
 pub(crate) struct Command {
     /// The absolute path of the program.
@@ -21,6 +21,7 @@ pub(crate) struct Command {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Whose it is, which its environment says as well. `None` where a process
     /// cannot be identified.
+    #[cfg_attr(windows, expect(dead_code, reason = "nobody has to be found there"))]
     pub(crate) identity: Option<Cookie>,
     /// The working directory, if it is not the host's own.
     pub(crate) cwd: Option<PathBuf>,
@@ -53,29 +54,36 @@ impl Command {
         };
         // The host's own, if it is somebody's server, is not the server's.
         env.remove(OsStr::new(identity::VARIABLE));
-        if let Some(identity) = &identity {
-            env.insert(identity::VARIABLE.into(), identity.to_string().into());
-        }
-        let program = resolve(
-            arg0,
-            env.get(OsStr::new("PATH")).map(OsString::as_os_str),
-            cwd.as_deref().unwrap_or(&host_dir),
-        )?;
-        Ok(Self {
+        env.remove(OsStr::new(identity::KEEP));
+        let program = resolve(arg0, &env, cwd.as_deref().unwrap_or(&host_dir))?;
+        let mut command = Self {
             program,
             arg0: arg0.to_owned(),
             args: spec.args().to_vec(),
             env,
-            identity,
+            identity: None,
             cwd,
-        })
+        };
+        command.carry(identity);
+        Ok(command)
     }
 
-    /// What a failure to execute means. The program was there and executable a
+    /// Makes it the command of the server with this identity, and returns the one it had.
+    pub(crate) fn carry(&mut self, identity: Option<Cookie>) -> Option<Cookie> {
+        match &identity {
+            Some(identity) => self
+                .env
+                .insert(identity::VARIABLE.into(), identity.to_string().into()),
+            None => self.env.remove(OsStr::new(identity::VARIABLE)),
+        };
+        std::mem::replace(&mut self.identity, identity)
+    }
+
+    /// The meaning of a failure to execute. The program was there and executable a
     /// moment ago, so a missing file now is its interpreter.
     pub(crate) fn explain(&self, error: std::io::Error) -> LaunchErrorKind {
         match error.raw_os_error() {
-            Some(errno) if crate::sys::is_not_executable(errno) => {
+            Some(errno) if sys::is_not_executable(errno) => {
                 LaunchErrorKind::NotExecutable(self.program.clone())
             }
             _ => short_of(error, "the process could not be started"),
@@ -89,15 +97,8 @@ impl Command {
 ///
 /// The error itself, if it says something else.
 pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::Error> {
-    let what = match error.raw_os_error() {
-        Some(libc::EAGAIN) => {
-            "processes and threads of this user or control group (RLIMIT_NPROC, pids.max)"
-        }
-        Some(libc::EMFILE) => "open files of the host (RLIMIT_NOFILE)",
-        Some(libc::ENFILE) => "open files of this machine (fs.file-max)",
-        Some(libc::ENOMEM) => "memory",
-        Some(libc::E2BIG) => "size of arguments and environment (ARG_MAX)",
-        _ => return Err(error),
+    let Some(what) = sys::limit_of(&error) else {
+        return Err(error);
     };
     Ok(LaunchErrorKind::Limit {
         what: what.to_owned(),
@@ -111,6 +112,7 @@ pub(crate) fn short_of(error: std::io::Error, what: &'static str) -> LaunchError
 }
 
 /// As [`short_of`], for a server that ran already: says also what became of it.
+#[cfg(unix)]
 pub(crate) fn undone(error: std::io::Error, what: &str) -> LaunchErrorKind {
     match limit(error) {
         Ok(LaunchErrorKind::Limit { what: limit, cause }) => LaunchErrorKind::Limit {
@@ -126,5 +128,24 @@ pub(crate) fn working_directory(path: &Path, cause: std::io::Error) -> LaunchErr
     LaunchErrorKind::WorkingDirectory {
         path: path.to_owned(),
         cause,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_stays_of_another_server_is_not_passed_on() {
+        let outer = "5.6.0123";
+        let spec = ServerSpec::builder("inner", "true")
+            .env(identity::VARIABLE, outer)
+            .env(identity::KEEP, "node")
+            .env("OTHER", "passed on");
+        let command = Command::prepare(&spec.build().unwrap()).unwrap();
+        let of = |name: &str| command.env.get(OsStr::new(name)).map(OsString::as_os_str);
+        assert_eq!(of(identity::KEEP), None);
+        assert_ne!(of(identity::VARIABLE), Some(OsStr::new(outer)));
+        assert_eq!(of("OTHER"), Some(OsStr::new("passed on")));
     }
 }

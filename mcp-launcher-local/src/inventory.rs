@@ -1,5 +1,5 @@
-//! What runs of this user's servers, whoever started them, and what dead hosts left: for programs
-//! with which people look after their machine. Linux only; elsewhere every call is an error.
+//! Lists this user's running servers and those left by dead hosts, and stops them: for tools that
+//! people manage their machine with. Linux only; elsewhere every call is an error.
 //!
 //! A server is known by the ledger of its host and by the identity in its environment, never by a
 //! name (`docs/orphans.md`).
@@ -7,10 +7,14 @@
 use std::io;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use mcp_lifecycle_core::launch::Containment;
 use mcp_lifecycle_core::launch::UnknownRemnant;
 
 use crate::identity::Cookie;
 use crate::orphans;
+#[cfg(target_os = "linux")]
+use crate::plan::Plan;
 
 /// Everything that was seen.
 #[derive(Debug, Default)]
@@ -18,7 +22,7 @@ use crate::orphans;
 pub struct Inventory {
     /// Servers that run, and those of dead hosts of which something is left; by host and age.
     pub servers: Vec<KnownServer>,
-    /// What could not be looked at, and why.
+    /// The places that could not be looked at, and why.
     pub unknown: Vec<UnknownRemnant>,
 }
 
@@ -28,6 +32,8 @@ pub struct Inventory {
 pub struct KnownServer {
     /// Sixteen digits, which no other server of this machine has.
     pub id: String,
+    /// The display name ([`Wrapper::name`](crate::Wrapper::name)), while its wrapper lives: bytes of anybody's choice.
+    pub name: Option<String>,
     /// The process that launched it.
     pub host: KnownHost,
     /// Its own process, as its host has written it down.
@@ -38,9 +44,27 @@ pub struct KnownServer {
     pub in_cgroup: bool,
     /// All its processes, oldest first, without the guardian.
     pub processes: Vec<KnownProcess>,
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nobody is listed")
+    )]
     pub(crate) cookie: Cookie,
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nobody is listed")
+    )]
     pub(crate) leaf: Option<std::path::PathBuf>,
+    /// Its own process on record, by number and start time.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nobody is listed")
+    )]
+    pub(crate) recorded: Option<(u32, u64)>,
     /// Why its cgroup is not found.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nobody is listed")
+    )]
     pub(crate) unfound: Option<String>,
 }
 
@@ -50,13 +74,15 @@ pub struct KnownServer {
 pub struct KnownHost {
     /// Its number.
     pub pid: u32,
-    /// What it calls itself, if it lives.
+    /// The name that the process gives itself, if it lives.
     pub name: Option<String>,
-    /// Who started it, by number and name, if it lives.
+    /// The process that started it, by pid and name, if it lives.
     pub parent: Option<(u32, String)>,
     /// `true` if it is a [`Wrapper`](crate::Wrapper): the one who uses the server is its parent.
     pub is_wrapper: bool,
-    /// Whether it lives.
+    /// `true` if it is a wrapper with a [companion](crate::Wrapper::companion), for whose word it waits when nothing else of the server is left.
+    pub has_companion: bool,
+    /// State of the host: alive, dead, or not known.
     pub state: HostState,
 }
 
@@ -80,7 +106,7 @@ pub struct KnownProcess {
     pub pid: u32,
     /// The number of its parent; 0 where it is not visible.
     pub parent: u32,
-    /// What it calls itself, sixteen bytes at most.
+    /// The name that the process gives itself, sixteen bytes at most.
     pub name: String,
     /// Since it started.
     pub age: Duration,
@@ -95,7 +121,7 @@ pub struct KnownProcess {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unclaimed {
-    /// It carries no identity, its parent has died, its standard input is a pipe that nobody else is seen to have open, or a socket, and no service manager keeps it.
+    /// It carries no identity, its parent has died, its standard input is a pipe or a Unix socket whose other end is closed, nothing of it listens on a socket, and no service manager keeps it.
     pub process: KnownProcess,
     /// Those that it has started, and they.
     pub descendants: Vec<KnownProcess>,
@@ -126,6 +152,13 @@ pub fn look() -> io::Result<Inventory> {
     orphans::inventory()
 }
 
+/// Finds out what holds servers on this machine, as [`LocalLauncher::probe`](crate::LocalLauncher::probe) does, and leaves nothing: no ledger is made,
+/// and none of an earlier host is removed. Blocks, for some milliseconds.
+#[cfg(target_os = "linux")]
+pub fn containment() -> Containment {
+    Plan::look().containment().clone()
+}
+
 /// Looks for processes that nobody claims. What each of them is, nobody knows: no launcher ends them. Blocks, as [`look`] does.
 ///
 /// # Errors
@@ -140,7 +173,7 @@ pub fn unclaimed() -> io::Result<Vec<Unclaimed>> {
 /// `grace`. Its guardian ends by itself. A host that lives may start it again.
 ///
 /// Each process is held by a descriptor before it is made sure that it is the one that was seen, and
-/// signalled through that: never a stranger.
+/// signalled through that: never a stranger. A `grace` beyond 49 days is one of 49 days.
 ///
 /// # Errors
 ///
@@ -150,7 +183,25 @@ pub fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
     orphans::stop(server, grace)
 }
 
+/// Ends what nobody claims, and all that it has started, as [`stop`] does: if it is still what it was, which is looked at again. Blocks,
+/// up to ten seconds longer than `grace`. What it has started and has an identity of its own is left to its guardian.
+///
+/// That nobody claims it is a guess, so this is for programs that have asked a person. What starts between two looks, and loses its parent before
+/// the second, is not found.
+///
+/// # Errors
+///
+/// It has gone, or somebody uses it by now; this process was started by it; or the system is not Linux. Nothing was done then.
+pub fn stop_unclaimed(left: &Unclaimed, grace: Duration) -> io::Result<StopReport> {
+    orphans::stop_unclaimed(left, grace)
+}
+
 impl KnownProcess {
+    /// Returns whether both are the same process, at two moments.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.pid, self.start_time) == (other.pid, other.start_time)
+    }
+
     /// Reads its program and arguments, which may hold secrets; empty if it has gone, or has overwritten them.
     pub fn command_line(&self) -> Vec<String> {
         orphans::command_line(self.pid, self.start_time)
@@ -158,13 +209,19 @@ impl KnownProcess {
 }
 
 impl KnownServer {
+    /// Returns whether this is its own process.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_recorded(&self, pid: u32, start_time: u64) -> bool {
+        self.recorded == Some((pid, start_time))
+    }
+
     /// Since its oldest process started.
     pub fn age(&self) -> Duration {
         let ages = self.processes.iter().map(|process| process.age);
         ages.max().unwrap_or_default()
     }
 
-    /// What its processes use together, in bytes, as far as it can be read.
+    /// The memory that its processes use together, in bytes, as far as it can be read.
     pub fn memory(&self) -> u64 {
         self.processes
             .iter()
@@ -172,15 +229,15 @@ impl KnownServer {
             .sum()
     }
 
-    /// What its processes have used together.
+    /// The processor time that its processes have used together.
     pub fn cpu(&self) -> Duration {
         self.processes.iter().map(|process| process.cpu).sum()
     }
 }
 
 impl StopReport {
-    /// Returns whether nothing of the server is left, as far as can be seen: nobody carries its identity
-    /// and nobody is in its cgroup.
+    /// Returns whether nothing of the server is left: nobody carries its identity, nobody is below its guardian or its own
+    /// process, nobody is in its cgroup, and nobody who may be its without saying so could not be looked at.
     pub fn is_gone(&self) -> bool {
         self.survivors.is_empty() && self.unknown.is_none()
     }

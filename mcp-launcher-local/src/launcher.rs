@@ -13,7 +13,8 @@ use mcp_lifecycle_core::launch::{
 };
 
 use crate::command::Command;
-use crate::level::{Isolation, Plan};
+use crate::level::{Isolation, Limits};
+use crate::plan::{Plan, Spares};
 use crate::{orphans, sys};
 
 /// Starts servers as processes on this machine.
@@ -22,14 +23,14 @@ use crate::{orphans, sys};
 /// with the environment that the specification allows and no descriptor of the
 /// host but its three streams.
 ///
-/// On Linux each server gets a [guardian](Isolation::Guardian) by default. What
+/// On Linux each server gets a [guardian](Isolation::Guardian) by default, on Windows a job object. What
 /// that gives, or why it is not available, is in
 /// [`semantics`](ServerLauncher::semantics); [`require`](Self::require) turns a
 /// fallback into an error.
 ///
 /// The launcher owns two threads and one epoll descriptor per process of the
 /// host, shared by all servers and all launchers, which notice and reap what
-/// has ended, and look for who is not where it was put. It installs no signal handler, changes no disposition of SIGCHLD,
+/// has ended, and search for processes that left their cgroup. It installs no signal handler, changes no disposition of SIGCHLD,
 /// and waits for no process but its own.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -37,6 +38,8 @@ pub struct LocalLauncher {
     isolation: Isolation,
     required: Vec<Guarantee>,
     posthumous_grace: Duration,
+    limits: Limits,
+    spares: Option<Arc<Spares>>,
 }
 
 const NAME: &str = "local";
@@ -60,11 +63,64 @@ impl LocalLauncher {
     /// the server is killed at once. Otherwise its guardian sends SIGTERM to the tree,
     /// and SIGKILL when this time is over. Nothing else is changed by it: a server that
     /// is dropped, terminated or killed by a living host ends by the host's own clock. A
-    /// process group has no guardian, and nothing there notices the host's end.
+    /// process group has no guardian, and nothing there notices the host's end; a job object
+    /// ends with its host at once.
     #[must_use]
     pub fn posthumous_grace(mut self, grace: Duration) -> Self {
         self.posthumous_grace = grace;
         self
+    }
+
+    /// Sets the most that each server may use, with all that it starts. None by default.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Keeps up to `most` idle guardians ready, so that later launches start sooner. 0, the default, turns this off.
+    ///
+    /// The first spare is made in the background after the first launch. Their number grows up to `most` while
+    /// launches come faster than spares are made, and shrinks after 30 s without a launch. Each spare is an idle
+    /// process (some 30 KiB of private memory) with an empty cgroup and two descriptors in the host; it serves one
+    /// launch and ends with the host. If the host's user, limits or umask have changed since, the launch starts a
+    /// new guardian instead ([`give_up_spares`](Self::give_up_spares) names what cannot be compared). After two such
+    /// launches in a row, as from threads with attributes of their own, no more are made until a launch would fit, or
+    /// [`warm_up`](Self::warm_up). Clones of the launcher share the spares; the last clone's drop ends them. Process
+    /// groups and PID namespaces have no spares.
+    #[must_use]
+    pub fn spare_guardians(mut self, most: usize) -> Self {
+        self.spares = (most > 0).then(|| Arc::new(Spares::new(most)));
+        self
+    }
+
+    /// Ends all [spare guardians](Self::spare_guardians), without waiting for it. The next launch starts a new guardian and a new
+    /// thread that makes spares; both inherit what the launching thread has then.
+    ///
+    /// Call it after this process, or a thread that launches, has given up a right in a way that cannot be read back: a Landlock
+    /// domain or a session keyring.
+    pub fn give_up_spares(&self) {
+        if let Some(spares) = &self.spares {
+            spares.give_up();
+        }
+    }
+
+    /// Makes [spare guardians](Self::spare_guardians) before the first launch, and returns how many are ready: 0 if
+    /// spares are off or this machine allows no guardian.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropped, they are made all the same.
+    pub async fn warm_up(&self) -> usize {
+        let Some(spares) = self.spares.clone() else {
+            return 0;
+        };
+        let isolation = self.isolation;
+        let made = blocking(move || match sys::own_servers() {
+            Ok(()) => Plan::choose(isolation).warm_up(&spares),
+            Err(_) => 0,
+        });
+        made.await.unwrap_or(0)
     }
 
     /// Finds out what this machine allows, and returns what the next launch gets.
@@ -105,8 +161,8 @@ impl ServerLauncher for LocalLauncher {
 
     fn fingerprint(&self) -> Option<String> {
         Some(format!(
-            "{:?} {:?} {:?}",
-            self.isolation, self.required, self.posthumous_grace
+            "{:?} {:?} {:?} {:?}",
+            self.isolation, self.required, self.posthumous_grace, self.limits
         ))
     }
 
@@ -132,7 +188,8 @@ impl ServerLauncher for LocalLauncher {
     ) -> Result<LaunchedServer, LaunchError> {
         let fail = |kind| LaunchError::new(NAME, spec, kind);
         let (isolation, required) = (self.isolation, self.required.clone());
-        let grace = self.posthumous_grace;
+        let (grace, limits) = (self.posthumous_grace, self.limits);
+        let spares = self.spares.clone();
         let owned = spec.clone();
         // Dropped here, the server is started anyway and killed at once, by the
         // drop of what nobody took.
@@ -147,7 +204,8 @@ impl ServerLauncher for LocalLauncher {
                     .map_err(LaunchErrorKind::Containment)?;
             }
             plan.with_posthumous_grace(grace)
-                .spawn(Command::prepare(&owned)?)
+                .with_limits(limits)?
+                .spawn(Command::prepare(&owned)?, spares.as_deref())
         });
         let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
         spawned.started().await.map_err(fail)
@@ -221,5 +279,7 @@ mod tests {
         assert_ne!(plain, strict.fingerprint());
         let patient = LocalLauncher::new().posthumous_grace(Duration::from_secs(2));
         assert_ne!(plain, patient.fingerprint());
+        let limited = LocalLauncher::new().limits(Limits::default().with_processes(8));
+        assert_ne!(plain, limited.fingerprint());
     }
 }

@@ -1,14 +1,8 @@
-//! The choice of the mechanism that holds the processes of a server together, and what happens
-//! where it is not available.
-
-use std::time::Duration;
-
-use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
-
-use crate::command::Command;
-use crate::{group, guardian};
+//! Choices of the caller: the mechanism that holds the processes of a server together, and its limits.
 
 /// The mechanism that holds the processes of a server together.
+///
+/// On Windows there is one, a job object, whatever is chosen: it gives what all of these do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -30,107 +24,31 @@ pub enum Isolation {
     ProcessGroup,
 }
 
-/// How the next server is going to be held together: decided once, and then
-/// carried out.
-#[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    /// `None` for a process group.
-    guardian: Option<guardian::Plan>,
-    containment: Containment,
+/// The most that a server and all that it starts may use together.
+///
+/// Kept by the kernel, where there is a job object: Windows. Elsewhere a launch with a limit fails,
+/// for nobody would keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Memory that is committed, in bytes: more is refused to the program that asks for it.
+    pub memory: Option<u64>,
+    /// Processes at one time: one more is not started.
+    pub processes: Option<u32>,
 }
 
-/// A server whose start is not confirmed yet.
-pub(crate) enum Spawned {
-    Running(LaunchedServer),
-    Guarded(guardian::Spawned),
-}
-
-impl Spawned {
-    /// Waits until the program runs. Dropped before that, it is killed.
-    pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
-        match self {
-            Self::Running(launched) => Ok(launched),
-            Self::Guarded(spawned) => spawned.started().await,
-        }
-    }
-}
-
-impl Plan {
-    /// The best that this machine allows at this level. The first call finds
-    /// out what that is, by trying, which blocks for some milliseconds.
-    pub(crate) fn choose(isolation: Isolation) -> Self {
-        match isolation {
-            Isolation::ProcessGroup => Self::group(),
-            Isolation::Guardian => Self::guardian(guardian::probe(false)),
-            Isolation::PidNamespace => Self::namespace(guardian::probe(true)),
-        }
+impl Limits {
+    /// Sets the limit of memory, in bytes.
+    #[must_use]
+    pub fn with_memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
+        self
     }
 
-    /// As [`choose`](Self::choose), if everything it needs to know is known.
-    pub(crate) fn known(isolation: Isolation) -> Option<Self> {
-        match isolation {
-            Isolation::ProcessGroup => Some(Self::group()),
-            Isolation::Guardian => guardian::known(false).map(Self::guardian),
-            Isolation::PidNamespace => guardian::known(true).map(Self::namespace),
-        }
-    }
-
-    fn group() -> Self {
-        Self {
-            guardian: None,
-            containment: group::containment(),
-        }
-    }
-
-    fn guardian(found: guardian::Found) -> Self {
-        match guardian::Plan::guardian(&found) {
-            Ok(plan) => Self {
-                containment: plan.containment(),
-                guardian: Some(plan),
-            },
-            Err(why) => Self {
-                guardian: None,
-                containment: group::containment().with_fallback(format!("no guardian: {why}")),
-            },
-        }
-    }
-
-    fn namespace(found: guardian::Found) -> Self {
-        let why = match guardian::Plan::namespace(&found) {
-            Ok(plan) => {
-                return Self {
-                    containment: plan.containment(),
-                    guardian: Some(plan),
-                };
-            }
-            Err(why) => why,
-        };
-        let mut next = Self::guardian(found);
-        let besides = next.containment.fallback.take();
-        let besides = besides.map_or(String::new(), |besides| format!("; {besides}"));
-        let why = format!("no PID namespace: {why}{besides}");
-        next.containment = next.containment.with_fallback(why);
-        next
-    }
-
-    /// The same, with so long to end by itself once the host is gone, which a process group does not notice.
-    pub(crate) fn with_posthumous_grace(self, grace: Duration) -> Self {
-        Self {
-            guardian: self.guardian.map(|plan| plan.with_grace(grace)),
-            ..self
-        }
-    }
-
-    /// What a server gets by this plan.
-    pub(crate) fn containment(&self) -> &Containment {
-        &self.containment
-    }
-
-    /// Starts a server by this plan.
-    pub(crate) fn spawn(self, command: Command) -> Result<Spawned, LaunchErrorKind> {
-        match self.guardian {
-            Some(plan) => guardian::spawn(command, plan, self.containment).map(Spawned::Guarded),
-            None => group::spawn(&command, self.containment).map(Spawned::Running),
-        }
+    /// Sets the limit of processes.
+    #[must_use]
+    pub fn with_processes(mut self, processes: u32) -> Self {
+        self.processes = Some(processes);
+        self
     }
 }

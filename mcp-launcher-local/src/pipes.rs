@@ -66,7 +66,7 @@ fn reader(fd: OwnedFd) -> io::Result<Output> {
     })
 }
 
-/// What comes out of a server.
+/// An output of a server.
 ///
 /// A pipe holds 64 KiB, and a server with a long message is stopped and woken
 /// once for each of them, which costs more than the copying. A pipe that was
@@ -87,10 +87,10 @@ enum Size {
     Fixed,
 }
 
-/// What Linux gives a pipe (pipe(7)).
+/// The size that Linux gives a pipe, in bytes (pipe(7)).
 const USUAL: usize = 64 * 1024;
 
-/// What a pipe may have without privileges: `/proc/sys/fs/pipe-max-size`.
+/// The size that a pipe may have without privileges, in bytes: `/proc/sys/fs/pipe-max-size`.
 const LARGE: usize = 1024 * 1024;
 
 /// How many large pipes one host has at most. Linux allows each user 64 MiB of

@@ -1,46 +1,43 @@
 //! Finds the program a command names, the way a shell would, and says why not.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::sys;
 
-/// Where to look when the server's environment has no `PATH`: what a shell
-/// without one uses on the systems we know.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-
 /// The absolute path of `program`.
 ///
-/// A name without a slash is looked up in `path`, the `PATH` that the *server*
-/// will see; one with a slash is relative to `cwd`. Resolving it here rather
-/// than in `exec` keeps the spawn on `posix_spawn`, and makes the error say
+/// A name is looked up in the `PATH` of `env`, the environment that the *server*
+/// will see; a path is relative to `cwd`. Resolving it here rather than in
+/// the call that starts it keeps that on `posix_spawn`, and makes the error say
 /// what was searched.
 pub(crate) fn resolve(
     program: &OsStr,
-    path: Option<&OsStr>,
+    env: &BTreeMap<OsString, OsString>,
     cwd: &Path,
 ) -> Result<PathBuf, LaunchErrorKind> {
-    if program.as_bytes().contains(&b'/') {
+    if sys::names_a_path(program) {
         let path = cwd.join(program);
-        return match check(&path) {
-            Ok(()) => Ok(path),
+        return match find(&path, env) {
+            Ok(found) => Ok(found),
             Err(Refusal::Missing) => Err(LaunchErrorKind::NoSuchFile(path)),
             Err(Refusal::Directory) => Err(LaunchErrorKind::IsDirectory(path)),
             Err(Refusal::NotExecutable) => Err(LaunchErrorKind::NotExecutable(path)),
         };
     }
-    let searched: Vec<PathBuf> = std::env::split_paths(path.unwrap_or(DEFAULT_PATH.as_ref()))
+    let path = sys::variable(env, "PATH").unwrap_or(sys::DEFAULT_PATH.as_ref());
+    let searched: Vec<PathBuf> = std::env::split_paths(path)
         // An empty entry and a relative one are relative to the server.
         .map(|dir| cwd.join(dir))
         .collect();
     let mut not_executable = None;
     for dir in &searched {
         let candidate = dir.join(program);
-        match check(&candidate) {
-            Ok(()) => return Ok(candidate),
+        match find(&candidate, env) {
+            Ok(found) => return Ok(found),
             Err(Refusal::NotExecutable) => not_executable = not_executable.or(Some(candidate)),
             Err(Refusal::Missing | Refusal::Directory) => {}
         }
@@ -60,6 +57,15 @@ enum Refusal {
     NotExecutable,
 }
 
+/// The first file that `path` may mean.
+fn find(path: &Path, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Refusal> {
+    let mut spellings = sys::spellings(path, env).into_iter();
+    match spellings.find(|spelling| check(spelling).is_ok()) {
+        Some(found) => Ok(found),
+        None => check(path).map(|()| path.to_owned()),
+    }
+}
+
 fn check(path: &Path) -> Result<(), Refusal> {
     let Ok(metadata) = path.metadata() else {
         return Err(Refusal::Missing);
@@ -74,12 +80,13 @@ fn check(path: &Path) -> Result<(), Refusal> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
     fn resolved(program: &str, path: &str) -> Result<PathBuf, LaunchErrorKind> {
-        resolve(program.as_ref(), Some(path.as_ref()), Path::new("/"))
+        let env = BTreeMap::from([("PATH".into(), path.into())]);
+        resolve(program.as_ref(), &env, Path::new("/"))
     }
 
     #[test]
@@ -88,7 +95,7 @@ mod tests {
             resolved("sh", "/nowhere:/bin").unwrap(),
             Path::new("/bin/sh")
         );
-        assert!(resolve("sh".as_ref(), None, Path::new("/")).is_ok());
+        assert!(resolve("sh".as_ref(), &BTreeMap::new(), Path::new("/")).is_ok());
     }
 
     #[test]
@@ -123,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_relative_path_is_relative_to_the_server() {
-        let path = resolve("./sh".as_ref(), None, Path::new("/bin")).unwrap();
+        let path = resolve("./sh".as_ref(), &BTreeMap::new(), Path::new("/bin")).unwrap();
         assert!(path.is_absolute() && path.ends_with("sh"));
     }
 }

@@ -4,6 +4,21 @@ use core::ffi::c_char;
 
 use super::{Args, arch, syscall};
 
+/// Keeps the last variable from what is executed later. This program's own environment, as others see it, stays as it is.
+pub(crate) fn keep_last_variable(args: &Args) {
+    let (_, mut entry) = args.vectors(0);
+    let mut last = None;
+    // SAFETY: the environment is null-terminated, and the loop ends there.
+    while unsafe { !entry.read().is_null() } {
+        last = Some(entry);
+        entry = entry.wrapping_add(1);
+    }
+    if let Some(last) = last {
+        // SAFETY: an entry of the vector that the kernel put on our stack, which is ours to write to; no reference to it exists. It stays null-terminated.
+        unsafe { last.cast_mut().write(core::ptr::null()) };
+    }
+}
+
 /// Gives the memory of the strings back, as far as it consists of whole pages.
 ///
 /// An environment can be megabytes, and one guardian exists per server. This also clears what secrets those pages held.

@@ -142,6 +142,12 @@ pub(crate) fn read(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
     })
 }
 
+/// Goes back by so many bytes, from where it is read and written.
+pub(crate) fn seek_back(fd: &Fd, bytes: usize) -> Result<()> {
+    const SEEK_CUR: usize = 1;
+    scalar(nr::LSEEK, word(fd.0), bytes.wrapping_neg(), SEEK_CUR, 0).map(|_| ())
+}
+
 pub(crate) fn write(fd: &Fd, bytes: &[u8]) -> Result<usize> {
     // SAFETY: the kernel reads at most `len` bytes.
     check(unsafe {
@@ -173,6 +179,15 @@ pub(crate) fn getdents(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
 pub(crate) fn chdir(path: &CStr) -> Result<()> {
     // SAFETY: `path` is terminated, and the kernel only reads it.
     check(unsafe { syscall(nr::CHDIR, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) }).map(|_| ())
+}
+
+pub(crate) fn fchdir(directory: &Fd) -> Result<()> {
+    scalar(nr::FCHDIR, word(directory.0), 0, 0, 0).map(|_| ())
+}
+
+/// Puts a copy of `fd` in the place of a standard stream, for exec to inherit.
+pub(crate) fn become_stream(fd: &Fd, stream: i32) -> Result<()> {
+    scalar(nr::DUP3, word(fd.0), word(stream), 0, 0).map(|_| ())
 }
 
 pub(crate) fn send(socket: &Fd, message: &[u8]) -> Result<usize> {
@@ -230,7 +245,15 @@ pub(crate) fn poll(fds: &mut [PollFd], timeout: Option<Nanos>) {
 
 /// The monotonic clock.
 pub(crate) fn now() -> Nanos {
-    const CLOCK_MONOTONIC: usize = 1;
+    clock(1)
+}
+
+/// The clock of people, since 1970.
+pub(crate) fn date() -> Nanos {
+    clock(0)
+}
+
+fn clock(which: usize) -> Nanos {
     let mut time = Timespec {
         seconds: 0,
         nanos: 0,
@@ -239,7 +262,7 @@ pub(crate) fn now() -> Nanos {
     let _ = unsafe {
         syscall(
             nr::CLOCK_GETTIME,
-            [CLOCK_MONOTONIC, &raw mut time as usize, 0, 0, 0, 0],
+            [which, &raw mut time as usize, 0, 0, 0, 0],
         )
     };
     Nanos(time.seconds.cast_unsigned() * 1_000_000_000 + time.nanos.cast_unsigned())

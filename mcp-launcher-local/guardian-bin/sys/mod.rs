@@ -5,20 +5,22 @@
 mod args;
 mod file;
 mod once;
+mod order;
 mod process;
 mod signal;
 mod types;
 
-pub(crate) use args::release;
+pub(crate) use args::{keep_last_variable, release};
 use freestanding as arch;
 pub(crate) use freestanding::Args;
 pub(crate) use file::{
-    chdir, close_copy, close_range, getdents, inherited, now, open, open_directory, open_to_write, pipe, poll, read,
-    recv, remove_directory, send, shutdown_sending, unlink, write,
+    become_stream, chdir, close_copy, close_range, date, fchdir, getdents, inherited, now, open, open_directory, open_to_write, pipe, poll,
+    read, recv, remove_directory, seek_back, send, shutdown_sending, unlink, write,
 };
 pub(crate) use once::Once;
+pub(crate) use order::{Order, receive_order};
 pub(crate) use process::{
-    become_subreaper, die_by, die_with_parent, effective_ids, exec, exit, forbid_forks, fork,
+    become_subreaper, die_by, die_with_parent, effective_ids, exec, exit, forbid_forks, fork, fork_into,
     fork_into_namespace, getpid, getpid_of_init, getppid,
     is_own_child, lead_group, next_dead, reap, reap_one, set_name, setsid,
 };

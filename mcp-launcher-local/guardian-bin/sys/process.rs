@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use super::arch::nr;
-use super::{Args, Errno, Fork, Pid, Reaped, Result, SIGCHLD, Signal, check, scalar, syscall, word};
+use super::{Args, Errno, Fd, Fork, Pid, Reaped, Result, SIGCHLD, Signal, check, scalar, syscall, word};
 
 const WNOHANG: usize = 1;
 const WEXITED: usize = 4;
@@ -74,6 +74,33 @@ pub(crate) fn fork() -> Result<Fork> {
     }
 }
 
+/// As [`fork`], with the child in the cgroup whose directory is open, from its first instant.
+pub(crate) fn fork_into(cgroup: &Fd) -> Result<Fork> {
+    // The same on every architecture.
+    const CLONE3: usize = 435;
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    const EXIT_SIGNAL: usize = 4;
+    const CGROUP: usize = 10;
+    // A `clone_args`, of eleven numbers.
+    let mut args = [0_u64; CGROUP + 1];
+    args[0] = CLONE_INTO_CGROUP;
+    args[EXIT_SIGNAL] = SIGCHLD as u64;
+    args[CGROUP] = u64::from(cgroup.0.cast_unsigned());
+    // SAFETY: the kernel reads the numbers. No stack is given, and memory is not shared: the child goes on with a copy of this one.
+    let child = unsafe {
+        syscall(
+            CLONE3,
+            [args.as_ptr() as usize, size_of_val(&args), 0, 0, 0, 0],
+        )
+    };
+    let child = check(child)?;
+    match (child, Pid::new(child as u32)) {
+        (0, _) => Ok(Fork::Child),
+        (_, Some(pid)) => Ok(Fork::Parent(pid)),
+        (_, None) => Err(Errno::EINVAL),
+    }
+}
+
 /// As [`fork`], with a PID namespace for the child, whose first process it is. Says whether the child is who it was before: without the right to
 /// do this, it is done in a user namespace, in which ids are still to be mapped.
 pub(crate) fn fork_into_namespace() -> Result<(Fork, bool)> {
@@ -95,7 +122,7 @@ pub(crate) fn effective_ids() -> (u32, u32) {
     (id(nr::GETEUID), id(nr::GETEGID))
 }
 
-/// What `getppid` says in a child of the first process of a namespace.
+/// The result of `getppid` in a child of the first process of a namespace.
 pub(crate) fn getpid_of_init() -> u32 {
     1
 }

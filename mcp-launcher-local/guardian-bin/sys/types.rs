@@ -101,7 +101,7 @@ pub(crate) enum Fork {
     Parent(Pid),
 }
 
-/// What [`super::reap`] found.
+/// The result of [`super::reap`].
 pub(crate) enum Reaped {
     /// A child with its wait status.
     Child(u32, i32),

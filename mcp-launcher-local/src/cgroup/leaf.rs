@@ -1,7 +1,9 @@
 //! One cgroup of one server.
 
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,12 +39,14 @@ const DEPTH_MAX: &[u8] = b"64";
 /// The number of processes that are held at a time, each by a descriptor.
 const HELD_MAX: usize = 16;
 
-/// What the guardian and the server need of a leaf.
+/// The files of a leaf that the guardian and the server need.
 #[derive(Debug)]
 pub(crate) struct Doors {
-    /// Whoever writes "0" here is inside.
+    /// The directory: a process that is cloned into it is born inside.
+    pub(crate) directory: File,
+    /// `cgroup.procs`: a process that writes "0" here is inside.
     pub(crate) procs: File,
-    /// Whoever writes "1" here ends everything inside.
+    /// `cgroup.kill`: a process that writes "1" here ends everything inside.
     pub(crate) kill: File,
 }
 
@@ -83,11 +87,20 @@ impl Leaf {
 
     /// Opened by the host, because it is the opener's rights that count.
     pub(crate) fn open(&self) -> io::Result<Doors> {
+        let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(Doors {
+            directory: open(&self.path, directory, Mode::empty())?.into(),
             procs: open_to_write(&self.path.join("cgroup.procs"))?,
             // Since Linux 5.14; before, a leaf is no use to us.
             kill: open_to_write(&self.path.join("cgroup.kill"))?,
         })
+    }
+
+    /// The directory that the cgroup is in, and its name, for whoever removes it.
+    pub(crate) fn place(&self) -> io::Result<(File, CString)> {
+        let parent = self.path.parent().unwrap_or(Path::new("/"));
+        let name = self.path.file_name().unwrap_or_default();
+        Ok((File::open(parent)?, CString::new(name.as_bytes())?))
     }
 
     /// Returns whether a path of the hierarchy leads to this cgroup or into it.
@@ -96,8 +109,8 @@ impl Leaf {
         name.is_some_and(|name| path.contains(&format!("/{name}")))
     }
 
-    /// Who is inside, by pid, also of the cgroups that the server has made
-    /// inside of it; 0 for whoever is in a PID namespace that is not visible
+    /// The members by pid, also of the cgroups that the server has made
+    /// inside of it; 0 for one that is in a PID namespace that is not visible
     /// here. A cgroup that is gone has no members.
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
         let mut found = Vec::new();

@@ -21,7 +21,6 @@ mod place;
 
 pub(crate) use leaf::Leaf;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -29,7 +28,7 @@ use std::sync::OnceLock;
 use crate::identity::{Cookie, HostId};
 use crate::sys;
 
-/// What the cgroup of a server is called. Nobody else's is called that: the
+/// The name of a server's cgroup. Nobody else's is called that: the
 /// name is the server's identity.
 pub(crate) fn name(server: &Cookie) -> String {
     format!("mcp-{}", server.token())
@@ -60,8 +59,8 @@ pub(crate) fn parent() -> io::Result<&'static Path> {
 
 fn own_directory() -> io::Result<PathBuf> {
     let missing = |what| io::Error::new(io::ErrorKind::NotFound, what);
-    let membership = fs::read("/proc/self/cgroup")?;
-    let mounts = fs::read("/proc/self/mountinfo")?;
+    let membership = sys::bytes_of("/proc/self/cgroup")?;
+    let mounts = sys::bytes_of("/proc/self/mountinfo")?;
     let own = place::own_path(&membership)
         .ok_or_else(|| missing("this process is in no cgroup of version 2"))?;
     place::directories(&mounts, own)

@@ -27,7 +27,7 @@ use mcp_lifecycle_core::launch::{Containment, Reach};
 
 use crate::sys;
 
-/// What this level promises.
+/// The containment that this level promises.
 pub(crate) fn containment() -> Containment {
     let (mechanism, on_host_death) = sys::HOST_DEATH;
     Containment::new(mechanism, Reach::Group).with_host_death(on_host_death)

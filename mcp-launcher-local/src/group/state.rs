@@ -35,7 +35,7 @@ struct Known {
 const ASKED_MAX: usize = 64;
 
 impl State {
-    /// Whoever is there besides the leader needs a signal to go. Neither blocks
+    /// Marks the processes besides the leader as swept: they need a signal to go. Neither blocks
     /// nor allocates: a signal is about to be sent.
     pub(super) fn sweep(&mut self, group: Pid) {
         self.sweeps = true;

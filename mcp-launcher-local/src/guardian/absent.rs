@@ -1,6 +1,7 @@
 //! Containment by guardian, where there is none: other Unix than Linux.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
@@ -31,6 +32,10 @@ impl Plan {
         Err(WHY)
     }
 
+    pub(crate) fn with_grace(self, _grace: Duration) -> Self {
+        match self.0 {}
+    }
+
     pub(crate) fn containment(&self) -> Containment {
         match self.0 {}
     }
@@ -44,10 +49,27 @@ pub(crate) fn known(_namespaces: bool) -> Option<Found> {
     Some(Found)
 }
 
+/// None is ever made.
+#[derive(Debug)]
+pub(crate) struct Spares;
+
+impl Spares {
+    pub(crate) fn new(_most: usize) -> Self {
+        Self
+    }
+
+    pub(crate) fn warm_up(&self, plan: &Plan) -> usize {
+        match plan.0 {}
+    }
+
+    pub(crate) fn give_up(&self) {}
+}
+
 pub(crate) fn spawn(
     _command: Command,
     plan: Plan,
     _containment: Containment,
+    _spares: Option<&Spares>,
 ) -> Result<Spawned, LaunchErrorKind> {
     match plan.0 {}
 }

@@ -56,11 +56,13 @@ impl Scene {
         };
         let mut adopted: Vec<&Process> = self.processes.values().filter(is_adopted).collect();
         // Nobody enters a session: its members were born in it, or made it. So who is
-        // in one with somebody who cannot be the server's is not, either.
+        // in one with somebody who cannot be the server's is not, either. Who has ended says
+        // nothing of it: the guardian itself may, where a tracer holds it.
         loop {
             let may_be = self.with_descendants(&adopted);
             let others = self.processes.values();
-            let others = others.filter(|process| !may_be.contains(&process.pid));
+            let others =
+                others.filter(|process| !process.is_dead && !may_be.contains(&process.pid));
             let theirs: BTreeSet<u32> = others.map(|process| process.session).collect();
             let before = adopted.len();
             adopted.retain(|process| !theirs.contains(&process.session));
@@ -170,6 +172,15 @@ mod tests {
         scene.processes.get_mut(&60).unwrap().is_dead = true;
         let left: Vec<u32> = scene.adopted_since(50).iter().map(|it| it.pid).collect();
         assert_eq!(left, [61]);
+    }
+
+    #[test]
+    fn a_guardian_that_a_tracer_keeps_from_being_reaped_hides_nobody() {
+        // The host, its guardian, which has ended and leads its session, and one that it guarded.
+        let mut scene = scene(&[(3, 1, 3, 3), (55, 3, 55, 55), (60, 1, 55, 60)]);
+        scene.processes.get_mut(&55).unwrap().is_dead = true;
+        let left: Vec<u32> = scene.adopted_since(50).iter().map(|it| it.pid).collect();
+        assert_eq!(left, [60]);
     }
 
     #[test]

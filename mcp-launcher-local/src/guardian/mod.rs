@@ -25,6 +25,10 @@
 //! process ── one guardian: its program, its start, its protocol
 //! probe ──── what this machine allows
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
+//! spares ─── guardians that are ready before there is a server
+//! demand ─── how many of them. Pure
+//! fitness ── whether they are of use
+//! surroundings  for which launches they will do
 //! server ─── the primitives of a running server
 //! hear ───── what the guardian reports, and its end
 //! conclude ─ from the guardian's last word to the proof
@@ -40,14 +44,18 @@ mod adopted;
 mod adoptions;
 mod conclude;
 mod decide;
+mod demand;
+mod fitness;
 mod hear;
 mod look;
 mod probe;
 #[doc(hidden)]
 pub mod process;
 mod server;
+mod spares;
 mod spawn;
 mod strays;
+mod surroundings;
 mod take_over;
 
 use std::path::Path;
@@ -56,7 +64,8 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
-pub(crate) use probe::{Found, known, probe};
+pub(crate) use probe::{Found, known, look_at_machine, probe};
+pub(crate) use spares::Spares;
 pub(crate) use spawn::{Spawned, argv, c_string, env, explain, spawn};
 
 /// Why something is not available, in words.

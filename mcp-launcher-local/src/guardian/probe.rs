@@ -85,18 +85,36 @@ pub(crate) fn known(namespaces: bool) -> Option<Found> {
 /// Starts up to three guardians for servers that cannot be executed, and sees
 /// them end, half a millisecond each; what is known already is not tried again.
 pub(crate) fn probe(namespaces: bool) -> Found {
+    probe_by(namespaces, Trace::Recorded)
+}
+
+/// As [`probe`] without PID namespaces, for who looks at the machine and has no servers: nothing is written down, and what earlier hosts have
+/// left stays. Killed in the millisecond that it takes, it leaves an empty cgroup.
+pub(crate) fn look_at_machine() -> Found {
+    probe_by(false, Trace::None)
+}
+
+/// What says where the cgroup of an attempt is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trace {
+    /// The ledger of this host.
+    Recorded,
+    None,
+}
+
+fn probe_by(namespaces: bool, trace: Trace) -> Found {
     static TURNS: Turns<(bool, Found)> = Turns::new();
     let answers = |(tried, _): &(bool, Found)| *tried || !namespaces;
     let ask = || {
         (
             namespaces,
-            known(namespaces).unwrap_or_else(|| attempt(namespaces)),
+            known(namespaces).unwrap_or_else(|| attempt(namespaces, trace)),
         )
     };
     TURNS.take(answers, ask).1
 }
 
-fn attempt(namespaces: bool) -> Found {
+fn attempt(namespaces: bool, trace: Trace) -> Found {
     match settle(|known| &mut known.guardian, try_guardian) {
         Ok(Ok(())) => {}
         Ok(Err(why)) => return Found::without_guardian(why),
@@ -110,7 +128,7 @@ fn attempt(namespaces: bool) -> Found {
     }
     Found {
         guardian: Ok(()),
-        cgroups: settle(|known| &mut known.cgroups, try_cgroup).unwrap_or_else(Err),
+        cgroups: settle(|known| &mut known.cgroups, || try_cgroup(trace)).unwrap_or_else(Err),
         namespaces: match namespaces {
             true => settle(|known| &mut known.namespaces, try_namespace).unwrap_or_else(Err),
             false => not_tried(),
@@ -184,7 +202,7 @@ fn try_guardian() -> Result<(), Failure> {
 }
 
 /// Has a child of a guardian join a cgroup, and removes it again.
-fn try_cgroup() -> Result<&'static Path, Failure> {
+fn try_cgroup(trace: Trace) -> Result<&'static Path, Failure> {
     let unless_short = |what: &str, error: io::Error| match sys::is_shortage(&error) {
         true => failed(what, &error),
         false => Failure::Refused(format!("{what}: {error}")),
@@ -193,8 +211,11 @@ fn try_cgroup() -> Result<&'static Path, Failure> {
         .map_err(|error| unless_short("this process's own cannot be told", error))?;
     let server = identity::new_server()
         .map_err(|error| unless_short("this process cannot be identified", error))?;
-    let entry = orphans::register(&server, true)
-        .map_err(|error| failed("it cannot be written down", &error))?;
+    let entry = match trace {
+        Trace::Recorded => orphans::register(&server, true)
+            .map_err(|error| failed("it cannot be written down", &error))?,
+        Trace::None => None,
+    };
     let joined = join(parent, &cgroup::name(&server));
     if let Some(entry) = entry {
         entry.end();
@@ -274,6 +295,7 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
         .transpose()
         .map_err(|error| failed("a new one cannot be opened", &error))?;
     let request = SpawnRequest {
+        cgroup_leaf: doors.as_ref().map(|doors| doors.directory.as_fd()),
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,

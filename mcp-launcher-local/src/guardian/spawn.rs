@@ -9,14 +9,18 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, ExitStatus, LaunchErrorKind, LaunchedServer};
 
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
 use super::process::protocol::Stage;
 use super::process::{self, SpawnGuardianError, SpawnRequest};
 use super::server::{GuardedServer, Server};
+use super::spares::{Spare, Spares};
 use super::{Plan, Why, strays};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, limit, short_of, undone, working_directory};
 use crate::identity::Cookie;
-use crate::{orphans, pipes, sys};
+use crate::{identity, orphans, pipes, sys};
 
 /// How long a launch that failed half-way waits for the end of what it had
 /// started. It takes milliseconds; the limit is for what cannot be killed.
@@ -34,9 +38,10 @@ pub(crate) struct Spawned {
 /// Whatever can fail or panic without a server does so before there is one; from
 /// the guardian's start on, somebody owns it at every instant.
 pub(crate) fn spawn(
-    command: Command,
+    mut command: Command,
     plan: Plan,
     containment: Containment,
+    spares: Option<&Spares>,
 ) -> Result<Spawned, LaunchErrorKind> {
     sys::watch::start()
         .and_then(|()| strays::start())
@@ -47,11 +52,21 @@ pub(crate) fn spawn(
         ..
     } = plan;
     let (ours, theirs) = pipes::open()?;
-    let record = Record::make(&plan, command.identity.as_ref())
-        .map_err(|error| short_of(error, orphans::UNRECORDED))?;
     let since = sys::ticks_since_boot();
-    let leaf = record.leaf.as_ref().ok();
-    let guardian = start(&command, &theirs, leaf, pid_namespace, grace)?;
+    let warm = spares
+        .filter(|_| !pid_namespace && command.identity.is_some())
+        .and_then(|spares| spares.take(&plan))
+        .and_then(|spare| order(&mut command, &theirs, grace, spare));
+    let (record, guardian) = match warm {
+        Some(warm) => warm,
+        None => {
+            let record = Record::make(&plan, command.identity.as_ref())
+                .map_err(|error| short_of(error, orphans::UNRECORDED))?;
+            let leaf = record.leaf.as_ref().ok();
+            let guardian = start(&command, &theirs, leaf, pid_namespace, grace)?;
+            (record, guardian)
+        }
+    };
     drop(theirs);
     let containment = match &record.leaf {
         Err(why) if plan.cgroups.is_ok() => Plan {
@@ -121,16 +136,61 @@ impl Drop for EndUnlessOwned {
     }
 }
 
+/// Has a spare guardian start `command`, as the server it was made for. `None` if it cannot: nothing is started then.
+fn order(
+    command: &mut Command,
+    streams: &pipes::Theirs,
+    grace: Duration,
+    spare: Spare,
+) -> Option<(Record, process::GuardianHandle)> {
+    let before = command.carry(Some(spare.identity.clone()));
+    // Somebody may have stopped it since it was looked at.
+    spare.guardian.resume();
+    let told = tell(command, streams, grace, &spare.guardian);
+    match told {
+        Ok(()) => Some((spare.record, spare.guardian)),
+        Err(error) => {
+            sys::shielded(|| tracing::debug!(%error, "a spare guardian starts nothing"));
+            command.carry(before);
+            None
+        }
+    }
+}
+
+fn tell(
+    command: &Command,
+    streams: &pipes::Theirs,
+    grace: Duration,
+    guardian: &process::GuardianHandle,
+) -> io::Result<()> {
+    let other = |error: LaunchErrorKind| io::Error::other(error);
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let directory = open(".", flags, Mode::empty())?;
+    let cwd = command.cwd.as_deref().map(|dir| c_string(dir.as_os_str()));
+    guardian.order(&process::Order {
+        program: &c_string(command.program.as_os_str()).map_err(other)?,
+        argv: &argv(command).map_err(other)?,
+        env: &env(command).map_err(other)?,
+        cwd: cwd.transpose().map_err(other)?.as_deref(),
+        directory: directory.as_fd(),
+        stdin: streams.stdin.as_fd(),
+        stdout: streams.stdout.as_fd(),
+        stderr: streams.stderr.as_fd(),
+        grace,
+    })
+}
+
 /// What says where a server is: its line in the ledger, and its cgroup.
-struct Record {
-    leaf: Result<Leaf, String>,
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) leaf: Result<Leaf, String>,
     entry: Option<orphans::Entry>,
 }
 
 impl Record {
     /// Written down first, so that there is no instant at which this host could
     /// die and leave something that nobody knows of.
-    fn make(plan: &Plan, server: Option<&Cookie>) -> io::Result<Self> {
+    pub(super) fn make(plan: &Plan, server: Option<&Cookie>) -> io::Result<Self> {
         let entry = match server {
             Some(server) => orphans::register(server, plan.cgroups.is_ok())?,
             None => None,
@@ -232,12 +292,15 @@ fn start(
         stdin: streams.stdin.as_fd(),
         stdout: streams.stdout.as_fd(),
         stderr: streams.stderr.as_fd(),
+        cgroup_leaf: doors.as_ref().map(|doors| doors.directory.as_fd()),
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         grace,
         record: process::Record::default(),
         pid_namespace,
         orphan: false,
+        spare: false,
+        own_variable: false,
     };
     process::spawn(request).map_err(|error| match error {
         SpawnGuardianError::Failed { action, source } => limit(source).unwrap_or_else(|source| {
@@ -257,7 +320,7 @@ pub(crate) fn argv(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
         .collect()
 }
 
-/// The environment of a command.
+/// The environment of a command, its mark last: that is what its guardian [keeps](SpawnRequest::env).
 pub(crate) fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
     let variable = |(name, value): (&OsString, &OsString)| {
         let mut variable = name.clone();
@@ -265,7 +328,9 @@ pub(crate) fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
         variable.push(value);
         CString::new(variable.into_vec()).map_err(nul)
     };
-    command.env.iter().map(variable).collect()
+    let is_mark = |(name, _): &(&OsString, &OsString)| **name == *identity::VARIABLE;
+    let (marks, others): (Vec<_>, Vec<_>) = command.env.iter().partition(is_mark);
+    others.into_iter().chain(marks).map(variable).collect()
 }
 
 pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {

@@ -31,8 +31,7 @@ use crate::worker::Worker;
 /// Those who were found and sent SIGKILL: their names, by pid.
 pub(super) type Ended = BTreeMap<u32, String>;
 
-/// One search at a time, on a thread of its own: a process whose memory the
-/// kernel has locked keeps waiting whoever reads its environment.
+/// One search at a time, on a thread of its own: there may be thousands of processes.
 static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
 
 const NAMELESS: &str = "is on its way out and does not say any more whose it is";

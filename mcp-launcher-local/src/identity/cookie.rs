@@ -5,7 +5,12 @@
     expect(dead_code, reason = "a system on which nobody has an identity")
 )]
 
+#[cfg(target_os = "linux")]
+use std::ffi::CString;
 use std::fmt;
+
+#[cfg(target_os = "linux")]
+use super::VARIABLE;
 
 /// One host: a process of one boot of one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +79,13 @@ impl Cookie {
     /// The random part, 128 bits: half the host's, half the server's.
     pub(crate) fn token(&self) -> String {
         format!("{:016x}{:016x}", self.host.nonce, self.serial)
+    }
+
+    /// The variable that says so, as `NAME=value`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn variable(&self) -> CString {
+        // There is no zero in either.
+        CString::new(format!("{VARIABLE}={self}")).unwrap_or_default()
     }
 
     /// Reads what [`Display`](fmt::Display) writes, and nothing else: an empty

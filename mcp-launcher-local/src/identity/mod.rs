@@ -19,6 +19,9 @@ use crate::sys;
 /// The variable in the environment of each server that says whose it is.
 pub(crate) const VARIABLE: &str = "MCP_LIFECYCLE_ID";
 
+/// The variable that says who of a server is to stay when it ends.
+pub(crate) const KEEP: &str = "MCP_LIFECYCLE_KEEP";
+
 /// The identity of this process.
 ///
 /// # Errors

@@ -1,28 +1,27 @@
-//! Other Unix than Linux: nothing identifies an orphan there, so none is kept
-//! account of and none is looked for.
+//! Other systems than Linux: nothing identifies an orphan there, so none is kept
+//! account of and none is looked for. On Windows there is none: the kernel closes the
+//! last handle of a job when its owner ends, and ends with it whoever is inside.
 
 use std::io;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ReapReport;
 
-use crate::identity::Cookie;
+use crate::history::History;
 use crate::inventory::{Inventory, KnownServer, StopReport, Unclaimed};
-use crate::sys::Pid;
 
-/// Said of a launch that could not be written down.
-pub(crate) const UNRECORDED: &str = "the server could not be written down";
+#[cfg(unix)]
+#[path = "unrecorded.rs"]
+mod unrecorded;
 
-pub(crate) fn register_uncontained(_server: &Cookie) -> io::Result<()> {
-    Ok(())
-}
-
-/// Nothing says whose a group is that has lost its leader.
-pub(crate) fn end_group(_group: Pid, _server: &Cookie, _limit: Duration) -> bool {
-    false
-}
+#[cfg(unix)]
+pub(crate) use unrecorded::{UNRECORDED, end_group, register_uncontained};
 
 pub(crate) fn inventory() -> io::Result<Inventory> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn history() -> io::Result<History> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -31,6 +30,10 @@ pub(crate) fn unclaimed() -> io::Result<Vec<Unclaimed>> {
 }
 
 pub(crate) fn stop(_server: &KnownServer, _grace: Duration) -> io::Result<StopReport> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn stop_unclaimed(_left: &Unclaimed, _grace: Duration) -> io::Result<StopReport> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

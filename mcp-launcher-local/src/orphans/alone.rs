@@ -10,6 +10,7 @@ use super::directory::{self, Refused};
 use super::format::{self, Record};
 use super::ledger::title;
 use super::page::{Page, publish};
+use super::sight::own_namespace;
 use crate::identity::{self, Cookie};
 
 /// A ledger with one line, which others take over: whoever has a copy of the open
@@ -37,7 +38,8 @@ impl Alone {
     /// No directory takes it.
     pub(crate) fn begin(server: &Cookie, in_cgroup: bool) -> io::Result<Self> {
         let host = identity::this_host()?;
-        let (_, mut text) = title(host)?;
+        // Nothing else of its sight: each look into `/proc` is on the way of a start.
+        let mut text = title(host, own_namespace()?)?;
         let line = text.len() as u64;
         let record = Record {
             serial: server.serial(),

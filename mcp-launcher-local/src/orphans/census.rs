@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use super::processes::mark_of;
+use super::processes::mark_now;
 use super::sight;
 use super::verdict::Mark;
+use crate::answers;
 use crate::identity::Cookie;
 use crate::patience::Patience;
 use crate::sys::stat::is_gone;
@@ -75,8 +76,8 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
             pids.extend(listed.into_iter().filter(|pid| !known.contains(pid)));
         }
         is_whole = true;
-        for pid in pids {
-            match look_at(pid, place, home, since)? {
+        for (pid, look) in look_at_each(pids, place, home, since) {
+            match look? {
                 Look::Vanished => {
                     is_whole = false;
                     known.remove(&pid);
@@ -108,7 +109,40 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
     Ok(found)
 }
 
-fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
+/// Looks at each. One that does not answer is not known to carry none; but where everybody is looked at, whoever is of a
+/// server whose guardian has gone was adopted, and keeps the proof back by that.
+fn look_at_each(
+    pids: Vec<u32>,
+    place: Where,
+    home: u64,
+    since: u64,
+) -> Vec<(u32, io::Result<Look>)> {
+    let looks = match place {
+        // Of whom there are few.
+        Where::Abroad => {
+            let look = |pid: &u32| look_at(*pid, place, home, since, mark_in_time);
+            pids.iter().map(look).collect::<Vec<_>>()
+        }
+        Where::Everywhere => {
+            let look = move |pid| look_at(pid, place, home, since, mark_now);
+            let looks = answers::each(&pids, look).into_iter();
+            looks.map(|look| look.unwrap_or(Ok(Look::Other))).collect()
+        }
+    };
+    pids.into_iter().zip(looks).collect()
+}
+
+fn mark_in_time(pid: u32) -> io::Result<Option<Mark>> {
+    answers::one(pid, mark_now).unwrap_or(Ok(Some(Mark::Passing)))
+}
+
+fn look_at(
+    pid: u32,
+    place: Where,
+    home: u64,
+    since: u64,
+    mark_of: fn(u32) -> io::Result<Option<Mark>>,
+) -> io::Result<Look> {
     match sight::namespace_of(pid) {
         Ok(namespace) if namespace == home && place == Where::Abroad => return Ok(Look::Other),
         Ok(_) => {}
@@ -177,7 +211,7 @@ mod tests {
                 begun.elapsed()
             );
         }
-        let look = |pid, home| look_at(pid, Where::Abroad, home, 0);
+        let look = |pid, home| look_at(pid, Where::Abroad, home, 0, mark_in_time);
         assert!(matches!(look(std::process::id(), own), Ok(Look::Other)));
         assert!(matches!(look(u32::MAX, own), Ok(Look::Vanished)));
         // Seen from anywhere else, this process is one that can be looked at, and so is

@@ -8,17 +8,16 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
 
 use super::format::{Contents, Record};
+use super::members::{HIDDEN, Inside, inside, is_of};
 use super::processes;
 use super::shelf;
 use super::shelves::Shelves;
 use super::sight::Sight;
-use super::verdict::Mark;
-use crate::cgroup::Leaf;
+use crate::answers;
+use crate::guardian::process::shim;
 use crate::identity::Cookie;
 use crate::inventory::{HostState, Inventory, KnownHost, KnownProcess, KnownServer};
 use crate::sys;
-
-const HIDDEN: &str = "somebody in its cgroup is in a PID namespace that is not visible here";
 
 /// Looks at all hosts' ledgers, and at who carries an identity.
 pub(crate) fn inventory() -> io::Result<Inventory> {
@@ -37,13 +36,14 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
         // The numbers in it mean others here.
         let is_here = sight.covers(contents.namespace).is_ok();
         for record in contents.servers.iter().filter(|_| is_here) {
-            let server = recorded(contents, record, state);
+            let server = recorded(contents, record, state, sight.counts_as(contents.namespace));
             servers.insert(server.cookie.token(), server);
         }
     }
     sight.covers(sight.namespace).map_err(io::Error::other)?;
-    for process in processes::look(&[])?.processes.into_values() {
-        let Mark::Cookie(cookie) = &process.mark else {
+    let scene = processes::look(&[])?;
+    for process in scene.processes.values() {
+        let Some(cookie) = scene.server_of(process) else {
             continue;
         };
         if cookie.host().boot_id() != sight.boot_id {
@@ -64,6 +64,12 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
         }
     }
     for server in servers.values_mut() {
+        // Who says nothing, and has no guardian any more.
+        let silent = scene.processes.values().filter(|it| {
+            !it.is_guardian && scene.server_of(it).is_none() && is_of(server, it, &scene)
+        });
+        let silent: Vec<_> = silent.filter_map(|it| see(it.pid)).collect();
+        server.processes.extend(silent);
         let unknown = |why: String| {
             let record = Remnant::record(
                 server.id.clone(),
@@ -93,6 +99,11 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
             let parent = sys::see(host.parent);
             server.host.parent = parent.map(|parent| (parent.pid, parent.name));
             server.host.is_wrapper = processes::is_guardian(host.pid);
+            if server.host.is_wrapper {
+                let words = command_line(host.pid, host.start_time);
+                server.name = shim::name_in(&words);
+                server.host.has_companion = shim::has_companion(&words);
+            }
             server.host.name = Some(host.name);
         }
         server
@@ -111,7 +122,14 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
     Ok(inventory)
 }
 
-fn recorded(contents: &Contents, record: &Record, state: HostState) -> KnownServer {
+fn recorded(
+    contents: &Contents,
+    record: &Record,
+    state: HostState,
+    is_numbered: bool,
+) -> KnownServer {
+    // Numbers of another namespace mean others here.
+    let process = record.process.filter(|_| is_numbered);
     let leaf = record.in_cgroup.then(|| shelf::find_leaf(contents, record));
     let (leaf, unfound) = match leaf {
         Some(Err(why)) => (None, Some(why)),
@@ -119,7 +137,8 @@ fn recorded(contents: &Contents, record: &Record, state: HostState) -> KnownServ
         None => (None, None),
     };
     KnownServer {
-        leader: record.process.map(|(pid, _)| pid),
+        leader: process.map(|(pid, _)| pid),
+        recorded: process,
         in_cgroup: record.in_cgroup,
         leaf,
         unfound,
@@ -130,14 +149,17 @@ fn recorded(contents: &Contents, record: &Record, state: HostState) -> KnownServ
 fn nobody(cookie: Cookie, state: HostState) -> KnownServer {
     KnownServer {
         id: format!("{:016x}", cookie.serial()),
+        name: None,
         host: KnownHost {
             pid: cookie.host().pid(),
             name: None,
             parent: None,
             is_wrapper: false,
+            has_companion: false,
             state,
         },
         leader: None,
+        recorded: None,
         guardian: None,
         in_cgroup: false,
         processes: Vec::new(),
@@ -151,95 +173,6 @@ fn nobody(cookie: Cookie, state: HostState) -> KnownServer {
 fn living_host(server: &KnownServer) -> Option<sys::Seen> {
     let host = sys::see(server.host.pid)?;
     (host.start_time == server.cookie.host().start_time()).then_some(host)
-}
-
-/// Who is in a server's cgroup.
-#[derive(Default)]
-pub(super) struct Inside {
-    /// By number.
-    pub(super) pids: Vec<u32>,
-    /// `true` if there are some whose number is not visible here.
-    pub(super) has_hidden: bool,
-}
-
-/// Looks into its cgroup. One that is gone has nobody inside.
-///
-/// # Errors
-///
-/// It cannot be looked into, which says nothing.
-pub(super) fn inside(server: &KnownServer) -> io::Result<Inside> {
-    let leaf = match server.leaf.clone().map(Leaf::adopt) {
-        None => return Ok(Inside::default()),
-        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Inside::default());
-        }
-        Some(leaf) => leaf?,
-    };
-    let members = leaf.members();
-    leaf.abandon();
-    let (hidden, pids): (Vec<u32>, _) = members?.into_iter().partition(|pid| *pid == 0);
-    Ok(Inside {
-        pids,
-        has_hidden: !hidden.is_empty(),
-    })
-}
-
-/// Who is a server's.
-pub(super) struct Members {
-    pub(super) known: Vec<KnownProcess>,
-    /// Why there may be more.
-    pub(super) unseen: Option<String>,
-}
-
-impl Members {
-    /// Returns whether it is certain that there are none.
-    pub(super) fn are_none(&self) -> bool {
-        self.known.is_empty() && self.unseen.is_none()
-    }
-}
-
-/// Everybody who is the server's now: who carries its identity, and who is in its cgroup.
-pub(super) fn members(server: &KnownServer) -> Members {
-    let is_theirs = |mark: &Mark| matches!(mark, Mark::Cookie(cookie) if *cookie == server.cookie);
-    let mut unseen = None;
-    let mut note = |error: io::Error| {
-        unseen.get_or_insert_with(|| error.to_string());
-    };
-    let mut pids = Vec::new();
-    match processes::look(&[]) {
-        Ok(scene) => {
-            let marked = scene.processes.into_values();
-            let marked = marked.filter(|it| is_theirs(&it.mark) && !it.is_guardian);
-            pids.extend(marked.map(|it| it.pid));
-        }
-        Err(error) => note(error),
-    }
-    match inside(server) {
-        Ok(inside) => {
-            if inside.has_hidden {
-                note(io::Error::other(HIDDEN));
-            }
-            let inside = inside.pids.into_iter();
-            pids.extend(inside.filter(|pid| !processes::is_guardian(*pid)));
-        }
-        Err(error) => note(error),
-    }
-    pids.sort_unstable();
-    pids.dedup();
-    let mut known = Vec::new();
-    for pid in pids {
-        match try_see(pid) {
-            Ok(process) => known.extend(process),
-            Err(error) => note(error),
-        }
-    }
-    Members { known, unseen }
-}
-
-/// Returns whether a process is still the server's, by what it says or where it is.
-pub(super) fn is_of(server: &KnownServer, pid: u32) -> bool {
-    let says_so = matches!(processes::mark_of(pid), Ok(Some(Mark::Cookie(cookie))) if cookie == server.cookie);
-    says_so || inside(server).is_ok_and(|inside| inside.pids.contains(&pid))
 }
 
 /// What is known of a process; `None` if it has ended, or cannot be looked at.
@@ -261,7 +194,7 @@ pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
             parent: seen.parent,
             name: seen.name,
             age: sys::of_ticks(ticks),
-            memory: sys::memory_of(pid),
+            memory: answers::one(pid, sys::memory_of).flatten(),
             cpu: sys::cpu_of(pid).unwrap_or(Duration::ZERO),
             start_time: seen.start_time,
         }
@@ -270,7 +203,8 @@ pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
 
 /// The words that a process was started with.
 pub(crate) fn command_line(pid: u32, start_time: u64) -> Vec<String> {
-    let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let read = |pid| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = answers::one(pid, read).unwrap_or_default();
     let is_it = sys::see(pid).is_some_and(|seen| seen.start_time == start_time);
     let text = text.strip_suffix(b"\0").unwrap_or(&text);
     let words = text.split(|&byte| byte == 0);

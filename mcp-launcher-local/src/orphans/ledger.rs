@@ -27,6 +27,8 @@ struct Ledger {
     title: String,
     sight: Sight,
     book: Mutex<Book>,
+    /// What the kernel says of the names of its files.
+    watched: OnceLock<Arc<Inotify>>,
 }
 
 #[derive(Debug)]
@@ -197,33 +199,25 @@ impl Ledger {
     fn watch(&'static self) -> io::Result<()> {
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
         let inotify = Arc::new(Inotify::init(flags)?);
-        let watch = |inotify: &Inotify, path: &Path| {
-            let what = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_MOVE_SELF;
-            inotify.add_watch(path, what)
-        };
-        watch(&inotify, &self.lock().page.path)?;
-        let events = Arc::clone(&inotify);
+        watch_name(&inotify, &self.lock().page)?;
+        let events = Arc::clone(self.watched.get_or_init(|| Arc::clone(&inotify)));
         let watched = sys::watch::readable(inotify, move || {
             while events.read_events().is_ok() {}
             let mut book = self.lock();
-            if book.page.is_named() {
-                return Interest::More;
+            if !book.page.is_named()
+                && let Err(error) = self.renew(&mut book, None)
+            {
+                sys::shielded(|| tracing::warn!(%error, "the ledger of this host was removed"));
             }
-            let renewed = self.renew(&mut book, None);
-            match renewed.and_then(|()| Ok(watch(&events, &book.page.path)?)) {
-                Ok(_) => Interest::More,
-                Err(error) => {
-                    sys::shielded(|| tracing::warn!(%error, "the ledger of this host was removed"));
-                    Interest::Done
-                }
-            }
+            Interest::More
         });
         watched.map(drop)
     }
 
     fn create() -> io::Result<Self> {
         let host = identity::this_host()?;
-        let (sight, title) = title(host)?;
+        let sight = Sight::look()?;
+        let title = title(host, sight.namespace)?;
         let page = publish(host, None, title.as_bytes())?;
         Ok(Self {
             host,
@@ -234,6 +228,7 @@ impl Ledger {
                 replaced: Vec::new(),
                 lines: Vec::new(),
             }),
+            watched: OnceLock::new(),
         })
     }
 
@@ -290,17 +285,26 @@ impl Ledger {
         if replaced.file.metadata()?.nlink() > 0 {
             book.replaced.push(replaced.file);
         }
+        if let Some(Err(error)) = self.watched.get().map(|it| watch_name(it, &book.page)) {
+            sys::shielded(|| {
+                tracing::debug!(%error, "a ledger that is removed comes back with the next server");
+            });
+        }
         Ok(())
     }
 }
 
-/// The first line of a ledger of this process, and from where it sees the world.
-pub(super) fn title(host: &HostId) -> io::Result<(Sight, String)> {
-    let sight = Sight::look()?;
+/// Has the kernel say when the name of a page changes.
+fn watch_name(inotify: &Inotify, page: &Page) -> io::Result<()> {
+    let what = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_MOVE_SELF;
+    Ok(inotify.add_watch(&page.path, what).map(drop)?)
+}
+
+/// The first line of a ledger of this process, which is in this PID namespace.
+pub(super) fn title(host: &HostId, namespace: u64) -> io::Result<String> {
     let place = match cgroup::parent().and_then(Place::of) {
         Err(error) if sys::is_shortage(&error) => return Err(error),
         place => place.ok(),
     };
-    let title = format::title(host, sight.namespace, place.as_ref());
-    Ok((sight, title))
+    Ok(format::title(host, namespace, place.as_ref()))
 }

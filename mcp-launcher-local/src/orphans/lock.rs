@@ -14,10 +14,10 @@ use std::ops::{Deref, DerefMut};
 #[derive(Debug)]
 pub(super) struct Locked<F: Borrow<File> = File>(F);
 
-impl Locked {
+impl<F: Borrow<File>> Locked<F> {
     /// Locks it against everybody, without waiting.
-    pub(super) fn alone(file: File) -> Result<Self, TryLockError> {
-        uninterrupted(|| file.try_lock())?;
+    pub(super) fn alone(file: F) -> Result<Self, TryLockError> {
+        uninterrupted(|| file.borrow().try_lock())?;
         Ok(Self(file))
     }
 }

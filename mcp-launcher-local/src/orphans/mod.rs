@@ -24,8 +24,11 @@
 //! settle ──── which ledgers have served their purpose. Pure
 //! search ──── looks, and ends whom it may
 //! reap ────── all of it in order
+//! ring ────── what ended, and how
 //! inventory ─ what runs, for people to look at
+//! members ──── whom one server has now
 //! unclaimed ─ what hosts leave that keep no account
+//! input ───── whether anybody can write to a process, or reach it
 //! stop ────── one server, on behalf of a person
 //! ```
 
@@ -34,15 +37,20 @@ mod census;
 mod directory;
 mod format;
 mod group;
+mod input;
 mod inventory;
+#[path = "../../guardian-bin/keep.rs"]
+pub(crate) mod keep;
 mod ledger;
 mod lock;
+mod members;
 #[cfg(test)]
 mod model;
 mod page;
 mod place;
 mod processes;
 mod reap;
+mod ring;
 mod search;
 mod settle;
 mod shelf;
@@ -59,7 +67,8 @@ pub(crate) use inventory::{command_line, inventory};
 pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};
 pub(crate) use processes::{is_guardian, mark_of};
 pub(crate) use reap::reap;
+pub(crate) use ring::{claim, history};
 pub(crate) use sight::{is_first_of_another_namespace, shows_all};
-pub(crate) use stop::stop;
+pub(crate) use stop::{stop, stop_unclaimed};
 pub(crate) use unclaimed::unclaimed;
 pub(crate) use verdict::Mark;

@@ -4,10 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::keep::{COMMAND_MAX, is_meant};
 use super::sight;
 use super::verdict::{Mark, Process, Scene};
+use crate::answers::{self, NO_ANSWER};
 use crate::guardian::process;
-use crate::identity::{Cookie, HostId, VARIABLE};
+use crate::identity::{Cookie, HostId, KEEP, VARIABLE};
 use crate::sys;
 use crate::sys::stat::{Stat, is_gone};
 
@@ -24,9 +26,11 @@ pub(super) struct LivingHost {
 /// Every process that there is to see.
 pub(super) fn look(living: &[LivingHost]) -> io::Result<Scene> {
     let mut scene = Scene::default();
-    for pid in sys::numbers_in_proc()? {
+    let pids = sys::numbers_in_proc()?;
+    let answers = answers::each(&pids, read_now);
+    for (pid, answer) in pids.into_iter().zip(answers) {
         // One that ends meanwhile is nobody's.
-        if let Some(process) = read(pid) {
+        if let Some(process) = answer.unwrap_or_else(|| silent(pid)) {
             if is_host(&process, living) {
                 scene.hosts.insert(process.pid);
             }
@@ -42,6 +46,12 @@ pub(super) fn look(living: &[LivingHost]) -> io::Result<Scene> {
 ///
 /// It could not be asked, which says nothing.
 pub(crate) fn mark_of(pid: u32) -> io::Result<Option<Mark>> {
+    let answer = answers::one(pid, mark_now);
+    answer.unwrap_or_else(|| Ok(Some(Mark::Unseen(NO_ANSWER.to_owned()))))
+}
+
+/// As [`mark_of`], for as long as the process likes.
+pub(super) fn mark_now(pid: u32) -> io::Result<Option<Mark>> {
     match Stat::read(pid)? {
         Some(stat) if !stat.is_dead() && !stat.is_kernel() => mark(pid, &stat),
         _ => Ok(None),
@@ -50,6 +60,27 @@ pub(crate) fn mark_of(pid: u32) -> io::Result<Option<Mark>> {
 
 /// What is known of one process; `None` if it has gone.
 pub(super) fn read(pid: u32) -> Option<Process> {
+    answers::one(pid, read_now).unwrap_or_else(|| silent(pid))
+}
+
+/// What is known of a process that does not say anything.
+fn silent(pid: u32) -> Option<Process> {
+    let stat = Stat::read(pid).ok()??;
+    let silence = io::Error::other(NO_ANSWER);
+    (!stat.is_dead()).then(|| Process {
+        pid,
+        parent: stat.parent,
+        start_time: stat.start_time,
+        name: stat.name,
+        is_guardian: false,
+        stays: false,
+        container: None,
+        mark: unseen(pid, &silence),
+    })
+}
+
+/// As [`read`], for as long as the process likes.
+fn read_now(pid: u32) -> Option<Process> {
     let (stat, mark) = match Stat::read(pid) {
         Ok(stat) => {
             let stat = stat.filter(|stat| !stat.is_dead() && !stat.is_kernel())?;
@@ -59,11 +90,15 @@ pub(super) fn read(pid: u32) -> Option<Process> {
         Err(error) => (None, unseen(pid, &error)),
     };
     let is_marked = matches!(mark, Mark::Cookie(_));
+    let name = stat
+        .as_ref()
+        .map_or_else(|| "?".to_owned(), |stat| stat.name.clone());
     Some(Process {
         pid,
         parent: stat.as_ref().map_or(0, |stat| stat.parent),
         start_time: stat.as_ref().map_or(0, |stat| stat.start_time),
-        name: stat.map_or_else(|| "?".to_owned(), |stat| stat.name),
+        stays: is_marked && stays(pid, &name),
+        name,
         is_guardian: is_marked && is_guardian(pid),
         container: (is_marked && is_in_a_container(pid)).then(|| sight::inner(pid).0),
         mark,
@@ -157,9 +192,26 @@ pub(super) fn hidden(pid: u32) -> Process {
         start_time: 0,
         name: "?".to_owned(),
         is_guardian: false,
+        stays: false,
         container: None,
         mark: Mark::Unseen("the /proc here does not show it (hidepid)".to_owned()),
     }
+}
+
+/// Returns whether it is to stay when its server ends, by what it carries.
+fn stays(pid: u32, name: &str) -> bool {
+    let directory = PathBuf::from(format!("/proc/{pid}"));
+    let Ok(Environment::Text(text)) = environment(&directory) else {
+        return false;
+    };
+    let mut variables = text.split(|&byte| byte == 0);
+    let patterns = variables.find_map(|it| it.strip_prefix(KEEP.as_bytes())?.strip_prefix(b"="));
+    patterns.is_some_and(|patterns| {
+        let mut command = Vec::new();
+        let file = File::open(directory.join("cmdline"));
+        let _ = file.and_then(|file| file.take(COMMAND_MAX as u64).read_to_end(&mut command));
+        is_meant(patterns, name.as_bytes(), &command)
+    })
 }
 
 /// By its cgroups: container engines put the whole number of the container

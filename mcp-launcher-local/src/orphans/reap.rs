@@ -130,7 +130,7 @@ fn look_back(
     let doubts: Vec<_> = search
         .doubts
         .iter()
-        .filter(|process| may_be_of(process, &host))
+        .filter(|process| may_be_of(process, &host.id))
         .cloned()
         .collect();
     let is_suspect = !doubts.is_empty();
@@ -149,7 +149,7 @@ fn look_back(
 
 /// Servers on record that live, as told by number and time of start.
 fn survivors(contents: &Contents, sight: &Sight) -> Vec<Process> {
-    if contents.namespace != sight.namespace || !sight.proc_is_own {
+    if !sight.counts_as(contents.namespace) {
         return Vec::new();
     }
     let lives = |server: &Record| {

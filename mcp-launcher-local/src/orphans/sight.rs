@@ -42,6 +42,11 @@ impl Sight {
         })
     }
 
+    /// Returns whether the numbers of that PID namespace are those that `/proc` shows.
+    pub(super) fn counts_as(&self, namespace: u64) -> bool {
+        self.proc_is_own && namespace == self.namespace
+    }
+
     /// Returns whether all processes of that PID namespace are visible, each under the
     /// number by which it is reached.
     ///

@@ -1,13 +1,15 @@
-//! Ends one server, on behalf of a person.
+//! Ends one server, or what is nobody's, on behalf of a person.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use super::inventory::{Members, is_of, members, see};
+use super::inventory::see;
+use super::members::{Members, Roster};
+use super::unclaimed::Line;
 use crate::cgroup::Leaf;
-use crate::inventory::{KnownProcess, KnownServer, StopReport};
+use crate::inventory::{KnownProcess, KnownServer, StopReport, Unclaimed};
 use crate::sys::{self, Pid};
 
 /// The longest time that killed processes are waited for.
@@ -27,37 +29,96 @@ const HELD: usize = 64;
 
 type Key = (u32, u64);
 
-/// Asks, waits, kills, and waits for the end of everybody.
+/// Processes to end.
+trait Target {
+    /// Everybody who is to be ended now.
+    fn members(&mut self) -> Members;
+
+    /// Returns whether a process that is held, and is the one that was seen, is still one of them.
+    fn has(&self, process: &KnownProcess) -> bool;
+
+    /// Kills as many as can be killed at once, and says whether it could.
+    fn kill(&self) -> bool {
+        false
+    }
+}
+
+impl Target for Roster<'_> {
+    fn members(&mut self) -> Members {
+        self.look()
+    }
+
+    fn has(&self, process: &KnownProcess) -> bool {
+        Self::has(self, process.pid)
+    }
+
+    fn kill(&self) -> bool {
+        let Some(Ok(leaf)) = self.server.leaf.clone().map(Leaf::adopt) else {
+            return false;
+        };
+        // Those inside are killed once more by what follows, which does no harm.
+        if let Err(error) = leaf.kill() {
+            sys::shielded(|| tracing::debug!(%error, "a cgroup cannot be killed as a whole"));
+        }
+        leaf.abandon();
+        true
+    }
+}
+
+impl Target for Line {
+    fn members(&mut self) -> Members {
+        self.look()
+    }
+
+    fn has(&self, process: &KnownProcess) -> bool {
+        self.knows(process)
+    }
+}
+
+/// Ends a server.
 pub(crate) fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
-    refuse_own(server)?;
+    let mut report = end(Roster::of(server), grace)?;
+    if let Some(why) = &server.unfound {
+        report.unknown.get_or_insert_with(|| why.clone());
+    }
+    Ok(report)
+}
+
+/// Ends what nobody claims, if that is still so.
+pub(crate) fn stop_unclaimed(left: &Unclaimed, grace: Duration) -> io::Result<StopReport> {
+    let still = super::unclaimed()?;
+    let is_same = |it: &&Unclaimed| it.process.is_same(&left.process);
+    match still.iter().find(is_same) {
+        Some(still) => end(Line::of(&still.process), grace),
+        None => Err(io::Error::other(
+            "it has gone, or somebody uses it: it is not what it was when it was looked for",
+        )),
+    }
+}
+
+/// Asks, waits, kills, and waits for the end of everybody.
+fn end(mut target: impl Target, grace: Duration) -> io::Result<StopReport> {
+    refuse_own(&mut target)?;
     let started = Instant::now();
     let mut report = StopReport::default();
     let mut asked = BTreeSet::new();
     let ask = |held: &OwnedFd| sys::terminate_held(held);
-    let mut left = climb(server, started + grace, &mut asked, ask);
+    let mut left = signal_all(&mut target, sys::deadline(grace), &mut asked, ask);
     let mut killed = BTreeSet::new();
     if !left.are_none() {
-        if let Some(Ok(leaf)) = server.leaf.clone().map(Leaf::adopt) {
-            // Those inside are killed once more by what follows, which does no harm.
-            if let Err(error) = leaf.kill() {
-                sys::shielded(|| tracing::debug!(%error, "a cgroup cannot be killed as a whole"));
-            }
-            leaf.abandon();
+        if target.kill() {
             killed.extend(left.known.iter().map(key));
         }
         let mut signalled = BTreeSet::new();
-        left = climb(
-            server,
-            Instant::now() + LIMIT,
+        left = signal_all(
+            &mut target,
+            sys::deadline(LIMIT),
             &mut signalled,
             sys::kill_held,
         );
         killed.extend(signalled);
     }
     (report.survivors, report.unknown) = (left.known, left.unseen);
-    if let Some(why) = &server.unfound {
-        report.unknown.get_or_insert_with(|| why.clone());
-    }
     (report.asked, report.killed) = (asked.len(), killed.len());
     report.took = started.elapsed();
     Ok(report)
@@ -69,8 +130,8 @@ fn key(process: &KnownProcess) -> Key {
 
 /// Signals everybody once, until nobody is left or it is time; who is left. One that may not be
 /// signalled, or cannot be held, keeps no other one from it.
-fn climb(
-    server: &KnownServer,
+fn signal_all(
+    target: &mut impl Target,
     end: Instant,
     signalled: &mut BTreeSet<Key>,
     signal: impl Fn(&OwnedFd) -> io::Result<()>,
@@ -78,7 +139,7 @@ fn climb(
     let mut clean = 0;
     let mut has_tried = false;
     loop {
-        let here = members(server);
+        let here = target.members();
         clean = if here.are_none() { clean + 1 } else { 0 };
         let left = end.saturating_duration_since(Instant::now());
         if clean >= CLEAN_LOOKS || (left.is_zero() && clean == 0 && has_tried) {
@@ -87,7 +148,7 @@ fn climb(
         has_tried = true;
         let mut held = Vec::new();
         for process in &here.known {
-            let Ok(Some(pidfd)) = hold(server, process) else {
+            let Ok(Some(pidfd)) = hold(target, process) else {
                 continue;
             };
             // Who could not be signalled is tried again, and counts as left.
@@ -110,7 +171,7 @@ fn climb(
 }
 
 /// Takes hold of a process, and only then makes sure that it is the one that was seen.
-fn hold(server: &KnownServer, process: &KnownProcess) -> io::Result<Option<OwnedFd>> {
+fn hold(target: &impl Target, process: &KnownProcess) -> io::Result<Option<OwnedFd>> {
     let Some(pid) = Pid::new(process.pid.into()) else {
         return Ok(None);
     };
@@ -120,12 +181,12 @@ fn hold(server: &KnownServer, process: &KnownProcess) -> io::Result<Option<Owned
         Err(error) => return Err(error),
     };
     let is_it = see(process.pid).is_some_and(|now| now.start_time == process.start_time);
-    Ok((is_it && is_of(server, process.pid)).then_some(pidfd))
+    Ok((is_it && target.has(process)).then_some(pidfd))
 }
 
 /// Whoever asks must not be ended by it, nor what started it.
-fn refuse_own(server: &KnownServer) -> io::Result<()> {
-    let members = members(server).known;
+fn refuse_own(target: &mut impl Target) -> io::Result<()> {
+    let members = target.members().known;
     let mut above = Some(std::process::id());
     for _ in 0..1024 {
         let Some(pid) = above.filter(|pid| *pid > 1) else {

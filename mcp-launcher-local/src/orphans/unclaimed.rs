@@ -1,14 +1,16 @@
 //! Processes that nobody claims: what hosts without containment leave.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use super::input;
 use super::inventory::see;
+use super::members::Members;
 use super::processes;
 use super::verdict::{Mark, Process, Scene};
-use crate::inventory::Unclaimed;
+use crate::inventory::{KnownProcess, Unclaimed};
 use crate::sys;
 
 /// Looks for them.
@@ -27,58 +29,95 @@ pub(crate) fn unclaimed() -> io::Result<Vec<Unclaimed>> {
             && is_adopter(process.parent)
             && is_own(process.pid)
             && !is_a_service(process.pid)
+            // A shim carries no mark, a guardian may carry none, and both end by themselves.
+            && !processes::is_guardian(process.pid)
+            && input::is_abandoned(process.pid)
     };
     let left = scene.processes.values().filter(is_left);
-    let left = left.filter_map(|process| Some((process, input_of(process.pid)?)));
-    let left: Vec<_> = left.collect();
-    let pipes = left.iter().map(|(_, input)| input.as_str());
-    let holders = holders(&scene, pipes.filter(|it| it.starts_with("pipe:")).collect());
-    let is_alone = |process: &Process, input: &str| {
-        let mut others = holders.get(input).into_iter().flatten();
-        others.all(|other| scene.line(*other).any(|above| above == process.pid))
-    };
-    let left = left
-        .iter()
-        .filter(|(process, input)| is_alone(process, input));
-    let with_all = left.filter_map(|(process, _)| {
+    let with_all = left.filter_map(|process| {
         let below = scene.processes.values().filter(|it| {
             it.pid != process.pid && scene.line(it.pid).any(|above| above == process.pid)
         });
+        let below: Vec<_> = below.map(|it| it.pid).collect();
+        if input::may_listen(process.pid) || below.iter().copied().any(input::may_listen) {
+            return None;
+        }
         Some(Unclaimed {
             process: see(process.pid)?,
-            descendants: below.filter_map(|it| see(it.pid)).collect(),
+            descendants: below.into_iter().filter_map(see).collect(),
         })
     });
     Ok(with_all.collect())
 }
 
-/// Its standard input, if that is a pipe or a socket, of which the other end cannot be seen. A daemon has neither.
-fn input_of(pid: u32) -> Option<String> {
-    let input = target(pid, "0")?;
-    (input.starts_with("pipe:") || input.starts_with("socket:")).then_some(input)
+/// One that nobody claims, and all that it has started, as far as that is seen before it loses its parent.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// By number and start time. Who has gone is known all the same.
+    known: BTreeSet<(u32, u64)>,
 }
 
-/// Who has these files open, as far as can be seen. One look for all of them.
-fn holders(scene: &Scene, files: BTreeSet<&str>) -> BTreeMap<String, Vec<u32>> {
-    let mut holders = BTreeMap::<String, Vec<u32>>::new();
-    if files.is_empty() {
-        return holders;
-    }
-    for pid in scene.processes.keys().copied() {
-        let entries = fs::read_dir(format!("/proc/{pid}/fd"));
-        for entry in entries.into_iter().flatten().flatten() {
-            let file = target(pid, &entry.file_name().to_string_lossy());
-            if let Some(file) = file.filter(|file| files.contains(file.as_str())) {
-                holders.entry(file).or_default().push(pid);
-            }
+impl Line {
+    pub(super) fn of(process: &KnownProcess) -> Self {
+        Self {
+            known: BTreeSet::from([(process.pid, process.start_time)]),
         }
     }
-    holders
+
+    /// Those that are there. Who has an identity of its own is somebody's, who ends it.
+    pub(super) fn look(&mut self) -> Members {
+        let scene = match processes::look(&[]) {
+            Ok(scene) => scene,
+            Err(error) => {
+                let known = self.known.iter().filter_map(|(pid, _)| see(*pid));
+                let known = known.collect();
+                return Members {
+                    known: self.only_known(known),
+                    unseen: Some(error.to_string()),
+                };
+            }
+        };
+        let as_listed = |it: &Process| see(it.pid).filter(|now| now.start_time == it.start_time);
+        let all: Vec<_> = scene.processes.values().filter_map(as_listed).collect();
+        let roots: BTreeSet<u32> = all
+            .iter()
+            .filter(|it| self.knows(it))
+            .map(|it| it.pid)
+            .collect();
+        let new = all
+            .iter()
+            .filter(|it| is_only_below(&scene, it.pid, &roots))
+            .map(|it| (it.pid, it.start_time));
+        let new: Vec<_> = new.collect();
+        self.known.extend(new);
+        Members {
+            known: self.only_known(all),
+            unseen: None,
+        }
+    }
+
+    fn only_known(&self, mut processes: Vec<KnownProcess>) -> Vec<KnownProcess> {
+        processes.retain(|it| self.knows(it));
+        processes
+    }
+
+    pub(super) fn knows(&self, process: &KnownProcess) -> bool {
+        self.known.contains(&(process.pid, process.start_time))
+    }
 }
 
-fn target(pid: u32, descriptor: &str) -> Option<String> {
-    let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
-    target.to_str().map(str::to_owned)
+/// Returns whether it is below one of these, and nobody up to there carries an identity or is a guardian: what a server of somebody's starts is that server's,
+/// also where it says nothing of it.
+fn is_only_below(scene: &Scene, pid: u32, roots: &BTreeSet<u32>) -> bool {
+    let mut line = scene.line(pid);
+    if !line.any(|above| roots.contains(&above)) {
+        return false;
+    }
+    let mut between = scene.line(pid).take_while(|above| !roots.contains(above));
+    between.all(|above| {
+        let process = scene.processes.get(&above);
+        process.is_some_and(|it| it.mark == Mark::None) && !processes::is_guardian(above)
+    })
 }
 
 /// Returns whether a service manager keeps it, by its cgroup. What cannot be told is a service.

@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) start_time: u64,
     pub(super) name: String,
     pub(super) is_guardian: bool,
+    /// It is to stay when its server ends: its name is one of those that it carries.
+    pub(super) stays: bool,
     /// The PID namespace it is in, where it is in the cgroup of a container.
     pub(super) container: Option<Option<u64>>,
     pub(super) mark: Mark,
@@ -109,6 +111,7 @@ impl Hosts<'_> {
         let spared = process.pid <= 1
             || self.is_above_or_host(process.pid, scene)
             || self.is_kept(process, scene)
+            || scene.stays(process)
             || is_in_a_container_of_its_own(process, dead)
             // Nobody is older than who started them.
             || process.start_time < dead.id.start_time();
@@ -122,7 +125,7 @@ impl Hosts<'_> {
     /// It can only be the server of a host that is not younger, and not the first
     /// process.
     fn judge_unseen(&self, process: &Process) -> Verdict {
-        let suspects = process.pid > 1 && self.dead.iter().any(|dead| may_be_of(process, dead));
+        let suspects = process.pid > 1 && self.dead.iter().any(|dead| may_be_of(process, &dead.id));
         match suspects {
             true => Verdict::Doubt,
             false => Verdict::Pass,
@@ -148,7 +151,8 @@ impl Hosts<'_> {
                 Mark::Unreadable => false,
                 Mark::None | Mark::Unseen(_) | Mark::Passing => true,
             });
-            is_marked && *pid > 1 && !self.is_above_or_host(*pid, scene)
+            let stays = process.is_some_and(|process| scene.stays(process));
+            is_marked && !stays && *pid > 1 && !self.is_above_or_host(*pid, scene)
         };
         match members.iter().all(is_theirs) {
             true => Emptying::All,
@@ -183,8 +187,8 @@ impl Hosts<'_> {
 }
 
 /// Returns whether this process, whose mark cannot be read, may be that host's.
-pub(super) fn may_be_of(process: &Process, dead: &DeadHost) -> bool {
-    process.start_time == 0 || process.start_time >= dead.id.start_time()
+pub(super) fn may_be_of(process: &Process, host: &HostId) -> bool {
+    process.start_time == 0 || process.start_time >= host.start_time()
 }
 
 /// Returns whether a container engine keeps it. It was given a server's environment,
@@ -203,6 +207,29 @@ impl Scene {
         };
         // A table that was read while it changed may go round in circles.
         std::iter::successors(Some(pid), above).take(self.processes.len() + 1)
+    }
+
+    /// Returns whether a process is to stay when its server ends, or is below one that is.
+    fn stays(&self, process: &Process) -> bool {
+        let mut line = self.line(process.pid);
+        line.any(|pid| {
+            self.processes
+                .get(&pid)
+                .is_some_and(|above| above.stays && above.mark == process.mark)
+        })
+    }
+
+    /// The server that a process is of: by what it says, or, where it says nothing, by the nearest guardian above it.
+    pub(super) fn server_of<'a>(&'a self, process: &'a Process) -> Option<&'a Cookie> {
+        if let Mark::Cookie(own) = &process.mark {
+            return Some(own);
+        }
+        let mut above = self.line(process.pid).skip(1);
+        let guardian = above.find_map(|pid| self.processes.get(&pid).filter(|it| it.is_guardian));
+        match &guardian?.mark {
+            Mark::Cookie(cookie) => Some(cookie),
+            _ => None,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! All system calls of the process-group level, one file per kind of system
-//! with the same functions. Callers contain no `cfg`.
+//! All system calls of Unix, one file per kind of system
+//! with the same functions; those of Windows are in `windows`. Callers contain no `cfg`.
 
 use std::io;
 use std::process;
@@ -29,17 +29,31 @@ mod unix;
 pub(crate) mod watch;
 
 #[cfg(target_os = "linux")]
+pub use os::hold_parent;
+#[cfg(all(target_os = "linux", test))]
+pub(crate) use os::set_io_priority;
+#[cfg(target_os = "linux")]
 pub(crate) use os::{
-    Child, ProcessState, Seen, cgroup_of, close_on_exec_from, continue_held, cpu_of,
-    duplicate_from, end_within, ends_within, hold, hold_parent, hold_this, is_headless, is_running,
-    kill_held, look_at, may_signal, memory_of, name_of, numbers_in_proc, of_ticks, see, see_all,
-    terminate_held, text_of, ticks_since_boot, tracer_of, waited,
+    Child, HeldSignals, ProcessState, Seen, bytes_of, cgroup_of, close_on_exec_from, continue_held,
+    cpu_of, duplicate_from, end_within, ends_within, hold, hold_this, in_a_session,
+    inherited_by_threads, is_headless, is_running, kill_held, look_at, may_signal, memory_of,
+    name_of, numbers_in_proc, of_ticks, see, see_all, terminate_held, text_of, ticks_since_boot,
+    tracer_of, waited,
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,
     members_of_group, own_start_time, set_pipe_size, start_time, watch_process,
 };
-pub(crate) use unix::{is_in_group, may_execute};
+pub(crate) use unix::{
+    DEFAULT_PATH, is_in_group, limit_of, may_execute, names_a_path, spellings, variable,
+};
+
+/// The instant at which a time is over that somebody else has chosen. More than 49 days are 49 days, as for a guardian.
+#[cfg(target_os = "linux")]
+pub(crate) fn deadline(limit: std::time::Duration) -> std::time::Instant {
+    const LONGEST: std::time::Duration = std::time::Duration::from_millis(u32::MAX as u64);
+    std::time::Instant::now() + limit.min(LONGEST)
+}
 
 /// The process that servers belong to: the first that launched one.
 static OWNER: AtomicU32 = AtomicU32::new(0);

@@ -1,6 +1,5 @@
 //! The content of `/proc/PID/stat`.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -8,7 +7,7 @@ use std::path::Path;
 #[path = "../../guardian-bin/stat.rs"]
 mod text;
 
-/// What `/proc/PID/stat` says of a process (proc_pid_stat(5)).
+/// The fields of `/proc/PID/stat` (proc_pid_stat(5)).
 pub(crate) struct Stat {
     pub(crate) name: String,
     pub(crate) state: char,
@@ -35,7 +34,7 @@ impl Stat {
 
     /// Reads that of the process, or thread, with this directory in `/proc`.
     pub(crate) fn read_in(directory: &Path) -> io::Result<Option<Self>> {
-        match fs::read(directory.join("stat")) {
+        match super::bytes_of(directory.join("stat")) {
             Ok(stat) => Self::parse(&stat)
                 .map(Some)
                 .ok_or_else(|| io::Error::other("its /proc/PID/stat is not understood")),

@@ -1,7 +1,11 @@
 //! The calls that every Unix has.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
 use std::mem::MaybeUninit;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use nix::errno::Errno;
@@ -10,6 +14,39 @@ use nix::sys::signal::{Signal as NixSignal, killpg};
 use nix::unistd::{AccessFlags, faccessat, getpgid};
 
 use super::{Pid, Signal};
+
+/// Where to look when the server's environment has no `PATH`: what a shell
+/// without one uses on the systems we know.
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Returns whether a name is not looked up in `PATH`.
+pub(crate) fn names_a_path(program: &OsStr) -> bool {
+    program.as_bytes().contains(&b'/')
+}
+
+/// The files that a name may mean: the one of this name.
+pub(crate) fn spellings(path: &Path, _: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
+    Some(path.to_owned())
+}
+
+/// A variable of an environment.
+pub(crate) fn variable<'a>(env: &'a BTreeMap<OsString, OsString>, name: &str) -> Option<&'a OsStr> {
+    env.get(OsStr::new(name)).map(OsString::as_os_str)
+}
+
+/// The limit that this error says was reached.
+pub(crate) fn limit_of(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::EAGAIN => {
+            "processes and threads of this user or control group (RLIMIT_NPROC, pids.max)"
+        }
+        libc::EMFILE => "open files of the host (RLIMIT_NOFILE)",
+        libc::ENFILE => "open files of this machine (fs.file-max)",
+        libc::ENOMEM => "memory",
+        libc::E2BIG => "size of arguments and environment (ARG_MAX)",
+        _ => return None,
+    })
+}
 
 /// Returns whether this process may execute the file, with its effective ids.
 pub(crate) fn may_execute(path: &Path) -> bool {

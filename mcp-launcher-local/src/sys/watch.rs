@@ -20,7 +20,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-/// What a callback wants next.
+/// The wish of a callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// To be called again when there is more.
@@ -107,7 +107,7 @@ pub(crate) fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
     }
 }
 
-/// What is done at the first call.
+/// A callback that acts at the first call only.
 pub(super) fn once(
     callback: impl FnOnce() + Send + 'static,
 ) -> impl FnMut() -> Interest + Send + 'static {

@@ -1,7 +1,7 @@
 //! One start of a wrapped server, and the exec of its shim.
 
 use std::convert::Infallible;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::iter;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
-use super::{Require, WrapError, Wrapper};
+use super::{Require, Server, WrapError, Wrapper};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, limit, short_of};
 use crate::guardian::process::protocol::{MESSAGE_MAX, Report, Stage};
@@ -20,8 +20,8 @@ use crate::guardian::process::{
     self, GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest,
 };
 use crate::guardian::{argv, c_string, env, explain};
-use crate::identity::Cookie;
-use crate::{identity, orphans, sys};
+use crate::identity::{self, Cookie};
+use crate::{orphans, sys};
 
 /// How long a start that failed half-way waits for the end of what it had started.
 const UNDO_LIMIT: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ const UNDO_LIMIT: Duration = Duration::from_secs(5);
 /// How long one wait for the guardian's word takes at most; then it is waited for again.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What a start failed with.
+/// The failure of a start.
 enum Failed {
     /// At this step of the guardian or of the server.
     At(Stage, io::Error),
@@ -45,14 +45,13 @@ impl<E: Into<WrapError>> From<E> for Failed {
 /// Starts the server and becomes its shim: with a cgroup if there can be one.
 pub(super) fn exec(
     wrapper: &Wrapper,
-    command: &Command,
-    identity: Option<&Cookie>,
+    server: Server<'_>,
     host: Option<&OwnedFd>,
 ) -> Result<Infallible, WrapError> {
+    let command = server.command;
     let start = |parent| Start {
         wrapper,
-        command,
-        identity,
+        server,
         host,
         parent,
     };
@@ -65,7 +64,10 @@ pub(super) fn exec(
         Err(Failed::At(Stage::Exec, error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
             match script(command) {
                 // As `execvp` does, and with it whoever starts programs by it.
-                Some(by_shell) => return self::exec(wrapper, &by_shell, identity, host),
+                Some(by_shell) => {
+                    let command = &by_shell;
+                    return self::exec(wrapper, Server { command, ..server }, host);
+                }
                 None => Err(Failed::At(Stage::Exec, error)),
             }
         }
@@ -119,8 +121,7 @@ fn no_cgroup(error: io::Error) -> WrapError {
 
 struct Start<'a> {
     wrapper: &'a Wrapper,
-    command: &'a Command,
-    identity: Option<&'a Cookie>,
+    server: Server<'a>,
     host: Option<&'a OwnedFd>,
     /// The cgroup below which the server gets its own.
     parent: Option<&'static Path>,
@@ -135,8 +136,13 @@ impl Start<'_> {
         }
         let doors = leaf.as_ref().map(|(leaf, ..)| leaf.open()).transpose();
         let doors = doors.map_err(no_cgroup)?;
-        let program = c_string(self.command.program.as_os_str())?;
-        let (argv, env) = (argv(self.command)?, env(self.command)?);
+        let program = c_string(self.server.command.program.as_os_str())?;
+        let (argv, mut env) = (argv(self.server.command)?, env(self.server.command)?);
+        // By which `ps` and `stop` find what is below the guardian.
+        let unmarked = self.server.identity.filter(|_| !self.wrapper.mark);
+        env.extend(unmarked.map(Cookie::variable));
+        let keep = c_string(&self.wrapper.patterns())?;
+        let ring = self.ring(ledger.as_ref());
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
         let guardian = process::spawn(SpawnRequest {
             program: &program,
@@ -145,7 +151,8 @@ impl Start<'_> {
             cwd: None,
             stdin: stdin.as_fd(),
             stdout: stdout.as_fd(),
-            stderr: stderr.as_fd(),
+            stderr: self.server.log.map_or(stderr.as_fd(), File::as_fd),
+            cgroup_leaf: doors.as_ref().map(|doors| doors.directory.as_fd()),
             cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
             cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
             grace: self.wrapper.grace,
@@ -157,9 +164,14 @@ impl Start<'_> {
                     let (directory, name) = ledger.place();
                     (ledger.file(), directory, name.as_c_str())
                 }),
+                ring: ring.as_ref().map(File::as_fd),
+                companion: self.wrapper.companion_fd(),
+                keep: Some(&keep),
             },
             pid_namespace: self.wrapper.require == Require::PidNamespace,
             orphan: false,
+            spare: false,
+            own_variable: unmarked.is_some(),
         });
         let guardian = match guardian {
             Err(error) if error.may_have_left_one() => {
@@ -177,7 +189,8 @@ impl Start<'_> {
             FirstWord::Gone => return Err(killed("nothing of the server is left").into()),
             FirstWord::Nothing => {
                 // What it had started may run. Its cgroup ends it; nothing here proves that.
-                let _ = leaf.as_ref().map(|(leaf, ..)| leaf.kill());
+                let leaf_to_kill = leaf.as_ref().filter(|_| self.wrapper.keep.is_empty());
+                let _ = leaf_to_kill.map(|(leaf, ..)| leaf.kill());
                 leave(ledger, leaf);
                 return Err(self.may_live(killed("it was killed")).into());
             }
@@ -186,12 +199,21 @@ impl Start<'_> {
             let seen = sys::see(pid).filter(|seen| seen.parent == guardian.pid());
             ledger.started(pid, seen.map(|seen| seen.start_time));
         }
-        let name = self.wrapper.name.as_deref().unwrap_or(OsStr::new("-"));
+        let name = self
+            .wrapper
+            .name
+            .as_deref()
+            .unwrap_or(OsStr::new(shim::NAMELESS));
         let failed = shim::exec(&Shim {
             name: c_string(name)?,
             guardian: &guardian,
             host: self.host.map(OwnedFd::as_fd),
-            cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
+            // Who stays is told by the guardian alone.
+            cgroup_kill: doors
+                .as_ref()
+                .filter(|_| self.wrapper.keep.is_empty())
+                .map(|doors| doors.kill.as_fd()),
+            companion: self.wrapper.companion_fd(),
             grace: self.wrapper.grace,
             argv: &argv,
         });
@@ -211,7 +233,7 @@ impl Start<'_> {
 
     /// The error of a start of which something may be left.
     fn may_live(&self, kind: LaunchErrorKind) -> WrapError {
-        let mark = self.command.identity.as_ref();
+        let mark = self.server.command.identity.as_ref();
         let mark = mark.map_or_else(String::new, |mark| {
             format!(" (it carries {}={mark})", identity::VARIABLE)
         });
@@ -229,7 +251,7 @@ impl Start<'_> {
     /// Written down first. Who cannot be identified, or where no directory takes it, is found by
     /// nobody when shim and guardian are killed together.
     fn ledger(&self) -> Result<Option<orphans::Alone>, WrapError> {
-        let Some(identity) = self.identity else {
+        let Some(identity) = self.server.identity else {
             return Ok(None);
         };
         match orphans::Alone::begin(identity, self.parent.is_some()) {
@@ -240,9 +262,22 @@ impl Start<'_> {
         }
     }
 
+    /// The ring of what ended, at the record of this server. It is no server's business that there is none.
+    fn ring(&self, ledger: Option<&orphans::Alone>) -> Option<File> {
+        let (directory, _) = ledger?.place();
+        let wrapper = self.wrapper;
+        let program = || Path::new(&wrapper.program).file_name();
+        let given = wrapper.name.as_ref().or(wrapper.label.as_ref());
+        let name = given
+            .map(OsString::as_os_str)
+            .or_else(program)
+            .unwrap_or_default();
+        orphans::claim(directory, self.server.identity?.serial(), name).ok()
+    }
+
     /// A fresh cgroup, the directory that it is in, and its name there.
     fn leaf(&self) -> Result<Option<(Leaf, OwnedFd, CString)>, WrapError> {
-        let (Some(parent), Some(identity)) = (self.parent, self.identity) else {
+        let (Some(parent), Some(identity)) = (self.parent, self.server.identity) else {
             return Ok(None);
         };
         let name = cgroup::name(identity);
@@ -294,7 +329,7 @@ fn killed(how: &'static str) -> LaunchErrorKind {
     )
 }
 
-/// What a guardian says first.
+/// The first message of a guardian.
 enum FirstWord {
     /// The program runs, as this process.
     Started(u32),

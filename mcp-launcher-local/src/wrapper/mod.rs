@@ -6,17 +6,28 @@
 //! ```
 
 mod attempt;
+mod staying;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::LaunchErrorKind;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::SigSet;
 
 use crate::command::Command;
+use crate::guardian::process::protocol;
 use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
 use crate::sys;
@@ -34,17 +45,36 @@ pub struct Wrapper {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// What people call the server; nothing if they do not. Shown by `ps`, and used for nothing else.
+    /// The `PATH` that it is looked up in, and gets; this process's own if nothing is said.
+    /// [`login_path`](crate::login_path) has the user's.
+    pub path: Option<OsString>,
+    /// The file that its standard error goes to, at the end of what is there; this process's own
+    /// standard error if nothing is said. Made for this user alone if there is none.
+    pub log: Option<PathBuf>,
+    /// A display name for the server, shown by `ps` and used for nothing else; `None` for no name.
     pub name: Option<OsString>,
+    /// The name in the [history](crate::history) if `name` is `None`; by default the program.
+    pub label: Option<OsString>,
     /// The time that the server has to end by itself: after the end of its input, after
     /// SIGTERM, and when nobody watches any more because the shim was killed. Counted in
     /// milliseconds. 2 s by default.
     pub grace: Duration,
-    /// What has to hold the server. [`Require::Nothing`] by default.
+    /// The least containment that the server must have. [`Require::Nothing`] by default.
     pub require: Require,
     /// Whether the server's environment says whose it is (`MCP_LIFECYCLE_ID`), by which
     /// it is found when everything that held it was killed. `true` by default.
     pub mark: bool,
+    /// What the server's environment has besides this process's own, and in place of it.
+    pub env: Vec<(OsString, OsString)>,
+    /// Patterns of the names of processes that stay when the server ends, with all below them: a daemon, a browser.
+    /// One with a slash is compared with the whole command line, any other with the name of the process and of its program; `*` and `?` as in a shell.
+    /// At most 255 bytes together. The server's own process never stays, and a pattern that means it is refused.
+    pub keep: Vec<OsString>,
+    /// A stream socket to a process that ends what the server starts beside itself, such as containers; nothing if there is none. Guardian and shim keep it.
+    ///
+    /// The other process sees [`SERVER_GONE`](Self::SERVER_GONE), or the end of file when neither is left.
+    /// The shim waits for its [`COMPANION_DONE`](Self::COMPANION_DONE), for the grace and 15 s, and has no proof of the end without.
+    pub companion: Option<Arc<OwnedFd>>,
 }
 
 /// The containment that a wrapped server needs.
@@ -100,17 +130,45 @@ impl From<LaunchErrorKind> for WrapError {
     }
 }
 
+/// The server that one start is for.
+#[derive(Clone, Copy)]
+struct Server<'a> {
+    command: &'a Command,
+    identity: Option<&'a Cookie>,
+    /// In place of this process's standard error.
+    log: Option<&'a File>,
+}
+
+fn no_log(error: io::Error) -> LaunchErrorKind {
+    LaunchErrorKind::backend("the server's standard error cannot go to its file", error)
+}
+
 impl Wrapper {
+    /// What the shim says to the companion: nothing is left of the server.
+    pub const SERVER_GONE: u8 = protocol::SERVER_GONE;
+    /// What the companion answers: nothing is left of what it looks after.
+    pub const COMPANION_DONE: u8 = protocol::COMPANION_DONE;
+
     /// A program with its arguments.
     pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = OsString>) -> Self {
         Self {
             program: program.into(),
             args: args.into_iter().collect(),
+            path: None,
+            log: None,
             name: None,
+            label: None,
             grace: Duration::from_secs(2),
             require: Require::Nothing,
             mark: true,
+            env: Vec::new(),
+            keep: Vec::new(),
+            companion: None,
         }
+    }
+
+    fn companion_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.companion.as_ref().map(|socket| socket.as_fd())
     }
 
     /// Starts the server and becomes its shim. Returns only if that fails.
@@ -134,6 +192,7 @@ impl Wrapper {
     }
 
     fn try_exec(&self) -> Result<Infallible, WrapError> {
+        staying::check(self)?;
         let host = sys::hold_parent();
         let identity = match identity::new_server() {
             Err(error) if sys::is_shortage(&error) => {
@@ -143,26 +202,81 @@ impl Wrapper {
             identity => identity.ok(),
         };
         let command = self.command(identity.as_ref())?;
-        attempt::exec(self, &command, identity.as_ref(), host.as_ref())
+        let log = self.open_log().map_err(no_log)?;
+        let server = Server {
+            command: &command,
+            identity: identity.as_ref(),
+            log: log.as_ref(),
+        };
+        attempt::exec(self, server, host.as_ref())
     }
 
-    /// The program found, and the environment as it is but for the mark.
+    /// Executes the program in place of this process, held by nothing: for a machine that
+    /// [cannot hold it](WrapError::is_unavailable). Returns only if that fails.
+    pub fn exec_uncontained(&self) -> io::Error {
+        let mut command = process::Command::new(&self.program);
+        command.args(&self.args);
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        if let Some(companion) = self.companion_fd() {
+            // There is nobody else to keep it: its end is that of the last one who has it from here.
+            let _ = fcntl(companion, FcntlArg::F_SETFD(FdFlag::empty()));
+        }
+        match self.open_log() {
+            Ok(Some(log)) => drop(command.stderr(log)),
+            Ok(None) => {}
+            Err(error) => return error,
+        }
+        command.exec()
+    }
+
+    /// What is no file is refused: a pipe has to be read by somebody, and a terminal is nobody's log.
+    fn open_log(&self) -> io::Result<Option<File>> {
+        let Some(path) = &self.log else {
+            return Ok(None);
+        };
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        // Nor does it wait for a reader.
+        let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
+        let log = options.custom_flags(flags).open(path).and_then(|log| {
+            let is_file = log.metadata()?.is_file();
+            is_file
+                .then_some(log)
+                .ok_or_else(|| io::Error::other("it is not a file"))
+        });
+        let said =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        log.map(Some).map_err(said)
+    }
+
+    /// The program found, and the environment as it is but for the path and the mark.
     fn command(&self, identity: Option<&Cookie>) -> Result<Command, LaunchErrorKind> {
-        let path = env::var_os("PATH");
+        let mut env: BTreeMap<_, _> = env::vars_os().collect();
+        if let Some(path) = &self.path {
+            env.insert("PATH".into(), path.clone());
+        }
+        env.extend(self.env.iter().cloned());
         // A directory that was removed has no name; then nothing relative is found.
         let directory = env::current_dir();
         let directory = directory.as_deref().unwrap_or(Path::new("."));
-        let program = resolve(&self.program, path.as_deref(), directory)?;
+        let program = resolve(&self.program, &env, directory)?;
         let mut command = Command {
             program,
             arg0: self.program.clone(),
             args: self.args.clone(),
-            env: env::vars_os().collect(),
+            env,
             identity: identity.filter(|_| self.mark).cloned(),
             cwd: None,
         };
         // The host's own, if it is somebody's server, is not the server's.
         command.env.remove(OsStr::new(identity::VARIABLE));
+        command.env.remove(OsStr::new(identity::KEEP));
+        if self.mark && !self.keep.is_empty() {
+            command.env.insert(identity::KEEP.into(), self.patterns());
+        }
         if let Some(mark) = &command.identity {
             let mark = mark.to_string().into();
             command.env.insert(identity::VARIABLE.into(), mark);

@@ -1,4 +1,4 @@
-//! What follows from what has happened to a guardian.
+//! The course of a guardian, by the events that it sees.
 
 #[expect(
     dead_code,

@@ -1,4 +1,4 @@
-//! What a guardian costs while nothing happens, and what it leaves in the host.
+//! The cost of a guardian while nothing happens, and the traces that it leaves in the host.
 
 use std::fs;
 

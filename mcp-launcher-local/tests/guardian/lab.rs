@@ -12,11 +12,40 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_local::guardian::process::protocol::{MESSAGE_MAX, Report, Request, Stage};
 use mcp_launcher_local::guardian::process::{
-    GuardianHandle, Received, Record, SpawnRequest, spawn,
+    GuardianHandle, Order, Received, Record, SpawnRequest, spawn,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+
+/// A guardian that waits, with what this request has for it before it knows its server.
+pub(crate) fn spare(request: &SpawnRequest<'_>) -> GuardianHandle {
+    let null = File::open("/dev/null").expect("open");
+    let spare = spawn(SpawnRequest {
+        cgroup_leaf: request.cgroup_leaf,
+        cgroup_procs: request.cgroup_procs,
+        cgroup_kill: request.cgroup_kill,
+        spare: true,
+        ..SpawnRequest::nothing(null.as_fd())
+    });
+    spare.expect("spawn")
+}
+
+/// Has a spare guardian do what this request asks of a new one.
+pub(crate) fn order(spare: &GuardianHandle, request: &SpawnRequest<'_>) -> io::Result<()> {
+    let own = File::open(".").expect("open");
+    spare.order(&Order {
+        program: request.program,
+        argv: request.argv,
+        env: request.env,
+        cwd: request.cwd,
+        directory: own.as_fd(),
+        stdin: request.stdin,
+        stdout: request.stdout,
+        stderr: request.stderr,
+        grace: request.grace,
+    })
+}
 
 /// What never takes long fails after this.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
@@ -91,6 +120,7 @@ pub(crate) struct Options<'a> {
     pub(crate) env: Vec<CString>,
     /// What its standard error is, instead of a pipe.
     pub(crate) stderr: Option<BorrowedFd<'a>>,
+    pub(crate) cgroup_leaf: Option<BorrowedFd<'a>>,
     pub(crate) cgroup_procs: Option<BorrowedFd<'a>>,
     pub(crate) cgroup_kill: Option<BorrowedFd<'a>>,
     pub(crate) grace: Duration,
@@ -104,6 +134,7 @@ impl Default for Options<'_> {
             cwd: None,
             env: vec![c(&path)],
             stderr: None,
+            cgroup_leaf: None,
             cgroup_procs: None,
             cgroup_kill: None,
             grace: Duration::ZERO,
@@ -139,12 +170,15 @@ impl Guarded {
             stdin: their_stdin.as_fd(),
             stdout: their_stdout.as_fd(),
             stderr: options.stderr.unwrap_or(their_stderr.as_fd()),
+            cgroup_leaf: options.cgroup_leaf,
             cgroup_procs: options.cgroup_procs,
             cgroup_kill: options.cgroup_kill,
             grace: options.grace,
             record: Record::default(),
             pid_namespace: false,
             orphan: false,
+            spare: false,
+            own_variable: false,
         });
         let file = |fd: OwnedFd| File::from(fd);
         Self {

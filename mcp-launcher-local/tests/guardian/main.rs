@@ -14,4 +14,5 @@ mod lab;
 mod ladder;
 mod parsing;
 mod proc_missing;
+mod spare;
 mod start;

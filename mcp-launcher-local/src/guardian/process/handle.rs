@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 use super::protocol::{MESSAGE_MAX, Report, Request};
 use super::unreaped::Unreaped;
-use crate::sys::{Child, continue_held, ends_within, kill_held, uninterrupted, waited};
+use crate::sys::{Child, continue_held, deadline, ends_within, kill_held, uninterrupted, waited};
 
 /// A guardian and, through it, a server.
 ///
@@ -186,7 +186,7 @@ impl GuardianHandle {
     ///
     /// Blocks the thread: for launches that are undone.
     pub fn wait_exit(&self, limit: Duration) -> bool {
-        let end = Instant::now() + limit;
+        let end = deadline(limit);
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match ends_within(self.pidfd(), left) {
@@ -204,6 +204,7 @@ impl Drop for GuardianHandle {
         if !*self.reaped.get_mut() && crate::sys::not_forked().is_ok() {
             // The last descriptor of the socket may be kept open by a child that the host has forked; a message is not.
             let _ = self.kill();
+            self.resume();
             Unreaped::Held(Arc::clone(&self.pidfd)).leave();
         }
     }

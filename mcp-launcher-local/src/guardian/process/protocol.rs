@@ -15,8 +15,14 @@ pub const LEDGER_FD: i32 = 6;
 pub const LEDGER_DIR_FD: i32 = 7;
 /// File descriptor of the directory that the server's cgroup is in, if [`FLAG_CGROUP_DIR`] is set.
 pub const CGROUP_DIR_FD: i32 = 8;
+/// File descriptor of the server's cgroup itself, if [`FLAG_CGROUP_LEAF`] is set.
+pub const CGROUP_LEAF_FD: i32 = 9;
+/// File descriptor of the ring of what ended, at the server's record, if [`FLAG_RING`] is set.
+pub const RING_FD: i32 = 10;
+/// File descriptor of the socket to the companion, if [`FLAG_COMPANION`] is set.
+pub const COMPANION_FD: i32 = 11;
 /// First number that no inherited descriptor has.
-pub const FIRST_FREE_FD: i32 = 9;
+pub const FIRST_FREE_FD: i32 = 12;
 
 /// The server joins the cgroup whose `cgroup.procs` is open.
 pub const FLAG_CGROUP_PROCS: u32 = 1;
@@ -35,9 +41,29 @@ pub const FLAG_LEDGER: u32 = 16;
 /// The guardian removes the server's cgroup at the end.
 pub const FLAG_CGROUP_DIR: u32 = 32;
 
+/// The server is born in the cgroup whose directory is open, where that is possible; else it joins by [`CGROUP_PROCS_FD`].
+pub const FLAG_CGROUP_LEAF: u32 = 64;
+
+/// The guardian writes down how the server has ended.
+pub const FLAG_RING: u32 = 128;
+
+/// There is no server yet: the guardian waits for an order.
+pub const FLAG_SPARE: u32 = 256;
+
+/// The guardian keeps the socket to the companion open for as long as it lives, and says nothing there.
+pub const FLAG_COMPANION: u32 = 512;
+
+/// To the companion, from the shim: nothing is left of the server.
+pub const SERVER_GONE: u8 = b'G';
+/// From the companion, to the shim: nothing is left of what it looks after.
+pub const COMPANION_DONE: u8 = b'D';
+
+/// The last variable of the environment is the guardian's alone: its server does not get it.
+pub const FLAG_OWN_VARIABLE: u32 = 1024;
+
 /// Arguments of the guardian before those of the server: its own name, pid of the host, flags, posthumous grace in milliseconds, names of
-/// the cgroup and of the ledger that it removes, working directory (empty to keep the host's), path of the program.
-pub const PARAM_COUNT: usize = 8;
+/// the cgroup and of the ledger that it removes, working directory (empty to keep the host's), path of the program, patterns of who is to stay.
+pub const PARAM_COUNT: usize = 9;
 
 /// The number of processes that a [`Listing`] names; its total may be larger.
 pub const LISTING_MAX: usize = 64;

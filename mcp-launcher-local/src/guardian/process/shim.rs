@@ -22,12 +22,35 @@ pub(crate) struct Shim<'a> {
     pub(crate) host: Option<BorrowedFd<'a>>,
     /// `cgroup.kill` of the server's cgroup, open for writing.
     pub(crate) cgroup_kill: Option<BorrowedFd<'a>>,
+    /// The socket to a process that ends what is no descendant of the server.
+    pub(crate) companion: Option<BorrowedFd<'a>>,
     /// The time between the rungs of its ladder.
     pub(crate) grace: Duration,
     /// What people call the server, which `ps` shows after the shim's own arguments.
     pub(crate) name: CString,
     /// What `ps` shows after that.
     pub(crate) argv: &'a [CString],
+}
+
+/// Where its companion's socket is among the arguments of a shim.
+const COMPANION: usize = 7;
+
+/// Where the name of its server is.
+const NAME: usize = 8;
+
+/// Stands there for a server without a name, and for a descriptor that there is not.
+pub(crate) const NAMELESS: &str = "-";
+
+/// What people call the server of a shim that was started with these words, if they do.
+pub(crate) fn name_in(words: &[String]) -> Option<String> {
+    let (role, name) = (words.get(1)?, words.get(NAME)?);
+    (role == "shim" && name != NAMELESS).then(|| name.clone())
+}
+
+/// Returns whether a shim that was started with these words waits for a companion.
+pub(crate) fn has_companion(words: &[String]) -> bool {
+    let is_shim = words.get(1).is_some_and(|role| role == "shim");
+    is_shim && words.get(COMPANION).is_some_and(|fd| fd != NAMELESS)
 }
 
 /// Becomes the shim.
@@ -38,7 +61,12 @@ pub(crate) struct Shim<'a> {
 ///
 /// This process is what it was, and the guardian is still the caller's.
 pub(crate) fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
-    let passed = [Some(shim.guardian.control()), shim.host, shim.cgroup_kill];
+    let passed = [
+        Some(shim.guardian.control()),
+        shim.host,
+        shim.cgroup_kill,
+        shim.companion,
+    ];
     for fd in passed.into_iter().flatten() {
         fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
     }
@@ -47,7 +75,7 @@ pub(crate) fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         None => c"-".to_owned(),
     };
     let grace = u32::try_from(shim.grace.as_millis()).unwrap_or(u32::MAX);
-    let [control, host, cgroup_kill] = passed.map(text);
+    let [control, host, cgroup_kill, companion] = passed.map(text);
     let guardian = number(shim.guardian.pid());
     let parameters = [
         c"mcp-contain".to_owned(),
@@ -57,8 +85,10 @@ pub(crate) fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         cgroup_kill,
         number(grace),
         guardian,
+        companion,
         shim.name.clone(),
     ];
+    const { assert!(NAME == 8 && COMPANION == 7, "the last of them") };
     let argv: Vec<&CStr> = parameters
         .iter()
         .chain(shim.argv)

@@ -17,9 +17,10 @@ use nix::unistd::Pid;
 use super::handle::GuardianHandle;
 use super::image::{check_support, image};
 use super::protocol::{
-    CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_PROCS_FD, CONTROL_FD, FIRST_FREE_FD, FLAG_CGROUP_DIR,
-    FLAG_CGROUP_KILL, FLAG_CGROUP_PROCS, FLAG_LEDGER, FLAG_ORPHAN, FLAG_PID_NAMESPACE,
-    LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT,
+    CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, CONTROL_FD,
+    FIRST_FREE_FD, FLAG_CGROUP_DIR, FLAG_CGROUP_KILL, FLAG_CGROUP_LEAF, FLAG_CGROUP_PROCS,
+    FLAG_COMPANION, FLAG_LEDGER, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, FLAG_RING,
+    FLAG_SPARE, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, RING_FD,
 };
 use super::unreaped::{self, Unreaped};
 use crate::sys;
@@ -31,7 +32,8 @@ pub struct SpawnRequest<'a> {
     pub program: &'a CStr,
     /// Its arguments, the name it is called by first. If empty, [`program`](Self::program) is that name.
     pub argv: &'a [CString],
-    /// Its environment: these `NAME=value` and nothing else.
+    /// Its environment: these `NAME=value` and nothing else. The guardian has them as well (`/proc/PID/environ`); once the server runs, it
+    /// keeps the last one for certain, and whole pages before it not.
     pub env: &'a [CString],
     /// The working directory; `None` for the host's.
     pub cwd: Option<&'a CStr>,
@@ -41,7 +43,9 @@ pub struct SpawnRequest<'a> {
     pub stdout: BorrowedFd<'a>,
     /// Its standard error.
     pub stderr: BorrowedFd<'a>,
-    /// `cgroup.procs` of the cgroup it joins before its first instruction, open for writing.
+    /// The directory of the cgroup it is born in, where this system lets it.
+    pub cgroup_leaf: Option<BorrowedFd<'a>>,
+    /// `cgroup.procs` of the same cgroup, open for writing: else it joins by that, before its first instruction.
     pub cgroup_procs: Option<BorrowedFd<'a>>,
     /// `cgroup.kill` of the same cgroup, open for writing.
     pub cgroup_kill: Option<BorrowedFd<'a>>,
@@ -54,20 +58,31 @@ pub struct SpawnRequest<'a> {
     /// `true` if there is no server to start: the guardian leaves an orphan behind instead, which [reports](super::protocol::Report::Adopted) to
     /// whom the kernel has given it. The guardian waits for any request before it ends.
     pub orphan: bool,
+    /// `true` if the guardian is a spare: it starts nothing before [it is told what](GuardianHandle::order).
+    pub spare: bool,
+    /// `true` if the last variable of [`env`](Self::env) is the guardian's alone: the server does not get it.
+    pub own_variable: bool,
 }
 
-/// What says where a server is, to be removed by its guardian when nothing is left of it.
+/// What a guardian keeps of a server whose host does not: where it is, to be removed when nothing is left of it, and who else waits for that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record<'a> {
     /// The directory that the server's cgroup is in, and the cgroup's name.
     pub cgroup: Option<(BorrowedFd<'a>, &'a CStr)>,
     /// The ledger, whose lock the guardian keeps; the directory that it is in, and its name.
     pub ledger: Option<(BorrowedFd<'a>, BorrowedFd<'a>, &'a CStr)>,
+    /// The ring of what ended, at the record of this server. The guardian completes it.
+    pub ring: Option<BorrowedFd<'a>>,
+    /// The socket to a process that ends what is no descendant of the server: open for as long as the guardian lives.
+    pub companion: Option<BorrowedFd<'a>>,
+    /// The patterns of who is to stay, each but the last followed by a line feed.
+    pub keep: Option<&'a CStr>,
 }
 
 impl<'a> SpawnRequest<'a> {
     /// A request for a program that cannot be executed, with these standard streams.
-    pub(crate) fn nothing(null: BorrowedFd<'a>) -> Self {
+    #[must_use]
+    pub fn nothing(null: BorrowedFd<'a>) -> Self {
         Self {
             // A directory.
             program: c"/",
@@ -77,12 +92,15 @@ impl<'a> SpawnRequest<'a> {
             stdin: null,
             stdout: null,
             stderr: null,
+            cgroup_leaf: None,
             cgroup_procs: None,
             cgroup_kill: None,
             grace: Duration::ZERO,
             record: Record::default(),
             pid_namespace: false,
             orphan: false,
+            spare: false,
+            own_variable: false,
         }
     }
 }
@@ -191,17 +209,26 @@ fn start(
     request: &SpawnRequest<'_>,
     control: BorrowedFd<'_>,
 ) -> Result<Pid, SpawnGuardianError> {
-    let Record { cgroup, ledger } = request.record;
+    let Record {
+        cgroup,
+        ledger,
+        ring,
+        companion,
+        keep,
+    } = request.record;
     let passed = [
         (Some(request.stdin), 0, 0),
         (Some(request.stdout), 1, 0),
         (Some(request.stderr), 2, 0),
         (Some(control), CONTROL_FD, 0),
+        (request.cgroup_leaf, CGROUP_LEAF_FD, FLAG_CGROUP_LEAF),
         (request.cgroup_procs, CGROUP_PROCS_FD, FLAG_CGROUP_PROCS),
         (request.cgroup_kill, CGROUP_KILL_FD, FLAG_CGROUP_KILL),
         (cgroup.map(|(dir, _)| dir), CGROUP_DIR_FD, FLAG_CGROUP_DIR),
         (ledger.map(|(file, ..)| file), LEDGER_FD, FLAG_LEDGER),
         (ledger.map(|(_, dir, _)| dir), LEDGER_DIR_FD, FLAG_LEDGER),
+        (ring, RING_FD, FLAG_RING),
+        (companion, COMPANION_FD, FLAG_COMPANION),
     ];
     let descriptors = Descriptors::new(&passed).map_err(failed("its descriptors"))?;
     let parameters = [
@@ -210,15 +237,18 @@ fn start(
         number(
             descriptors.flags
                 | (u32::from(request.pid_namespace) * FLAG_PID_NAMESPACE)
-                | (u32::from(request.orphan) * FLAG_ORPHAN),
+                | (u32::from(request.orphan) * FLAG_ORPHAN)
+                | (u32::from(request.spare) * FLAG_SPARE)
+                | (u32::from(request.own_variable) * FLAG_OWN_VARIABLE),
         ),
         number(u32::try_from(request.grace.as_millis()).unwrap_or(u32::MAX)),
         cgroup.map_or(c"", |(_, name)| name).to_owned(),
         ledger.map_or(c"", |(.., name)| name).to_owned(),
         request.cwd.unwrap_or_default().to_owned(),
         request.program.to_owned(),
+        keep.unwrap_or_default().to_owned(),
     ];
-    const { assert!(PARAM_COUNT == 8, "the parameters above, in their order") };
+    const { assert!(PARAM_COUNT == 9, "the parameters above, in their order") };
     let name = request.argv.is_empty().then_some(request.program);
     let argv: Vec<&CStr> = parameters
         .iter()

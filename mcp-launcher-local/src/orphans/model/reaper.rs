@@ -182,8 +182,9 @@ impl World {
         if let Some(why) = failed {
             return Looked::Unseen(why);
         }
-        let is_suspect =
-            |process: &Process| matches!(process.mark, Mark::Unseen(_)) && may_be_of(process, dead);
+        let is_suspect = |process: &Process| {
+            matches!(process.mark, Mark::Unseen(_)) && may_be_of(process, &dead.id)
+        };
         match scene.processes.values().any(is_suspect) {
             true => Looked::Suspect,
             false => Looked::Nobody,
@@ -223,6 +224,7 @@ impl World {
                 parent: process.parent,
                 start_time: process.start,
                 name: String::new(),
+                stays: false,
                 is_guardian: matches!(process.owner, Owner::Guardian(_)),
                 container: None,
                 mark: self.mark(process),

@@ -29,6 +29,7 @@ fn process(pid: u32, parent: u32, mark: Mark) -> Process {
         start_time: 200,
         name: "server".to_owned(),
         is_guardian: false,
+        stays: false,
         container: None,
         mark,
     }

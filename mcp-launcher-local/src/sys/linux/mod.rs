@@ -1,29 +1,35 @@
 //! Linux: pidfds, and `/proc` to put names to processes.
 
+mod inherited;
 mod leader;
 mod pidfd;
 mod seen;
+mod signals;
 mod usage;
 mod wait;
 
-use std::fs;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use mcp_lifecycle_core::launch::Reach;
+use nix::sys::signal::{SigSet, Signal};
 
+pub(crate) use inherited::inherited_by_threads;
+#[cfg(test)]
+pub(crate) use inherited::set_io_priority;
 pub(crate) use leader::{ExitEvent, Leader, can_lead, kill_group_of_child, watch_process};
 pub(crate) use pidfd::{
     continue_held, end_within, ends_within, hold, hold_this, is_running, kill_held, terminate_held,
 };
 pub(crate) use seen::{
-    ProcessState, Seen, cgroup_of, is_headless, look_at, may_signal, members_of_group, name_of,
-    numbers_in_proc, own_start_time, see, see_all, start_time, text_of, tracer_of,
+    ProcessState, Seen, bytes_of, cgroup_of, is_headless, look_at, may_signal, members_of_group,
+    name_of, numbers_in_proc, own_start_time, see, see_all, start_time, text_of, tracer_of,
 };
+pub(crate) use signals::HeldSignals;
 pub(crate) use usage::{cpu_of, memory_of, of_ticks};
 pub(crate) use wait::{Child, waited};
 
-/// What ends a process group when the host dies: here that is the guardian's
+/// The mechanism that ends a process group when the host dies: here that is the guardian's
 /// work, so whoever asks for a process group alone gets no more than that.
 pub(crate) const HOST_DEATH: (&str, Reach) = ("process group", Reach::Nothing);
 
@@ -53,6 +59,23 @@ pub(crate) fn ticks_since_boot() -> u64 {
     seconds * TICKS + nanos / (1_000_000_000 / TICKS)
 }
 
+/// Has a command run in a session of its own, which has no terminal, until the thread that starts it ends, and with these signals blocked.
+pub(crate) fn in_a_session(command: &mut std::process::Command, blocked: SigSet) {
+    use std::os::unix::process::CommandExt as _;
+    let parent = nix::unistd::getpid();
+    let leave = move || {
+        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+        if nix::unistd::getppid() != parent {
+            return Err(nix::errno::Errno::ESRCH.into());
+        }
+        nix::unistd::setsid()?;
+        blocked.thread_set_mask()?;
+        Ok(())
+    };
+    // SAFETY: system calls between fork and exec; nothing is allocated, and no lock is taken.
+    unsafe { command.pre_exec(leave) };
+}
+
 /// A second descriptor of the same file, numbered `lowest` or above, which closes on exec.
 pub(crate) fn duplicate_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<OwnedFd> {
     let fd = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(lowest))?;
@@ -62,13 +85,15 @@ pub(crate) fn duplicate_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<Ow
 
 /// Has every descriptor from `first` on close on exec. Best effort: Linux before 5.11 cannot do it.
 pub(crate) fn close_on_exec_from(first: u32) {
+    // By its number: not every C library has it.
+    let (call, how) = (libc::SYS_close_range, libc::CLOSE_RANGE_CLOEXEC);
     // SAFETY: nothing is closed or written; what the process has open, it keeps.
-    let _ = unsafe { libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
+    let _ = unsafe { libc::syscall(call, first, u32::MAX, how) };
 }
 
 /// The process that started this one, held, if that can be told: a number above 1 that is
 /// still the parent's when it is held.
-pub(crate) fn hold_parent() -> Option<OwnedFd> {
+pub fn hold_parent() -> Option<OwnedFd> {
     let parent = || super::Pid::new(nix::unistd::getppid().as_raw().into());
     let found = parent()?;
     let held = hold(found).ok()?;
@@ -77,6 +102,6 @@ pub(crate) fn hold_parent() -> Option<OwnedFd> {
 
 /// Which boot of the machine this is.
 pub(crate) fn boot_id() -> io::Result<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let text = text_of("/proc/sys/kernel/random/boot_id")?;
     Ok(text.trim_end().to_owned())
 }

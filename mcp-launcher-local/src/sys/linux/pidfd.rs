@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::super::{Pid, uninterrupted};
+use super::super::{Pid, deadline, uninterrupted};
 
 /// Takes hold of a process that need not be ours: whoever does must then make
 /// sure that it is the one that was meant.
@@ -51,7 +51,7 @@ pub(crate) fn is_running(pid: u32) -> bool {
 
 /// Returns whether a process that is held has ended, or does so in time. Blocks the thread.
 pub(crate) fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
-    let end = Instant::now() + limit;
+    let end = deadline(limit);
     let ready = uninterrupted(|| {
         let left = end.saturating_duration_since(Instant::now());
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
@@ -63,7 +63,7 @@ pub(crate) fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<
 /// Waits for the ends of processes that are held, all of them together, and lets go of
 /// those that have ended. Blocks the thread.
 pub(crate) fn end_within(held: &mut Vec<OwnedFd>, limit: Duration) {
-    let end = Instant::now() + limit;
+    let end = deadline(limit);
     while !held.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);

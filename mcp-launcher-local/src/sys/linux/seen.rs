@@ -1,7 +1,7 @@
 //! Processes as `/proc` shows them.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use nix::sys::signal::kill;
@@ -39,7 +39,18 @@ fn list_group(group: Pid) -> io::Result<Vec<Member>> {
 /// A file of `/proc` in which there are names, of processes, mounts or cgroups: bytes of
 /// anybody's choice. The kernel cuts a name at 15 of them, in the middle of a character.
 pub(crate) fn text_of(path: impl AsRef<Path>) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+    Ok(String::from_utf8_lossy(&bytes_of(path)?).into_owned())
+}
+
+/// The content of a file of `/proc`, which does not say how long it is: a page of it is asked
+/// for at once, where [`fs::read`] begins with 32 bytes.
+pub(crate) fn bytes_of(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    const PAGE: usize = 4096;
+    let mut bytes = Vec::with_capacity(PAGE);
+    // Of what is limited, the length is not asked for.
+    let file = fs::File::open(path)?;
+    file.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The number of every process that `/proc` shows.
@@ -64,7 +75,7 @@ pub(crate) struct Seen {
     pub(crate) state: ProcessState,
 }
 
-/// What a process is doing, as far as its end is concerned.
+/// The state of a process, as far as its end is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     Live,
@@ -78,12 +89,12 @@ pub(crate) enum ProcessState {
     Dead,
 }
 
-/// What is known of one process; `None` if it has gone, or cannot be looked at.
+/// Looks at one process; `None` if it has gone, or cannot be looked at.
 pub(crate) fn see(pid: u32) -> Option<Seen> {
     look_at(pid).ok()?
 }
 
-/// What is known of one process; `None` if it has gone.
+/// Looks at one process; `None` if it has gone.
 pub(crate) fn look_at(pid: u32) -> io::Result<Option<Seen>> {
     Ok(Stat::read(pid)?.map(|stat| Seen {
         pid,
@@ -122,7 +133,7 @@ pub(crate) fn cgroup_of(pid: u32) -> io::Result<Option<String>> {
     Ok(path.map(str::to_owned))
 }
 
-/// Who traces a process: while it does, nobody else can reap it.
+/// The tracer of a process: while it traces, nobody else can reap it.
 pub(crate) fn tracer_of(pid: u32) -> Option<u32> {
     let status = text_of(format!("/proc/{pid}/status")).ok()?;
     let tracer = status
@@ -142,7 +153,7 @@ pub(crate) fn may_signal(pid: u32) -> bool {
     pid.is_some_and(|pid| kill(nix::unistd::Pid::from_raw(pid), None).is_ok())
 }
 
-/// What a process calls itself.
+/// The name that a process gives itself.
 pub(crate) fn name_of(pid: u32) -> Option<String> {
     see(pid).map(|seen| seen.name)
 }
@@ -168,6 +179,26 @@ mod tests {
         assert_eq!(own.state, ProcessState::Live);
         assert!(see_all().unwrap().contains(&own));
         assert_eq!(tracer_of(own.pid), None);
+    }
+
+    /// How many times this thread has asked to read, with this one.
+    fn reads() -> Option<u64> {
+        let io = text_of("/proc/thread-self/io").ok()?;
+        let count = io.lines().find_map(|line| line.strip_prefix("syscr: "));
+        count?.parse().ok()
+    }
+
+    #[test]
+    fn a_file_of_a_page_is_read_at_once() {
+        let Some(before) = reads() else {
+            eprintln!("SKIPPED: this kernel does not count reads");
+            return;
+        };
+        let status = text_of("/proc/self/status").unwrap();
+        let after = reads().unwrap();
+        assert!(status.len() > 512 && status.ends_with('\n'), "{status}");
+        // The file, its end, and the end of the counter before; the counter itself.
+        assert!(after - before <= 4, "{} reads", after - before);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a process uses.
+//! Memory and processor time that a process uses.
 
 use std::fs;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) fn memory_of(pid: u32) -> Option<u64> {
 
 /// The processor time that a process has used itself.
 pub(crate) fn cpu_of(pid: u32) -> Option<Duration> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = super::bytes_of(format!("/proc/{pid}/stat")).ok()?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = str::from_utf8(&stat[close + 1..]).ok()?;
     // Fields 14 and 15 of proc_pid_stat(5); the first one here is field 3.

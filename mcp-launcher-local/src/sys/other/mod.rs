@@ -48,7 +48,7 @@ use super::lifeline::Lifeline;
 use super::listing;
 use super::{Member, Pid, Signal, unix};
 
-/// What ends a group when the host dies, and how far that reaches.
+/// The mechanism that ends a group when the host dies, and how far that reaches.
 pub(crate) const HOST_DEATH: (&str, Reach) = ("process group and pipe watcher", Reach::Group);
 
 /// A child of ours that leads a process group.

@@ -36,7 +36,9 @@ fn wait(pid: Pid, flags: c_int) -> Result<Option<ExitStatus>, Errno> {
     // SAFETY: zeroes are valid for it, and so is what the kernel wrote.
     let info = unsafe { info.assume_init() };
     // SAFETY: waitid fills in the fields of SIGCHLD, or leaves the zeroes.
-    let (who, status) = unsafe { (info.si_pid(), info.si_status()) };
+    let who = unsafe { info.si_pid() };
+    // SAFETY: as above.
+    let status = unsafe { info.si_status() };
     Ok(match (who, info.si_code) {
         (0, _) => None,
         (_, libc::CLD_EXITED) => Some(ExitStatus::Code(status)),

@@ -1,0 +1,205 @@
+//! Questions that the process which is asked can leave unanswered.
+//!
+//! Whoever reads the memory of a process (its environment, its command line) waits for as long as it
+//! keeps that locked, and nothing but the end of one of both ends the wait: a process may load from a
+//! file system that hangs, or serve its own page faults. So another thread waits, which is left behind
+//! where no answer comes, until one does.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::sys;
+
+/// The time that a process has to answer: it takes microseconds, or on a busy machine as long as that likes.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// The same while another one has not answered.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// A wait consists of so many: while this process is stopped, only one of them passes.
+const SLICES: u32 = 10;
+
+/// So many threads are left behind at most; then nobody is asked.
+const LEFT_MAX: usize = 16;
+
+/// Said of a process that does not answer.
+pub(crate) const NO_ANSWER: &str = "it keeps whoever reads its memory waiting";
+
+/// Those who have not answered yet.
+static SILENT: Mutex<Vec<Silent>> = Mutex::new(Vec::new());
+
+struct Silent {
+    pid: u32,
+    start_time: Option<u64>,
+    has_answered: Arc<AtomicBool>,
+}
+
+/// Asks a process; `None` if it does not answer. Blocks, for a second at most.
+pub(crate) fn one<T: Send + 'static>(
+    pid: u32,
+    question: impl Fn(u32) -> T + Copy + Send + 'static,
+) -> Option<T> {
+    each(&[pid], question).pop().flatten()
+}
+
+/// Asks each of these processes in turn; `None` for one that does not answer. All that do not cost three seconds together.
+pub(crate) fn each<T: Send + 'static>(
+    pids: &[u32],
+    question: impl Fn(u32) -> T + Copy + Send + 'static,
+) -> Vec<Option<T>> {
+    let mut answers = Vec::with_capacity(pids.len());
+    while let Some((&next, _)) = pids.get(answers.len()..).and_then(<[u32]>::split_first) {
+        let silent = silent();
+        if silent.contains(&next) || silent.len() >= LEFT_MAX {
+            answers.push(None);
+            continue;
+        }
+        let to_ask = &pids[answers.len()..];
+        let to_ask = to_ask.iter().take_while(|pid| !silent.contains(pid));
+        let round = Arc::new(Round::new(to_ask.copied().collect()));
+        let asker = thread::Builder::new().name("mcp-lifecycle-asks".to_owned());
+        let theirs = Arc::clone(&round);
+        if asker.spawn(move || theirs.ask(question)).is_err() {
+            // What can be known must not depend on a thread that is refused.
+            round.ask(question);
+        }
+        let limit = if silent.is_empty() { LIMIT } else { SHORT };
+        let (given, unanswered) = round.wait(limit);
+        answers.extend(given.into_iter().map(Some));
+        if let Some(pid) = unanswered {
+            lock(&SILENT).push(Silent {
+                pid,
+                start_time: start_time(pid),
+                has_answered: Arc::clone(&round.is_over),
+            });
+            answers.push(None);
+        }
+    }
+    answers
+}
+
+/// Those who have left a thread waiting, and live.
+fn silent() -> Vec<u32> {
+    let mut silent = lock(&SILENT);
+    silent.retain(|it| {
+        !it.has_answered.load(Ordering::Acquire) && start_time(it.pid) == it.start_time
+    });
+    silent.iter().map(|it| it.pid).collect()
+}
+
+fn start_time(pid: u32) -> Option<u64> {
+    sys::see(pid).map(|seen| seen.start_time)
+}
+
+/// Some processes, and what they have answered so far.
+struct Round<T> {
+    pids: Vec<u32>,
+    answers: Mutex<Vec<T>>,
+    all_are_there: Condvar,
+    /// Nobody waits for the rest.
+    is_left: AtomicBool,
+    is_over: Arc<AtomicBool>,
+}
+
+impl<T> Round<T> {
+    fn new(pids: Vec<u32>) -> Self {
+        Self {
+            answers: Mutex::new(Vec::with_capacity(pids.len())),
+            pids,
+            all_are_there: Condvar::new(),
+            is_left: AtomicBool::new(false),
+            is_over: Arc::default(),
+        }
+    }
+
+    fn ask(&self, question: impl Fn(u32) -> T) {
+        let _over = Over(self);
+        for pid in &self.pids {
+            let answer = question(*pid);
+            if self.is_left.load(Ordering::Acquire) {
+                return;
+            }
+            lock(&self.answers).push(answer);
+        }
+    }
+
+    /// The answers until one process takes longer than `limit`, and that one.
+    fn wait(&self, limit: Duration) -> (Vec<T>, Option<u32>) {
+        let mut answers = lock(&self.answers);
+        let (mut before, mut idle) = (0, 0);
+        // One that has panicked answers nothing, either.
+        while idle < SLICES
+            && answers.len() < self.pids.len()
+            && !self.is_over.load(Ordering::Acquire)
+        {
+            let waited = self.all_are_there.wait_timeout(answers, limit / SLICES);
+            answers = waited.unwrap_or_else(PoisonError::into_inner).0;
+            idle = if answers.len() == before { idle + 1 } else { 0 };
+            before = answers.len();
+        }
+        self.is_left.store(true, Ordering::Release);
+        let unanswered = self.pids.get(answers.len()).copied();
+        (std::mem::take(&mut *answers), unanswered)
+    }
+}
+
+/// Says that nobody is asked any more, also after a panic.
+struct Over<'a, T>(&'a Round<T>);
+
+impl<T> Drop for Over<'_, T> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
+        let _answers = lock(&self.0.answers);
+        self.0.all_are_there.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// One test: who is silent is known to the whole process.
+    #[test]
+    fn who_does_not_answer_is_asked_once_and_keeps_nobody_else_waiting() {
+        static GATE: Mutex<()> = Mutex::new(());
+        static ASKED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+        let (own, parent) = (
+            std::process::id(),
+            nix::unistd::getppid().as_raw().unsigned_abs(),
+        );
+        let closed = lock(&GATE);
+        let question = move |pid: u32| {
+            lock(&ASKED).push(pid);
+            if pid == own {
+                drop(lock(&GATE));
+            }
+            pid
+        };
+        let begun = Instant::now();
+        let all = [parent, own, u32::MAX];
+        assert_eq!(each(&all, question), [Some(parent), None, Some(u32::MAX)]);
+        assert!(begun.elapsed() >= LIMIT);
+        // As long as it is silent.
+        assert_eq!(each(&[own, parent], question), [None, Some(parent)]);
+        assert_eq!(*lock(&ASKED), [parent, own, u32::MAX, parent]);
+        drop(closed);
+        let end = Instant::now() + Duration::from_secs(20);
+        while one(own, question).is_none() {
+            assert!(Instant::now() < end, "it has answered");
+            thread::yield_now();
+        }
+        // One whose question panics has no answer either, and nobody waits for it.
+        let begun = Instant::now();
+        assert_eq!(one(own, |_| -> u32 { panic!("a question panics") }), None);
+        assert!(begun.elapsed() < LIMIT);
+        assert_eq!(one(own, question), Some(own));
+    }
+}

@@ -1,0 +1,93 @@
+//! The streams of a server: named pipes, whose ends in the host need no thread to be read.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::windows::io::OwnedHandle;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use mcp_lifecycle_core::launch::LaunchErrorKind;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
+use tokio::runtime::Handle;
+
+use crate::command::short_of;
+
+/// The host's ends, known to the runtime.
+#[derive(Debug)]
+pub(super) struct Ours {
+    pub(super) stdin: NamedPipeServer,
+    pub(super) stdout: Output,
+    pub(super) stderr: Output,
+}
+
+/// What a pipe holds, as on Linux.
+const SIZE: u32 = 64 * 1024;
+
+/// The three streams, and the server's ends of them: standard input, output, error.
+///
+/// Taken over by the current runtime before there is a server.
+pub(super) fn open() -> Result<(Ours, [OwnedHandle; 3]), LaunchErrorKind> {
+    let pair = |is_input| {
+        pair(is_input).map_err(|error| short_of(error, "the server's streams could not be opened"))
+    };
+    let (stdin, their_stdin) = pair(true)?;
+    let (stdout, their_stdout) = pair(false)?;
+    let (stderr, their_stderr) = pair(false)?;
+    let ours = Ours {
+        stdin,
+        stdout: Output { pipe: stdout },
+        stderr: Output { pipe: stderr },
+    };
+    Ok((ours, [their_stdin, their_stdout, their_stderr]))
+}
+
+/// A pipe, and the server's end of it, which is read and written by calls that wait.
+///
+/// The name has 128 random bits and is taken at most once: who opens it before this process does
+/// makes the launch fail, and reads nothing.
+fn pair(is_input: bool) -> io::Result<(NamedPipeServer, OwnedHandle)> {
+    let random = || getrandom::u64().map_err(|_| io::Error::other("there are no random numbers"));
+    let name = format!(
+        r"\\.\pipe\mcp-lifecycle-{:016x}{:016x}",
+        random()?,
+        random()?
+    );
+    let ours = ServerOptions::new()
+        .first_pipe_instance(true)
+        .max_instances(1)
+        .reject_remote_clients(true)
+        .access_outbound(is_input)
+        .access_inbound(!is_input)
+        .in_buffer_size(SIZE)
+        .out_buffer_size(SIZE)
+        .create(&name)?;
+    let theirs = OpenOptions::new()
+        .read(is_input)
+        .write(!is_input)
+        .open(&name)?;
+    // It is connected, and this says so at once.
+    Handle::current().block_on(ours.connect())?;
+    Ok((ours, theirs.into()))
+}
+
+/// What comes out of a server. The end of its last process that has the pipe is the end of file.
+#[derive(Debug)]
+pub(super) struct Output {
+    pipe: NamedPipeServer,
+}
+
+impl AsyncRead for Output {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.pipe).poll_read(cx, buf) {
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Poll::Ready(Ok(()))
+            }
+            read => read,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! One server in its job: the primitives that end it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+use mcp_lifecycle_core::launch::{
+    Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
+    TerminationSemantics,
+};
+
+use crate::ending::{Ending, Proof};
+use crate::sys::{Heard, Job, Process, Start, Wait, shielded};
+
+/// The terminator of a server in a job.
+#[derive(Debug)]
+pub(super) struct JobServer {
+    held: Arc<Held>,
+    containment: Containment,
+}
+
+/// Shared with the thread that hears of the job: kept there until nothing is left, whoever is dropped.
+#[derive(Debug)]
+struct Held {
+    job: Job,
+    leader: Process,
+    state: Mutex<State>,
+    ending: Ending,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    heard: Option<Heard>,
+    /// The wait for the leader, and for one of those who outlive it.
+    waits: Vec<Wait>,
+    /// Those besides the leader that were seen when it was last looked.
+    known: BTreeMap<u32, String>,
+    /// Those of them that had to be ended.
+    swept: BTreeMap<u32, String>,
+}
+
+impl JobServer {
+    /// Starts a server. If that fails, whoever was started is ended with the job.
+    pub(super) fn start(start: Start<'_>, job: Job, containment: Containment) -> io::Result<Self> {
+        let known: Arc<OnceLock<Arc<Held>>> = Arc::default();
+        let callback = Arc::clone(&known);
+        let heard = Heard::of(&job, move || {
+            if let Some(held) = callback.get() {
+                held.look();
+            }
+        })?;
+        let leader = start.inside(&job)?;
+        let state = State {
+            waits: vec![leader.wait(&heard)?],
+            heard: Some(heard),
+            ..State::default()
+        };
+        let held = Arc::new(Held {
+            job,
+            leader,
+            state: Mutex::new(state),
+            ending: Ending::new(),
+        });
+        let _ = known.set(Arc::clone(&held));
+        // Its end may have been told before anybody was there to hear it.
+        held.look();
+        Ok(Self { held, containment })
+    }
+}
+
+impl Held {
+    /// Takes note of the leader's exit, and after that looks whether anybody is left.
+    fn look(self: &Arc<Self>) {
+        if self.ending.is_proven() || !self.note_exit() {
+            return;
+        }
+        match self.job.active() {
+            Ok(0) => self.is_gone(),
+            Ok(_) => self.wait_for_somebody(),
+            Err(error) => self.is_lost(&error),
+        }
+    }
+
+    /// Returns whether the leader has ended.
+    fn note_exit(&self) -> bool {
+        if self.ending.has_exited() {
+            return true;
+        }
+        if !self.leader.has_ended() {
+            return false;
+        }
+        let code = self.leader.exit_code().ok();
+        let status = code.map_or(ExitStatus::Unknown, |code| {
+            ExitStatus::Code(code.cast_signed())
+        });
+        self.ending
+            .update(|known| known.exit = known.exit.or(Some(status)));
+        true
+    }
+
+    fn is_gone(&self) {
+        let (heard, waits, swept) = {
+            let mut state = self.lock();
+            let swept = std::mem::take(&mut state.swept);
+            (state.heard.take(), std::mem::take(&mut state.waits), swept)
+        };
+        let swept = swept
+            .into_iter()
+            .map(|(pid, name)| Remnant::process(pid, name));
+        let gone = Gone::proven_by(Evidence::JobEmpty).with_swept(swept);
+        self.ending.update(|known| match known.proof {
+            Some(Proof::Gone(_)) => {}
+            _ => known.proof = Some(Proof::Gone(gone)),
+        });
+        // Nothing is heard of it any more.
+        drop((heard, waits));
+    }
+
+    fn is_lost(&self, error: &io::Error) {
+        shielded(|| tracing::error!(%error, "a job object does not answer"));
+        let why = format!("the job object does not answer: {error}");
+        self.ending
+            .update(|known| known.proof = Some(Proof::Lost(why.into())));
+    }
+
+    /// Waits for the end of one who is left: a job's own word that it is empty may not come.
+    fn wait_for_somebody(&self) {
+        let members = self.members();
+        let mut state = self.lock();
+        state.known = names(&members);
+        let Some(heard) = &state.heard else { return };
+        // Nobody, if all are about to end or none may be waited for: the job says when it is empty.
+        let wait = members.iter().find_map(|member| member.wait(heard).ok());
+        // Those that were waited for have ended.
+        state.waits = wait.into_iter().collect();
+    }
+
+    /// Who is in it besides the leader, each held.
+    fn members(&self) -> Vec<Process> {
+        let members = self.job.members().unwrap_or_default();
+        let others = members.into_iter().filter(|pid| *pid != self.leader.pid());
+        others
+            .filter_map(|pid| Process::in_job(pid, &self.job))
+            .collect()
+    }
+
+    /// Ends everybody at once.
+    fn kill(self: &Arc<Self>) -> io::Result<()> {
+        if self.ending.is_proven() {
+            return Ok(());
+        }
+        // Where no proof was found, it is looked for again after this.
+        self.ending.look_again();
+        let mut swept = [0; 64];
+        let mut count = 0;
+        self.job.first_members(|pid| {
+            if pid != self.leader.pid() {
+                swept[count % swept.len()] = pid;
+                count += 1;
+            }
+        });
+        let ended = self.job.terminate();
+        {
+            let state = &mut *self.lock();
+            for pid in &swept[..count.min(swept.len())] {
+                let name = state.known.get(pid).cloned();
+                state.swept.insert(*pid, name.unwrap_or_default());
+            }
+        }
+        self.look();
+        ended
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn names(members: &[Process]) -> BTreeMap<u32, String> {
+    let name = |member: &Process| (member.pid(), member.name().unwrap_or_default());
+    members.iter().map(name).collect()
+}
+
+#[async_trait]
+impl ProcessTerminator for JobServer {
+    fn identity(&self) -> ServerIdentity {
+        let leader = &self.held.leader;
+        ServerIdentity::process(leader.pid(), leader.start_time())
+    }
+
+    fn semantics(&self) -> TerminationSemantics {
+        TerminationSemantics::new(self.containment.clone())
+            .with_stdin_eof()
+            .with_polite_signal()
+    }
+
+    async fn exited(&self) -> ExitStatus {
+        self.held.ending.exited().await
+    }
+
+    async fn request_end(&self) -> Result<(), StepError> {
+        if self.held.ending.is_proven() || self.held.ending.has_exited() {
+            return Ok(());
+        }
+        let asked = self.held.leader.interrupt();
+        // Names for the report, of those who will have to be ended.
+        let known = names(&self.held.members());
+        self.held.lock().known = known;
+        asked.map_err(|error| StepError::new("send CTRL_BREAK to the server's console", error))
+    }
+
+    async fn force_end(&self) -> Result<(), StepError> {
+        let ended = self.held.kill();
+        ended.map_err(|error| StepError::new("end the job object", error))
+    }
+
+    async fn gone(&self) -> Result<Gone, StepError> {
+        self.held.ending.gone().await
+    }
+
+    async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+        if self.held.ending.is_proven() {
+            return Ok(Vec::new());
+        }
+        let members = self.held.job.members();
+        let members = members.map_err(|error| StepError::new("list the job object", error))?;
+        let name = |pid| Process::in_job(pid, &self.held.job).and_then(|process| process.name());
+        let named = members
+            .into_iter()
+            .map(|pid| Remnant::process(pid, name(pid).unwrap_or_default()));
+        Ok(named.collect())
+    }
+
+    fn kill_now(&self) {
+        if let Err(error) = self.held.kill() {
+            // Also called while a panic unwinds, where another one would abort.
+            shielded(|| {
+                tracing::warn!(server = %self.identity(), %error, "the job object could not be ended");
+            });
+        }
+    }
+}

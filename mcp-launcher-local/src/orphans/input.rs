@@ -1,0 +1,222 @@
+//! The other ends of what a process has open: whether anybody can write to its input, and whether it listens.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
+};
+
+use crate::sys;
+use crate::sys::stat::Stat;
+
+/// Returns whether its standard input is a pipe or a Unix socket of which the kernel says that the other end is closed, everywhere. A daemon has neither.
+/// What cannot be told has somebody.
+pub(super) fn is_abandoned(pid: u32) -> bool {
+    let Some(input) = target(pid, "0") else {
+        return false;
+    };
+    match number_in(&input, "socket:[") {
+        Some(inode) => peer_is_closed(inode).unwrap_or(false),
+        None => number_in::<u64>(&input, "pipe:[").is_some() && has_no_writer(pid).unwrap_or(false),
+    }
+}
+
+/// Returns whether it has a socket on which it listens, and so may serve somebody who is not seen. What cannot be told listens.
+pub(super) fn may_listen(pid: u32) -> bool {
+    let listens = || -> io::Result<bool> {
+        let own = sockets_of(pid)?;
+        for list in LISTS.iter().filter(|_| !own.is_empty()) {
+            match sys::text_of(format!("/proc/{pid}/net/{}", list.name)) {
+                Ok(text) if list.listeners(&text).any(|inode| own.contains(&inode)) => {
+                    return Ok(true);
+                }
+                // Without IPv6, for one.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(false)
+    };
+    let has_ended = || {
+        let stat = Stat::read(pid);
+        stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.is_dead() || stat.is_exiting()))
+    };
+    listens().unwrap_or_else(|_| !has_ended())
+}
+
+/// A pipe without a name hangs up for a reader, also one that has just come, exactly when nobody has it open for writing.
+fn has_no_writer(pid: u32) -> io::Result<bool> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let pipe = options.open(format!("/proc/{pid}/fd/0"))?;
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::empty())];
+    poll(&mut fds, PollTimeout::ZERO)?;
+    Ok(fds[0]
+        .revents()
+        .is_some_and(|it| it.contains(PollFlags::POLLHUP)))
+}
+
+/// Asks the kernel by `sock_diag`. A peer that is closed has no number any more, and has shut both directions down. One that waits to be accepted has none either.
+fn peer_is_closed(inode: u32) -> io::Result<bool> {
+    const BY_FAMILY: u16 = 20;
+    const SHOW_PEER: u32 = 4;
+    const ANY_COOKIE: u32 = u32::MAX;
+    const REQUEST: u16 = 1;
+    let [family, ..] = (libc::AF_UNIX as u16).to_le_bytes();
+    let mut asked = Vec::new();
+    // A `nlmsghdr` and a `unix_diag_req`.
+    asked.extend(40_u32.to_ne_bytes());
+    asked.extend([BY_FAMILY, REQUEST].map(u16::to_ne_bytes).concat());
+    asked.extend([0_u8; 8]);
+    asked.extend([family, 0, 0, 0]);
+    let numbers = [u32::MAX, inode, SHOW_PEER, ANY_COOKIE, ANY_COOKIE];
+    asked.extend(numbers.map(u32::to_ne_bytes).concat());
+    let kernel = socket(
+        AddressFamily::Netlink,
+        SockType::Raw,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkSockDiag,
+    )?;
+    send(kernel.as_raw_fd(), &asked, MsgFlags::empty())?;
+    // It has answered before `send` returns.
+    let mut answer = [0; 512];
+    let len = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
+    Ok(says_closed(&answer[..len], BY_FAMILY))
+}
+
+/// Reads a `nlmsghdr`, a `unix_diag_msg` and attributes.
+fn says_closed(answer: &[u8], wanted: u16) -> bool {
+    const ATTRIBUTES: usize = 32;
+    const PEER: u16 = 2;
+    const SHUTDOWN: u16 = 6;
+    let word = |bytes: &[u8]| Some(u16::from_ne_bytes(*bytes.first_chunk()?));
+    if answer.get(4..).and_then(word) != Some(wanted) {
+        return false;
+    }
+    let (mut peer, mut shutdown) = (None, None);
+    let mut rest = answer.get(ATTRIBUTES..).unwrap_or_default();
+    while let (Some(len), Some(kind)) = (word(rest), rest.get(2..).and_then(word)) {
+        let value = rest.get(4..usize::from(len)).unwrap_or_default();
+        match kind {
+            PEER => peer = value.first_chunk().map(|it| u32::from_ne_bytes(*it)),
+            SHUTDOWN => shutdown = value.first().copied(),
+            _ => {}
+        }
+        rest = rest
+            .get(usize::from(len).next_multiple_of(4).max(4)..)
+            .unwrap_or_default();
+    }
+    (peer, shutdown) == (Some(0), Some(3))
+}
+
+/// A list of the kernel's, of the sockets of one kind.
+struct List {
+    name: &'static str,
+    /// The column that says whether it listens, and what it says then.
+    state: (usize, &'static str),
+    inode: usize,
+}
+
+const LISTS: [List; 3] = [
+    List {
+        name: "tcp",
+        state: (3, "0A"),
+        inode: 9,
+    },
+    List {
+        name: "tcp6",
+        state: (3, "0A"),
+        inode: 9,
+    },
+    List {
+        name: "unix",
+        state: (3, "00010000"),
+        inode: 6,
+    },
+];
+
+impl List {
+    fn listeners(&self, text: &str) -> impl Iterator<Item = u32> {
+        let (state, listening) = self.state;
+        text.lines().filter_map(move |line| {
+            let columns: Vec<_> = line.split_ascii_whitespace().collect();
+            let listens = columns.get(state) == Some(&listening);
+            columns.get(self.inode).filter(|_| listens)?.parse().ok()
+        })
+    }
+}
+
+fn sockets_of(pid: u32) -> io::Result<BTreeSet<u32>> {
+    let mut sockets = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let name = entry?.file_name();
+        let target = target(pid, &name.to_string_lossy());
+        sockets.extend(target.and_then(|it| number_in::<u32>(&it, "socket:[")));
+    }
+    Ok(sockets)
+}
+
+fn number_in<T: std::str::FromStr>(target: &str, kind: &str) -> Option<T> {
+    target.strip_prefix(kind)?.strip_suffix(']')?.parse().ok()
+}
+
+fn target(pid: u32, descriptor: &str) -> Option<String> {
+    let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    target.to_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    fn inode(file: &impl std::os::fd::AsFd) -> u32 {
+        let file = fs::File::from(file.as_fd().try_clone_to_owned().unwrap());
+        file.metadata().unwrap().ino().try_into().unwrap()
+    }
+
+    #[test]
+    fn the_kernel_says_whose_other_end_is_closed() {
+        let (own, other) = UnixStream::pair().unwrap();
+        assert!(!peer_is_closed(inode(&own)).unwrap());
+        own.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(!peer_is_closed(inode(&own)).unwrap());
+        let copy = other.try_clone().unwrap();
+        drop(other);
+        assert!(!peer_is_closed(inode(&own)).unwrap());
+        drop(copy);
+        assert!(peer_is_closed(inode(&own)).unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let unaccepted = UnixStream::connect(&path).unwrap();
+        assert!(!peer_is_closed(inode(&unaccepted)).unwrap());
+        assert!(!peer_is_closed(inode(&listener)).unwrap());
+    }
+
+    #[test]
+    fn who_listens_is_known_by_the_lists_of_the_kernel() {
+        let own = std::process::id();
+        let listens = |inode: u32| {
+            LISTS.iter().any(|list| {
+                let text = sys::text_of(format!("/proc/{own}/net/{}", list.name));
+                text.is_ok_and(|text| list.listeners(&text).any(|it| it == inode))
+            })
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(listens(inode(&listener)));
+        assert!(may_listen(own));
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!listens(inode(&client)));
+        let directory = tempfile::tempdir().unwrap();
+        let local = UnixListener::bind(directory.path().join("socket")).unwrap();
+        assert!(listens(inode(&local)));
+    }
+}

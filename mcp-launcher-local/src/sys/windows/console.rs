@@ -1,0 +1,49 @@
+//! The request to end: CTRL_BREAK, which a console tells the programs that share it.
+//!
+//! A server shares the console of its host, as a process group of its own, which Ctrl-C does not reach.
+//! Where the host has none, a server gets one that nobody sees, and the host enters it for the
+//! moment of the request. A server that has left its console, or has a window instead, hears nothing.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use windows_sys::Win32::System::Console::{
+    AttachConsole, CTRL_BREAK_EVENT, FreeConsole, GenerateConsoleCtrlEvent, GetConsoleCP,
+};
+use windows_sys::Win32::System::Threading::{
+    CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW, PROCESS_CREATION_FLAGS,
+};
+
+/// Held while this process is in a console of somebody else's: it can be in one at a time.
+static ENTERED: Mutex<()> = Mutex::new(());
+
+/// How a server is started, so that it can be asked to end.
+pub(super) fn flags() -> PROCESS_CREATION_FLAGS {
+    match has_console() {
+        true => CREATE_NEW_PROCESS_GROUP,
+        false => CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW,
+    }
+}
+
+/// Asks the process group of this process to end. The number must be known to be its own still:
+/// its handle is open.
+pub(super) fn interrupt(pid: u32) -> io::Result<()> {
+    let _alone = ENTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let has_console = has_console();
+    if !has_console {
+        // SAFETY: no pointers.
+        super::check(unsafe { AttachConsole(pid) })?;
+    }
+    // SAFETY: no pointers.
+    let asked = super::check(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, pid) });
+    if !has_console {
+        // SAFETY: no pointers. The console is the one that was entered.
+        let _ = unsafe { FreeConsole() };
+    }
+    asked
+}
+
+fn has_console() -> bool {
+    // SAFETY: no pointers. Without a console there is no code page of its input.
+    unsafe { GetConsoleCP() != 0 }
+}

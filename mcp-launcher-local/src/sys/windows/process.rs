@@ -1,0 +1,251 @@
+//! A process: started inside of a job, waited for, named.
+
+use std::ffi::{OsStr, OsString, c_void};
+use std::io;
+use std::os::windows::ffi::{OsStrExt, OsStringExt};
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+use std::path::Path;
+use std::ptr;
+
+use windows_sys::Win32::Foundation::{
+    FILETIME, HANDLE, HANDLE_FLAG_INHERIT, SetHandleInformation, WAIT_OBJECT_0,
+};
+use windows_sys::Win32::System::Threading::{
+    CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, CreateProcessW, EXTENDED_STARTUPINFO_PRESENT,
+    GetExitCodeProcess, GetProcessTimes, INFINITE, OpenProcess, PROCESS_INFORMATION,
+    PROCESS_NAME_WIN32, PROCESS_QUERY_INFORMATION, PROCESS_SYNCHRONIZE, QueryFullProcessImageNameW,
+    RegisterWaitForSingleObject, ResumeThread, STARTF_USESTDHANDLES, STARTUPINFOEXW,
+    TerminateProcess, UnregisterWait, WT_EXECUTEONLYONCE, WaitForSingleObject,
+};
+
+use super::attributes::Attributes;
+use super::check;
+use super::console;
+use super::job::Job;
+use super::port::{self, Heard};
+
+/// What is started.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    pub(crate) program: &'a Path,
+    /// Ends with a zero, as the environment does with two.
+    pub(crate) command_line: Vec<u16>,
+    pub(crate) environment: Vec<u16>,
+    pub(crate) cwd: Option<&'a Path>,
+    /// Standard input, output, error.
+    pub(crate) streams: [OwnedHandle; 3],
+}
+
+/// A process that is held: its number is nobody else's.
+#[derive(Debug)]
+pub(crate) struct Process {
+    handle: OwnedHandle,
+    pid: u32,
+}
+
+/// A wait for the end of a process.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    registered: usize,
+    /// Open for as long as it is waited for.
+    _process: OwnedHandle,
+}
+
+impl Start<'_> {
+    /// Starts it in `job`: it is there before its first instruction, and from its first moment
+    /// on where the system can do that (Windows 10). The streams are closed in this process.
+    pub(crate) fn inside(mut self, job: &Job) -> io::Result<Process> {
+        let (jobs, streams) = (
+            [job.raw()],
+            self.streams.each_ref().map(OwnedHandle::as_raw_handle),
+        );
+        let mut attributes = Attributes::new(&jobs, &streams)?;
+        // Where there is no such attribute, it is put there before it runs.
+        let _ = attributes.start_in_job();
+        attributes.inherit_only()?;
+        let mut startup = STARTUPINFOEXW::default();
+        startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
+        startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
+        [
+            startup.StartupInfo.hStdInput,
+            startup.StartupInfo.hStdOutput,
+            startup.StartupInfo.hStdError,
+        ] = streams;
+        startup.lpAttributeList = attributes.as_mut_ptr();
+        let program = zero_ended(self.program.as_os_str());
+        let cwd = self.cwd.map(|dir| zero_ended(dir.as_os_str()));
+        let flags = CREATE_SUSPENDED
+            | CREATE_UNICODE_ENVIRONMENT
+            | EXTENDED_STARTUPINFO_PRESENT
+            | console::flags();
+        for stream in streams {
+            // SAFETY: the handle is open, and this process' own.
+            check(unsafe {
+                SetHandleInformation(stream, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT)
+            })?;
+        }
+        let mut started = PROCESS_INFORMATION::default();
+        // SAFETY: all strings end with a zero and the environment with two; the command line is
+        // ours to be written to; the startup information is of the size that it says, and what
+        // its attributes point to lives until the end of this function.
+        check(unsafe {
+            CreateProcessW(
+                program.as_ptr(),
+                self.command_line.as_mut_ptr(),
+                ptr::null(),
+                ptr::null(),
+                1,
+                flags,
+                self.environment.as_ptr().cast(),
+                cwd.as_ref().map_or(ptr::null(), |dir| dir.as_ptr()),
+                &raw const startup.StartupInfo,
+                &mut started,
+            )
+        })?;
+        // SAFETY: the handle was just made, and nobody else owns it.
+        let handle = unsafe { OwnedHandle::from_raw_handle(started.hProcess) };
+        // SAFETY: as above.
+        let thread = unsafe { OwnedHandle::from_raw_handle(started.hThread) };
+        let process = Process {
+            handle,
+            pid: started.dwProcessId,
+        };
+        let runs = process.join(job).and_then(|()| resume(&thread));
+        if let Err(error) = runs {
+            process.terminate();
+            return Err(error);
+        }
+        Ok(process)
+    }
+}
+
+/// Lets the first thread of a process run.
+fn resume(thread: &OwnedHandle) -> io::Result<()> {
+    // SAFETY: the handle is open.
+    match unsafe { ResumeThread(thread.as_raw_handle()) } {
+        u32::MAX => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+impl Process {
+    /// Holds the process of this number, if it is in `job`.
+    pub(crate) fn in_job(pid: u32, job: &Job) -> Option<Self> {
+        const RIGHTS: u32 = PROCESS_QUERY_INFORMATION | PROCESS_SYNCHRONIZE;
+        // SAFETY: no pointers.
+        let handle = unsafe { OpenProcess(RIGHTS, 0, pid) };
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: the handle was just made, and nobody else owns it.
+        let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
+        let process = Self { handle, pid };
+        matches!(job.has(process.raw()), Ok(true)).then_some(process)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The name of its program.
+    pub(crate) fn name(&self) -> Option<String> {
+        let mut path = [0_u16; 1024];
+        let mut length = path.len() as u32;
+        // SAFETY: the handle is open, and there is room for `length` units.
+        check(unsafe {
+            QueryFullProcessImageNameW(
+                self.raw(),
+                PROCESS_NAME_WIN32,
+                path.as_mut_ptr(),
+                &mut length,
+            )
+        })
+        .ok()?;
+        let path = OsString::from_wide(path.get(..length as usize)?);
+        let name = Path::new(&path).file_name()?;
+        Some(name.to_string_lossy().into_owned())
+    }
+
+    /// When it was created, in 100 ns since 1601.
+    pub(crate) fn start_time(&self) -> Option<u64> {
+        let mut times = [FILETIME::default(); 4];
+        let [created, exited, kernel, user] = &mut times;
+        // SAFETY: the handle is open, and there is room for the four answers.
+        check(unsafe { GetProcessTimes(self.raw(), created, exited, kernel, user) }).ok()?;
+        Some(u64::from(times[0].dwHighDateTime) << 32 | u64::from(times[0].dwLowDateTime))
+    }
+
+    /// Its exit code. To be asked once it has ended: before that, there is a number as well.
+    pub(crate) fn exit_code(&self) -> io::Result<u32> {
+        let mut code = 0;
+        // SAFETY: the handle is open, and there is room for the answer.
+        check(unsafe { GetExitCodeProcess(self.raw(), &mut code) })?;
+        Ok(code)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        // SAFETY: the handle is open.
+        unsafe { WaitForSingleObject(self.raw(), 0) == WAIT_OBJECT_0 }
+    }
+
+    /// Asks it, and who is in its process group, to end.
+    pub(crate) fn interrupt(&self) -> io::Result<()> {
+        console::interrupt(self.pid)
+    }
+
+    /// Has `heard` called when it has ended.
+    pub(crate) fn wait(&self, heard: &Heard) -> io::Result<Wait> {
+        let process = self.handle.try_clone()?;
+        let context = ptr::without_provenance::<c_void>(heard.key());
+        let mut registered = ptr::null_mut();
+        // SAFETY: the handle is open until the wait is over; what is called follows no pointer.
+        check(unsafe {
+            RegisterWaitForSingleObject(
+                &mut registered,
+                process.as_raw_handle(),
+                Some(has_ended),
+                context,
+                INFINITE,
+                WT_EXECUTEONLYONCE,
+            )
+        })?;
+        Ok(Wait {
+            registered: registered.addr(),
+            _process: process,
+        })
+    }
+
+    /// It is in the job, or is put there.
+    fn join(&self, job: &Job) -> io::Result<()> {
+        match job.has(self.raw())? {
+            true => Ok(()),
+            false => job.add(self.raw()),
+        }
+    }
+
+    fn terminate(&self) {
+        // SAFETY: the handle is open.
+        let _ = unsafe { TerminateProcess(self.raw(), 1) };
+    }
+
+    fn raw(&self) -> HANDLE {
+        self.handle.as_raw_handle()
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        // SAFETY: it was registered, and is let go of once. A call that is under way at this
+        // moment needs nothing of it.
+        let _ = unsafe { UnregisterWait(ptr::without_provenance_mut(self.registered)) };
+    }
+}
+
+/// Called on a thread of the system's, with the key of the job.
+unsafe extern "system" fn has_ended(key: *mut c_void, _timed_out: bool) {
+    port::ended(key.addr());
+}
+
+fn zero_ended(text: &OsStr) -> Vec<u16> {
+    text.encode_wide().chain([0]).collect()
+}

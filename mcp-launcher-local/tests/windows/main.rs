@@ -1,0 +1,41 @@
+//! Servers in job objects, on Windows or under wine: `tests/run windows`. Elsewhere there is nothing to test.
+//!
+//! Each process that is tested holds a connection to the test: its end is the end of the process.
+
+#[cfg(windows)]
+mod alive;
+#[cfg(windows)]
+mod cases;
+#[cfg(windows)]
+mod fixture;
+#[cfg(windows)]
+mod measures;
+#[cfg(windows)]
+mod owners;
+#[cfg(windows)]
+mod scripts;
+#[cfg(windows)]
+mod system;
+
+#[cfg(windows)]
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(fixture::MARK) {
+        fixture::run(arguments.collect());
+        return;
+    }
+    let tests = [
+        cases::tests(),
+        scripts::tests(),
+        owners::tests(),
+        measures::tests(),
+    ];
+    let tests = tests.into_iter().flatten().collect();
+    let mut arguments = libtest_mimic::Arguments::from_args();
+    // They measure, and each starts many processes.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, tests).exit();
+}
+
+#[cfg(not(windows))]
+fn main() {}
