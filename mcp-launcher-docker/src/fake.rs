@@ -18,7 +18,7 @@ pub(crate) fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     runtime.block_on(bounded).expect(what)
 }
 
-/// What it answers: a status and a body; `None` ends the connection.
+/// Answer of the engine: a status and a body; `None` ends the connection.
 pub(crate) type Answer = Option<(u16, String)>;
 
 pub(crate) struct FakeEngine {

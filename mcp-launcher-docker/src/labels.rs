@@ -24,9 +24,9 @@ pub(crate) const SERVER: &str = "dev.mcp-lifecycle.server";
 /// The pid of the host: for people, never to be signalled. A living process of
 /// this number is a reason to leave a container alone, and none to end one.
 pub(crate) const HOST_PID: &str = "dev.mcp-lifecycle.host-pid";
-/// What it is: [`Role`].
+/// The container's [`Role`].
 pub(crate) const ROLE: &str = "dev.mcp-lifecycle.role";
-/// What becomes of it when its server ends: [`END`] or [`KEEP`].
+/// The fate of the container when its server ends: [`END`] or [`KEEP`].
 pub(crate) const ON_END: &str = "dev.mcp-lifecycle.on-end";
 
 /// All of them.
@@ -44,7 +44,7 @@ pub(crate) const ROLE_SERVER: &str = "server";
 /// The server started it.
 pub(crate) const ROLE_NESTED: &str = "nested";
 
-/// What a container is to its server.
+/// The role of a container for its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// It is the server.

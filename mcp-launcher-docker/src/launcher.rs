@@ -24,7 +24,7 @@ use crate::labels::{self, Role};
 use crate::last_will::{self, LastWill};
 use crate::lease::{Lease, Place};
 use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
-use crate::orphans::{self, First};
+use crate::orphans::{self, Aim, First};
 use crate::progress::{self, PullObserver};
 
 const NAME: &str = "docker";
@@ -243,7 +243,7 @@ impl ServerLauncher for DockerLauncher {
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let engine = Arc::clone(&self.shared.engine);
         let leases = self.shared.settings.leases.clone();
-        let reap = async move { orphans::reap(First::Own(&engine), &leases).await };
+        let reap = async move { orphans::reap(First::Own(&engine), &leases, Aim::End).await };
         let reaped = control::run(reap).await;
         reaped.map_err(|error| ReapError::new(NAME, error))
     }

@@ -37,10 +37,10 @@
 //! is asked until it answers.
 //!
 //! When the *host* is killed, a server that leaves at the end of its input is
-//! gone at once. A stubborn one is removed 1 s later by a small process beside
-//! the host, which is started with the first launch; it needs Linux and a daemon
-//! behind a Unix socket. Where it cannot be, a stubborn one lives until
-//! [`reap_orphans`] of the next host, and [`Containment::on_host_death`] says
+//! gone at once. A server that ignores the end of its input is removed 1 s later
+//! by a small process beside the host, which is started with the first launch; it
+//! needs Linux and a daemon behind a Unix socket. Where that process cannot run,
+//! such a server lives until [`reap_orphans`] of the next host, and [`Containment::on_host_death`] says
 //! so. With [`Init::Supervised`] it is ended within the container, wherever the
 //! daemon is and whatever else dies with the host.
 //!

@@ -84,7 +84,7 @@ pub(crate) fn beside(
     })
 }
 
-/// Who wants to know of a pull.
+/// Those that are told of a pull: the observer, and the caller of the launch.
 #[derive(Clone)]
 struct Both(Arc<dyn PullObserver>, LaunchContext);
 

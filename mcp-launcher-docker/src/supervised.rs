@@ -20,7 +20,7 @@ use crate::program::{self, PROGRAM};
 /// Its name in the root of the container.
 const NAME: &str = ".mcp-init";
 
-/// What is to be supervised, and how patiently.
+/// The settings of the supervised init.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supervision {
     /// How long the server has to leave after the end of its input, and again

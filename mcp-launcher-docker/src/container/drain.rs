@@ -6,14 +6,15 @@
 //! beginning of a forced end it waits for nobody: what does not fit is dropped.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bollard::container::LogOutput;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use mcp_lifecycle_core::launch::BoxWrite;
-use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
+use mcp_lifecycle_host::output::Output;
+use tokio::io::{self, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -32,11 +33,11 @@ const FRAMES: usize = 8;
 /// The streams of a container as the host sees them.
 pub(super) struct Streams {
     pub(super) stdin: HalfClose,
-    pub(super) stdout: Frames,
-    pub(super) stderr: Frames,
+    pub(super) stdout: Output,
+    pub(super) stderr: Output,
 }
 
-/// What the drain task obeys.
+/// The signals that the drain task obeys.
 #[derive(Debug, Clone)]
 pub(super) struct Signals {
     pub(super) discard: CancellationToken,
@@ -68,8 +69,8 @@ pub(super) fn split(
     };
     let streams = Streams {
         stdin: HalfClose(input),
-        stdout: Frames::new(stdout),
-        stderr: Frames::new(stderr),
+        stdout: Output::new(stdout),
+        stderr: Output::new(stderr),
     };
     (streams, task)
 }
@@ -115,40 +116,6 @@ async fn deliver(to: &mpsc::Sender<Bytes>, frame: Bytes, discard: &CancellationT
             _ = to.send(frame) => {}
             () = discard.cancelled() => {}
         }
-    }
-}
-
-/// Frames as a stream of bytes.
-pub(super) struct Frames {
-    frames: mpsc::Receiver<Bytes>,
-    current: Bytes,
-}
-
-impl Frames {
-    fn new(frames: mpsc::Receiver<Bytes>) -> Self {
-        Self {
-            frames,
-            current: Bytes::new(),
-        }
-    }
-}
-
-impl AsyncRead for Frames {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        while self.current.is_empty() {
-            match ready!(self.frames.poll_recv(cx)) {
-                Some(frame) => self.current = frame,
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let n = buf.remaining().min(self.current.len());
-        buf.put_slice(&self.current[..n]);
-        self.current.advance(n);
-        Poll::Ready(Ok(()))
     }
 }
 
@@ -223,7 +190,7 @@ mod tests {
             discard.cancel();
             task.await.unwrap();
             let mut text = String::new();
-            let mut stdout = Frames::new(stdout);
+            let mut stdout = Output::new(stdout);
             stdout.read_to_string(&mut text).await.unwrap();
             assert!(text.starts_with("0\n1\n"), "{text}");
             assert_eq!(text.lines().count(), FRAMES);

@@ -48,7 +48,7 @@ pub(crate) struct Job {
     pub(crate) pull_limit: Duration,
     pub(crate) credentials: bool,
     pub(crate) progress: Progress,
-    /// Who removes it when this host dies, where somebody can.
+    /// The last will, which removes the container when this host dies, where there is one.
     pub(crate) will: Option<Arc<LastWill>>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Cancel {
     _guard: DropGuard,
 }
 
-/// What removes a container when this host ends, kept until it is proven gone.
+/// The place of a container in the last will, kept until it is proven gone.
 type Kept = Option<Arc<Included>>;
 
 /// Both of what is kept until a container that was not started is proven gone.
@@ -113,7 +113,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     result
 }
 
-/// What has to be known before the create: the image, where it is pulled in any
+/// Prepares the create: the image, where it is pulled in any
 /// case or says what becomes process 1.
 async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<EngineError>> {
     let Some(supervision) = job.plan.supervision else {

@@ -33,7 +33,7 @@ use crate::engine::Engine;
 use crate::last_will::Included;
 use crate::lease::Lease;
 
-/// What is known of a container.
+/// The known facts about a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     /// The exit status of its main process.

@@ -17,9 +17,9 @@ pub(crate) struct DockerTerminator {
     container: Arc<Container>,
 }
 
-/// A container has an end of its own, whatever runs in it. When the host dies, a
-/// stubborn one ends by a supervised init, or by the host's last will: see the
-/// crate's table.
+/// A container has an end of its own, whatever runs in it. When the host dies, one
+/// that ignores the end of its input ends by a supervised init, or by the host's
+/// last will: see `docs/docker.md`.
 pub(crate) fn semantics(supervised: bool, willed: bool) -> TerminationSemantics {
     let (mechanism, reach) = match (supervised, willed) {
         (true, _) => ("container with a supervised init", Reach::Container),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Endpoint, EndpointError, context};
 
-/// What decides where the engine is. A value, so that it can be that of a
+/// The variables and paths that decide where the engine is. A value, so that it can be that of a
 /// server to be launched, or of a test. Not to be shown: it holds the values
 /// of the environment.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ use mcp_lifecycle_core::launch::{BoxWrite, ExitStatus};
 
 use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
-/// What a container is doing, as far as the daemon tells.
+/// The state of a container, as far as the daemon tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// 404: there is none.
@@ -30,7 +30,7 @@ pub(crate) enum State {
     Ended(ExitStatus),
 }
 
-/// What to wait for.
+/// The condition to wait for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Condition {
     /// The next end of the main process; asked for before the start.

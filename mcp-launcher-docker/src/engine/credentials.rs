@@ -34,7 +34,7 @@ const PODMANS: &str = "containers/auth.json";
 /// As much of a file is read: more than anybody's configuration.
 const LONGEST: u64 = 1 << 20;
 
-/// What is stored for a registry.
+/// The stored credentials of a registry.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     pub(super) credentials: Option<DockerCredentials>,

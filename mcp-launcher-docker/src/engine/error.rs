@@ -87,7 +87,7 @@ pub(crate) const fn is_between(status: u16) -> bool {
     matches!(status, 502..=504)
 }
 
-/// What an answer means for a container that is to go.
+/// The meaning of an answer for a container that is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// 404: there is no such container. The only proof.

@@ -25,7 +25,7 @@ pub(crate) struct PullEvent {
     pub(crate) total: Option<u64>,
 }
 
-/// What an image says about its containers.
+/// The facts that an image states about its containers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ImageFacts {
     pub(crate) id: String,

@@ -47,7 +47,7 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
     Docker::connect_with_custom_transport(send, Some("http://docker"), TIMEOUT, API_DEFAULT_VERSION)
 }
 
-/// What makes the connections, wherever a request says that it goes.
+/// The connector that makes all connections, wherever a request says that it goes.
 #[derive(Clone)]
 struct Connector(Arc<Dial>);
 

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::{labels, program};
 
-/// What is to be removed, and where.
+/// The order to the process: which daemon, which host, and how long.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     /// The daemon's.

@@ -59,9 +59,10 @@ impl DockerLauncherBuilder {
     }
 
     /// Sets whether a small process beside this one removes the containers of
-    /// stubborn servers when this one dies, 1 s after it; it does, by default,
-    /// where it can: on Linux, with an engine behind a Unix socket. It starts
-    /// with the first launch and ends with the launcher and its containers.
+    /// servers that ignore the end of their input, 1 s after this process has
+    /// died. By default it does, where it can: on Linux, with an engine behind a
+    /// Unix socket. It starts with the first launch and ends with the launcher
+    /// and its containers.
     pub fn last_will(mut self, last_will: bool) -> Self {
         self.settings.last_will = last_will;
         self

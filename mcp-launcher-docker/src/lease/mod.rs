@@ -36,7 +36,7 @@ const REFRESH: Duration = Duration::from_secs(3600);
 /// How often a lease is taken anew that another host took for litter.
 const ATTEMPTS: u32 = 8;
 
-/// What the containers of an owner are told apart by.
+/// The labels by which the containers of an owner are told apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) domain: String,

@@ -38,7 +38,7 @@ impl Other {
     }
 }
 
-/// What is on record in the directories of a place.
+/// The leases in the directories of a place.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     /// The directories that are there and can be looked into.

@@ -19,7 +19,7 @@ pub(crate) enum Place {
     At(PathBuf),
 }
 
-/// What is found at a [`Place`].
+/// The directories that are found at a [`Place`].
 #[derive(Debug, Default)]
 pub(super) struct Homes {
     pub(super) open: Vec<Arc<Home>>,

@@ -18,9 +18,9 @@ use crate::supervised::Supervision;
 /// All that is needed to launch one server. Not to be shown: it holds the
 /// values of the environment.
 pub(crate) struct Plan {
-    /// What is pulled.
+    /// The image that is pulled.
     pub(crate) image: String,
-    /// What is run, if it is to be no other.
+    /// The ID of the only image that may be run, if one was given.
     pub(crate) image_id: Option<String>,
     pub(crate) platform: Option<String>,
     pub(crate) pull: Option<PullPolicy>,
@@ -29,7 +29,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What is created from: by id, nothing can come between a look and the create.
+    /// The image of the create: by ID, nothing can come between a look and the create.
     pub(crate) fn runs(&self) -> &str {
         self.image_id.as_deref().unwrap_or(&self.image)
     }
@@ -40,7 +40,7 @@ impl Plan {
     }
 }
 
-/// What a launcher says for servers that do not.
+/// A launcher's values for options that a server does not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,

@@ -6,7 +6,7 @@ use mcp_lifecycle_core::launch::SpecError;
 use super::body::invalid;
 use super::{ContainerOptions, Gpus};
 
-/// What the engine is asked for.
+/// The devices that the engine is asked for.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     pub(super) mappings: Vec<DeviceMapping>,

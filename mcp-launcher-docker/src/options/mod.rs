@@ -171,13 +171,7 @@ impl ContainerOptions {
         if let Err(error) = self.check() {
             return spec.reject(error);
         }
-        match serde_json::to_value(self) {
-            Ok(serde_json::Value::Object(fields)) => fields
-                .into_iter()
-                .fold(spec, |spec, (name, value)| spec.option(name, value)),
-            // A struct of strings, numbers and lists always is an object.
-            _ => spec,
-        }
+        spec.options(self)
     }
 
     /// Begins the specification of a server of this name that is a container with
@@ -199,37 +193,8 @@ impl ContainerOptions {
     ///
     /// [`SpecError::InvalidOption`] names the first that is wrong.
     pub fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
-        let mut options = serde_json::Map::new();
-        for (written, value) in spec.options() {
-            let name = in_snake_case(written);
-            let invalid = |problem: String| SpecError::InvalidOption {
-                name: written.clone(),
-                problem,
-            };
-            // One by one, so that the error can name the option.
-            let one = serde_json::Map::from_iter([(name.clone(), value.clone())]);
-            serde_json::from_value::<Self>(one.into()).map_err(|e| invalid(e.to_string()))?;
-            if options.insert(name, value.clone()).is_some() {
-                return Err(invalid("is there twice, in two spellings".to_owned()));
-            }
-        }
-        serde_json::from_value(options.into()).map_err(|error| SpecError::InvalidOption {
-            name: "options".to_owned(),
-            problem: error.to_string(),
-        })
+        spec.read_options()
     }
-}
-
-/// `readOnlyRoot` as `read_only_root`.
-fn in_snake_case(name: &str) -> String {
-    let mut snake = String::with_capacity(name.len() + 4);
-    for c in name.chars() {
-        if c.is_ascii_uppercase() {
-            snake.push('_');
-        }
-        snake.push(c.to_ascii_lowercase());
-    }
-    snake
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const OPTION: &str = "the launcher's option of that name sets it";
 const SPEC: &str = "the server's specification sets it";
 const LIFECYCLE: &str = "the server's lifecycle rests on it";
 
-/// What cannot be set here, and why.
+/// The fields that cannot be set here, and why.
 const OURS: &[(&str, &str)] = &[
     ("Image", OPTION),
     ("Labels", OPTION),

@@ -55,6 +55,15 @@ pub(crate) enum First<'a> {
     Default(Option<&'a Engine>),
 }
 
+/// What is done with a container whose host is proven dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aim {
+    /// It is ended.
+    End,
+    /// It is reported as ended, and stays, with all that is on record.
+    Name,
+}
+
 /// Ends what dead hosts left at this engine, and at every engine that their
 /// leases name.
 ///
@@ -62,7 +71,11 @@ pub(crate) enum First<'a> {
 /// ended. One engine that does not answer does not keep the others from being
 /// cleaned; its leases stay, so that a later call comes back to it. Only when
 /// it is the caller's [own](First::Own) is it an error.
-pub(crate) async fn reap(first: First<'_>, place: &Place) -> Result<ReapReport, OrphansError> {
+pub(crate) async fn reap(
+    first: First<'_>,
+    place: &Place,
+    aim: Aim,
+) -> Result<ReapReport, OrphansError> {
     // None at all where nobody launched anything, or none since the directories
     // were cleared, as those of the runtime are by a boot.
     let Records {
@@ -79,6 +92,7 @@ pub(crate) async fn reap(first: First<'_>, place: &Place) -> Result<ReapReport, 
     }
     let mut search = Search {
         homes: &homes,
+        aim,
         leases: Leases::new(Me::new(domains), &others),
         report,
         unclean: BTreeSet::new(),
@@ -109,7 +123,7 @@ pub(crate) async fn reap(first: First<'_>, place: &Place) -> Result<ReapReport, 
         }
     }
     for dead in others.into_iter().filter(|other| !other.alive) {
-        if !search.unclean.contains(&dead.instance) {
+        if aim == Aim::End && !search.unclean.contains(&dead.instance) {
             dead.forget();
         }
     }
@@ -119,6 +133,7 @@ pub(crate) async fn reap(first: First<'_>, place: &Place) -> Result<ReapReport, 
 /// One search, over one engine after another.
 struct Search<'a> {
     homes: &'a [Arc<Home>],
+    aim: Aim,
     leases: Leases,
     report: ReapReport,
     /// The instances that something is left of, or may be.
@@ -178,6 +193,10 @@ impl Search<'_> {
                     self.report.spared.push(remnant(&found));
                 }
             }
+        }
+        if self.aim == Aim::Name {
+            self.report.ended.extend(orphans.iter().map(remnant));
+            return Ok(());
         }
         let mut ended = futures_util::stream::iter(orphans)
             .map(|found| async move {

@@ -49,7 +49,7 @@ fn engine_with(labels: impl Fn() -> HashMap<String, String> + Send + Sync + 'sta
 
 fn run(first: First<'_>, directory: &Path) -> Result<ReapReport, OrphansError> {
     let place = Place::At(directory.to_owned());
-    within("it is searched", reap(first, &place))
+    within("it is searched", reap(first, &place, Aim::End))
 }
 
 /// A lease whose holder died, having used this engine.

@@ -6,7 +6,7 @@ use crate::labels;
 use crate::lease::Other;
 use crate::machine;
 
-/// Who looks, and where.
+/// The host that searches, and its machine.
 #[derive(Debug, Clone)]
 pub(super) struct Me {
     /// The names of the directories whose leases are seen.
@@ -25,7 +25,7 @@ impl Me {
     }
 }
 
-/// What can be seen of the hosts of this machine.
+/// The visible leases of the hosts of this machine.
 #[derive(Debug)]
 pub(super) struct Leases {
     me: Me,
@@ -61,7 +61,7 @@ impl Leases {
     }
 }
 
-/// What is to become of a container.
+/// The verdict on a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Its host is proven dead.

@@ -27,7 +27,7 @@ use crate::control;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::lease::Place;
-use crate::orphans::{self, First};
+use crate::orphans::{self, Aim, First};
 use terminator::TrackedTerminator;
 use track::Preparation;
 
@@ -205,18 +205,33 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let mut report = self.launcher.reap_orphans().await?;
-        let leases = self.settings.leases.clone();
-        let reaped = control::run(async move {
-            let engine = Endpoint::resolve().ok().map(Engine::new);
-            orphans::reap(First::Default(engine.as_ref()), &leases).await
-        });
-        let failed = |error| ReapError::new(self.launcher.name(), error);
-        let containers = reaped.await.map_err(failed)?;
+        let containers = self.containers_of_the_dead(Aim::End).await?;
         report.ended.extend(containers.ended);
         report.failed.extend(containers.failed);
         report.spared.extend(containers.spared);
         report.unknown.extend(containers.unknown);
         Ok(report)
+    }
+}
+
+impl<L: ServerLauncher> ContainerTracker<L> {
+    /// Names the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, and ends none.
+    ///
+    /// # Errors
+    ///
+    /// [`ReapError`] when the leases of this user's hosts cannot be read. An engine that does not answer is passed over.
+    pub async fn find_orphans(&self) -> Result<Vec<Remnant>, ReapError> {
+        Ok(self.containers_of_the_dead(Aim::Name).await?.ended)
+    }
+
+    async fn containers_of_the_dead(&self, aim: Aim) -> Result<ReapReport, ReapError> {
+        let leases = self.settings.leases.clone();
+        let reaped = control::run(async move {
+            let engine = Endpoint::resolve().ok().map(Engine::new);
+            orphans::reap(First::Default(engine.as_ref()), &leases, aim).await
+        });
+        let failed = |error| ReapError::new(self.launcher.name(), error);
+        reaped.await.map_err(failed)
     }
 }
 

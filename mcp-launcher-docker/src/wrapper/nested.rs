@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The pause before a daemon that did not answer is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What became of the containers.
+/// The containers that were ended, and those that were kept.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Swept {
     pub(super) ended: Vec<Remnant>,
@@ -197,7 +197,7 @@ impl Nested {
         swept.ok().and_then(|s| s.clone()).unwrap_or_default()
     }
 
-    /// What is alive, or why nobody can tell.
+    /// The containers that are alive, or why nobody can tell.
     pub(super) async fn survivors(self: &Arc<Self>) -> Result<Vec<Remnant>, String> {
         if self.done.borrow().is_some() {
             return Ok(Vec::new());

@@ -4,12 +4,12 @@ use std::ffi::{OsStr, OsString};
 
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
-/// What is to be different.
+/// The differences from the given specification.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Another program and its arguments.
     pub(super) command: Option<(OsString, Vec<OsString>)>,
-    /// What says where the engine is.
+    /// The variables that say where the engine is.
     pub(super) engine: Vec<(&'static str, OsString)>,
 }
 

@@ -24,7 +24,7 @@ use crate::labels::{self, Role};
 use crate::last_will::Wills;
 use crate::lease::Lease;
 
-/// What became of the preparation.
+/// The result of the preparation.
 pub(super) enum Preparation {
     Tracked(Tracked),
     /// There is nothing to track, or it cannot be, for this reason.
@@ -33,21 +33,21 @@ pub(super) enum Preparation {
 
 /// A server whose containers will be found.
 pub(super) struct Tracked {
-    /// What to launch instead.
+    /// The specification to launch instead.
     pub(super) spec: ServerSpec,
     /// Takes the terminator of the server, once there is one.
     pub(super) server: oneshot::Sender<Arc<dyn ProcessTerminator>>,
     pub(super) nested: Arc<Nested>,
 }
 
-/// What a tracker keeps from its first server on.
+/// State that a tracker keeps from its first server on.
 #[derive(Debug, Clone)]
 pub(super) struct Host {
     lease: Arc<Lease>,
     wills: Option<Arc<Wills>>,
 }
 
-/// What says where the engine is. A server that does not set any of these has the
+/// The variables that say where the engine is. A server that does not set any of these has the
 /// engine of its host, also where it inherits nothing else.
 const ENGINE: [&str; 5] = [
     "DOCKER_HOST",

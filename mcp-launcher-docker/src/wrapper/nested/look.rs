@@ -59,7 +59,7 @@ impl Means {
         }
     }
 
-    /// What there is: to be ended, and to be kept.
+    /// Finds the containers that are to be ended, and those to be kept.
     pub(super) async fn look(&self, launch: &str) -> Result<Swept, Blind> {
         match self {
             // Nobody but the proxy gives the label: the engine of a server that

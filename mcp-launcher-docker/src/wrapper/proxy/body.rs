@@ -12,10 +12,10 @@ use super::Shared;
 /// The longest body.
 const LONGEST: usize = 16 * 1024 * 1024;
 
-/// What is longer takes a share of the budget: no CLI sends as much.
+/// The length from which a body takes a share of the budget: no CLI sends as much.
 const SHORT: usize = 256 * 1024;
 
-/// What long bodies of all proxies may take together, in KiB.
+/// The budget for the long bodies of all proxies together, in KiB.
 static BUDGET: Semaphore = Semaphore::const_new(64 * 1024);
 
 /// The only place for a long body of a server, and a part of the budget.
@@ -42,7 +42,7 @@ impl Whole {
         self.share.is_some()
     }
 
-    /// What was made of it, which has its share for as long as it is there.
+    /// The rewritten body, which has its share for as long as it is there.
     pub(super) fn replaced_by(self, bytes: Vec<u8>) -> Bytes {
         struct Owned {
             bytes: Vec<u8>,

@@ -18,7 +18,7 @@ use crate::wrapper::policy::ReapPolicy;
 /// server's by its processes.
 const COOKIE: &str = "MCP_LIFECYCLE_ID";
 
-/// What is put into the creates of one server.
+/// The additions to the creates of one server.
 #[derive(Debug)]
 pub(crate) struct Additions {
     /// The labels of the launch.

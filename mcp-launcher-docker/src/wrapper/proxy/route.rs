@@ -24,7 +24,7 @@ pub(super) enum Route {
     Nothing,
 }
 
-/// What is created.
+/// The kind of object that a request creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A container, by Docker's API.
