@@ -1,4 +1,4 @@
-//! What can go wrong with an executor.
+//! Errors of an executor.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub enum ExecutorError {
     Malformed {
         /// The request.
         method: &'static str,
-        /// What is wrong.
+        /// The fault in the answer.
         problem: String,
     },
     /// The executor has no means for this.
@@ -81,12 +81,12 @@ pub enum ExecutorError {
     /// The order was given and something lives on.
     #[error("{what}")]
     Unproven {
-        /// What is known.
+        /// The known facts.
         what: String,
     },
 }
 
-/// What is said of processes that are not proven gone.
+/// Text on processes that are not proven gone.
 struct Doubt(u64);
 
 impl std::fmt::Display for Doubt {

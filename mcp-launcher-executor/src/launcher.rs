@@ -79,7 +79,7 @@ impl ServerLauncher for ExecutorLauncher {
     }
 }
 
-/// What the caller can do about it.
+/// The kind of a launch error, by what the caller can do about it.
 fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind {
     let program = command.argv.first().cloned().unwrap_or_default();
     let path = || PathBuf::from(&program);

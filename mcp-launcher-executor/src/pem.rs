@@ -55,7 +55,7 @@ fn read(file: &Path) -> Result<Vec<u8>, BoxError> {
     std::fs::read(file).map_err(|error| named(file, error))
 }
 
-/// What is wrong with a file.
+/// An error that names a file and its problem.
 pub(crate) fn named(file: &Path, problem: impl Display) -> BoxError {
     format!("{}: {problem}", file.display()).into()
 }

@@ -35,7 +35,7 @@ fn every_line_of_the_corpus_is_a_message() {
     }
 }
 
-/// What the fuzz target does: nothing may panic, and what parses is used.
+/// The work of the fuzz target: nothing may panic, and what parses is used.
 fn use_everything(bytes: &[u8]) {
     if let Some(Ok(it)) = RawOutput::parse(&Bytes::copy_from_slice(bytes)) {
         let frame = encode_raw_output(it.process_id, it.seq, it.stream, &it.bytes);

@@ -11,7 +11,7 @@ use mcp_launcher_executor::ExecServerConfig;
 use mcp_lifecycle_conformance::main as run;
 use support::DAEMON;
 
-/// What a killed host leaves lives as long as its lease: 2 s.
+/// The daemon's arguments. A server whose host was killed lives as long as the lease: 2 s.
 const LISTEN: &[&str] = &["--listen", "ws://127.0.0.1:0", "--lease", "2"];
 
 fn main() -> ExitCode {

@@ -76,7 +76,7 @@ impl Daemon {
         (begun.elapsed(), said.len())
     }
 
-    /// What the kernel says that it has in memory, in KiB.
+    /// Its resident memory, as the kernel tells, in KiB.
     fn resident(&self) -> u64 {
         resident(&self.peer.child.id().unwrap().to_string())
     }
@@ -102,7 +102,7 @@ fn server(launcher: &Arc<dyn ServerLauncher>, index: usize) -> ServerConfig {
     ServerConfig::new(Arc::clone(launcher), spec).with_restart(RestartPolicy::default())
 }
 
-/// What one caller has seen.
+/// The findings of one caller.
 #[derive(Default)]
 struct Seen {
     /// How long each call took that succeeded.

@@ -1,4 +1,4 @@
-//! What a call costs at least: blocking threads that pass bytes on and know of
+//! The least cost of a call: blocking threads that pass bytes on and know of
 //! no protocol, on a pipe, and with a process and a TCP connection in between.
 
 use std::io::{self, BufRead, BufReader, Write};

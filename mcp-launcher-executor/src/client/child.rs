@@ -116,7 +116,7 @@ impl Drop for CommandChild {
     }
 }
 
-/// What it says on standard error goes to the trace; the last of it is kept.
+/// Copies the child's standard error to the trace, and keeps the last of it.
 async fn read(stderr: ChildStderr, program: &str, said: &Mutex<VecDeque<String>>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();

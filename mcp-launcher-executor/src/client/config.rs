@@ -65,7 +65,7 @@ pub(crate) enum Target {
     expect(dead_code, reason = "without TLS there is nothing to read them for")
 )]
 pub(crate) struct Certificates {
-    /// Who may have signed the executor's; the public authorities when `None`.
+    /// The authorities that may have signed the executor's certificate; the public ones when `None`.
     pub(crate) trusted: Option<std::path::PathBuf>,
     /// The client's own chain and key.
     pub(crate) own: Option<(std::path::PathBuf, std::path::PathBuf)>,
@@ -224,7 +224,7 @@ impl fmt::Debug for ExecServerConfig {
     }
 }
 
-/// Whether it leads to another machine, unencrypted.
+/// Returns whether the URL leads to another machine, unencrypted.
 #[cfg(feature = "websocket")]
 fn is_plain_and_far(url: &str) -> bool {
     let Ok(uri) = url.parse::<tokio_tungstenite::tungstenite::http::Uri>() else {

@@ -41,7 +41,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What is known about the peer.
+/// The known facts about the peer.
 pub(super) struct Peer {
     pub(super) hello: InitializeResult,
     pub(super) window: usize,
@@ -105,7 +105,7 @@ impl Connection {
         &self.peer
     }
 
-    /// What the peer agreed to beyond the base protocol.
+    /// The extensions that the peer agreed to beyond the base protocol.
     pub(super) fn lifecycle(&self) -> Option<&Lifecycle> {
         let extensions = self.peer.hello.extensions.as_ref()?;
         extensions.mcp_lifecycle.as_ref()
@@ -311,7 +311,7 @@ fn drive(
     }
 }
 
-/// What is left when the driver's thread ends, by a panic as well: whoever
+/// Guard for the end of the driver's thread, by a panic as well: whoever
 /// waits for an answer, or for a process, is told that there will be none.
 struct Vacate<'a> {
     commands: Arc<Inbox<Command>>,

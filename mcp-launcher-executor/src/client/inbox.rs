@@ -38,7 +38,7 @@ pub(super) trait StandIn: Send + Sync {
     fn stand_in(&self, driver: &Waker) -> bool;
 }
 
-/// What waits for the driver.
+/// The commands that wait for the driver.
 pub(super) struct Inbox<C> {
     state: Mutex<State<C>>,
 }

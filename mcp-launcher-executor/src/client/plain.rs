@@ -18,7 +18,7 @@ use super::supervised::exit_of;
 use crate::protocol::method;
 use crate::{ExecutorError, RemoteCommand, RemoteProcess, StartedProcess};
 
-/// What can be done on this peer: stated, never implied.
+/// The semantics that this peer can keep: stated, never implied.
 pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> TerminationSemantics {
     let (mechanism, reach) = match (helper, watched) {
         (Some(_), true) => (
@@ -46,7 +46,7 @@ pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> Termination
     }
 }
 
-/// What every cookie of this session begins with.
+/// The prefix of every cookie of this session.
 pub(super) fn session_cookie(connection: &Connection) -> String {
     format!("{COOKIE}={}-", connection.peer().prefix)
 }
@@ -89,7 +89,7 @@ pub(super) async fn start(
     })
 }
 
-/// What becomes of a start whose caller has gone, or whose answer never came:
+/// Guard for a start whose caller has gone, or whose answer never came:
 /// the connection terminates it, which reaches one process group, and nothing
 /// once the main process has left; this sweeps the rest.
 struct Undo<'a> {
@@ -114,7 +114,7 @@ struct Plain {
     established: Arc<Established>,
     cookie: String,
     peer: String,
-    /// Who had to be killed; locked while a sweep is under way.
+    /// The processes that had to be killed; locked while a sweep is under way.
     swept: Arc<Mutex<Vec<Remnant>>>,
 }
 

@@ -37,7 +37,7 @@ enum Socket {
     Unix(UnixDoor),
 }
 
-/// What was accepted.
+/// An accepted connection.
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),

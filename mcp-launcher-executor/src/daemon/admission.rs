@@ -1,4 +1,4 @@
-//! Who may wait at the door: connections that have not shown yet that they may
+//! Admission of connections that have not shown yet that they may
 //! come in. Pure, but for the tokens that tell them to leave.
 //!
 //! They are there until they have a session, and have a share per address or user. Whoever

@@ -1,4 +1,4 @@
-//! What an operator wants to know afterwards: who started what, from where.
+//! The audit: who started what, from where.
 //!
 //! Events of the `tracing` target `audit`. They name clients and programs; they
 //! hold no argument, no variable and no token. The daemon's metrics count them.

@@ -14,7 +14,7 @@ use crate::mutex::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::{Notified, OwnedNotified};
 
-/// What a client always has, in bytes.
+/// The memory that a client always has, in bytes.
 const OWN: usize = 128 * 1024;
 
 /// The memory of the daemon that clients may fill.
@@ -62,7 +62,7 @@ impl Budget {
     }
 }
 
-/// What one client has taken.
+/// The memory that one client has taken.
 pub(super) struct Portion {
     budget: Arc<Budget>,
     /// The bytes that all clients of its share have.

@@ -1,16 +1,16 @@
-//! What a process sees of the daemon's environment. Pure.
+//! The part of the daemon's environment that a process sees. Pure.
 
 use std::collections::BTreeMap;
 
 use crate::protocol::process::{EnvPolicy, Inherit, StartParams};
 
-/// What programs need to run at all.
+/// Variables that programs need to run at all.
 const CORE: &[&str] = &[
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
     "USER",
 ];
 
-/// What looks like a secret, and is left out unless the client insists.
+/// Names that look like a secret, and are left out unless the client insists.
 const EXCLUDED: &[&str] = &["*KEY*", "*SECRET*", "*TOKEN*"];
 
 /// Variables of the daemon that no process ever sees.

@@ -1,4 +1,4 @@
-//! What can happen to a process, and how its client is told. Pure.
+//! Events of a process, and how its client is told. Pure.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{ClosedNotification, ExitedNotification, Stream};
 use crate::protocol::{encode_notification, encode_output, method};
 
-/// What can happen to a process.
+/// An event of a process.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Output(Stream, Bytes),
@@ -17,7 +17,7 @@ pub(super) enum Event {
 }
 
 impl Event {
-    /// What counts against the bounds on memory.
+    /// The bytes that count against the bounds on memory.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Output(_, bytes) => bytes.len(),

@@ -1,4 +1,4 @@
-//! What this machine is like, as clients are told.
+//! The description of this machine that clients are given.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use mcp_lifecycle_host::state;
 
 use crate::protocol::{Capabilities, EnvironmentInfo, Shell, path_to_uri};
 
-/// What this machine is like.
+/// Describes this machine.
 pub(super) fn environment_info() -> EnvironmentInfo {
     let uri = |path: PathBuf| path.to_str().map(path_to_uri);
     EnvironmentInfo {

@@ -12,7 +12,7 @@ pub(super) const MOST_NAME: usize = 256;
 /// Requests of one session that may wait for something to happen.
 pub(super) const MOST_WAITING: usize = 1024;
 
-/// What such a request takes in memory, about.
+/// The memory that such a request takes, in bytes, about.
 pub(super) const WAITING_EACH: usize = 1024;
 
 /// Launches of one session that go on at once; others wait.

@@ -105,7 +105,7 @@ fn label(text: &str) -> String {
     text.replace('\n', r"\n")
 }
 
-/// What is counted while it happens.
+/// Counters of events, counted as they happen.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) connections: AtomicU64,

@@ -95,7 +95,7 @@ struct Shared {
     doubts: Arc<Doubts>,
     /// Nothing is left of an earlier daemon.
     swept: AtomicBool,
-    /// What all clients together may fill.
+    /// The memory that all clients together may fill.
     budget: Arc<Budget>,
     /// Places for processes.
     places: Arc<Semaphore>,
@@ -107,7 +107,7 @@ struct Shared {
     stopping: CancellationToken,
     /// Those that may have something to say.
     connections: TaskTracker,
-    /// What has to end does so at once.
+    /// Cancelled when everything has to end at once.
     hurry: CancellationToken,
     /// Everything has ended.
     over: CancellationToken,
@@ -123,7 +123,7 @@ impl Shared {
         host::machine(&address)
     }
 
-    /// What each share may have of what there is.
+    /// The bounds of each share.
     fn allowance(&self) -> Allowance {
         let listeners = self.listeners.lock();
         let tokens = listeners.iter().flat_map(|listener| listener.tokens());

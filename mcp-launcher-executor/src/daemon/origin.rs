@@ -15,7 +15,7 @@ pub(super) enum Origin {
     Stdio,
 }
 
-/// Who shares what there is for one.
+/// The clients that have one share together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Share {
     /// All who show the token of this name, from wherever.
@@ -37,7 +37,7 @@ impl Origin {
     }
 }
 
-/// Whoever has one address of version 6 has 2^64 of them.
+/// The network of an address: one who has an address of version 6 has 2^64 of them.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

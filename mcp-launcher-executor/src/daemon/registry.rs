@@ -41,7 +41,7 @@ impl Registry {
         new
     }
 
-    /// What the clients of each token have, where there are several.
+    /// The use that the clients of each token make of the daemon, where there are several.
     pub(super) fn tokens(&self) -> Vec<TokenMetrics> {
         let mut tokens = BTreeMap::new();
         for session in self.sessions.lock().values() {

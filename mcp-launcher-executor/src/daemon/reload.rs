@@ -19,7 +19,7 @@ pub(super) struct Reloading<T> {
     current: Mutex<(Vec<Stamp>, Arc<T>)>,
 }
 
-/// What changes with a file: `None` for one that is not there.
+/// The time and size of a file, which change with it: `None` for one that is not there.
 type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl<T> Reloading<T> {

@@ -1,4 +1,4 @@
-//! What a client may ask of a start that is not carried out here. Pure.
+//! Restrictions that a client may ask of a start, and that are not carried out here. Pure.
 //!
 //! A restriction that is asked for and not enforced is worse than a refusal:
 //! its client believes in it. So every field of `process/start` that is not

@@ -252,7 +252,7 @@ fn check(params: &StartParams) -> Result<(), RpcError> {
     environment::check(params).or_else(invalid)
 }
 
-/// What to launch. Costly ones take turns, on a thread of their own.
+/// Works out the specification to launch. Costly ones take turns, on a thread of their own.
 async fn specify(
     shared: &Shared,
     params: StartParams,

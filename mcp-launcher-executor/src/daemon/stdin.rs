@@ -1,4 +1,4 @@
-//! What waits for one process's standard input. Pure.
+//! The queue of one process's standard input. Pure.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -22,16 +22,16 @@ const MOST_REFUSED: usize = 64;
 /// of its own waits.
 const LEAST: usize = 4 * 1024;
 
-/// What a remembered id takes.
+/// The bytes of memory that a remembered id takes.
 const REMEMBERED_EACH: usize = 40;
 
-/// What a write takes, even one of nothing.
+/// The bytes of memory that a write takes, even an empty one.
 fn cost(bytes: &Bytes) -> usize {
     const EACH: usize = 192;
     EACH + bytes.len()
 }
 
-/// What to do about a write.
+/// The verdict on a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Answer now.
@@ -47,7 +47,7 @@ pub(super) enum Verdict {
 pub(super) struct StdinQueue {
     accepted: VecDeque<Bytes>,
     bytes: usize,
-    /// What the piece takes that is on its way into the pipe.
+    /// The cost of the piece that is on its way into the pipe.
     leaving: usize,
     held: VecDeque<(RequestId, WriteParams)>,
     held_bytes: usize,
@@ -58,7 +58,7 @@ pub(super) struct StdinQueue {
     /// Hashes of ids of writes that were refused: each is to be repeated before
     /// what comes behind it is accepted. `None` for a client that does not repeat.
     refused: Option<VecDeque<u64>>,
-    /// What all of this takes of its client's portion.
+    /// The part of its client's portion that all of this takes.
     grant: Grant,
     /// End of file follows what is queued.
     closing: bool,

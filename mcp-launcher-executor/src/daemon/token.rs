@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Who owns a file can read it.
+    /// A file's owner can read it.
     #[test]
     fn a_file_of_another_user_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();

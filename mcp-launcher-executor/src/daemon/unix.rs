@@ -39,7 +39,7 @@ pub(super) struct UnixDoor {
     _claim: Option<Claim>,
 }
 
-/// Who has connected.
+/// The user and process that have connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) uid: u32,
@@ -87,7 +87,7 @@ impl UnixDoor {
 }
 
 impl Caller {
-    /// Whether it may come in.
+    /// Returns whether the caller may come in.
     pub(super) fn is_admitted(self) -> bool {
         self.uid == 0 || self.uid == geteuid().as_raw()
     }

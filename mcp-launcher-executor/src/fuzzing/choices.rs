@@ -1,4 +1,4 @@
-//! What a fuzz target makes of its input.
+//! Choices that a fuzz target makes by its input.
 
 /// Bytes as choices; zero when there are no more.
 pub(crate) struct Choices<'a>(pub(crate) &'a [u8]);

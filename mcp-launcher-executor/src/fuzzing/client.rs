@@ -36,7 +36,7 @@ struct World {
     /// The last chunk of each process.
     seen: HashMap<String, u64>,
     dead: bool,
-    /// What the driver is at.
+    /// The driver's present work.
     connecting: bool,
     linked: bool,
     /// It has received bytes of the input as they are.

@@ -1,4 +1,4 @@
-//! What the fuzz targets of `fuzz/` reach: the parsers that are not public, and the
+//! The code that the fuzz targets of `fuzz/` reach: the parsers that are not public, and the
 //! state machines of both sides. Only there with `--cfg fuzzing`.
 
 pub(crate) mod choices;
@@ -77,7 +77,7 @@ pub fn uri(bytes: &[u8]) {
     }
 }
 
-/// What the helper script on a plain peer answers.
+/// Reads an answer of the helper script on a plain peer.
 pub fn helper(bytes: &[u8]) {
     crate::client::fuzzing::helper_answer(bytes);
 }

@@ -33,7 +33,7 @@ pub(crate) use websocket::config as websocket_config;
 /// Bytes that may wait in a link before its owner stops feeding it.
 pub(crate) const HIGH_WATER: usize = 256 * 1024;
 
-/// What arrives.
+/// An arrival on a link.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// One message.
@@ -49,7 +49,7 @@ pub(crate) enum Incoming {
 }
 
 impl LinkError {
-    /// What to tell the other end, which may be listening still.
+    /// The code to close with, for the other end, which may be listening still.
     #[cfg(feature = "daemon")]
     pub(crate) fn close_code(&self) -> CloseCode {
         use tokio_tungstenite::tungstenite::Error;

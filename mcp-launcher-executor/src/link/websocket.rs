@@ -21,10 +21,10 @@ pub(crate) struct WebSocketLink<S> {
     accounted: u64,
 }
 
-/// What a control frame of a client takes beside its content.
+/// The bytes that a control frame of a client takes beside its content.
 const CONTROL: usize = 6;
 
-/// What an answer to a ping takes beside its content.
+/// The bytes that an answer to a ping takes beside its content.
 const PONG: usize = 16;
 
 /// The WebSocket settings for frames of up to `limit` bytes.

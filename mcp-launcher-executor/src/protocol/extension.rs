@@ -1,4 +1,4 @@
-//! What our daemon and our client agree on beyond the base protocol.
+//! The extensions that our daemon and our client agree on beyond the base protocol.
 
 use std::time::Duration;
 

@@ -93,7 +93,7 @@ impl Members {
         });
     }
 
-    /// What an exchange with this member says about it.
+    /// Records what an exchange with this member says about it.
     pub(super) fn heard(&self, index: usize, error: Option<&ExecutorError>) {
         self.change(|records| {
             if let Some(record) = records.get_mut(index) {

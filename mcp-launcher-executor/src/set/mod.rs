@@ -261,7 +261,7 @@ impl Executor for ExecutorSet {
     }
 }
 
-/// What holds for a process of which it is not known who of the two runs it.
+/// The semantics of a process of which it is not known who of the two runs it.
 fn least(one: TerminationSemantics, other: TerminationSemantics) -> TerminationSemantics {
     let reach =
         |s: &TerminationSemantics| (s.containment.on_terminate, s.containment.on_host_death);

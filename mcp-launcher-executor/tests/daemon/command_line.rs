@@ -79,7 +79,7 @@ async fn nothing_and_nonsense_are_refused() {
     refuses(&["--stdio", "--max-processes", "0"], "--max-processes").await;
 }
 
-/// What would have no effect is refused, for it may be what somebody relies on.
+/// An option that would have no effect is refused, for somebody may rely on it.
 #[tokio::test]
 async fn what_would_be_ignored_is_refused() {
     let file = ["--token-file", "--tls-cert", "--tls-key", "--tls-client-ca"];
@@ -172,7 +172,7 @@ async fn a_port_in_use_is_named() {
     refuses(&["--listen", &url], "is in use by another program").await;
 }
 
-/// What an HTTP request is answered with.
+/// The status line that an HTTP request is answered with.
 async fn status(url: &str, head: &str) -> String {
     let address = url.trim_start_matches("ws://");
     let mut stream = TcpStream::connect(address).await.unwrap();

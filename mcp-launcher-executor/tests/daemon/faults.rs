@@ -1,4 +1,4 @@
-//! What networks and crashes do, between our client and our daemon, and
+//! Faults of networks, and crashes, between our client and our daemon, and
 //! between our client and codex's.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What one client may take: frames, processes, sessions, output that nobody
+//! Limits of one client: frames, processes, sessions, output that nobody
 //! reads, input that nobody reads.
 
 use base64::Engine;

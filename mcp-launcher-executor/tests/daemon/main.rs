@@ -29,7 +29,7 @@ mod unix;
 mod unproven;
 mod wire;
 
-/// What nearly all of them use.
+/// Names that nearly all of the modules use.
 mod prelude {
     pub(crate) use crate::raw::{Raw, start};
     pub(crate) use crate::support::*;

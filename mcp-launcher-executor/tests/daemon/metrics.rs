@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::prelude::*;
 
-/// What an HTTP server answers to `GET path`.
+/// The answer of an HTTP server to `GET path`.
 async fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");

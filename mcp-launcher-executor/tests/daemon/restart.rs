@@ -91,7 +91,7 @@ async fn a_second_signal_skips_the_graces() {
     stubborn.end(&TerminationPolicy::default()).await.unwrap();
 }
 
-/// What a daemon says of itself that no other one can.
+/// The part of a daemon's greeting that no other one can give.
 async fn machine(peer: &Peer) -> Value {
     let extended = json!({"clientName": "raw", "extensions": {"mcpLifecycle": {"version": 1}}});
     let (_client, hello) = Raw::open_with(&peer.url, extended).await;

@@ -1,4 +1,4 @@
-//! What a daemon keeps of a process that has ended, and for whom.
+//! Retention: the things that a daemon keeps of a process that has ended, and for whom.
 
 use crate::prelude::*;
 

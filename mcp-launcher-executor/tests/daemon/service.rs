@@ -79,7 +79,7 @@ async fn the_limit_of_descriptors_is_raised() {
     assert_eq!(soft, hard.min(524_288));
 }
 
-/// What the unit starts is started here, with its directory and its manager.
+/// The unit's command is started here, with its directory and its manager.
 #[tokio::test]
 async fn the_unit_starts_what_there_is() {
     const UNIT: &str = include_str!("../../contrib/mcp-executor.service");

@@ -42,7 +42,7 @@ async fn echoes(url: &str) {
     server.end(&TerminationPolicy::default()).await.unwrap();
 }
 
-/// What the daemon says when it does not start.
+/// The message of a daemon that does not start.
 async fn refusal(path: &Path) -> String {
     let (success, text) = run(&["--listen", &url(path)]).await;
     assert!(!success, "it started at {path:?}");

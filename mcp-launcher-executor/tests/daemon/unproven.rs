@@ -186,7 +186,7 @@ async fn a_daemon_that_is_hurried_hurries_the_end_of_a_session_that_was_under_wa
     assert_eq!(alive(&slow.mark), Vec::<String>::new());
 }
 
-/// Who answers there answers for what was started there.
+/// A daemon that answers at an address answers for all that was started there.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_else_gets_the_address_of_a_daemon_that_is_ending_its_servers() {
     let (daemon, url) = patient(3600).await;

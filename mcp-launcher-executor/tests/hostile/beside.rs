@@ -24,10 +24,9 @@ fn program() -> String {
 /// The most that the daemon may have in memory, in KiB.
 const MOST_MEMORY: u64 = 128 << 10;
 
-/// What a call of an honest client may take. A daemon that is not optimized takes
-/// ten times as long for what it is asked.
+/// The time that a call of an honest client may take at an optimized daemon. One that is not
+/// optimized is only asked not to starve anybody: it runs beside whatever else a test run does.
 const P99: Duration = Duration::from_millis(50);
-const P99_UNOPTIMIZED: Duration = Duration::from_millis(400);
 
 /// On a machine where even an idle daemon cannot keep to [`P99`], so many times
 /// as much as at that one, or its slowest call.
@@ -64,16 +63,15 @@ pub(crate) async fn beside(attack: impl AsyncFnOnce(&Peer)) {
     assert!(took.count >= CALLS, "{took:?}");
     assert!(memory < MOST_MEMORY, "{memory} KiB");
     assert!(
-        took.p99 < allowed().max(floor.p99 * OVER_FLOOR).max(floor.slowest),
+        !is_optimized() || took.p99 < P99.max(floor.p99 * OVER_FLOOR).max(floor.slowest),
         "{took:?}, without the attack {floor:?}"
     );
     // Far below the minute that starvation took, whatever else runs here.
     assert!(took.slowest < Duration::from_secs(10), "{took:?}");
 }
 
-fn allowed() -> Duration {
-    let is_optimized = !cfg!(debug_assertions) || std::env::var_os("MCP_HOSTILE_DAEMON").is_some();
-    if is_optimized { P99 } else { P99_UNOPTIMIZED }
+fn is_optimized() -> bool {
+    !cfg!(debug_assertions) || std::env::var_os("MCP_HOSTILE_DAEMON").is_some()
 }
 
 #[derive(Debug)]

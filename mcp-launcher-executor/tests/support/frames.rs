@@ -83,7 +83,7 @@ impl Frames {
     }
 }
 
-/// Whether it is a message of this method, or raw output of a process.
+/// Returns whether it is a message of this method, or raw output of a process.
 fn is(message: &Message, method: &str) -> bool {
     match message {
         Message::Text(text) => text.contains(method),

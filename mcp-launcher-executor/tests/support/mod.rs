@@ -1,4 +1,4 @@
-//! What the suites share: real peers, and a look at `/proc`.
+//! Parts that the suites share: real peers, and a look at `/proc`.
 #![allow(
     clippy::allow_attributes,
     dead_code,

@@ -14,7 +14,7 @@ use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{Peer, echo, launch, launcher, sh, within};
 
-/// What the proxy does at present.
+/// The present behaviour of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
     /// Passes everything on.

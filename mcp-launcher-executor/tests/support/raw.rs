@@ -17,7 +17,7 @@ use crate::support::within;
 
 pub(crate) struct Raw {
     pub(crate) socket: WebSocketStream<TcpStream>,
-    /// What arrived before somebody asked for it.
+    /// Messages that arrived before somebody asked for them.
     pub(crate) early: VecDeque<Value>,
     next: i64,
 }

@@ -68,7 +68,7 @@ pub(crate) struct Cli {
     pub(crate) max_frame: u16,
 }
 
-/// What clients and daemon show each other over a network.
+/// Tokens and certificates that clients and daemon show each other over a network.
 #[derive(Debug, Args)]
 #[group(multiple = true, conflicts_with = "stdio")]
 pub(crate) struct Door {
@@ -87,13 +87,13 @@ pub(crate) struct Door {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// Who signs the certificates that clients have to show, in PEM. Then a
+    /// The authorities that sign the certificates which clients have to show, in PEM. Then a
     /// token is not required.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_client_ca: Option<PathBuf>,
 }
 
-/// What it does instead of serving.
+/// The task that the program does instead of serving.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Makes a self-signed certificate and its key, and says what to do with them.

@@ -121,7 +121,7 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
 /// The exit code when something may have survived the end in order.
 const UNPROVEN: i32 = 3;
 
-/// What an earlier run left behind, if it was killed together with its guards.
+/// Ends what an earlier run left behind, if it was killed together with its guards.
 async fn sweep(daemon: &Daemon) {
     match daemon.sweep().await {
         Ok(report) if report.is_complete() && report.ended.is_empty() => {}

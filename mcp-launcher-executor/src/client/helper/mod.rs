@@ -23,7 +23,7 @@ const SCRIPT: &str = include_str!("sweep.sh");
 /// The variable that carries the cookie.
 pub(super) const COOKIE: &str = "MCP_EXECUTOR_COOKIE";
 
-/// What is taken of the script's answer; a fork bomb's list is cut here.
+/// The most bytes that are taken of the script's answer; a fork bomb's list is cut here.
 const ANSWER: u64 = 64 * 1024;
 
 /// And of the end of one that is longer: the last word, and a newline.
@@ -32,7 +32,7 @@ const VERDICT: usize = 6;
 /// How long the script may take to say what it can do.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// What the script can do on this peer.
+/// The abilities of the script on this peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Abilities {
     /// It can be detached from the session that it watches.
@@ -76,7 +76,7 @@ pub(super) async fn wait(connection: &Connection, cookie: &str) -> Result<(), Ex
     proven(&run(connection, "wait", cookie).await?).map(drop)
 }
 
-/// Who carries the cookie.
+/// Lists the processes that carry the cookie.
 pub(super) async fn list(
     connection: &Connection,
     cookie: &str,

@@ -49,7 +49,7 @@ pub(super) struct Wiring {
     pub(super) process: Arc<Remote>,
 }
 
-/// What is known of a process, as a state that can be waited for.
+/// The known facts about a process, as a state that can be waited for.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Status {
     pub(super) exit: Option<ExitStatus>,

@@ -13,7 +13,7 @@ use super::{Command, Remote, Streams};
 use crate::client::config::ExecServerConfig;
 use crate::protocol::process::Stream;
 
-/// What has arrived and was not read.
+/// The output that has arrived and was not read.
 #[derive(Default)]
 pub(super) struct Buffer {
     chunks: VecDeque<Bytes>,

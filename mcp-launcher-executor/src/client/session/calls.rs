@@ -14,7 +14,7 @@ use crate::protocol::{RequestId, code, encode_notification, encode_request, meth
 /// Names a caller that waits for an answer.
 pub(crate) type Token = u64;
 
-/// Who wants the answer.
+/// The one who wants the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A caller.

@@ -1,4 +1,4 @@
-//! What the peer sends.
+//! Messages of the peer.
 
 use std::time::Instant;
 

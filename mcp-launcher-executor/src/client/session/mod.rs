@@ -55,7 +55,7 @@ pub(crate) struct Timing {
     pub(crate) hole: Duration,
 }
 
-/// What the driver has to do.
+/// An order of the session to its driver.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// Connect, and report `link_up` or `link_down`.
@@ -83,7 +83,7 @@ pub(crate) enum Effect {
     Dead(ExecutorError),
 }
 
-/// What is known about one process.
+/// The session's knowledge of one process.
 #[derive(Debug)]
 struct Track {
     order: Sequencer,
@@ -110,7 +110,7 @@ pub(crate) struct Session {
     /// When the link was lost, until it is back.
     lost_at: Option<Instant>,
     session_id: Option<String>,
-    /// What was agreed on; `None` with a plain peer.
+    /// The agreed extensions; `None` with a plain peer.
     lifecycle: Option<Lifecycle>,
     next_id: i64,
     calls: BTreeMap<i64, Call>,

@@ -46,7 +46,7 @@ pub(crate) struct Sequencer {
     closes_after: Option<u64>,
 }
 
-/// What a recovery by read has come to.
+/// The result of a recovery by read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
     /// There may be more: read again.

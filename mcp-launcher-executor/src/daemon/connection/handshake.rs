@@ -1,4 +1,4 @@
-//! What client and daemon agree on before anything else.
+//! The handshake: client and daemon agree on the protocol before anything else.
 
 use std::sync::atomic::Ordering;
 
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// What holds, given what the client wishes.
+    /// The agreement, given the client's wishes.
     fn agree(&self, wish: &Lifecycle) -> Lifecycle {
         let limits = &self.shared.limits;
         const LEAST: u64 = 4096;

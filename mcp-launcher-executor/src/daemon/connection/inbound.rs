@@ -1,4 +1,4 @@
-//! What a client says.
+//! Messages of a client.
 
 use std::sync::Arc;
 use std::time::Instant;

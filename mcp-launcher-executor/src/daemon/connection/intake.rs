@@ -1,4 +1,4 @@
-//! What a connection takes in: frames, and no more of them than there is room for.
+//! The intake of a connection: frames, and no more of them than there is room for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -34,7 +34,7 @@ const PACE: u32 = 4 * 1024;
 pub(super) struct Intake {
     /// Bytes that had arrived when this was last looked at.
     received: u64,
-    /// What the frame takes, until it has been carried out.
+    /// The memory that the frame takes, until it has been carried out.
     pub(super) frame: Grant,
     /// Set while there is no room for more.
     held: Option<Pin<Box<Sleep>>>,

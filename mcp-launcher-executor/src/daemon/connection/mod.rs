@@ -26,7 +26,7 @@ use crate::protocol::{
     RpcError, code, encode_error, encode_notification, encode_raw_output, method,
 };
 
-/// What a connection runs over.
+/// The kind of transport below a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It may be lost, and another one resume its session.

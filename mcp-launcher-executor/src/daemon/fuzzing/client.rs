@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 /// Frames over a pipe in memory.
 pub(super) struct Wire {
     pipe: DuplexStream,
-    /// What the pipe had no room for.
+    /// Bytes that the pipe had no room for.
     unsent: BytesMut,
     received: BytesMut,
 }

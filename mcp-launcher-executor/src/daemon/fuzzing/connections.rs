@@ -76,14 +76,14 @@ struct World {
 /// A client's connection.
 struct Client {
     wire: Wire,
-    /// What it was told that its session is.
+    /// The session that it was told of.
     session: Option<String>,
     extended: bool,
     /// It has sent what may mean anything.
     wild: bool,
 }
 
-/// What a client has of a process.
+/// The part of a process's output that a client has.
 #[derive(Default)]
 struct Followed {
     order: Option<Sequencer>,

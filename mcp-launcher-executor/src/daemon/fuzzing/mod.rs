@@ -1,4 +1,4 @@
-//! What the fuzz targets reach of the daemon: its parsers, and in the modules
+//! The parts of the daemon that fuzz targets reach: its parsers, and in the modules
 //! below what it keeps of a process, and its connections and sessions.
 
 mod client;

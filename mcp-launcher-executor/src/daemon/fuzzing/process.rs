@@ -1,4 +1,4 @@
-//! What the daemon keeps of a process: its output, and its input.
+//! The queues that the daemon keeps for a process: its output, and its input.
 
 use bytes::Bytes;
 
@@ -72,7 +72,7 @@ fn take(sequencer: &mut Sequencer, seq: u64, chunk: Bytes, received: &mut u64) {
 
 const LIMIT: usize = 1000;
 
-/// Whether it was taken, now or for later.
+/// Returns whether the write was taken, now or for later.
 fn write(queue: &mut StdinQueue, number: u64, size: usize) -> bool {
     let mut bytes = number.to_be_bytes().to_vec();
     bytes.resize(8 + size, 0);

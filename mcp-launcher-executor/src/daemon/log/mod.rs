@@ -17,7 +17,7 @@ pub(super) enum Keep {
     Bytes(usize),
 }
 
-/// What an event costs beside its bytes.
+/// The cost of an event beside its bytes, in bytes.
 const EACH: usize = 64;
 
 /// Events that wait for a client to acknowledge them, at most; ours does so
@@ -38,7 +38,7 @@ pub(super) struct Log {
     generation: u64,
     /// Everything up to here was sent on the present connection.
     sent: u64,
-    /// What `entries` cost, and what of its client's portion that is.
+    /// The cost of `entries`, and the part of its client's portion that it is.
     held: usize,
     grant: Grant,
     /// The last number that a read has shown.
@@ -205,7 +205,7 @@ impl Log {
         self.closed || self.exit.is_some() != exited || self.entries.iter().rev().any(output)
     }
 
-    /// What `process/read` answers.
+    /// The answer to `process/read`.
     pub(super) fn read(&mut self, after: u64, max_bytes: usize) -> ReadResult {
         let mut result = ReadResult {
             next_seq: self.next,

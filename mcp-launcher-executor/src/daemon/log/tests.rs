@@ -1,4 +1,4 @@
-//! What is kept of a process's events, and for how long.
+//! The events of a process that are kept, and for how long.
 
 use super::*;
 

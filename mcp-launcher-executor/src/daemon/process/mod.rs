@@ -46,7 +46,7 @@ pub(super) trait Owner: Send + Sync {
     fn remove(&self, process: &Process);
 }
 
-/// What a process has of its session.
+/// The parts of a session that a process has.
 pub(super) struct Member {
     pub(super) session_id: String,
     pub(super) owner: Weak<dyn Owner>,
@@ -144,7 +144,7 @@ impl Process {
         self.log.lock().has_exited()
     }
 
-    /// Whether it has ended with all that belongs to it.
+    /// Returns whether it has ended with all that belongs to it.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

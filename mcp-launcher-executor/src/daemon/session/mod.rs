@@ -52,9 +52,9 @@ pub(super) struct Session {
     pub(super) most_processes: usize,
     /// The largest frame that its client takes, in bytes.
     pub(super) largest_answer: usize,
-    /// What of the daemon's memory it has taken.
+    /// The part of the daemon's memory that it has taken.
     pub(super) portion: Arc<Portion>,
-    /// What was agreed on; `None` with a plain client.
+    /// The agreed extensions; `None` with a plain client.
     pub(super) lifecycle: Option<Lifecycle>,
     pub(super) processes: Mutex<HashMap<String, Slot>>,
     outbox: Mutex<Outbox>,
@@ -71,7 +71,7 @@ pub(super) struct Session {
     ended: AtomicBool,
     /// It has been.
     finished: CancellationToken,
-    /// What has to end does so at once.
+    /// Cancelled when everything has to end at once.
     hurry: CancellationToken,
     /// A client has taken something while the daemon is leaving.
     delivered: Notify,
@@ -166,12 +166,12 @@ impl Session {
         }
     }
 
-    /// Whether it is being ended, or has been.
+    /// Returns whether it is being ended, or has been.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Whether it takes no more processes.
+    /// Returns whether it takes no more processes.
     pub(super) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire) || self.has_ended()
     }

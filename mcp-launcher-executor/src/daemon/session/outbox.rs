@@ -1,4 +1,4 @@
-//! What waits to be sent to one client: answers, and who has events.
+//! The queue for one client: answers, and the processes that have events.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(in crate::daemon) enum AnswerPriority {
     Soon,
 }
 
-/// What to send next.
+/// The next thing to send.
 pub(in crate::daemon) enum Next {
     Answer(String, AnswerPriority),
     Of(Arc<Process>),
@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    /// What to send next, in turn; registers for more otherwise.
+    /// Takes what to send next, in turn; registers for more otherwise.
     pub(in crate::daemon) fn next(&self, generation: u64, waker: &Waker) -> Option<Next> {
         let mut outbox = self.outbox.lock();
         if !self.is_attached_as(generation) {

@@ -1,4 +1,4 @@
-//! What a session is to its processes.
+//! The session as the owner of its processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::protocol::process::{WriteResult, WriteStatus};
 use crate::protocol::{RequestId, encode_result};
 
 impl Session {
-    /// What the next process has of it.
+    /// The parts of it that the next process has.
     pub(in crate::daemon) fn member(self: &Arc<Self>) -> Member {
         let (keep, window) = match &self.lifecycle {
             Some(lifecycle) => {
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// What was launched and is in the table.
+    /// The processes that were launched and are in the table.
     pub(super) fn running(&self) -> Vec<Arc<Process>> {
         let processes = self.processes.lock();
         let running = processes.values().filter_map(|slot| match slot {

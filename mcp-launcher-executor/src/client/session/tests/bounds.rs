@@ -1,4 +1,4 @@
-//! What ends a session, a process or a request, and when.
+//! The bounds that end a session, a process or a request.
 
 use super::*;
 
