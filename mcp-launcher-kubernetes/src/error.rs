@@ -1,14 +1,16 @@
-//! What goes wrong between us and a cluster.
+//! Errors between us and a cluster.
 
+use std::error::Error;
 use std::time::Duration;
 
 use kube::core::Status;
-use thiserror::Error;
+use thiserror::Error as DeriveError;
 
+use crate::cluster::NoCredentials;
 use crate::pod::Failure;
 
 /// The reason a step failed.
-#[derive(Debug, Error)]
+#[derive(Debug, DeriveError)]
 pub(crate) enum ClusterError {
     #[error(
         "no cluster: {0}; set KUBECONFIG, name a context, or run in a pod with a service account"
@@ -25,8 +27,8 @@ pub(crate) enum ClusterError {
          verbs: [{verb}], resources: [{resource}]: {words}"
     )]
     Forbidden {
-        verb: &'static str,
-        resource: &'static str,
+        verb: String,
+        resource: String,
         namespace: String,
         words: String,
     },
@@ -37,6 +39,30 @@ pub(crate) enum ClusterError {
         resource: &'static str,
         words: String,
     },
+    #[error(
+        "something in the cluster, such as an admission webhook, has changed the pod's {0}, on \
+         which the server's lifecycle rests; exempt these pods from it"
+    )]
+    Changed(String),
+    #[error(
+        "no {action} at {address}, for the connection is not to be trusted: {problem}; look at \
+         the certificates in the kubeconfig, and at what is between"
+    )]
+    Untrusted {
+        action: String,
+        address: String,
+        problem: String,
+    },
+    #[error("no {action} at {address}, for the credentials do not hold: {problem}; renew them")]
+    Credentials {
+        action: String,
+        address: String,
+        problem: String,
+    },
+    #[error("failed to {action}: there is one of that name: {words}")]
+    Exists { action: String, words: String },
+    #[error("failed to {action}, for others do so at the same time: {words}")]
+    Contended { action: String, words: String },
     #[error("failed to {action}: {words} (HTTP {code})")]
     Api {
         action: String,
@@ -82,7 +108,7 @@ fn hint(message: &str) -> &'static str {
     }
 }
 
-/// What is done, for errors that name the right it takes.
+/// Action, for errors that name the right it takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Action<'a> {
     pub(crate) verb: &'static str,
@@ -100,7 +126,23 @@ impl Action<'_> {
     pub(crate) fn failed(&self, error: kube::Error) -> ClusterError {
         match error {
             kube::Error::Api(status) => self.refused(*status),
-            other => self.unreachable(mcp_lifecycle_core::launch::ErrorChain(&other).to_string()),
+            other => {
+                let problem = mcp_lifecycle_core::launch::ErrorChain(&other).to_string();
+                let (action, address) = (self.words(), self.address.to_owned());
+                match connection_fault(&other) {
+                    Some(Fault::Tls) => ClusterError::Untrusted {
+                        action,
+                        address,
+                        problem,
+                    },
+                    Some(Fault::Credentials) => ClusterError::Credentials {
+                        action,
+                        address,
+                        problem,
+                    },
+                    None => self.unreachable(problem),
+                }
+            }
         }
     }
 
@@ -130,10 +172,19 @@ impl Action<'_> {
                 resource: self.resource,
                 words,
             },
-            401 | 403 => ClusterError::Forbidden {
-                verb: self.verb,
-                resource: self.resource,
-                namespace: self.namespace.to_owned(),
+            401 => ClusterError::Credentials {
+                action: self.words(),
+                address: self.address.to_owned(),
+                problem: words,
+            },
+            403 => self.forbidden(words),
+            409 if status.reason == "AlreadyExists" => ClusterError::Exists {
+                action: self.words(),
+                words,
+            },
+            // As where two creates count for one quota.
+            409 if self.verb == "create" => ClusterError::Contended {
+                action: self.words(),
                 words,
             },
             _ => {
@@ -149,19 +200,76 @@ impl Action<'_> {
             }
         }
     }
+
+    /// A refusal of an authorizer, or of what looks at an object afterwards: a limit, a service
+    /// account or a priority class that is not there, a namespace that is being deleted.
+    fn forbidden(&self, words: String) -> ClusterError {
+        match missing_right(&words) {
+            Some((verb, resource)) => ClusterError::Forbidden {
+                verb: verb.to_owned(),
+                resource: resource.to_owned(),
+                namespace: self.namespace.to_owned(),
+                words,
+            },
+            None if self.verb == "create" => ClusterError::Admission {
+                resource: self.resource,
+                words,
+            },
+            None => ClusterError::Api {
+                action: self.words(),
+                code: 403,
+                words,
+                retry_after: Duration::ZERO,
+            },
+        }
+    }
 }
 
-/// What an error means to whoever asked.
+/// The right that an authorizer misses, verb and resource: `User "u" cannot create resource
+/// "pods" in API group ""`.
+fn missing_right(words: &str) -> Option<(&str, &str)> {
+    let (_, right) = words.split_once(" cannot ")?;
+    let (verb, right) = right.split_once(" resource \"")?;
+    let (resource, _) = right.split_once('"')?;
+    (!verb.contains(' ')).then_some((verb, resource))
+}
+
+/// The faults of a connection that the next try will find again.
+enum Fault {
+    Tls,
+    Credentials,
+}
+
+fn connection_fault(error: &(dyn Error + 'static)) -> Option<Fault> {
+    if error.is::<rustls::Error>() {
+        return Some(Fault::Tls);
+    }
+    if error.is::<kube::client::AuthError>() || error.is::<NoCredentials>() {
+        return Some(Fault::Credentials);
+    }
+    // Its own source is what is behind the error within.
+    let within = error.downcast_ref::<std::io::Error>();
+    let within = within.and_then(std::io::Error::get_ref);
+    within
+        .and_then(|within| connection_fault(within))
+        .or_else(|| connection_fault(error.source()?))
+}
+
+/// Meaning of an error to its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// There is no such object.
     Absent,
-    /// There is one already, or it is another one than was meant.
+    /// There is one of this name already.
+    Exists,
+    /// It is another one than was meant.
     Conflict,
     /// The server is busy: it is asked again, after this time at least.
     Busy(Duration),
     /// There is no answer: nobody knows.
     Unheard,
+    /// There are no credentials, or they do not hold: they may be renewed.
+    Unaccepted,
     /// It will not be otherwise.
     Refused,
 }
@@ -176,9 +284,36 @@ impl ClusterError {
                 retry_after,
                 ..
             } => Meaning::Busy(*retry_after),
+            Self::Contended { .. } => Meaning::Busy(Duration::ZERO),
+            Self::Exists { .. } => Meaning::Exists,
             Self::Unreachable { .. } => Meaning::Unheard,
+            Self::Credentials { .. } => Meaning::Unaccepted,
             _ => Meaning::Refused,
         }
+    }
+}
+
+impl ClusterError {
+    /// Returns whether a create that got this answer may have been, or may still be, carried out.
+    pub(crate) fn may_come_true(&self) -> bool {
+        match self {
+            // The server has not looked at it.
+            Self::Api { code: 429, .. } => false,
+            error => matches!(
+                error.meaning(),
+                Meaning::Unheard | Meaning::Exists | Meaning::Busy(_)
+            ),
+        }
+    }
+
+    /// Returns whether the API server has not refused anything: a watch may go on from where it
+    /// was, once somebody answers again.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Untrusted { .. })
+            || matches!(
+                self.meaning(),
+                Meaning::Unheard | Meaning::Unaccepted | Meaning::Busy(_)
+            )
     }
 }
 
@@ -199,61 +334,5 @@ impl Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(code: u16, message: &str) -> ClusterError {
-        let action = Action {
-            verb: "create",
-            resource: "pods",
-            namespace: "ns",
-            address: "a",
-        };
-        let mut status = Status::failure(message, "");
-        status.code = code;
-        action.refused(status)
-    }
-
-    #[test]
-    fn a_missing_right_names_verb_and_resource() {
-        let words = r#"pods is forbidden: User "u" cannot create resource "pods""#;
-        let text = refused(403, words).to_string();
-        assert!(
-            text.contains("no right to create pods in namespace ns"),
-            "{text}"
-        );
-        assert!(
-            text.contains("verbs: [create], resources: [pods]"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn quota_and_admission_are_told_from_rights() {
-        let words = r#"pods "p" is forbidden: exceeded quota: q, requested: pods=1"#;
-        assert!(matches!(refused(403, words), ClusterError::Quota(_)));
-        for words in [
-            r#"admission webhook "w" denied the request: no"#,
-            r#"pods "p" is forbidden: violates PodSecurity "restricted:latest""#,
-        ] {
-            assert!(matches!(
-                refused(403, words),
-                ClusterError::Admission { .. }
-            ));
-        }
-        assert!(matches!(
-            refused(422, "invalid"),
-            ClusterError::Admission { .. }
-        ));
-    }
-
-    #[test]
-    fn a_busy_server_is_no_failure() {
-        let busy = Meaning::Busy(Duration::ZERO);
-        assert_eq!(refused(429, "too many").meaning(), busy);
-        assert_eq!(refused(503, "etcd").meaning(), busy);
-        assert_eq!(refused(404, "no").meaning(), Meaning::Absent);
-        assert_eq!(refused(409, "uid").meaning(), Meaning::Conflict);
-        assert_eq!(refused(403, "no").meaning(), Meaning::Refused);
-    }
-}
+#[path = "error_tests.rs"]
+mod tests;

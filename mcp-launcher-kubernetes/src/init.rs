@@ -6,7 +6,7 @@ use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Kind, answered};
+use crate::cluster::{Cluster, Kind, Patience};
 use crate::error::{ClusterError, Meaning};
 
 #[cfg(init_available)]
@@ -14,11 +14,12 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcp-init"));
 #[cfg(not(init_available))]
 const PROGRAM: &[u8] = &[];
 
-const NAME: &str = "mcp-init";
-/// Where the program is in the container.
+/// The name of the program, and of its volume.
+pub(crate) const NAME: &str = "mcp-init";
+/// Path of the program in the container.
 const DIRECTORY: &str = "/.mcp-lifecycle";
 
-/// What precedes the server's own command.
+/// Words before the server's own command.
 pub(crate) fn command(grace_ms: &str) -> Vec<String> {
     let program = format!("{DIRECTORY}/{NAME}");
     vec![program, "--gate".to_owned(), grace_ms.to_owned()]
@@ -44,7 +45,7 @@ fn push(list: &mut Value, item: Value) {
 }
 
 /// The ConfigMap is there, with this very program in it.
-pub(crate) async fn provide(cluster: &Cluster) -> Result<(), ClusterError> {
+pub(crate) async fn provide(cluster: &Cluster, patience: &Patience) -> Result<(), ClusterError> {
     if PROGRAM.is_empty() {
         let problem = "this build has no program for it: it is for Linux on x86_64 and aarch64";
         return Err(ClusterError::Init(problem.to_owned()));
@@ -56,14 +57,12 @@ pub(crate) async fn provide(cluster: &Cluster) -> Result<(), ClusterError> {
     });
     let name = map_name();
     let get = || cluster.get::<ConfigMap>(Kind::ConfigMap, &name);
-    let there = match answered(crate::PATIENCE, get).await {
+    let there = match patience.answered(get).await {
         Err(error) if error.meaning() == Meaning::Absent => {
             let create = || cluster.create(Kind::ConfigMap, &map);
-            match answered(crate::PATIENCE, create).await {
+            match patience.answered(create).await {
                 // Another host was faster.
-                Err(error) if error.meaning() == Meaning::Conflict => {
-                    answered(crate::PATIENCE, get).await?
-                }
+                Err(error) if error.meaning() == Meaning::Exists => patience.answered(get).await?,
                 created => return created,
             }
         }
@@ -80,7 +79,7 @@ pub(crate) async fn provide(cluster: &Cluster) -> Result<(), ClusterError> {
     }
 }
 
-/// Of one program there is one, for all hosts of a namespace: it stays.
+/// ConfigMap of one program, for all hosts of a namespace: it stays.
 fn map_name() -> String {
     // FNV-1a: what is in it is compared.
     let hash = PROGRAM

@@ -10,12 +10,15 @@ pub(crate) const INSTANCE: &str = "dev.mcp-lifecycle.instance";
 pub(crate) const LAUNCH: &str = "dev.mcp-lifecycle.launch";
 /// The name of the server, as far as a label can hold it: for people.
 pub(crate) const SERVER: &str = "dev.mcp-lifecycle.server";
-/// What it is: [`ROLE_SERVER`] or [`ROLE_HOST`].
+/// Role of the object: [`ROLE_SERVER`] or [`ROLE_HOST`].
 pub(crate) const ROLE: &str = "dev.mcp-lifecycle.role";
 /// It is a server, or its environment.
 pub(crate) const ROLE_SERVER: &str = "server";
 /// It is the Lease of a host.
 pub(crate) const ROLE_HOST: &str = "host";
+
+/// The finalizer of a pod whose object stays until its end is proven.
+pub(crate) const FINALIZER: &str = "dev.mcp-lifecycle/proof";
 
 /// The labels of everything that one launch creates.
 pub(crate) fn of_launch(instance: &str, launch: &str, server: &str) -> BTreeMap<String, String> {
@@ -64,7 +67,7 @@ pub(crate) fn pod_name(server: &str, launch: &str) -> String {
     }
 }
 
-/// What is left of a name within the characters of a label's value or a host's name.
+/// Part of a name that is left within the characters of a label's value or a host's name.
 fn fit(name: &str, other: char) -> String {
     /// Leaves room for the rest of a pod's name in 63 characters.
     const LONGEST: usize = 40;

@@ -6,7 +6,10 @@
 //!                                └──▶ another host's search deletes it, and with it all that it owns
 //! ```
 
+mod owner;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -18,19 +21,54 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
 
-use crate::cluster::{Cluster, Deletion, Kind, answered};
+use crate::cluster::{Cluster, Deletion, Kind, Patience};
 use crate::error::{ClusterError, Meaning};
 use crate::labels;
+use crate::pod::LATE_CREATE;
+use owner::{Own, owner};
 
-/// How often it is renewed.
-const RENEWED: Duration = Duration::from_secs(10);
+/// How long a Lease is valid without a renewal, unless a host says otherwise.
+pub(crate) const VALID: Duration = Duration::from_secs(40);
 
-/// How long a renewal may take, and the pause after one that was not answered.
-const ANSWERED: Duration = Duration::from_secs(5);
-const AGAIN: Duration = Duration::from_secs(2);
+/// What a host may say. One that is too short is lost to a busy machine; a search observes none
+/// for longer.
+const SHORTEST: Duration = Duration::from_secs(8);
+pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
-/// How long it is valid without: some renewals may be late or lost.
-const DURATION: i32 = 40;
+/// Clocks of a Lease, all by how long it is valid without a renewal.
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    /// In whole seconds.
+    valid: u16,
+}
+
+impl Clocks {
+    fn new(valid: Duration) -> Self {
+        let valid = valid.clamp(SHORTEST, LONGEST).as_secs();
+        Self {
+            valid: valid.try_into().unwrap_or(u16::MAX),
+        }
+    }
+
+    fn part(self, part: u32) -> Duration {
+        Duration::from_secs(self.valid.into()) / part
+    }
+
+    /// How often it is renewed: some renewals may be late or lost.
+    fn renewed(self) -> Duration {
+        self.part(4)
+    }
+
+    /// How long a renewal may take.
+    fn answered(self) -> Duration {
+        self.part(8)
+    }
+
+    /// The pause after one that was not answered.
+    fn again(self) -> Duration {
+        self.part(20)
+    }
+}
 
 /// How long the end of the last pod waits for the end of the Lease.
 const DELETED: Duration = Duration::from_secs(2);
@@ -43,6 +81,7 @@ pub(crate) struct Leases(Arc<Shared>);
 struct Shared {
     cluster: Arc<Cluster>,
     instance: String,
+    clocks: Clocks,
     state: Mutex<State>,
 }
 
@@ -68,19 +107,29 @@ pub(crate) struct Held {
 }
 
 impl Leases {
-    pub(crate) fn new(cluster: Arc<Cluster>, instance: String) -> Self {
+    /// Of a host of this name, valid for so long.
+    pub(crate) fn new(cluster: Arc<Cluster>, instance: String, valid: Duration) -> Self {
         Self(Arc::new(Shared {
             cluster,
             instance,
+            clocks: Clocks::new(valid),
             state: Mutex::default(),
         }))
     }
 
-    /// Makes sure that there is a Lease, until all shares in it are released.
-    pub(crate) async fn hold(&self) -> Result<Held, ClusterError> {
+    /// Makes sure that there is a Lease, until all shares in it are released. Not to be dropped
+    /// on the way: what is created then is nobody's.
+    pub(crate) async fn hold(&self, patience: &Patience) -> Result<Held, ClusterError> {
         let mut state = self.0.state.lock().await;
         if state.current.is_none() {
-            let (uid, version) = self.create().await?;
+            let own = Own::of_environment();
+            let owner = owner(&self.0.cluster, own, patience).await?;
+            let may_exist = AtomicBool::new(false);
+            let created = self.create(&owner, &may_exist, patience).await;
+            if created.is_err() && may_exist.into_inner() {
+                tokio::spawn(forget(Arc::clone(&self.0)));
+            }
+            let (uid, version) = created?;
             let renewing = tokio::spawn(renew(Arc::clone(&self.0), uid.clone()));
             state.current = Some(Current {
                 uid,
@@ -99,30 +148,52 @@ impl Leases {
         })
     }
 
-    async fn create(&self) -> Result<(String, String), ClusterError> {
+    /// Creates the Lease. What any attempt has left open is told by `may_exist`.
+    async fn create(
+        &self,
+        owner: &Value,
+        may_exist: &AtomicBool,
+        patience: &Patience,
+    ) -> Result<(String, String), ClusterError> {
         let Shared {
-            cluster, instance, ..
+            cluster,
+            instance,
+            clocks,
+            ..
         } = &*self.0;
         let name = labels::lease_name(instance);
-        let owner = own_pod(cluster.namespace().await?);
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": name, "labels": labels::of_host(instance), "ownerReferences": owner},
             "spec": {
-                "holderIdentity": holder(instance), "leaseDurationSeconds": DURATION,
+                "holderIdentity": holder(instance), "leaseDurationSeconds": clocks.valid,
                 "renewTime": MicroTime(Timestamp::now()),
             },
         });
-        let create = || cluster.created::<Lease>(Kind::Lease, &lease);
-        let created = match answered(crate::PATIENCE, create).await {
-            // Of an answer that was lost, or of a deletion that has not been carried out.
-            Err(error) if error.meaning() == Meaning::Conflict => {
-                let renewal = renewal(None);
-                let patch = || cluster.patch::<Lease>(Kind::Lease, &name, &renewal);
-                answered(crate::PATIENCE, patch).await?
+        let take = async || {
+            let error = match cluster.created::<Lease>(Kind::Lease, &lease).await {
+                Err(error) => error,
+                created => return created,
+            };
+            // Of any attempt: the refusal of a later one says nothing about it.
+            if error.may_come_true() {
+                may_exist.store(true, Ordering::Relaxed);
             }
-            created => created?,
+            if error.meaning() != Meaning::Exists {
+                return Err(error);
+            }
+            // Of an answer that was lost, or of a deletion that has not been carried out.
+            let renewal = renewal(None);
+            match cluster.patch(Kind::Lease, &name, &renewal).await {
+                // It has been carried out meanwhile: the Lease is created after it.
+                Err(gone) if gone.meaning() == Meaning::Absent => Err(ClusterError::Contended {
+                    action: "create leases".to_owned(),
+                    words: error.to_string(),
+                }),
+                taken => taken,
+            }
         };
+        let created = patience.answered(take).await?;
         let version = created.metadata.resource_version.unwrap_or_default();
         Ok((created.metadata.uid.unwrap_or_default(), version))
     }
@@ -147,6 +218,7 @@ impl Held {
             cluster,
             instance,
             state,
+            ..
         } = &*self.leases.0;
         let mut state = state.lock().await;
         // Another one, where this one's Lease was lost.
@@ -162,20 +234,77 @@ impl Held {
         };
         current.renewing.abort();
         let name = labels::lease_name(instance);
+        let deleting = delete(cluster, &name, &current.uid, current.version);
+        match timeout(DELETED * 2, deleting).await {
+            Ok(Err(error)) => warn!(lease = name, %error, "the Lease stays, for a search to find"),
+            Err(_) => warn!(lease = name, "the Lease stays, for a search to find"),
+            Ok(Ok(())) => {}
+        }
+    }
+}
+
+/// Deletes the Lease as it was last seen: a deletion that comes true late does not take what was
+/// taken again meanwhile.
+async fn delete(
+    cluster: &Cluster,
+    name: &str,
+    uid: &str,
+    mut version: String,
+) -> Result<(), ClusterError> {
+    loop {
         let what = Deletion {
-            name: &name,
-            uid: Some(&current.uid),
-            // A deletion that comes true late does not take what was taken again meanwhile.
-            version: Some(&current.version),
+            name,
+            uid: Some(uid),
+            version: Some(&version),
             grace: None,
         };
-        match timeout(DELETED, cluster.delete(Kind::Lease, what)).await {
-            Ok(Err(error)) if error.meaning() != Meaning::Absent => {
-                warn!(lease = name, %error, "the Lease stays, for a search to find");
-            }
-            Err(_) => warn!(lease = name, "the Lease stays, for a search to find"),
-            _ => {}
+        let Err(error) = cluster.delete(Kind::Lease, what).await else {
+            return Ok(());
+        };
+        match error.meaning() {
+            Meaning::Absent => return Ok(()),
+            Meaning::Conflict => {}
+            _ => return Err(error),
         }
+        // A renewal was under way, and came true: there is a newer version. Of another Lease of
+        // this name it is a conflict again.
+        let fields = renewal(Some(uid));
+        match cluster.patch::<Lease>(Kind::Lease, name, &fields).await {
+            Ok(lease) => version = lease.metadata.resource_version.unwrap_or_default(),
+            Err(error) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A Lease whose create nobody has answered may come true late: it is deleted then, unless
+/// somebody holds it.
+async fn forget(shared: Arc<Shared>) {
+    sleep(LATE_CREATE).await;
+    let state = shared.state.lock().await;
+    if state.current.is_some() {
+        return;
+    }
+    let name = labels::lease_name(&shared.instance);
+    let cluster = &shared.cluster;
+    // Within the lock: nobody takes it meanwhile. A deletion that comes true later does not take
+    // what was taken since, for that has another version.
+    let deleting = async {
+        let fields = renewal(None);
+        let lease = match cluster.patch::<Lease>(Kind::Lease, &name, &fields).await {
+            Err(error) if error.meaning() == Meaning::Absent => return Ok(()),
+            found => found?.metadata,
+        };
+        let (uid, version) = (lease.uid, lease.resource_version);
+        let uid = uid.unwrap_or_default();
+        delete(cluster, &name, &uid, version.unwrap_or_default()).await
+    };
+    match timeout(DELETED * 2, deleting).await {
+        Ok(Err(error)) => warn!(lease = name, %error, "a Lease may stay, for a search to find"),
+        Err(_) => warn!(lease = name, "a Lease may stay, for a search to find"),
+        Ok(Ok(())) => {}
     }
 }
 
@@ -183,16 +312,17 @@ impl Held {
 async fn renew(shared: Arc<Shared>, uid: String) {
     let name = labels::lease_name(&shared.instance);
     let fields = || renewal(Some(&uid));
-    let mut pause = RENEWED;
+    let clocks = shared.clocks;
+    let mut pause = clocks.renewed();
     loop {
         sleep(pause).await;
         let fields = fields();
         let renewing = shared.cluster.patch::<Lease>(Kind::Lease, &name, &fields);
-        let renewed = timeout(ANSWERED, renewing).await;
+        let renewed = timeout(clocks.answered(), renewing).await;
         let mut state = shared.state.lock().await;
         let current = state.current.as_mut().filter(|now| now.uid == uid);
         let Some(current) = current else { return };
-        pause = RENEWED;
+        pause = clocks.renewed();
         match renewed {
             Ok(Ok(lease)) => {
                 current.version = lease.metadata.resource_version.unwrap_or_default();
@@ -204,11 +334,11 @@ async fn renew(shared: Arc<Shared>, uid: String) {
             }
             Ok(Err(error)) => {
                 warn!(lease = name, %error, "the Lease was not renewed");
-                pause = AGAIN;
+                pause = clocks.again();
             }
             Err(_) => {
                 warn!(lease = name, "the Lease was not renewed: no answer");
-                pause = AGAIN;
+                pause = clocks.again();
             }
         }
     }
@@ -229,19 +359,6 @@ fn holder(instance: &str) -> String {
     format!("{} pid {} ({instance})", host.trim(), std::process::id())
 }
 
-/// The pod that this host is, where its environment says so: the Lease ends with it.
-fn own_pod(namespace: &str) -> Value {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let named = (
-        variable("POD_NAME"),
-        variable("POD_UID"),
-        variable("POD_NAMESPACE"),
-    );
-    match named {
-        // An owner must be in the same namespace, or what it owns is deleted at once.
-        (Some(name), Some(uid), Some(its)) if its == namespace => {
-            json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}])
-        }
-        _ => json!([]),
-    }
-}
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;

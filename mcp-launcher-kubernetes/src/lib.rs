@@ -41,10 +41,5 @@ mod options;
 mod orphans;
 mod pod;
 
-use std::time::Duration;
-
 pub use launcher::{KubernetesLauncher, KubernetesLauncherBuilder};
 pub use options::{Init, PodOptions, PullPolicy};
-
-/// How long a launch goes on asking an API server that does not answer: it may be restarted.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));

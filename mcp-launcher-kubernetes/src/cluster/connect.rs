@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use hyper_util::client::legacy::Client as Http;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
-use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, ExecConfig, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::time::timeout;
+use tower::filter::AsyncFilterLayer;
 use tower::{BoxError, ServiceBuilder};
 
+use super::credentials::{Certificate, Credentials, NoCredentials};
 use super::{Connected, Source};
 use crate::error::ClusterError;
 
@@ -20,34 +24,40 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A peer that says nothing is asked after this time, and again.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How long the program that gives credentials may take.
-const CREDENTIALS: Duration = Duration::from_secs(10);
+/// How long the files of a configuration may take to be read.
+const READ: Duration = Duration::from_secs(10);
 
 /// How long a connection without a request is kept.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Reads the configuration. Nothing is connected to yet.
+/// Reads the configuration, and asks its program for credentials. Nothing is connected to yet.
 pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> {
     let mut config = config(source).await?;
-    if let Some(exec) = &mut config.auth_info.exec {
-        // The standard input of a host may be its protocol.
-        exec.interactive_mode = Some(ExecInteractiveMode::Never);
-    }
     let namespace = source.namespace.clone();
     let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
     let address = config.cluster_url.to_string();
-    // A program that gives credentials is run within, and waited for.
+    let credentials = program(&mut config.auth_info)?.map(Credentials::new);
+    if let Some(credentials) = &credentials {
+        let none = |error: NoCredentials| ClusterError::Credentials {
+            action: "connection".to_owned(),
+            address: address.clone(),
+            problem: error.to_string(),
+        };
+        if let Some(certificate) = credentials.certificate().await.map_err(none)? {
+            use_certificate(&mut config.auth_info, &certificate);
+        }
+    }
     let made = {
         let namespace = namespace.clone();
-        tokio::task::spawn_blocking(move || client(&config, namespace))
+        tokio::task::spawn_blocking(move || client(&config, credentials, namespace))
     };
     let late = || {
         ClusterError::NoCluster(format!(
-            "the credentials do not come within {} s",
-            CREDENTIALS.as_secs()
+            "the files of the configuration are not read within {} s",
+            READ.as_secs()
         ))
     };
-    let made = timeout(CREDENTIALS, made).await.map_err(|_| late())?;
+    let made = timeout(READ, made).await.map_err(|_| late())?;
     let client = made.map_err(|error| ClusterError::NoCluster(error.to_string()))??;
     Ok(Connected {
         client,
@@ -56,7 +66,34 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
     })
 }
 
-fn client(config: &Config, namespace: String) -> Result<Client, ClusterError> {
+/// Takes out the program that gives credentials, where nothing else in the configuration gives
+/// them, so that the client library runs none.
+fn program(auth: &mut AuthInfo) -> Result<Option<ExecConfig>, ClusterError> {
+    let runs = |auth: &AuthInfo| {
+        let provider = auth.auth_provider.as_ref();
+        provider.is_some_and(|provider| provider.config.contains_key("cmd-path"))
+    };
+    if runs(auth) {
+        let problem = "an auth-provider with a program is not supported; give it as `exec`";
+        return Err(ClusterError::NoCluster(problem.to_owned()));
+    }
+    let has_others = auth.auth_provider.is_some()
+        || auth.username.is_some() && auth.password.is_some()
+        || auth.token.is_some()
+        || auth.token_file.is_some();
+    Ok(auth.exec.take().filter(|_| !has_others))
+}
+
+fn use_certificate(auth: &mut AuthInfo, given: &Certificate) {
+    auth.client_certificate_data = Some(BASE64_STANDARD.encode(&given.certificate));
+    auth.client_key_data = Some(BASE64_STANDARD.encode(&given.key).into());
+}
+
+fn client(
+    config: &Config,
+    credentials: Option<Credentials>,
+    namespace: String,
+) -> Result<Client, ClusterError> {
     let no_cluster = |error: kube::Error| {
         ClusterError::NoCluster(mcp_lifecycle_core::launch::ErrorChain(&error).to_string())
     };
@@ -64,6 +101,33 @@ fn client(config: &Config, namespace: String) -> Result<Client, ClusterError> {
         let problem = "a proxy-url in the kubeconfig is not supported".to_owned();
         return Err(ClusterError::NoCluster(problem));
     }
+    let tls = config
+        .rustls_https_connector_with_connector(connector())
+        .map_err(no_cluster)?;
+    let http: Http<_, Body> = Http::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(2)
+        .build(tls);
+    let asked = credentials.clone();
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(credentials.map(AsyncFilterLayer::new))
+        .option_layer(config.auth_layer().map_err(no_cluster)?)
+        .layer(config.extra_headers_layer().map_err(no_cluster)?)
+        .map_response(move |answer: http::Response<_>| {
+            if let Some(credentials) = &asked {
+                credentials.answered(answer.status());
+            }
+            answer
+        })
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, namespace))
+}
+
+/// Connections that notice within half a minute that nobody is there any more.
+fn connector() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -74,21 +138,7 @@ fn client(config: &Config, namespace: String) -> Result<Client, ClusterError> {
     // Keep-alive says nothing while data waits for its acknowledgement.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(KEEP_ALIVE * 2));
-    let tls = config
-        .rustls_https_connector_with_connector(tcp)
-        .map_err(no_cluster)?;
-    let http: Http<_, Body> = Http::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(2)
-        .build(tls);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(no_cluster)?)
-        .layer(config.extra_headers_layer().map_err(no_cluster)?)
-        .map_err(BoxError::from)
-        .service(http);
-    Ok(Client::new(service, namespace))
+    tcp
 }
 
 async fn config(source: &Source) -> Result<Config, ClusterError> {
@@ -109,4 +159,64 @@ async fn config(source: &Source) -> Result<Config, ClusterError> {
         return config.map_err(|error| no_cluster(&error));
     }
     Config::infer().await.map_err(|error| no_cluster(&error))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use socket2::SockRef;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    /// Keep-alive is not sent while data waits for its acknowledgement; the limit to that is
+    /// the user timeout, else some 15 minutes.
+    #[tokio::test]
+    async fn a_connection_without_an_answer_ends_with_and_without_data_under_way() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let made = connector().oneshot(address.parse().unwrap()).await.unwrap();
+        let socket = SockRef::from(made.inner());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(KEEP_ALIVE * 2));
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEP_ALIVE);
+        let probes = socket.tcp_keepalive_retries().unwrap();
+        assert_eq!(
+            socket.tcp_keepalive_interval().unwrap() * probes,
+            KEEP_ALIVE
+        );
+    }
+
+    /// What stands between may answer for the API server: the next try finds it again.
+    #[tokio::test]
+    async fn a_server_that_cannot_be_trusted_is_told_at_once() {
+        use tokio::io::AsyncWriteExt;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("https://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let answer = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+                answer.await.unwrap();
+            }
+        });
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let config = serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": address}}],
+            "users": [{"name": "u", "user": {}}]});
+        std::fs::write(file.path(), config.to_string()).unwrap();
+        let cluster = crate::cluster::Cluster::new(Source {
+            kubeconfig: Some(file.path().to_owned()),
+            ..Source::default()
+        });
+        let what = crate::cluster::Deletion {
+            name: "p",
+            uid: None,
+            version: None,
+            grace: None,
+        };
+        let answer = cluster.delete(crate::cluster::Kind::Pod, what).await;
+        let error = answer.unwrap_err();
+        assert!(matches!(error, ClusterError::Untrusted { .. }), "{error}");
+        assert!(error.to_string().contains("delete pods"), "{error}");
+    }
 }

@@ -1,15 +1,22 @@
 //! The API server: the few requests that a launcher makes of it.
 
 mod connect;
+mod credentials;
 mod retry;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
 use http::Request;
+use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::client::Connection;
+use kube::core::WatchEvent;
+use percent_encoding::NON_ALPHANUMERIC;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -17,14 +24,22 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use crate::error::{Action, ClusterError};
+use crate::labels;
 
-pub(crate) use retry::{Pauses, answered};
+pub(crate) use credentials::NoCredentials;
+pub(crate) use retry::{Patience, Pauses};
 pub(crate) use watch::{Entry, Watcher};
 
 /// The longest time that an answer may take. A deletion by a busy server is asked again.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Where the cluster is said to be.
+/// So many objects are asked for at a time: a page of pods is some 4 MB.
+const PAGE: u32 = 500;
+
+/// How often a list is begun again whose pages were forgotten, as they are after 5 minutes.
+const BEGUN_AGAIN: usize = 3;
+
+/// Source of the cluster's address and credentials.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Source {
     /// A kubeconfig, instead of `KUBECONFIG`, `~/.kube/config` or the pod's own account.
@@ -47,13 +62,14 @@ struct Connected {
     address: String,
 }
 
-/// The kinds of objects that a launcher creates and deletes.
+/// The kinds of objects that a launcher asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Pod,
     Secret,
     ConfigMap,
     Lease,
+    Event,
 }
 
 impl Kind {
@@ -61,7 +77,7 @@ impl Kind {
     fn api(self) -> &'static str {
         match self {
             Self::Lease => "/apis/coordination.k8s.io/v1",
-            Self::Pod | Self::Secret | Self::ConfigMap => "/api/v1",
+            Self::Pod | Self::Secret | Self::ConfigMap | Self::Event => "/api/v1",
         }
     }
 
@@ -71,21 +87,26 @@ impl Kind {
             Self::Secret => "secrets",
             Self::ConfigMap => "configmaps",
             Self::Lease => "leases",
+            Self::Event => "events",
         }
     }
 }
 
-/// What a list has found.
+/// Result of a list.
 #[derive(Deserialize)]
 pub(crate) struct Listed<T> {
-    metadata: ListMeta,
+    pub(crate) metadata: ListMeta,
     pub(crate) items: Vec<T>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ListMeta {
-    resource_version: String,
+pub(crate) struct ListMeta {
+    /// A watch that begins here tells what has happened since.
+    pub(crate) resource_version: String,
+    /// Where the next page begins.
+    #[serde(rename = "continue")]
+    rest: Option<String>,
 }
 
 /// Which object is to be deleted, and how.
@@ -154,15 +175,99 @@ impl Cluster {
         self.object("patch", kind.plural(), request).await
     }
 
+    /// Takes our finalizer away from a pod, and nobody else's.
+    pub(crate) async fn let_go(&self, pod: &str, uid: &str) -> Result<(), ClusterError> {
+        let without = json!({"metadata": {
+            "uid": uid, "$deleteFromPrimitiveList/finalizers": [labels::FINALIZER],
+        }});
+        let request = Request::patch(self.path(Kind::Pod, pod).await?);
+        let request = request.header("Content-Type", "application/strategic-merge-patch+json");
+        let request = request.body(without.to_string().into_bytes());
+        self.text("patch", "pods", request).await.map(drop)
+    }
+
     /// The objects that a selector finds.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         kind: Kind,
         selector: &str,
     ) -> Result<Listed<T>, ClusterError> {
+        self.list_as(kind, selector, |object| object).await
+    }
+
+    /// What `read` makes of the objects that a selector finds, which are asked for page by
+    /// page: no more than a page of them is held at a time.
+    pub(crate) async fn list_as<T: DeserializeOwned, U>(
+        &self,
+        kind: Kind,
+        selector: &str,
+        read: impl Fn(T) -> U,
+    ) -> Result<Listed<U>, ClusterError> {
         let path = self.path(kind, "").await?;
-        let request = Request::get(format!("{path}?labelSelector={selector}")).body(Vec::new());
-        self.object("list", kind.plural(), request).await
+        let mut again = 0;
+        let mut items = Vec::new();
+        let first = format!("{path}?labelSelector={selector}&limit={PAGE}");
+        let mut page = first.clone();
+        loop {
+            let request = Request::get(&page).body(Vec::new());
+            let listed: Result<Listed<T>, _> = self.object("list", kind.plural(), request).await;
+            let mut listed = match listed {
+                // The pages that are left are not known any more: it is begun again.
+                Err(ClusterError::Api { code: 410, .. })
+                    if page != first && again < BEGUN_AGAIN =>
+                {
+                    again += 1;
+                    items.clear();
+                    page.clone_from(&first);
+                    continue;
+                }
+                listed => listed?,
+            };
+            items.extend(listed.items.into_iter().map(&read));
+            let rest = listed.metadata.rest.take().filter(|rest| !rest.is_empty());
+            let Some(rest) = rest else {
+                let metadata = listed.metadata;
+                return Ok(Listed { metadata, items });
+            };
+            let rest = percent_encoding::utf8_percent_encode(&rest, NON_ALPHANUMERIC);
+            page = format!("{first}&continue={rest}");
+        }
+    }
+
+    /// What is told of one object from its beginning on, until the watch ends.
+    pub(crate) async fn events(
+        &self,
+        uid: &str,
+    ) -> Result<impl Stream<Item = Result<Event, ClusterError>> + use<'_>, ClusterError> {
+        let query = format!("watch=true&fieldSelector=involvedObject.uid={uid}");
+        let told = self.watch(Kind::Event, &query).await?;
+        Ok(told.try_filter_map(|event| {
+            std::future::ready(Ok(match event {
+                WatchEvent::Added(event) | WatchEvent::Modified(event) => Some(event),
+                _ => None,
+            }))
+        }))
+    }
+
+    /// What a watch tells, until it ends. One that says nothing lasts.
+    async fn watch<T: DeserializeOwned>(
+        &self,
+        kind: Kind,
+        query: &str,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<T>, ClusterError>> + use<'_, T>, ClusterError>
+    {
+        let path = self.path(kind, "").await?;
+        let connected = self.connected().await?;
+        let action = connected.action("watch", kind.plural());
+        let request = Request::get(format!("{path}?{query}")).body(Vec::new());
+        let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
+        let answer = timeout(ANSWER, connected.client.request_stream(request)).await;
+        let answer = answer.map_err(|_| action.unreachable(late()))?;
+        let lines = answer.map_err(|error| action.failed(error))?.lines();
+        Ok(lines.map(move |line| {
+            let line = line.map_err(|error| action.unreachable(error.to_string()))?;
+            serde_json::from_str(&line).map_err(|error| action.unreachable(error.to_string()))
+        }))
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(

@@ -7,20 +7,21 @@
 //!     └── no entry is left ─────┘
 //! ```
 //!
-//! A pod that a list does not have, and whose deletion was not told, is `Missing`: that is no
-//! proof of anything.
+//! A pod that leaves the selection may have been deleted, or somebody has changed its labels,
+//! which a watch tells in the same way. What was not deleted is looked for by its name. A pod
+//! that is not there, and whose deletion was not told, is `Missing`: that is no proof of
+//! anything.
 
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::{AsyncBufReadExt, StreamExt, TryStreamExt};
-use http::Request;
+use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::WatchEvent;
 use tokio::sync::{Notify, watch as channel};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::{Cluster, Kind, Listed, Pauses};
@@ -32,6 +33,9 @@ const LASTS: Duration = Duration::from_secs(240);
 
 /// A watch that says nothing for this much longer than it lasts has been cut silently.
 const SILENT: Duration = Duration::from_secs(30);
+
+/// How often a pod is looked for whose labels were changed.
+const LOOKS: Duration = Duration::from_secs(1);
 
 /// Watches the pods of one launcher, while there are any.
 #[derive(Debug, Clone)]
@@ -50,6 +54,8 @@ struct Shared {
 struct State {
     entries: HashMap<String, Watched>,
     runs: bool,
+    /// Where the first watch begins, if not with a list.
+    begins: Option<String>,
 }
 
 #[derive(Debug)]
@@ -60,6 +66,8 @@ struct Watched {
     exists: bool,
     /// Another object of the name is somebody else's.
     uid: Option<String>,
+    /// It is not in the selection, and is looked for by its name.
+    is_looked_for: bool,
 }
 
 /// A pod that is watched, until this is dropped.
@@ -81,6 +89,12 @@ impl Watcher {
         }))
     }
 
+    /// The same, from this version on, as a list has told it.
+    pub(crate) fn beginning(self, version: String) -> Self {
+        self.state().begins = Some(version);
+        self
+    }
+
     /// Watches the pod of this name from now on. To be called on the control thread, and
     /// before the pod is created.
     pub(crate) fn enter(&self, name: &str) -> Entry {
@@ -90,6 +104,7 @@ impl Watcher {
             seen: sender,
             exists: false,
             uid: None,
+            is_looked_for: false,
         };
         state.entries.insert(name.to_owned(), watched);
         if !std::mem::replace(&mut state.runs, true) {
@@ -108,7 +123,7 @@ impl Watcher {
 
     async fn run(self) {
         let mut pauses = Pauses::new();
-        let mut version = None;
+        let mut version = self.state().begins.take();
         while self.is_needed() {
             let watched = match &mut version {
                 None => self.list().await.map(|listed| version = Some(listed)),
@@ -122,7 +137,7 @@ impl Watcher {
                 Err(error) => error,
             };
             // What was deleted in between is told where the watch goes on, and by no list.
-            let gone_on = matches!(error.meaning(), Meaning::Unheard | Meaning::Busy(_));
+            let gone_on = error.is_of_connection();
             let is_too_old = matches!(&error, ClusterError::Api { code: 410, .. });
             if !gone_on || is_too_old {
                 version = None;
@@ -131,10 +146,7 @@ impl Watcher {
                 continue;
             }
             warn!(%error, "pods are not watched at the moment");
-            let lost = Lost {
-                words: error.to_string(),
-                refused: error.meaning() == Meaning::Refused,
-            };
+            let lost = lost(&error);
             for watched in self.state().entries.values() {
                 change(watched, |seen| seen.lost = Some(lost.clone()));
             }
@@ -162,22 +174,23 @@ impl Watcher {
             exist.map(|(name, _)| name.clone()).collect()
         };
         let cluster = &self.0.cluster;
-        let list: Listed<Pod> = cluster.list(Kind::Pod, &self.0.selector).await?;
+        let read = |pod: Pod| {
+            (
+                pod.metadata.name.clone().unwrap_or_default(),
+                Facts::of(pod),
+            )
+        };
+        let list: Listed<(String, Facts)> =
+            cluster.list_as(Kind::Pod, &self.0.selector, read).await?;
         let mut present = Vec::new();
-        for pod in list.items {
-            let name = pod.metadata.name.clone().unwrap_or_default();
-            self.tell(&name, Facts::of(pod), Object::Present);
+        for (name, facts) in list.items {
+            self.is_selected(&name);
+            self.tell(&name, facts, Object::Present);
             present.push(name);
         }
         self.is_heard();
-        let state = self.state();
         for name in known.iter().filter(|name| !present.contains(name)) {
-            if let Some(watched) = state.entries.get(name) {
-                change(watched, |seen| match seen.object {
-                    Object::Present => seen.object = Object::Missing,
-                    Object::Deleted | Object::Missing => {}
-                });
-            }
+            self.look_for(name);
         }
         Ok(list.metadata.resource_version)
     }
@@ -185,37 +198,30 @@ impl Watcher {
     /// Watches until it is lost, or nobody needs it; `version` is how far it came.
     async fn watch(&self, version: &mut String) -> Result<(), ClusterError> {
         let cluster = &self.0.cluster;
-        let connected = cluster.connected().await?;
-        let action = connected.action("watch", "pods");
         loop {
-            let path = cluster.path(Kind::Pod, "").await?;
             let seconds = LASTS.as_secs();
             let query = format!(
                 "watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}\
                  &resourceVersion={version}&labelSelector={}",
                 self.0.selector
             );
-            let request = Request::get(format!("{path}?{query}")).body(Vec::new());
-            let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
-            let answer = timeout(super::ANSWER, connected.client.request_stream(request)).await;
-            let answer = answer.map_err(|_| action.unreachable(super::late()))?;
-            let lines = answer.map_err(|error| action.failed(error))?.lines();
-            let mut lines = pin!(lines.map_err(|error| action.unreachable(error.to_string())));
+            let mut events = pin!(cluster.watch(Kind::Pod, &query).await?);
             self.is_heard();
             let before = version.clone();
             loop {
                 if !self.is_needed() {
                     return Ok(());
                 }
-                let line = tokio::select! {
-                    line = timeout(LASTS + SILENT, lines.next()) => line,
+                let event = tokio::select! {
+                    event = timeout(LASTS + SILENT, events.next()) => event,
                     () = self.0.left.notified() => continue,
                 };
-                let line =
-                    line.map_err(|_| action.unreachable("the watch is silent".to_owned()))?;
-                let Some(line) = line.transpose()? else { break };
-                let event = serde_json::from_str::<WatchEvent<Pod>>(&line)
-                    .map_err(|error| action.unreachable(error.to_string()))?;
+                let action = cluster.connected().await?.action("watch", "pods");
+                let event =
+                    event.map_err(|_| action.unreachable("the watch is silent".to_owned()))?;
+                let Some(event) = event.transpose()? else {
+                    break;
+                };
                 match self.take(event) {
                     Ok(next) => *version = next,
                     Err(status) => return Err(action.refused(*status)),
@@ -223,40 +229,111 @@ impl Watcher {
             }
             if *version == before {
                 // It ended at once, or nothing has happened: not in a tight loop.
-                tokio::time::sleep(Pauses::FIRST).await;
+                sleep(Pauses::FIRST).await;
             }
         }
     }
 
     /// Takes one event: the version that the watch has come to.
     fn take(&self, event: WatchEvent<Pod>) -> Result<String, Box<kube::core::Status>> {
-        let (pod, object) = match event {
-            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, Object::Present),
-            WatchEvent::Deleted(pod) => (pod, Object::Deleted),
+        let (pod, is_selected) = match event {
+            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, true),
+            WatchEvent::Deleted(pod) => (pod, false),
             WatchEvent::Bookmark(mark) => return Ok(mark.metadata.resource_version),
             WatchEvent::Error(status) => return Err(status),
         };
         let version = pod.metadata.resource_version.clone().unwrap_or_default();
         let name = pod.metadata.name.clone().unwrap_or_default();
-        self.tell(&name, Facts::of(pod), object);
+        let facts = Facts::of(pod);
+        // An API server ends every deletion of a pod with a grace of 0, and writes it down.
+        let is_deleted = !is_selected && facts.finished;
+        if is_selected {
+            self.is_selected(&name);
+        }
+        self.tell(
+            &name,
+            facts,
+            match is_deleted {
+                true => Object::Deleted,
+                false => Object::Present,
+            },
+        );
+        if !is_selected && !is_deleted {
+            self.look_for(&name);
+        }
         Ok(version)
+    }
+
+    /// The watch tells of it again.
+    fn is_selected(&self, name: &str) {
+        if let Some(watched) = self.state().entries.get_mut(name) {
+            watched.is_looked_for = false;
+        }
+    }
+
+    /// Looks for a pod by its name, until it is known not to be there, or is selected again.
+    fn look_for(&self, name: &str) {
+        if let Some(watched) = self.state().entries.get_mut(name)
+            && !std::mem::replace(&mut watched.is_looked_for, true)
+        {
+            tokio::spawn(self.clone().look(name.to_owned()));
+        }
+    }
+
+    async fn look(self, name: String) {
+        let mut pauses = Pauses::new();
+        while self.has_to_look(&name) {
+            match self.0.cluster.get::<Pod>(Kind::Pod, &name).await {
+                Ok(pod) => {
+                    self.tell(&name, Facts::of(pod), Object::Present);
+                    pauses = Pauses::new();
+                    sleep(LOOKS).await;
+                }
+                Err(error) if error.meaning() == Meaning::Absent => {
+                    if let Some(watched) = self.state().entries.get(&name) {
+                        change(watched, Seen::is_missing);
+                    }
+                }
+                Err(error) => {
+                    warn!(pod = name, %error, "a pod whose labels were changed is not seen at the moment");
+                    if let Some(watched) = self.state().entries.get(&name) {
+                        change(watched, |seen| seen.lost = Some(lost(&error)));
+                    }
+                    pauses.after(&error).await;
+                }
+            }
+        }
+    }
+
+    fn has_to_look(&self, name: &str) -> bool {
+        let state = self.state();
+        state.entries.get(name).is_some_and(|watched| {
+            watched.is_looked_for && watched.seen.borrow().object == Object::Present
+        })
     }
 
     fn tell(&self, name: &str, facts: Facts, object: Object) {
         if let Some(watched) = self.state().entries.get_mut(name) {
             let ours = watched.uid.get_or_insert_with(|| facts.uid.clone());
             if *ours != facts.uid {
-                change(watched, |seen| match seen.object {
-                    Object::Present => seen.object = Object::Missing,
-                    Object::Deleted | Object::Missing => {}
-                });
+                change(watched, Seen::is_missing);
                 return;
             }
             change(watched, |seen| {
-                seen.told(facts);
-                seen.object = object;
+                // An object that has gone does not come back: this was said before it went.
+                if object != Object::Present || seen.object == Object::Present {
+                    seen.told(facts);
+                    seen.object = object;
+                }
             });
         }
+    }
+}
+
+fn lost(error: &ClusterError) -> Lost {
+    Lost {
+        words: error.to_string(),
+        refused: error.meaning() == Meaning::Refused,
     }
 }
 
@@ -287,6 +364,18 @@ impl Entry {
             });
         }
     }
+
+    /// Looks for it by its name: it was created without the label that the watch selects.
+    pub(crate) fn look_for(&self) {
+        self.watcher.look_for(&self.name);
+    }
+
+    /// Its server runs, whatever its kubelet has said so far.
+    pub(crate) fn runs(&self) {
+        if let Some(watched) = self.watcher.state().entries.get(&self.name) {
+            change(watched, |seen| seen.created = true);
+        }
+    }
 }
 
 impl Drop for Entry {
@@ -297,38 +386,5 @@ impl Drop for Entry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cluster::Source;
-    use crate::pod::{End, end};
-
-    fn facts(uid: &str, json: serde_json::Value) -> Facts {
-        let mut pod = json;
-        pod["metadata"] = serde_json::json!({ "uid": uid });
-        Facts::of(serde_json::from_value(pod).unwrap())
-    }
-
-    #[tokio::test]
-    async fn another_object_of_the_name_proves_nothing() {
-        let cluster = Arc::new(Cluster::new(Source::default()));
-        let watcher = Watcher::new(cluster, "a=b".to_owned());
-        // As if it was running already: nothing is asked of a cluster here.
-        watcher.state().runs = true;
-        let entry = watcher.enter("p");
-        let status = |state: serde_json::Value| {
-            serde_json::json!({
-                "spec": {"nodeName": "n", "containers": [{"name": "server"}]},
-                "status": {"containerStatuses": [{
-                    "name": "server", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-                    "containerID": "containerd://c", "state": state,
-                }]},
-            })
-        };
-        entry.exists(facts("ours", status(serde_json::json!({"running": {}}))));
-        let ended = serde_json::json!({"terminated": {"exitCode": 0}});
-        watcher.tell("p", facts("another", status(ended)), Object::Present);
-        let seen = entry.seen().borrow().clone();
-        assert_eq!(seen.object, Object::Missing);
-        assert!(matches!(end(&seen), End::Unproven(_)), "{seen:?}");
-    }
-}
+#[path = "watch_tests.rs"]
+mod tests;

@@ -1,6 +1,7 @@
 //! [`KubernetesLauncherBuilder`].
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::{KubernetesLauncher, Settings};
 use crate::cluster::Source;
@@ -50,6 +51,22 @@ impl KubernetesLauncherBuilder {
     /// Sets process 1 of servers that name none.
     pub fn init(mut self, init: Init) -> Self {
         self.settings.init = Some(init);
+        self
+    }
+
+    /// Sets how long the host's Lease is valid without a renewal, from 8 s to 120 s; 40 s by
+    /// default. It is renewed four times as often. A search beside a dead host takes as long,
+    /// and a host that cannot renew for as long loses its servers.
+    pub fn lease(mut self, valid: Duration) -> Self {
+        self.settings.lease = valid;
+        self
+    }
+
+    /// Sets how often a session is kept alive, a second at least; 20 s by
+    /// default. Proxies and load balancers between host and cluster cut what is quiet for longer
+    /// than they like: this has to be less than any of them does.
+    pub fn keep_alive(mut self, every: Duration) -> Self {
+        self.settings.keep_alive = every.max(Duration::from_secs(1));
         self
     }
 

@@ -4,6 +4,7 @@ mod builder;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
@@ -18,7 +19,7 @@ use crate::cluster::{Cluster, Source, Watcher};
 use crate::control;
 use crate::error::ClusterError;
 use crate::labels;
-use crate::lease::Leases;
+use crate::lease::{self, Leases};
 use crate::options::{Defaults, Init, Owner, PodOptions, plan};
 use crate::orphans;
 use crate::pod::{self, Job};
@@ -46,10 +47,23 @@ struct Shared {
     settings: Settings,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Settings {
     image: Option<String>,
     init: Option<Init>,
+    lease: Duration,
+    keep_alive: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            image: None,
+            init: None,
+            lease: lease::VALID,
+            keep_alive: pod::KEEP_ALIVE,
+        }
+    }
 }
 
 impl KubernetesLauncher {
@@ -77,7 +91,7 @@ impl KubernetesLauncher {
         let cluster = Arc::new(Cluster::new(source));
         let instance = random::id()?;
         let watcher = Watcher::new(Arc::clone(&cluster), labels::of_instance(&instance));
-        let leases = Leases::new(Arc::clone(&cluster), instance.clone());
+        let leases = Leases::new(Arc::clone(&cluster), instance.clone(), settings.lease);
         Ok(Self {
             shared: Arc::new(Shared {
                 cluster,
@@ -118,6 +132,7 @@ impl KubernetesLauncher {
             plan,
             name,
             launch,
+            keep_alive: settings.keep_alive,
             context: context.clone(),
         })
     }
@@ -137,6 +152,18 @@ impl ServerLauncher for KubernetesLauncher {
     fn semantics(&self) -> TerminationSemantics {
         // Without a word it depends on the specification.
         pod::semantics(self.shared.settings.init == Some(Init::Supervised))
+    }
+
+    /// Connects, which may run a program for credentials, and puts the program of the
+    /// supervised init into the namespace. An image is pulled by the node that takes the pod,
+    /// within the launch: the API has no order for it.
+    async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
+        let job = self.job(spec, context)?;
+        let prepared = control::run(async move { pod::prepare(&job, &job.patience()).await });
+        prepared.await.map_err(|error| {
+            let kind = LaunchErrorKind::backend("the launch could not be prepared", error);
+            LaunchError::new(NAME, spec, kind)
+        })
     }
 
     async fn launch(
@@ -185,3 +212,6 @@ impl fmt::Debug for KubernetesLauncher {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

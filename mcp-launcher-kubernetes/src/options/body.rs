@@ -7,8 +7,8 @@ use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 use serde_json::{Value, json};
 
 use super::{Init, PodOptions, PullPolicy, raw};
-use crate::init;
 use crate::pod::SERVER;
+use crate::{init, labels};
 
 /// The least grace that a kubelet gives.
 const LEAST_GRACE: u32 = 2;
@@ -31,14 +31,14 @@ impl Plan {
     }
 }
 
-/// What a launcher says for servers that do not.
+/// Values of the launcher for servers that have none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,
     pub(crate) init: Option<Init>,
 }
 
-/// Whose the pod is.
+/// Host that the pod belongs to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Owner {
     /// The name of the pod, and of its secret.
@@ -138,9 +138,12 @@ fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
     });
     let secrets = options.image_pull_secrets.iter();
     let secrets: Vec<Value> = secrets.map(|name| json!({ "name": name })).collect();
+    let finalizers = options.finalizer.then(|| json!([labels::FINALIZER]));
     let pod = without_null(json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"labels": options.labels, "annotations": options.annotations},
+        "metadata": {
+            "labels": options.labels, "annotations": options.annotations, "finalizers": finalizers,
+        },
         "spec": {
             // A stdio session cannot be resumed.
             "restartPolicy": "Never",

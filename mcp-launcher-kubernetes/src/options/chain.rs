@@ -44,6 +44,8 @@ setters! {
     run_as_non_root(non_root: bool) non_root;
     /// Sets whether nothing but volumes can be written to.
     read_only_root(read_only: bool) read_only;
+    /// Sets whether the pod's object stays until its end is proven.
+    finalizer(keep: bool) keep;
     /// Sets whether programs may gain privileges by set-uid.
     allow_privilege_escalation(allow: bool) allow;
 }

@@ -28,7 +28,7 @@ pub enum Init {
     /// the architecture that this crate was built for, `x86_64` or `aarch64`. More than about
     /// 64 KiB that the server has not read hide the end of its input.
     Supervised,
-    /// The server itself. What it writes before the launcher is attached is lost, and a
-    /// stubborn one survives its host until `reap_orphans` is there.
+    /// The server itself. What it writes before the launcher is attached is lost, and one
+    /// that ignores the end of its input survives its host until `reap_orphans` is called.
     None,
 }

@@ -92,7 +92,7 @@ pub struct PodOptions {
     /// Volumes, in the API's words: `{"name": "data", "emptyDir": {}}`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Value>,
-    /// Where they are mounted, in the API's words: `{"name": "data", "mountPath": "/data"}`.
+    /// Mounts of the volumes, in the API's words: `{"name": "data", "mountPath": "/data"}`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volume_mounts: Vec<Value>,
     /// More labels. Those of this crate cannot be set.
@@ -101,6 +101,10 @@ pub struct PodOptions {
     /// Annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// Keeps the pod's object until its end is proven, also where somebody deletes it by
+    /// force. The host needs the right to patch pods. A dead host's pod stays until
+    /// `reap_orphans`, and with it a namespace that is deleted: so not by default.
+    pub finalizer: bool,
     /// Fields of the pod, in the API's names, merged last over what the other options say:
     /// `{"spec": {"priorityClassName": "low"}}`. Lists of what has names (containers,
     /// volumes) are merged by name; the server's container is `server`. A field that the API
@@ -137,6 +141,7 @@ impl Default for PodOptions {
             volume_mounts: Vec::new(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
+            finalizer: false,
             pod: Map::new(),
             problem: None,
         }
@@ -162,13 +167,7 @@ impl PodOptions {
         if let Err(error) = checked {
             return spec.reject(error);
         }
-        match serde_json::to_value(self) {
-            Ok(Value::Object(fields)) => fields
-                .into_iter()
-                .fold(spec, |spec, (name, value)| spec.option(name, value)),
-            // A struct of strings, numbers and lists always is an object.
-            _ => spec,
-        }
+        spec.options(self)
     }
 
     /// Begins the specification of a server of this name that is a pod with these options,
@@ -192,31 +191,8 @@ impl PodOptions {
     ///
     /// [`SpecError::InvalidOption`] names the first that is wrong.
     pub fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
-        let mut options = Map::new();
-        for (written, value) in spec.options() {
-            let name = in_snake_case(written);
-            let invalid = |problem: String| body::invalid(written, problem);
-            // One by one, so that the error can name the option.
-            let one = Map::from_iter([(name.clone(), value.clone())]);
-            serde_json::from_value::<Self>(one.into()).map_err(|e| invalid(e.to_string()))?;
-            if options.insert(name, value.clone()).is_some() {
-                return Err(invalid("is there twice, in two spellings".to_owned()));
-            }
-        }
-        serde_json::from_value(options.into()).map_err(|e| body::invalid("options", e.to_string()))
+        spec.read_options()
     }
-}
-
-/// `runAsUser` as `run_as_user`.
-fn in_snake_case(name: &str) -> String {
-    let mut snake = String::with_capacity(name.len() + 4);
-    for c in name.chars() {
-        if c.is_ascii_uppercase() {
-            snake.push('_');
-        }
-        snake.push(c.to_ascii_lowercase());
-    }
-    snake
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ const OPTION: &str = "the launcher's option of that name sets it";
 const SPEC: &str = "the server's specification sets it";
 const LIFECYCLE: &str = "the server's lifecycle rests on it";
 
-/// What cannot be set here in a pod, and why.
+/// Fields of a pod that cannot be set here, and why.
 const OURS: &[(&str, &str)] = &[
     ("kind", LIFECYCLE),
     ("status", LIFECYCLE),
@@ -30,7 +30,7 @@ const OURS: &[(&str, &str)] = &[
     ("spec.hostPID", LIFECYCLE),
 ];
 
-/// What cannot be set here in the server's container, and why.
+/// Fields of the server's container that cannot be set here, and why.
 const OURS_OF_SERVER: &[(&str, &str)] = &[
     ("image", OPTION),
     ("command", SPEC),
@@ -90,7 +90,7 @@ pub(super) fn merge(mut pod: Value, patch: &Map<String, Value>) -> Result<Value,
     Ok(pod)
 }
 
-/// What the types do not have would be dropped by the API server without a word.
+/// Fields that the types do not have would be dropped by the API server without a word.
 fn check(pod: &Value) -> Result<(), SpecError> {
     let typed: Pod = serde_json::from_value(pod.clone()).map_err(|e| wrong(e.to_string()))?;
     let kept = serde_json::to_value(&typed).map_err(|e| wrong(e.to_string()))?;

@@ -5,6 +5,7 @@
 //! finds a dead host's Lease takes as long; one that finds only living ones ends with their
 //! next renewals.
 
+mod silence;
 mod verdict;
 
 use std::sync::Arc;
@@ -14,20 +15,15 @@ use futures_util::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, RemnantKind, UnknownRemnant};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tracing::{debug, info};
 
-use crate::cluster::{Cluster, Deletion, Kind, Listed, Pauses, Watcher, answered};
+use crate::cluster::{Cluster, Deletion, Entry, Kind, Listed, Patience, Watcher};
 use crate::error::{ClusterError, Meaning};
 use crate::labels;
 use crate::pod::{End, Facts, remove_secret, undo};
-use verdict::{Seen, Verdict, judge, was_renewed};
-
-/// How often Leases are looked at while it is not known whether their hosts live.
-const LOOK: Duration = Duration::from_secs(2);
-
-/// How long a search goes on while the API does not answer.
-const SEARCH: Duration = Duration::from_secs(120);
+use silence::silent;
+use verdict::{Seen, Verdict, judge, owner};
 
 /// So many orphans are ended at a time.
 const AT_ONCE: usize = 16;
@@ -38,44 +34,67 @@ const PROOF: Duration = Duration::from_secs(60);
 /// Ends what dead hosts left behind in the namespace, and proves it.
 pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport, ClusterError> {
     let mut report = ReapReport::new();
-    let mut living = vec![own.to_owned()];
-    for lease in silent(cluster, own).await? {
-        match end_lease(cluster, &lease).await {
-            Ok(true) => info!(lease = lease.name, "the Lease of a dead host is deleted"),
-            Ok(false) => living.push(lease.instance),
+    let patience = Patience::new();
+    // Each time asked once: an answer that comes late says nothing about the hosts.
+    let observed = silent(|| leases(cluster), own).await?;
+    for lease in observed.undecided {
+        let remnant = Remnant::record(&lease.name, "the Lease of a host that may be dead");
+        let why = "the API server answered too late for too long to say whether it is renewed";
+        report.unknown.push(UnknownRemnant::new(remnant, why));
+    }
+    let selector = labels::of_role(labels::ROLE_SERVER);
+    let list = || cluster.list_as(Kind::Pod, &selector, Found::of);
+    let pods = patience.answered(list).await?;
+    // Looked at after the pods: a host takes its Lease before it creates. One that is there and
+    // was not found dead is a living host's, also where it cannot be read.
+    let there = patience.answered(|| leases(cluster)).await?;
+    let there = there.into_iter().map(|lease| match lease {
+        Ok(lease) => lease.instance,
+        Err(instance) => instance,
+    });
+    let is_dead = |instance: &String| observed.dead.iter().any(|dead| dead.instance == *instance);
+    let living: Vec<String> = there.filter(|instance| !is_dead(instance)).collect();
+    let mut living: Vec<&str> = living.iter().map(String::as_str).collect();
+    living.push(own);
+    let watcher = Watcher::new(Arc::clone(cluster), selector.clone());
+    let watcher = watcher.beginning(pods.metadata.resource_version);
+    // All before the first Lease is deleted: the garbage collector ends them too, and a watch
+    // tells nobody of what went before.
+    let mut orphans = Vec::new();
+    for found in pods.items {
+        match judge(found.owner.as_deref(), &living) {
+            Verdict::Orphan => {
+                let instance = found.owner.clone();
+                orphans.push((instance, Orphan::of(&watcher, found)));
+            }
+            Verdict::Spared => report.spared.push(found.remnant),
+            Verdict::Stranger => {
+                debug!(pod = found.name, "looks like a server's, and is not");
+            }
+        }
+    }
+    for lease in observed.dead {
+        match end_lease(cluster, &lease, &patience).await {
+            Ok(true) => {
+                info!(lease = lease.name, "the Lease of a dead host is deleted");
+                continue;
+            }
+            Ok(false) => {}
             Err(error) => {
                 let remnant = Remnant::record(&lease.name, "the Lease of a dead host");
                 report
                     .unknown
                     .push(UnknownRemnant::new(remnant, error.to_string()));
-                living.push(lease.instance);
             }
         }
+        let spared = orphans.extract_if(.., |(instance, _)| {
+            instance.as_ref() == Some(&lease.instance)
+        });
+        report
+            .spared
+            .extend(spared.map(|(_, orphan)| orphan.remnant));
     }
-    let pods: Vec<Pod> = {
-        let selector = labels::of_role(labels::ROLE_SERVER);
-        let list = || cluster.list(Kind::Pod, &selector);
-        answered(crate::PATIENCE, list).await?.items
-    };
-    // Looked at after the pods: a host takes its Lease before it creates. One that is there and
-    // was not found dead is a living host's, also where it cannot be read.
-    living.extend(leases(cluster).await?.into_iter().map(|lease| match lease {
-        Ok(lease) => lease.instance,
-        Err(instance) => instance,
-    }));
-    let living: Vec<&str> = living.iter().map(String::as_str).collect();
-    let watcher = Watcher::new(Arc::clone(cluster), labels::of_role(labels::ROLE_SERVER));
-    let mut orphans = Vec::new();
-    for pod in pods {
-        match judge(&pod, &living) {
-            Verdict::Orphan => orphans.push(pod),
-            Verdict::Spared => report.spared.push(remnant(&pod)),
-            Verdict::Stranger => {
-                debug!(pod = pod.metadata.name, "looks like a server's, and is not");
-            }
-        }
-    }
-    let ends = orphans.into_iter().map(|pod| end(cluster, &watcher, pod));
+    let ends = orphans.into_iter().map(|(_, orphan)| end(cluster, orphan));
     let mut ends = futures_util::stream::iter(ends).buffer_unordered(AT_ONCE);
     while let Some(ended) = ends.next().await {
         match ended {
@@ -91,69 +110,26 @@ pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport
 
 /// The Leases of hosts; of one that cannot be read, the instance.
 async fn leases(cluster: &Cluster) -> Result<Vec<Result<Seen, String>>, ClusterError> {
-    // Asked once: an answer that comes late says nothing about the hosts.
     let list: Listed<Lease> = cluster.list(Kind::Lease, labels::INSTANCE).await?;
     Ok(list.items.into_iter().filter_map(Seen::of).collect())
 }
 
-/// The Leases that were not renewed for as long as they are valid, while they could have been:
-/// where the API did not answer at once, nobody may have been able to, and time begins anew.
-async fn silent(cluster: &Cluster, own: &str) -> Result<Vec<Seen>, ClusterError> {
-    let mut begun = Instant::now();
-    let mut open: Option<Vec<Seen>> = None;
-    let mut dead = Vec::new();
-    let mut pauses = Pauses::new();
-    loop {
-        let asked = Instant::now();
-        let now = match leases(cluster).await {
-            Ok(now) => now,
-            Err(error) if error.meaning() == Meaning::Refused => return Err(error),
-            Err(error) if begun.elapsed() > SEARCH => return Err(error),
-            Err(error) => {
-                pauses.after(&error).await;
-                open = None;
-                continue;
-            }
-        };
-        let others = now.into_iter().filter_map(Result::ok);
-        let now: Vec<Seen> = others.filter(|lease| lease.instance != own).collect();
-        if now.is_empty() {
-            return Ok(dead);
-        }
-        let Some(before) = open.take_if(|_| asked.elapsed() <= LOOK) else {
-            begun = Instant::now();
-            open = Some(now);
-            sleep(LOOK).await;
-            continue;
-        };
-        let waited = begun.elapsed().as_secs();
-        let mut left = Vec::new();
-        for lease in before {
-            match was_renewed(&lease, &now) {
-                // Deleted by its host, or by another search; or its host lives.
-                None | Some(true) => {}
-                Some(false) if waited > lease.duration => dead.push(lease),
-                Some(false) => left.push(lease),
-            }
-        }
-        if left.is_empty() {
-            return Ok(dead);
-        }
-        open = Some(left);
-        sleep(LOOK).await;
-    }
-}
-
 /// Deletes the Lease as it was seen: the garbage collector then deletes what it owns. `false`
 /// when it was renewed in the last moment.
-async fn end_lease(cluster: &Cluster, lease: &Seen) -> Result<bool, ClusterError> {
+async fn end_lease(
+    cluster: &Cluster,
+    lease: &Seen,
+    patience: &Patience,
+) -> Result<bool, ClusterError> {
     let what = Deletion {
         name: &lease.name,
         uid: Some(&lease.uid),
         version: Some(&lease.version),
         grace: None,
     };
-    let deleted = answered(crate::PATIENCE, || cluster.delete(Kind::Lease, what)).await;
+    let deleted = patience
+        .answered(|| cluster.delete(Kind::Lease, what))
+        .await;
     match deleted {
         Err(error) if error.meaning() == Meaning::Conflict => Ok(false),
         Err(error) if error.meaning() == Meaning::Absent => Ok(true),
@@ -161,14 +137,55 @@ async fn end_lease(cluster: &Cluster, lease: &Seen) -> Result<bool, ClusterError
     }
 }
 
+/// What is kept of a pod that looks like a server's, of which there may be thousands.
+struct Found {
+    name: String,
+    owner: Option<String>,
+    remnant: Remnant,
+    facts: Facts,
+}
+
+impl Found {
+    fn of(pod: Pod) -> Self {
+        Self {
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            owner: owner(&pod.metadata),
+            remnant: remnant(&pod),
+            facts: Facts::of(pod),
+        }
+    }
+}
+
+/// A pod of a dead host, which is watched.
+struct Orphan {
+    name: String,
+    remnant: Remnant,
+    entry: Entry,
+}
+
+impl Orphan {
+    fn of(watcher: &Watcher, found: Found) -> Self {
+        let entry = watcher.enter(&found.name);
+        entry.exists(found.facts);
+        Self {
+            name: found.name,
+            remnant: found.remnant,
+            entry,
+        }
+    }
+}
+
 /// Ends an orphan, and proves it.
-async fn end(cluster: &Cluster, watcher: &Watcher, pod: Pod) -> Result<Remnant, UnknownRemnant> {
-    let remnant = remnant(&pod);
-    let name = pod.metadata.name.clone().unwrap_or_default();
-    let entry = watcher.enter(&name);
-    entry.exists(Facts::of(pod));
-    let ended = timeout(PROOF, undo(cluster, &name, entry.seen())).await;
-    remove_secret(cluster, &name).await;
+async fn end(cluster: &Cluster, orphan: Orphan) -> Result<Remnant, UnknownRemnant> {
+    let Orphan {
+        name,
+        remnant,
+        entry,
+    } = orphan;
+    let (ended, _) = tokio::join!(
+        timeout(PROOF, undo(cluster, &name, entry.seen())),
+        timeout(PROOF, remove_secret(cluster, &name)),
+    );
     let why = match ended {
         Ok(End::Gone(_)) => return Ok(remnant),
         Ok(End::Unproven(why)) => why,
@@ -184,3 +201,7 @@ fn remnant(pod: &Pod) -> Remnant {
     let on = node.map_or_else(String::new, |node| format!(" on node {node}"));
     Remnant::new(RemnantKind::Other("pod".into()), uid, name + &on)
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

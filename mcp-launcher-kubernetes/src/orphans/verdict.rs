@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::labels;
+use crate::lease::LONGEST;
 
 /// A host's Lease at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What is seen of a Lease that names a host; of one that cannot be read, the host alone.
+    /// Sight of a Lease that names a host; of one that cannot be read, the host alone.
     pub(super) fn of(lease: Lease) -> Option<Result<Self, String>> {
         let instance = label(&lease.metadata, labels::INSTANCE)?;
         Some(Self::read(&instance, lease).ok_or(instance))
@@ -36,13 +36,10 @@ impl Seen {
             instance: instance.to_owned(),
             uid: lease.metadata.uid?,
             version: lease.metadata.resource_version?,
-            duration: duration.clamp(1, LONGEST).unsigned_abs().into(),
+            duration: u64::from(duration.max(1).unsigned_abs()).min(LONGEST.as_secs()),
         })
     }
 }
-
-/// The longest time that a Lease is observed for; ours are shorter.
-const LONGEST: i32 = 120;
 
 /// Returns whether a Lease was renewed, or replaced, between two looks.
 pub(super) fn was_renewed(before: &Seen, now: &[Seen]) -> Option<bool> {
@@ -50,7 +47,7 @@ pub(super) fn was_renewed(before: &Seen, now: &[Seen]) -> Option<bool> {
     Some(now.version != before.version)
 }
 
-/// What becomes of a pod.
+/// Verdict on a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Its host is dead, or there is no Lease of its host any more.
@@ -61,20 +58,18 @@ pub(super) enum Verdict {
     Stranger,
 }
 
-/// Judges a pod. `living` are the instances whose Leases are there, and were not found dead:
-/// looked at after the pod was, for a host takes its Lease before it creates.
-pub(super) fn judge(pod: &Pod, living: &[&str]) -> Verdict {
-    let Some(instance) = owner(&pod.metadata) else {
-        return Verdict::Stranger;
-    };
-    match living.contains(&&*instance) {
-        true => Verdict::Spared,
-        false => Verdict::Orphan,
+/// Judges a pod by the instance that owns it. `living` are those whose Leases are there, and were
+/// not found dead: looked at after the pod was, for a host takes its Lease before it creates.
+pub(super) fn judge(owner: Option<&str>, living: &[&str]) -> Verdict {
+    match owner {
+        None => Verdict::Stranger,
+        Some(owner) if living.contains(&owner) => Verdict::Spared,
+        Some(_) => Verdict::Orphan,
     }
 }
 
 /// The instance that owns an object: labels alone can be anybody's, as in a copy of a pod.
-fn owner(meta: &ObjectMeta) -> Option<String> {
+pub(super) fn owner(meta: &ObjectMeta) -> Option<String> {
     let is_id = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let instance = label(meta, labels::INSTANCE).filter(is_id)?;
     let launch = label(meta, labels::LAUNCH).filter(is_id)?;
@@ -102,29 +97,49 @@ mod tests {
     const INSTANCE: &str = "0123456789abcdef0123456789abcdef";
     const LAUNCH: &str = "fedcba9876543210fedcba9876543210";
 
-    fn pod(name: &str, owner: &str) -> Pod {
+    fn pod(name: &str, owner: &str) -> ObjectMeta {
         let labels = labels::of_launch(INSTANCE, LAUNCH, "s");
         let owner = json!([{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": owner, "uid": "u"}]);
         let meta = json!({"name": name, "labels": labels, "ownerReferences": owner});
-        serde_json::from_value(json!({ "metadata": meta })).unwrap()
+        serde_json::from_value(meta).unwrap()
+    }
+
+    fn judged(pod: &ObjectMeta, living: &[&str]) -> Verdict {
+        judge(owner(pod).as_deref(), living)
     }
 
     #[test]
     fn a_pod_is_an_orphan_when_its_host_is_not_among_the_living() {
         let pod = pod("mcp-s-fedcba9876543210", "mcp-host-0123456789abcdef");
-        assert_eq!(judge(&pod, &[]), Verdict::Orphan);
-        assert_eq!(judge(&pod, &["other"]), Verdict::Orphan);
-        assert_eq!(judge(&pod, &[INSTANCE]), Verdict::Spared);
+        assert_eq!(judged(&pod, &[]), Verdict::Orphan);
+        assert_eq!(judged(&pod, &["other"]), Verdict::Orphan);
+        assert_eq!(judged(&pod, &[INSTANCE]), Verdict::Spared);
     }
 
     #[test]
     fn labels_alone_make_no_orphan() {
         let copied = pod("copy-of-it", "mcp-host-0123456789abcdef");
-        assert_eq!(judge(&copied, &[]), Verdict::Stranger);
+        assert_eq!(judged(&copied, &[]), Verdict::Stranger);
         let mut copied = pod("mcp-s-fedcba9876543210", "mcp-host-other");
-        assert_eq!(judge(&copied, &[]), Verdict::Stranger);
-        copied.metadata.owner_references = None;
-        assert_eq!(judge(&copied, &[]), Verdict::Stranger);
+        assert_eq!(judged(&copied, &[]), Verdict::Stranger);
+        copied.owner_references = None;
+        assert_eq!(judged(&copied, &[]), Verdict::Stranger);
+    }
+
+    #[test]
+    fn a_lease_that_cannot_be_read_names_its_host_all_the_same() {
+        let lease = |name: &str, spec: serde_json::Value| {
+            let labels = json!({ labels::INSTANCE: INSTANCE });
+            let meta = json!({"name": name, "uid": "u", "resourceVersion": "1", "labels": labels});
+            serde_json::from_value::<Lease>(json!({"metadata": meta, "spec": spec})).unwrap()
+        };
+        let name = labels::lease_name(INSTANCE);
+        let read = Seen::of(lease(&name, json!({"leaseDurationSeconds": 40})));
+        assert!(matches!(read, Some(Ok(seen)) if seen.duration == 40));
+        let host = Some(Err(INSTANCE.to_owned()));
+        assert_eq!(Seen::of(lease(&name, json!({}))), host);
+        let spec = json!({"leaseDurationSeconds": 40});
+        assert_eq!(Seen::of(lease("another-name", spec)), host);
     }
 
     #[test]

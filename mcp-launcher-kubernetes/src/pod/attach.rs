@@ -16,11 +16,13 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::client::Connection;
-use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
+use mcp_lifecycle_host::output::Output;
+use tokio::io::{self, AsyncWrite};
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_util::sync::{CancellationToken, PollSender};
 use tracing::debug;
 
@@ -36,10 +38,10 @@ const STATUS: u8 = 3;
 /// Closes the stream whose number follows: from version 5 of the protocol on.
 const CLOSE: u8 = 255;
 
-/// What the supervised init is asked before the gate is opened, and what opens it.
+/// Bytes that probe the supervised init before the gate is opened, and that open it.
 const PROBE: u8 = b'?';
 const OPEN: u8 = b'!';
-/// What it answers to a probe, on both streams, and the last before the server's output.
+/// Its answer to a probe, on both streams, and its last byte before the server's output.
 const ANSWER: u8 = 0x06;
 const BEGIN: u8 = 0x02;
 
@@ -52,12 +54,14 @@ const ANSWERS: Duration = Duration::from_secs(20);
 /// The number of messages that wait for a reader, or for the connection.
 const QUEUE: usize = 8;
 
+/// How much is read at a time, and is kept for it by each server: 128 KiB otherwise.
+const READ: usize = 8 * 1024;
+
 /// The longest message to standard input.
 const CHUNK: usize = 32 * 1024;
 
-/// Proxies cut connections that are quiet, and neither they nor the API server count pings:
-/// an empty message to standard input is data.
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// How often a session is kept alive, unless a host says otherwise.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// How long the end of the output waits for the word that the server has exited.
 const LATE_EXIT: Duration = Duration::from_secs(5);
@@ -79,10 +83,14 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    pub(super) fn new(connection: Connection) -> Self {
+    pub(super) async fn new(connection: Connection) -> Self {
+        let half_close = connection.supports_stream_close();
+        // Nothing was read yet: all is still in what is within.
+        let io = connection.into_stream().into_inner();
+        let config = WebSocketConfig::default().read_buffer_size(READ);
         Self {
-            half_close: connection.supports_stream_close(),
-            socket: connection.into_stream(),
+            half_close,
+            socket: Socket::from_raw_socket(io, Role::Client, Some(config)).await,
             gated: [false; 2],
         }
     }
@@ -140,6 +148,7 @@ impl Attached {
     pub(super) fn split(
         self,
         discard: CancellationToken,
+        keep_alive: Duration,
         exited: impl Future<Output = ()> + Send + 'static,
     ) -> (Streams, impl Future<Output = ()> + Send + 'static) {
         let (sink, stream) = self.socket.split();
@@ -156,7 +165,7 @@ impl Attached {
         let half_close = self.half_close;
         let task = async move {
             let exited = exited.shared();
-            let writing = write(sink, fed, half_close, &ended);
+            let writing = write(sink, fed, half_close, keep_alive, &ended);
             let reading = async {
                 let outputs = reader.read(&ended).await;
                 ended.cancel();
@@ -210,33 +219,42 @@ async fn write(
     mut sink: SplitSink<Socket, Message>,
     mut fed: mpsc::Receiver<Bytes>,
     half_close: bool,
+    keep_alive: Duration,
     ended: &CancellationToken,
 ) -> bool {
+    // Also while there is input: what comes back may be nothing else.
+    let mut alive = interval_at(Instant::now() + keep_alive, keep_alive);
+    alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let data = tokio::select! {
-            data = fed.recv() => data,
-            () = sleep(KEEP_ALIVE) => Some(Bytes::new()),
+            data = fed.recv() => Some(data),
+            _ = alive.tick() => None,
             () = ended.cancelled() => return false,
         };
         let message = match &data {
-            Some(data) => {
-                let mut message = BytesMut::with_capacity(data.len() + 1);
-                message.put_u8(STDIN);
-                message.put_slice(data);
-                Message::Binary(message.freeze())
+            Some(Some(data)) => input(data),
+            // The API server and kubelets count data only: an empty message to standard input.
+            None => input(&[]),
+            Some(None) if half_close => Message::binary(vec![CLOSE, STDIN]),
+            Some(None) => Message::Close(None),
+        };
+        let sending = async {
+            sink.send(message).await?;
+            if data.is_none() {
+                // Some proxies look at what comes back only: the answer to this.
+                sink.send(Message::Ping(Bytes::new())).await?;
             }
-            None if half_close => Message::binary(vec![CLOSE, STDIN]),
-            None => Message::Close(None),
+            Ok::<(), tokio_tungstenite::tungstenite::Error>(())
         };
         let sent = tokio::select! {
-            sent = sink.send(message) => sent,
+            sent = sending => sent,
             () = ended.cancelled() => return false,
         };
         if let Err(error) = sent {
             debug!(%error, "standard input was not taken");
             return false;
         }
-        if data.is_none() {
+        if let Some(None) = data {
             break;
         }
     }
@@ -244,6 +262,14 @@ async fn write(
         ended.cancel();
     }
     true
+}
+
+/// A message to standard input.
+fn input(data: &[u8]) -> Message {
+    let mut message = BytesMut::with_capacity(data.len() + 1);
+    message.put_u8(STDIN);
+    message.put_slice(data);
+    Message::Binary(message.freeze())
 }
 
 struct Reader {
@@ -303,43 +329,6 @@ impl Reader {
                 () = ended.cancelled() => {}
             }
         }
-    }
-}
-
-/// Messages as a stream of bytes.
-pub(super) struct Output {
-    messages: mpsc::Receiver<Bytes>,
-    current: Bytes,
-}
-
-impl Output {
-    fn new(messages: mpsc::Receiver<Bytes>) -> Self {
-        let current = Bytes::new();
-        Self { messages, current }
-    }
-
-    /// An output of which nothing is to be had.
-    pub(super) fn ended() -> Self {
-        Self::new(mpsc::channel(1).1)
-    }
-}
-
-impl AsyncRead for Output {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        while self.current.is_empty() {
-            match ready!(self.messages.poll_recv(cx)) {
-                Some(data) => self.current = data,
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let n = buf.remaining().min(self.current.len());
-        buf.put_slice(&self.current[..n]);
-        self.current.advance(n);
-        Poll::Ready(Ok(()))
     }
 }
 

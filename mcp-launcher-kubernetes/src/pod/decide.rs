@@ -4,13 +4,15 @@ use mcp_lifecycle_core::launch::ExitStatus;
 
 use super::facts::{Facts, State};
 
-/// What was seen of one pod so far.
+/// History of one pod, as far as it was seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The last that was said of it.
     pub(crate) last: Option<Facts>,
     /// A container of it was created, whatever is said later.
     pub(crate) created: bool,
+    /// Its end was ordered, and not by force: its kubelet is waited for.
+    pub(crate) ending: bool,
     pub(crate) object: Object,
     /// Why nothing is known at the moment.
     pub(crate) lost: Option<Lost>,
@@ -37,14 +39,26 @@ pub(crate) enum Object {
 
 impl Seen {
     /// Adds what was told of it.
-    pub(crate) fn told(&mut self, facts: Facts) {
+    pub(crate) fn told(&mut self, mut facts: Facts) {
         self.created |= !facts.none_created();
+        // An API server writes the time of a deletion by force, too, before it takes the object.
+        self.ending |= facts.deleting && !facts.finished;
+        if let Some(before) = &self.last {
+            facts.remember(before);
+        }
         self.last = Some(facts);
         self.lost = None;
     }
+
+    /// It is not there, and nobody has told how it went.
+    pub(crate) fn is_missing(&mut self) {
+        if self.object == Object::Present {
+            self.object = Object::Missing;
+        }
+    }
 }
 
-/// What a launch does next.
+/// Next step of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Start {
     /// Nothing yet; in the kubelet's words what it does.
@@ -101,11 +115,19 @@ pub(crate) fn start(seen: &Seen) -> Start {
             Start::Failed(Failure::Rejected { reason, message })
         }
         Some(State::Waiting { reason, message }) => waiting(reason, message),
+        Some(State::Lost) => Start::Wait(None),
         None => match &pod.unschedulable {
             Some(words) => Start::Unschedulable(words.clone()),
             None => Start::Wait(None),
         },
     }
+}
+
+/// Whether the kubelet has said of the server that it was started, or nobody will say any more.
+pub(crate) fn is_told(seen: &Seen) -> bool {
+    let server = seen.last.as_ref().and_then(Facts::server);
+    let is_started = server.is_some_and(|server| !matches!(server.state, State::Waiting { .. }));
+    is_started || seen.object != Object::Present
 }
 
 /// A container that waits: for most reasons it does so for a moment only.
@@ -143,6 +165,8 @@ pub(crate) enum End {
 
 const TERMINATED: &str =
     "its kubelet said of this uid that every container terminated, and the pod is deleted";
+const INFERRED: &str = "its kubelet has not found a container any more that ran when the deletion of this uid was known: \
+     that every container terminated is inferred; the pod is deleted";
 const NEVER_PLACED: &str = "the pod was deleted before it was given to a node";
 const NEVER_STARTED: &str =
     "the pod was rejected or deleted before its kubelet had created a container";
@@ -162,21 +186,36 @@ pub(crate) fn end(seen: &Seen) -> End {
             _ if terminated => End::Terminated(exit.unwrap_or(ExitStatus::Unknown)),
             // Rejected by its kubelet: nothing runs, and nothing will.
             _ if was_rejected(seen, pod) => End::Terminated(ExitStatus::Unknown),
+            // Nobody will say more of it, and its object stays for us.
+            _ if pod.kept && pod.finished && never_ran(seen, pod).is_some() => {
+                End::Terminated(ExitStatus::Unknown)
+            }
             Some(exit) => End::Server(exit),
             None => End::Alive,
         };
     }
     if terminated {
-        return End::Gone(TERMINATED);
+        return End::Gone(match pod.is_inferred() {
+            true => INFERRED,
+            false => TERMINATED,
+        });
     }
-    if pod.node.is_none() && seen.object == Object::Deleted {
-        return End::Gone(NEVER_PLACED);
-    }
-    let was_ending = seen.object == Object::Deleted && pod.deleting && !pod.disrupted;
-    if !seen.created && (was_rejected(seen, pod) || was_ending) {
+    if was_rejected(seen, pod) {
         return End::Gone(NEVER_STARTED);
     }
-    End::Unproven(unproven(pod))
+    match never_ran(seen, pod).filter(|_| seen.object == Object::Deleted) {
+        Some(evidence) => End::Gone(evidence),
+        None => End::Unproven(unproven(seen, pod)),
+    }
+}
+
+/// The evidence that nothing of a pod whose deletion is told was ever started.
+fn never_ran(seen: &Seen, pod: &Facts) -> Option<&'static str> {
+    if pod.node.is_none() {
+        return Some(NEVER_PLACED);
+    }
+    let was_ending = seen.ending && !pod.disrupted;
+    (!seen.created && was_ending).then_some(NEVER_STARTED)
 }
 
 fn was_rejected(seen: &Seen, pod: &Facts) -> bool {
@@ -198,7 +237,11 @@ fn was_rejected(seen: &Seen, pod: &Facts) -> bool {
 }
 
 /// Names who did not say that it has ended.
-fn unproven(pod: &Facts) -> String {
+fn unproven(seen: &Seen, pod: &Facts) -> String {
+    let how = match seen.object {
+        Object::Deleted => "was deleted by force",
+        _ => "is not there any more",
+    };
     let node = pod.node.as_deref().unwrap_or("(none known)");
     let ids = pod.containers.iter();
     let ids: Vec<&str> = ids
@@ -214,7 +257,7 @@ fn unproven(pod: &Facts) -> String {
         false => format!("container {}", ids.join(", ")),
     };
     format!(
-        "the pod (uid {}) was deleted by force, and node {node} had not confirmed that {containers} ended; \
+        "the pod (uid {}) {how}, and node {node} had not confirmed that {containers} ended; \
          look there (crictl ps), or wait until the node is back",
         pod.uid
     )

@@ -9,6 +9,7 @@ fn container(name: &str, state: State) -> Container {
         name: name.to_owned(),
         id,
         state,
+        restarts: 0,
     }
 }
 
@@ -72,6 +73,17 @@ fn a_launch_waits_attaches_or_says_why_not() {
     }
     let failed = starts(waiting_for("CreateContainerConfigError"));
     assert!(matches!(failed, Start::Failed(Failure::Container { .. })));
+}
+
+/// Before it is, a kubelet of 1.20 may forget what it is told to delete.
+#[test]
+fn a_server_is_told_of_when_it_runs_or_nobody_will_say_more() {
+    let told = |state| is_told(&seen(pod(&[("server", state)])));
+    assert!(!is_told(&Seen::default()) && !told(waiting_for("ContainerCreating")));
+    assert!(told(State::Running) && told(State::Lost) && told(terminated("Completed")));
+    let mut gone = seen(pod(&[("server", waiting_for("ContainerCreating"))]));
+    gone.object = Object::Deleted;
+    assert!(is_told(&gone));
 }
 
 #[test]
@@ -165,6 +177,15 @@ fn what_was_never_started_is_gone_with_its_object() {
         deleting: true,
         ..waiting()
     };
+    // The last that is told of a deletion by force names a time, too, and no grace.
+    let by_force = Facts {
+        finished: true,
+        ..deleting.clone()
+    };
+    assert!(matches!(
+        deleted(seen(by_force), Object::Deleted),
+        End::Unproven(_)
+    ));
     assert_eq!(
         deleted(seen(deleting.clone()), Object::Deleted),
         End::Gone(NEVER_STARTED)
@@ -184,6 +205,49 @@ fn what_was_never_started_is_gone_with_its_object() {
 }
 
 #[test]
+fn a_finalizer_keeps_what_is_deleted_by_force_until_the_kubelet_has_spoken() {
+    let kept = |state: Option<State>| {
+        let states: Vec<_> = state.map(|state| ("server", state)).into_iter().collect();
+        let mut seen = seen(pod(&[]));
+        seen.told(Facts {
+            deleting: true,
+            finished: true,
+            kept: true,
+            ..pod(&states)
+        });
+        seen
+    };
+    // The same after an order that leaves its kubelet the time.
+    let ordered = || {
+        let mut seen = seen(Facts {
+            deleting: true,
+            kept: true,
+            ..pod(&[])
+        });
+        seen.told(kept(None).last.unwrap());
+        seen
+    };
+    assert_eq!(end(&kept(Some(State::Running))), End::Alive);
+    let ended = || kept(Some(terminated("Error")));
+    assert_eq!(end(&ended()), End::Terminated(ExitStatus::Code(3)));
+    assert_eq!(deleted(ended(), Object::Deleted), End::Gone(TERMINATED));
+    // Its kubelet may have started it, and not said so yet.
+    assert_eq!(end(&kept(None)), End::Alive);
+    // Nobody will say anything of what was never started.
+    assert_eq!(end(&ordered()), End::Terminated(ExitStatus::Unknown));
+    let mut unplaced = kept(None);
+    unplaced.last.as_mut().unwrap().node = None;
+    assert_eq!(end(&unplaced), End::Terminated(ExitStatus::Unknown));
+    let mut given_up = ordered();
+    given_up.last.as_mut().unwrap().disrupted = true;
+    assert_eq!(end(&given_up), End::Alive);
+    // Of what was created, however the last status looks.
+    let mut created = ordered();
+    created.created = true;
+    assert_eq!(end(&created), End::Alive);
+}
+
+#[test]
 fn an_eviction_that_drops_the_containers_from_the_status_is_no_proof() {
     let mut seen = seen(pod(&[("server", State::Running)]));
     seen.told(Facts {
@@ -198,4 +262,83 @@ fn an_eviction_that_drops_the_containers_from_the_status_is_no_proof() {
     unseen.created = false;
     assert_eq!(end(&unseen), End::Alive);
     assert!(matches!(deleted(seen, Object::Deleted), End::Unproven(_)));
+}
+
+/// A pod of which a kubelet of 1.20 says this, in the words of the API.
+fn told(deleted: bool, status: serde_json::Value) -> Facts {
+    let mut pod = serde_json::json!({
+        "metadata": {"uid": "u"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "server"}]},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    });
+    if deleted {
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    }
+    Facts::of(serde_json::from_value(pod).unwrap())
+}
+
+/// What the kubelet tells of a container that it has removed before it told of its end.
+fn not_found(reason: &str) -> serde_json::Value {
+    serde_json::json!({
+        "name": "server", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ContainerCreating"}},
+        "lastState": {"terminated": {"reason": reason, "exitCode": 137,
+            "message": "The container could not be located when the pod was deleted.  The container used to be Running"}},
+    })
+}
+
+fn runs() -> serde_json::Value {
+    serde_json::json!({
+        "name": "server", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+        "containerID": "containerd://c", "state": {"running": {}},
+    })
+}
+
+#[test]
+fn a_container_that_was_removed_before_its_end_was_told_has_ended() {
+    let mut ending = seen(told(false, runs()));
+    ending.told(told(true, runs()));
+    assert_eq!(end(&ending), End::Alive);
+    ending.told(told(true, not_found("ContainerStatusUnknown")));
+    assert_eq!(end(&ending), End::Terminated(ExitStatus::Unknown));
+    // Also when it is told again.
+    ending.told(told(true, not_found("ContainerStatusUnknown")));
+    assert_eq!(end(&ending), End::Terminated(ExitStatus::Unknown));
+    assert_eq!(deleted(ending, Object::Deleted), End::Gone(INFERRED));
+    // Of a pod that nobody deletes, or after any other end, it is a container that comes back.
+    for (is_deleted, reason) in [(false, "ContainerStatusUnknown"), (true, "Error")] {
+        let mut restarting = seen(told(false, runs()));
+        restarting.told(told(is_deleted, not_found(reason)));
+        assert_eq!(end(&restarting), End::Alive, "{reason}");
+    }
+}
+
+/// A container is removed behind the back of its kubelet, which starts another, also where a pod
+/// restarts never (seen with 1.20); before that one is told, somebody deletes the pod: the
+/// object then has the deletion, and a status from before it.
+#[test]
+fn a_container_that_was_lost_before_the_deletion_may_have_a_successor() {
+    let mut restarted = not_found("ContainerStatusUnknown");
+    restarted["restartCount"] = 1.into();
+    let mut lost = seen(told(false, runs()));
+    lost.told(told(false, not_found("ContainerStatusUnknown")));
+    lost.told(told(true, not_found("ContainerStatusUnknown")));
+    let mut again = seen(told(true, runs()));
+    again.told(told(true, restarted));
+    // By a search, which has seen nothing before.
+    let unseen = seen(told(true, not_found("ContainerStatusUnknown")));
+    for seen in [lost, again, unseen] {
+        assert_eq!(end(&seen), End::Alive);
+        assert!(matches!(deleted(seen, Object::Deleted), End::Unproven(_)));
+    }
+}
+
+#[test]
+fn the_container_is_named_also_where_the_last_status_does_not() {
+    let mut seen = seen(told(false, runs()));
+    seen.told(told(true, not_found("Error")));
+    let End::Unproven(why) = deleted(seen, Object::Deleted) else {
+        panic!("no proof")
+    };
+    assert!(why.contains("container containerd://c ended"), "{why}");
 }

@@ -1,6 +1,6 @@
-//! What an API server says of a pod, as far as a lifecycle rests on it.
+//! Facts that an API server tells of a pod, as far as a lifecycle rests on them.
 
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use mcp_lifecycle_core::launch::ExitStatus;
 
 /// The container that is the server.
@@ -10,8 +10,6 @@ pub(crate) const SERVER: &str = "server";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) uid: String,
-    /// The launch that its labels name.
-    pub(crate) launch: Option<String>,
     /// The node that it was given to.
     pub(crate) node: Option<String>,
     pub(crate) phase: String,
@@ -22,6 +20,10 @@ pub(crate) struct Facts {
     pub(crate) unschedulable: Option<String>,
     /// Its end was ordered.
     pub(crate) deleting: bool,
+    /// Its object would be gone, but for what keeps it.
+    pub(crate) finished: bool,
+    /// Our finalizer keeps its object.
+    pub(crate) kept: bool,
     /// Somebody else than its kubelet has given it up.
     pub(crate) disrupted: bool,
     /// How many containers its specification has, of any kind.
@@ -37,6 +39,8 @@ pub(crate) struct Container {
     /// Its id in the node's runtime; `None` if it was never created.
     pub(crate) id: Option<String>,
     pub(crate) state: State,
+    /// How often it was started again.
+    pub(crate) restarts: i32,
 }
 
 /// The states that a kubelet reports.
@@ -47,6 +51,9 @@ pub(crate) enum State {
         message: String,
     },
     Running,
+    /// It ran, and its kubelet has not found it any more. Alone that is no end: a pod that
+    /// nobody deletes gets another one.
+    Lost,
     Terminated {
         exit: ExitStatus,
         reason: String,
@@ -56,7 +63,6 @@ pub(crate) enum State {
 
 impl Facts {
     pub(crate) fn of(pod: Pod) -> Self {
-        let labels = pod.metadata.labels.unwrap_or_default();
         let spec = pod.spec.unwrap_or_default();
         let status = pod.status.unwrap_or_default();
         let len = |count: Option<usize>| count.unwrap_or_default();
@@ -68,6 +74,8 @@ impl Facts {
         let unschedulable = condition("PodScheduled", "False")
             .filter(|condition| condition.reason.as_deref() == Some("Unschedulable"))
             .map(|condition| condition.message.clone().unwrap_or_default());
+        let finalizers = pod.metadata.finalizers.unwrap_or_default();
+        let deleting = pod.metadata.deletion_timestamp.is_some();
         let all = [
             status.init_container_statuses,
             status.container_statuses,
@@ -75,13 +83,16 @@ impl Facts {
         ];
         Self {
             uid: pod.metadata.uid.unwrap_or_default(),
-            launch: labels.get(crate::labels::LAUNCH).cloned(),
             node: spec.node_name.filter(|node| !node.is_empty()),
             phase: status.phase.unwrap_or_default(),
             reason: status.reason,
             message: status.message,
             unschedulable,
-            deleting: pod.metadata.deletion_timestamp.is_some(),
+            deleting,
+            finished: deleting && pod.metadata.deletion_grace_period_seconds == Some(0),
+            kept: finalizers
+                .iter()
+                .any(|name| name == crate::labels::FINALIZER),
             disrupted: condition("DisruptionTarget", "True").is_some(),
             expected: spec.containers.len()
                 + len(spec.init_containers.map(|all| all.len()))
@@ -102,6 +113,29 @@ impl Facts {
             .find(|container| container.name == SERVER)
     }
 
+    /// Takes over what was known of containers: the ids of those that are not named any more,
+    /// and the end of those that were lost after their deletion was ordered.
+    ///
+    /// A kubelet of 1.20 removes the container of a pod that is deleted, at times before it has
+    /// told of its end, and starts none in its place. That it ran while the deletion was known,
+    /// and was not started since, tells this from a container that was lost before.
+    pub(crate) fn remember(&mut self, before: &Self) {
+        for container in &mut self.containers {
+            let mut known = before.containers.iter();
+            let Some(known) = known.find(|known| known.name == container.name) else {
+                continue;
+            };
+            if container.id.is_none() {
+                container.id.clone_from(&known.id);
+            }
+            let ran = before.deleting && known.state == State::Running;
+            let same = known.restarts == container.restarts;
+            if container.state == State::Lost && same && (ran || known.state.is_inferred()) {
+                container.state = State::inferred();
+            }
+        }
+    }
+
     /// How the server has ended, if its kubelet says so.
     pub(crate) fn exit(&self) -> Option<ExitStatus> {
         match self.server()?.state {
@@ -116,11 +150,18 @@ impl Facts {
         self.containers.len() >= self.expected.max(1) && self.containers.iter().all(ended)
     }
 
+    /// Returns whether an end is inferred, and was not told by the kubelet.
+    pub(crate) fn is_inferred(&self) -> bool {
+        self.containers
+            .iter()
+            .any(|container| container.state.is_inferred())
+    }
+
     /// Returns whether no container of it was ever created, as far as is told here.
     pub(crate) fn none_created(&self) -> bool {
         self.containers
             .iter()
-            .all(|container| container.id.is_none())
+            .all(|container| container.id.is_none() && container.state != State::Lost)
     }
 }
 
@@ -128,31 +169,62 @@ impl Container {
     fn of(status: ContainerStatus) -> Self {
         let last = status.last_state.and_then(|state| state.terminated);
         let id = status.container_id.filter(|id| !id.is_empty());
+        let id = id.or_else(|| last.as_ref().and_then(|last| last.container_id.clone()));
+        let state = State::of(status.state.unwrap_or_default());
+        let not_found = last.is_some_and(|last| last.reason.as_deref() == Some(NOT_FOUND));
+        let state = match state {
+            State::Waiting { .. } if not_found => State::Lost,
+            state => state,
+        };
         Self {
             name: status.name,
-            id: id.or_else(|| last.and_then(|last| last.container_id)),
-            state: State::of(status.state.unwrap_or_default()),
+            id,
+            state,
+            restarts: status.restart_count,
         }
     }
 }
 
+/// The reason of a kubelet that did not find the container any more.
+const NOT_FOUND: &str = "ContainerStatusUnknown";
+
+/// A reason of ours: no kubelet has a space in one.
+const INFERRED: &str = "not found by its kubelet";
+
 impl State {
+    /// The end of a container that its kubelet has removed itself.
+    fn inferred() -> Self {
+        Self::Terminated {
+            exit: ExitStatus::Unknown,
+            reason: INFERRED.to_owned(),
+            message: String::new(),
+        }
+    }
+
+    fn is_inferred(&self) -> bool {
+        matches!(self, Self::Terminated { reason, .. } if reason == INFERRED)
+    }
+
+    fn terminated(ended: ContainerStateTerminated) -> Self {
+        let reason = ended.reason.unwrap_or_default();
+        let exit = match (&*reason, ended.signal) {
+            ("OOMKilled", _) => ExitStatus::OutOfMemory,
+            // It has ended, nobody knows how.
+            (NOT_FOUND, _) => ExitStatus::Unknown,
+            (_, Some(signal)) if signal > 0 => ExitStatus::Signal(signal),
+            _ => ExitStatus::from_shell_code(ended.exit_code.into()),
+        };
+        let message = ended.message.unwrap_or_default();
+        Self::Terminated {
+            exit,
+            reason,
+            message,
+        }
+    }
+
     fn of(state: ContainerState) -> Self {
         if let Some(ended) = state.terminated {
-            let reason = ended.reason.unwrap_or_default();
-            let exit = match (&*reason, ended.signal) {
-                ("OOMKilled", _) => ExitStatus::OutOfMemory,
-                // The kubelet did not find it any more: it has ended, nobody knows how.
-                ("ContainerStatusUnknown", _) => ExitStatus::Unknown,
-                (_, Some(signal)) if signal > 0 => ExitStatus::Signal(signal),
-                _ => ExitStatus::from_shell_code(ended.exit_code.into()),
-            };
-            let message = ended.message.unwrap_or_default();
-            return Self::Terminated {
-                exit,
-                reason,
-                message,
-            };
+            return Self::terminated(ended);
         }
         if state.running.is_some() {
             return Self::Running;

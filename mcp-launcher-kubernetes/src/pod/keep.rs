@@ -1,14 +1,13 @@
 //! The watch over a running pod, until it is proven gone or cannot be proven any more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ExitStatus;
 use tracing::{debug, warn};
 
 use super::decide::{End, end};
 use super::{LivePod, Seen};
-use crate::cluster::{Cluster, Deletion, Kind, Pauses, answered};
+use crate::cluster::{Cluster, Deletion, Kind, Patience, Pauses};
 use crate::error::{ClusterError, Meaning};
 
 /// The grace of a forced end, in seconds. The kubelet makes it 2; with 0 the object would go
@@ -37,7 +36,10 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
     let mut seen = pod.entry.seen();
     let mut ordered = None;
     loop {
-        let now = end(&seen.borrow_and_update());
+        let (now, kept) = {
+            let seen = seen.borrow_and_update();
+            (end(&seen), is_kept(&seen))
+        };
         let grace = match now {
             End::Gone(evidence) => return Ok(evidence),
             End::Unproven(why) => return Err(why),
@@ -60,7 +62,16 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
         let ordering = async {
             match order {
                 Some(grace) => {
-                    order_deletion(&pod.cluster, &pod.name, &pod.uid, grace, refused).await;
+                    let what = Order {
+                        name: &pod.name,
+                        uid: &pod.uid,
+                        grace,
+                        kept,
+                    };
+                    if grace > 0 {
+                        pod.told().await;
+                    }
+                    order_deletion(&pod.cluster, what, refused).await;
                     pod.learn(|known| known.refused = None);
                     grace
                 }
@@ -78,23 +89,44 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
     }
 }
 
+/// Whether our finalizer keeps the object of a pod.
+fn is_kept(seen: &Seen) -> bool {
+    seen.last.as_ref().is_some_and(|pod| pod.kept)
+}
+
+/// A deletion that is ordered.
+#[derive(Clone, Copy)]
+struct Order<'a> {
+    name: &'a str,
+    uid: &'a str,
+    /// 0 where nothing runs any more.
+    grace: u32,
+    /// Our finalizer keeps the object.
+    kept: bool,
+}
+
 /// Orders the deletion, until that is answered. A pod that is not there is as good as an
 /// answer: what became of it is for the watch to say.
-async fn order_deletion(
-    cluster: &Cluster,
-    name: &str,
-    uid: &str,
-    grace: u32,
-    refused: impl Fn(&ClusterError),
-) {
+async fn order_deletion(cluster: &Cluster, order: Order<'_>, refused: impl Fn(&ClusterError)) {
+    let Order { name, uid, .. } = order;
     let what = Deletion {
         name,
         uid: Some(uid),
         version: None,
-        grace: Some(grace),
+        grace: Some(order.grace),
     };
+    until_answered(name, || cluster.delete(Kind::Pod, what), &refused).await;
+    if order.kept && order.grace == 0 {
+        until_answered(name, || cluster.let_go(name, uid), &refused).await;
+    }
+}
+
+async fn until_answered<F>(name: &str, mut ask: impl FnMut() -> F, refused: &impl Fn(&ClusterError))
+where
+    F: Future<Output = Result<(), ClusterError>>,
+{
     let mut pauses = Pauses::new();
-    while let Err(error) = cluster.delete(Kind::Pod, what).await {
+    while let Err(error) = ask().await {
         match error.meaning() {
             Meaning::Absent | Meaning::Conflict => return,
             _ => {
@@ -115,6 +147,7 @@ pub(crate) async fn undo(
     let mut ordered = None;
     loop {
         let now = end(&seen.borrow_and_update());
+        let kept = is_kept(&seen.borrow());
         let uid = seen.borrow().last.as_ref().map(|pod| pod.uid.clone());
         let grace = match now {
             End::Gone(_) | End::Unproven(_) => return now,
@@ -125,7 +158,13 @@ pub(crate) async fn undo(
             && ordered.is_none_or(|before| before > grace)
         {
             ordered = Some(grace);
-            order_deletion(cluster, name, &uid, grace, |_| {}).await;
+            let what = Order {
+                name,
+                uid: &uid,
+                grace,
+                kept,
+            };
+            order_deletion(cluster, what, |_| {}).await;
         } else if seen.changed().await.is_err() {
             return now;
         }
@@ -140,9 +179,8 @@ pub(crate) async fn remove_secret(cluster: &Cluster, name: &str) {
         version: None,
         grace: None,
     };
-    let patience = Some(Duration::from_secs(120));
-    let removed = answered(patience, || cluster.delete(Kind::Secret, what)).await;
-    match removed {
+    let remove = || cluster.delete(Kind::Secret, what);
+    match Patience::new().answered(remove).await {
         Err(error) if error.meaning() != Meaning::Absent => {
             warn!(secret = name, %error, "a secret was not removed");
         }

@@ -4,23 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchProgress, LaunchedServer};
-use tokio::sync::{oneshot, watch as channel};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use mcp_lifecycle_host::output::Output;
+use tokio::sync::{Notify, oneshot, watch as channel};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{debug, warn};
 
-use super::attach::{Attached, Output, Streams};
-use super::decide::{End, Start, start};
-use super::facts::{Facts, SERVER};
+use super::attach::Streams;
+use super::come_up::{Ready, come_up};
+use super::decide::End;
+use super::facts::Facts;
 use super::keep::{keep, remove_secret, undo};
 use super::terminator::PodTerminator;
-use super::{Known, LivePod, Seen};
-use crate::cluster::{Cluster, Entry, Kind, Watcher, answered};
+use super::{Known, LivePod, Seen, admitted, progress};
+use crate::cluster::{Cluster, Entry, Kind, Patience, Watcher};
 use crate::error::{ClusterError, Meaning};
 use crate::lease::{Held, Leases};
 use crate::options::Plan;
-use crate::{control, init};
+use crate::{control, init, labels};
 
 /// How long a failed launch waits for the proof that nothing is left, before it reports the
 /// failure and leaves the rest to its task.
@@ -28,21 +31,9 @@ const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a create whose answer was lost may still come true: an API server gives a request
 /// a minute.
-const LATE_CREATE: Duration = Duration::from_secs(75);
+pub(crate) const LATE_CREATE: Duration = Duration::from_secs(75);
 
-/// How much of the caller's time is left for the answer that no node was found.
-const TIME_TO_TELL: Duration = Duration::from_secs(1);
-
-/// How long a pod may be without a node where the caller has no deadline.
-const UNSCHEDULED: Duration = Duration::from_secs(30);
-
-/// How long a launch goes on while its pod cannot be watched: an API server may be restarted.
-const LOST: Duration = Duration::from_secs(30);
-
-/// How long an attach may be refused by a kubelet that says that the container runs.
-const ATTACHES: Duration = Duration::from_secs(10);
-
-/// All that one launch needs.
+/// Input of one launch.
 pub(crate) struct Job {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) watcher: Watcher,
@@ -51,7 +42,18 @@ pub(crate) struct Job {
     pub(crate) name: String,
     /// The label that tells this launch from all others.
     pub(crate) launch: String,
+    /// How often the session is kept alive.
+    pub(crate) keep_alive: Duration,
     pub(crate) context: LaunchContext,
+}
+
+impl Job {
+    /// One time for all requests of the launch; its caller is told why they take it.
+    pub(crate) fn patience(&self) -> Patience {
+        let (context, name) = (self.context.clone(), self.name.clone());
+        Patience::new()
+            .telling(move |words| context.report(&LaunchProgress::new(format!("{name}: {words}"))))
+    }
 }
 
 /// Cancels a launch when its caller goes away.
@@ -76,36 +78,52 @@ pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Lau
 }
 
 async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
+    let patience = job.patience().until(cancelled.clone());
     tokio::select! {
         biased;
         () = cancelled.cancelled() => return Err(ClusterError::Cancelled),
-        prepared = prepare(&job) => prepared?,
+        prepared = prepare(&job, &patience) => prepared?,
     }
-    let lease = tokio::select! {
-        biased;
-        () = cancelled.cancelled() => return Err(ClusterError::Cancelled),
-        lease = job.leases.hold() => Arc::new(lease?),
-    };
+    // Not interrupted: what is created is held, and so given back.
+    let lease = Arc::new(job.leases.hold(&patience).await?);
+    if cancelled.is_cancelled() {
+        lease.release().await;
+        return Err(ClusterError::Cancelled);
+    }
     for object in job.plan.objects() {
         object["metadata"]["ownerReferences"] = lease.owner();
     }
     let entry = job.watcher.enter(&job.name);
     // From here on nothing may interrupt: a request that was sent may come true.
     let may_exist = AtomicBool::new(false);
-    let created = create(&job, &entry, &may_exist).await;
-    let facts = match created {
-        Ok(facts) => facts,
+    let created = create(&job, &entry, &may_exist, &patience).await;
+    let pod = match created {
+        Ok(pod) => pod,
         Err(error) => {
             not_created(job, entry, lease, may_exist.into_inner());
             return Err(error);
         }
     };
+    let changed = admitted::changed(&job.plan.pod, &pod);
+    let is_watched = admitted::is_selected(&job.plan.pod, &pod);
+    let facts = Facts::of(pod);
     let uid = facts.uid.clone();
     entry.exists(facts);
+    if !is_watched {
+        entry.look_for();
+    }
+    let started = Notify::new();
+    let coming_up = async {
+        match changed {
+            Some(field) => Err(ClusterError::Changed(field)),
+            None => come_up(&job, &entry, &started).await,
+        }
+    };
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => Err(ClusterError::Cancelled),
-        ready = come_up(&job, &entry) => ready,
+        ready = coming_up => ready,
+        never = progress::tell(&job, &uid, &entry, &started) => match never {},
     };
     if job.plan.secret.is_some() {
         // What a container is made with is needed no more once it runs.
@@ -122,64 +140,64 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     }
 }
 
-async fn prepare(job: &Job) -> Result<(), ClusterError> {
+/// Sees to what all launches need: a connection, and the program of the init.
+pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), ClusterError> {
     job.cluster.namespace().await?;
     if job.plan.supervised {
-        init::provide(&job.cluster).await?;
+        init::provide(&job.cluster, patience).await?;
     }
     Ok(())
 }
 
 /// Creates the secret and the pod. The name is ours alone, so that a create whose answer was
 /// lost is told by the next try.
-async fn create(job: &Job, entry: &Entry, may_exist: &AtomicBool) -> Result<Facts, ClusterError> {
+async fn create(
+    job: &Job,
+    entry: &Entry,
+    may_exist: &AtomicBool,
+    patience: &Patience,
+) -> Result<Pod, ClusterError> {
     let cluster = &job.cluster;
     if let Some(secret) = &job.plan.secret {
-        let created = answered(crate::PATIENCE, || cluster.create(Kind::Secret, secret)).await;
-        match created {
-            Err(error) if error.meaning() != Meaning::Conflict => return Err(error),
+        let create = || cluster.create(Kind::Secret, secret);
+        match patience.answered(create).await {
+            Err(error) if error.meaning() != Meaning::Exists => return Err(error),
             _ => {}
         }
     }
     let create = async || {
         let created = cluster.created(Kind::Pod, &job.plan.pod).await;
         // Of any attempt: the refusal of a later one says nothing about it.
-        if let Err(error) = &created
-            && matches!(
-                error.meaning(),
-                Meaning::Unheard | Meaning::Conflict | Meaning::Busy(_)
-            )
-        {
+        if created.as_ref().is_err_and(ClusterError::may_come_true) {
             may_exist.store(true, Ordering::Relaxed);
         }
         created
     };
-    match answered(crate::PATIENCE, create).await.map(Facts::of) {
-        Err(error) if error.meaning() == Meaning::Conflict => {
-            let get = || cluster.get(Kind::Pod, &job.name);
-            let facts = Facts::of(answered(crate::PATIENCE, get).await?);
-            match facts.launch.as_deref() == Some(&job.launch) {
-                true => Ok(facts),
-                false => Err(ClusterError::Stranger(job.name.clone())),
-            }
-        }
-        Err(error) => {
-            // The watch may know better than the answer that was lost.
-            let seen = entry.seen().borrow().last.clone();
-            seen.ok_or(error)
-        }
-        created => created,
+    let error = match patience.answered(create).await {
+        Ok(pod) => return Ok(pod),
+        Err(error) => error,
+    };
+    // The watch may know better than an answer that was lost.
+    if error.meaning() != Meaning::Exists && entry.seen().borrow().last.is_none() {
+        return Err(error);
+    }
+    let get = || cluster.get::<Pod>(Kind::Pod, &job.name);
+    let pod = patience.answered(get).await?;
+    let labels = pod.metadata.labels.as_ref();
+    match labels.and_then(|labels| labels.get(labels::LAUNCH)) == Some(&job.launch) {
+        true => Ok(pod),
+        false => Err(ClusterError::Stranger(job.name.clone())),
     }
 }
 
 /// A create that failed leaves a secret; one that nobody has answered may still come true.
 fn not_created(job: Job, entry: Entry, lease: Arc<Held>, may_exist: bool) {
     tokio::spawn(async move {
-        if may_exist && comes_true(entry.seen()).await {
-            report(&job.name, undo(&job.cluster, &job.name, entry.seen()).await);
-        }
         if job.plan.secret.is_some() {
             remove_secret(&job.cluster, &job.name).await;
+        }
+        if may_exist && comes_true(entry.seen()).await {
+            report(&job.name, undo(&job.cluster, &job.name, entry.seen()).await);
         }
         lease.release().await;
     });
@@ -224,105 +242,6 @@ fn report(pod: &str, end: End) {
     }
 }
 
-/// What came of a pod that came up: its streams, or how it ended before there were any.
-type Ready = Option<Attached>;
-
-/// Waits until the pod runs, and attaches to it.
-async fn come_up(job: &Job, entry: &Entry) -> Result<Ready, ClusterError> {
-    let mut seen = entry.seen();
-    wait_for_start(job, &mut seen).await?;
-    let refused_until = Instant::now() + ATTACHES;
-    loop {
-        let is_running = start(&seen.borrow_and_update()) == Start::Running;
-        if !is_running && wait_for_start(job, &mut seen).await? == Start::Ended {
-            return ended_early(job);
-        }
-        let error = match attach(job).await {
-            Ok(attached) => return Ok(Some(attached)),
-            Err(error) => error,
-        };
-        // Its end may be what refuses: the watch says so, a moment later.
-        if matches!(error.meaning(), Meaning::Refused if !matches!(error, ClusterError::Attach(_)))
-            || Instant::now() >= refused_until
-        {
-            return Err(error);
-        }
-        debug!(pod = job.name, %error, "attaching again");
-        tokio::select! {
-            _ = seen.changed() => {}
-            () = sleep(Duration::from_millis(200)) => {}
-        }
-    }
-}
-
-/// A server that has ended before anybody was attached. A supervised one has not begun.
-fn ended_early(job: &Job) -> Result<Ready, ClusterError> {
-    match job.plan.supervised {
-        true => Err(broken_init()),
-        false => Ok(None),
-    }
-}
-
-fn broken_init() -> ClusterError {
-    ClusterError::Init("it has ended before anybody was attached".to_owned())
-}
-
-async fn attach(job: &Job) -> Result<Attached, ClusterError> {
-    let connection = job.cluster.attach(&job.name, SERVER).await?;
-    let mut attached = Attached::new(connection);
-    if job.plan.supervised {
-        attached.open_gate().await?;
-    }
-    Ok(attached)
-}
-
-/// Waits until the server runs, or has ended. Tells the caller what the kubelet does.
-async fn wait_for_start(
-    job: &Job,
-    seen: &mut channel::Receiver<Seen>,
-) -> Result<Start, ClusterError> {
-    let given_up = job.context.deadline().map(|at| at - TIME_TO_TELL);
-    let given_up = given_up.unwrap_or_else(|| Instant::now() + UNSCHEDULED);
-    let mut told = None;
-    let mut lost_since = None;
-    loop {
-        let lost = seen.borrow().lost.clone();
-        let lost_until = match &lost {
-            Some(lost) if lost.refused => return Err(ClusterError::Unwatched(lost.words.clone())),
-            Some(_) => Some(*lost_since.get_or_insert_with(Instant::now) + LOST),
-            None => {
-                lost_since = None;
-                None
-            }
-        };
-        let now = start(&seen.borrow_and_update());
-        let mut unschedulable = None;
-        match now {
-            Start::Running | Start::Ended => return Ok(now),
-            Start::Failed(failure) => return Err(failure.into_error(&job.plan.image)),
-            Start::Unschedulable(words) => unschedulable = Some(words),
-            Start::Wait(what) if what != told => {
-                if let Some(what) = &what {
-                    let what = format!("{}: {what}", job.name);
-                    job.context.report(&LaunchProgress::new(what));
-                }
-                told = what;
-            }
-            Start::Wait(_) => {}
-        }
-        tokio::select! {
-            changed = seen.changed() => if changed.is_err() { return Err(ClusterError::Cancelled) },
-            () = sleep_until(lost_until.unwrap_or(given_up)), if lost_until.is_some() => {
-                let words = lost.map(|lost| lost.words);
-                return Err(ClusterError::Unwatched(words.unwrap_or_default()));
-            }
-            () = sleep_until(given_up), if unschedulable.is_some() => {
-                return Err(ClusterError::Unschedulable(unschedulable.unwrap_or_default()));
-            }
-        }
-    }
-}
-
 /// The server is there: its owner, its streams, and the tasks that keep them.
 fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) -> LaunchedServer {
     let pod = Arc::new(LivePod {
@@ -334,6 +253,7 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
         grace: job.plan.grace,
         lease,
         known: channel::Sender::new(Known::default()),
+        begun: Instant::now(),
         force: CancellationToken::new(),
         discard: CancellationToken::new(),
     });
@@ -351,7 +271,7 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
             .wait_for(|known| known.exit.is_some() || known.end.is_some())
             .await;
     };
-    let (streams, task) = attached.split(discard, exited);
+    let (streams, task) = attached.split(discard, job.keep_alive, exited);
     tokio::spawn(task);
     let Streams {
         stdin,
@@ -360,3 +280,7 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
     } = streams;
     LaunchedServer::new(stdin, stdout, Some(Box::new(stderr)), terminator)
 }
+
+#[cfg(test)]
+#[path = "launch_tests.rs"]
+mod tests;

@@ -9,31 +9,43 @@
 //! All on the control thread, so that neither the caller's cancellation nor the end of its
 //! runtime interrupts them.
 
+mod admitted;
 mod attach;
+mod come_up;
 mod decide;
 mod facts;
 mod keep;
 mod launch;
+mod progress;
 mod terminator;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch as channel;
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use attach::KEEP_ALIVE;
 #[cfg(test)]
 pub(crate) use decide::end;
 pub(crate) use decide::{End, Failure, Lost, Object, Seen};
 pub(crate) use facts::{Facts, SERVER};
 pub(crate) use keep::{remove_secret, undo};
-pub(crate) use launch::{Job, launch};
+pub(crate) use launch::{Job, LATE_CREATE, launch, prepare};
 pub(crate) use terminator::semantics;
 
 use crate::cluster::{Cluster, Entry};
 use crate::lease::Held;
 
-/// What is known of a pod.
+/// How long after its start a server's deletion waits for its kubelet's first word of it.
+const TOLD: Duration = Duration::from_secs(10);
+
+/// How long it waits once the end is ordered by force: a kubelet says it once a second.
+const TOLD_BY_FORCE: Duration = Duration::from_millis(1500);
+
+/// Knowledge of one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     /// The exit status of its server.
@@ -55,6 +67,8 @@ pub(crate) struct LivePod {
     /// Seconds between the request to end and the kill.
     grace: u32,
     known: channel::Sender<Known>,
+    /// When its streams were attached.
+    begun: Instant,
     /// Kept until the pod is gone.
     lease: Arc<Held>,
     /// The order to end it.
@@ -72,6 +86,22 @@ impl LivePod {
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();
+    }
+
+    /// Waits until its kubelet has said anything of its server, for a few seconds after its start:
+    /// until then a kubelet may forget what it is told to delete, and no end is proven. Force does
+    /// not wait for one that is slow: the end is then not proven where it forgets.
+    async fn told(&self) {
+        let mut seen = self.entry.seen();
+        let told = seen.wait_for(|seen| seen.lost.is_some() || decide::is_told(seen));
+        let forced = async {
+            self.force.cancelled().await;
+            sleep(TOLD_BY_FORCE).await;
+        };
+        tokio::select! {
+            _ = timeout_at(self.begun + TOLD, told) => {}
+            () = forced => {}
+        }
     }
 
     fn learn(&self, change: impl FnOnce(&mut Known)) {

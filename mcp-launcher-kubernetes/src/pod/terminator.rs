@@ -9,7 +9,7 @@ use mcp_lifecycle_core::launch::{
 };
 
 use super::{Known, LivePod};
-use crate::cluster::{Deletion, Kind, answered};
+use crate::cluster::{Deletion, Kind, Patience};
 use crate::control;
 use crate::error::Meaning;
 
@@ -84,14 +84,16 @@ impl ProcessTerminator for PodTerminator {
         }
         let pod = Arc::clone(&self.pod);
         let asked = control::run(async move {
+            pod.told().await;
             let what = Deletion {
                 name: &pod.name,
                 uid: Some(&pod.uid),
                 version: None,
                 grace: Some(pod.grace),
             };
-            let asked = answered(None, || pod.cluster.delete(Kind::Pod, what)).await;
-            match asked {
+            let patience = Patience::new().until(pod.force.clone());
+            let ask = || pod.cluster.delete(Kind::Pod, what);
+            match patience.answered(ask).await {
                 Err(error) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
                     Ok(())
                 }

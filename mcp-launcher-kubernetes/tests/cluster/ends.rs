@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
+
 use crate::support::{
     LIMIT, Namespace, POLITE, STUBBORN, eventually, launch, options, plain, spec,
 };
@@ -37,6 +39,7 @@ async fn a_pod_that_somebody_deletes_by_force_is_no_proof() {
     let ns = Namespace::new("forced");
     let mut server = ns.launch(STUBBORN).await.unwrap();
     assert_eq!(server.line().await.as_deref(), Some("ready"));
+    ns.is_told().await;
     ns.kubectl(&[
         "delete",
         "pod",
@@ -47,6 +50,42 @@ async fn a_pod_that_somebody_deletes_by_force_is_no_proof() {
     let text = server.end().await.unwrap_err();
     assert!(text.contains("node node1 had not confirmed"), "{text}");
     assert!(text.contains("container containerd://"), "{text}");
+}
+
+/// No watch over labels has it any more, and it is not taken for one that was deleted.
+#[tokio::test]
+async fn a_pod_whose_labels_somebody_removes_is_ended_with_proof() {
+    let ns = Namespace::new("labels");
+    let mut server = ns.launch(STUBBORN).await.unwrap();
+    assert_eq!(server.line().await.as_deref(), Some("ready"));
+    let label = "dev.mcp-lifecycle.instance-";
+    ns.kubectl(&["label", "pod", &server.pod(), label]);
+    let lives = tokio::time::timeout(Duration::from_secs(3), server.handle.exited());
+    assert!(lives.await.is_err(), "it is not thought to have ended");
+    let report = server.end().await.unwrap();
+    assert!(report.contains("every container terminated"), "{report}");
+    assert!(ns.names("pods").is_empty());
+}
+
+#[tokio::test]
+async fn a_finalizer_makes_an_end_by_force_provable() {
+    let ns = Namespace::new("finalizer");
+    let launcher = ns.launcher();
+    let kept = || spec(plain().finalizer(true), STUBBORN);
+    let server = launch(&launcher, &kept()).await.unwrap();
+    let force = ["--force", "--grace-period=0", "--wait=false"];
+    ns.kubectl(&[&["delete", "pod", &server.pod()], &force[..]].concat());
+    let report = server.end().await.unwrap();
+    assert!(report.contains("every container terminated"), "{report}");
+    // And in an orderly end it is in nobody's way, nor where no node takes the pod.
+    let server = launch(&launcher, &kept()).await.unwrap();
+    server.end().await.unwrap();
+    let nowhere = plain().finalizer(true).on_nodes_with("no", "such-node");
+    let soon = tokio::time::Instant::now() + Duration::from_secs(3);
+    let context = LaunchContext::new().with_deadline(soon);
+    let launched = launcher.launch(&spec(nowhere, STUBBORN), &context).await;
+    assert!(launched.is_err());
+    eventually("nothing is left", || ns.names("pods,leases").is_empty()).await;
 }
 
 #[tokio::test]
@@ -65,4 +104,23 @@ async fn the_exit_and_the_end_of_the_output_are_told() {
     let exit = tokio::time::timeout(Duration::from_secs(30), server.handle.exited()).await;
     assert_eq!(exit.unwrap().to_string(), "exit code 7");
     eventually("the ended pod is removed", || ns.names("pods").is_empty()).await;
+}
+
+/// Takes all the memory there is, once it is told to.
+const GREEDY: &str = "echo ready; read line; a=$line; while :; do a=$a$a; done";
+
+#[tokio::test]
+async fn a_lack_of_memory_is_told() {
+    use tokio::io::AsyncWriteExt;
+
+    let ns = Namespace::new("memory");
+    let launcher = ns.launcher();
+    for options in [options(), plain()] {
+        let limited = spec(options.limit("memory", "32Mi"), GREEDY);
+        let mut server = launch(&launcher, &limited).await.unwrap();
+        server.stdin.write_all(b"0123456789\n").await.unwrap();
+        let exit = tokio::time::timeout(LIMIT, server.handle.exited()).await;
+        assert_eq!(exit.unwrap().to_string(), "killed for lack of memory");
+        server.end().await.unwrap();
+    }
 }

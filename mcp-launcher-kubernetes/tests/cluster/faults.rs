@@ -1,13 +1,25 @@
 //! Services of the cluster are killed in the middle of a server's life.
 
+use std::process::Command;
+
 use crate::support::{
-    Namespace, POLITE, STUBBORN, Server, cluster, eventually, launch, options, spec,
+    Namespace, POLITE, SOON, STUBBORN, Server, cluster, eventually, launch, options, plain, spec,
 };
+
+/// The kubelet goes on, whatever becomes of the test.
+struct Stopped;
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        cluster(&["kill", "kubelet", "CONT"]);
+    }
+}
 
 async fn lives_through(name: &str, service: &str, script: &str) {
     let ns = Namespace::new(name);
     let mut server: Server = ns.launch(script).await.unwrap();
     assert_eq!(server.line().await.as_deref(), Some("ready"));
+    ns.is_told().await;
     cluster(&["kill", service]);
     let mut restarted = tokio::task::spawn_blocking({
         let service = service.to_owned();
@@ -64,18 +76,55 @@ async fn an_api_server_that_is_killed_in_a_launch_is_waited_for() {
     server.end().await.unwrap();
 }
 
+/// A container that is removed behind the back of its kubelet gets a successor, also in a pod
+/// that never restarts. It is ended, too.
+#[tokio::test]
+async fn the_successor_of_a_container_that_was_taken_away_is_ended() {
+    let ns = Namespace::new("successor");
+    let launched = launch(&ns.launcher(), &spec(plain(), STUBBORN)).await;
+    let server = launched.unwrap();
+    let id = || {
+        let path = "jsonpath={.items[*].status.containerStatuses[*].containerID}";
+        let id = ns.kubectl(&["get", "pods", "-o", path]);
+        id.replace("containerd://", "")
+    };
+    ns.is_told().await;
+    let first = id();
+    let directory = std::env::var("MCP_TEST_CLUSTER").unwrap();
+    let directory = directory.split(' ').nth(1).unwrap();
+    let socket = format!("{directory}/run/node1/containerd.sock");
+    let ctr = |args: &[&str]| {
+        let own = ["-a", &socket, "-n", "k8s.io"];
+        let status = Command::new("ctr").args(own).args(args).status();
+        status.unwrap().success()
+    };
+    cluster(&["kill", "kubelet", "STOP"]);
+    assert!(ctr(&["task", "kill", "--signal", "KILL", &first]));
+    eventually("it can be removed", || ctr(&["container", "rm", &first])).await;
+    // What it remembers of it goes with it.
+    cluster(&["kill", "containerd"]);
+    cluster(&["start", "containerd"]);
+    cluster(&["kill", "kubelet", "CONT"]);
+    eventually("there is another", || !id().is_empty() && id() != first).await;
+    let report = server.end().await.unwrap();
+    assert!(report.contains("every container terminated"), "{report}");
+    assert!(ns.names("pods,leases").is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_does_not_answer_is_named() {
     let ns = Namespace::new("silent-node");
     let mut server = ns.launch(STUBBORN).await.unwrap();
     assert_eq!(server.line().await.as_deref(), Some("ready"));
+    ns.is_told().await;
     cluster(&["kill", "kubelet", "STOP"]);
-    let text = server.end().await.unwrap_err();
+    let stopped = Stopped;
+    let text = server.end_within(SOON).await.unwrap_err();
     assert!(
         text.contains("on node node1, container containerd://"),
         "{text}"
     );
-    cluster(&["kill", "kubelet", "CONT"]);
+    drop(stopped);
     server.end().await.unwrap_or_default();
     eventually("nothing is left", || ns.names("pods").is_empty()).await;
 }

@@ -1,15 +1,19 @@
 //! What a server finds when it starts, and what nobody else sees of it.
 
+use futures_util::StreamExt;
+use mcp_launcher_kubernetes::PodOptions;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{Namespace, POLITE, launch, options, spec};
+use crate::support::{LIMIT, Namespace, POLITE, eventually, launch, options, spec};
 
 #[tokio::test]
 async fn the_first_line_is_not_lost() {
     let ns = Namespace::new("first-line");
     let launcher = ns.launcher();
-    for _ in 0..10 {
-        let script = "echo out; echo err >&2; cat";
+    let script = "echo out; echo err >&2; cat";
+    let rounds = (0..10).map(async |_| {
         let mut server = launch(&launcher, &spec(options(), script)).await.unwrap();
         assert_eq!(server.line().await.as_deref(), Some("out"));
         let error = server.stderr.next_line().await.unwrap();
@@ -17,7 +21,9 @@ async fn the_first_line_is_not_lost() {
         server.stdin.write_all(b"ping\n").await.unwrap();
         assert_eq!(server.line().await.as_deref(), Some("ping"));
         server.end().await.unwrap();
-    }
+    });
+    let rounds = futures_util::stream::iter(rounds).buffer_unordered(4);
+    rounds.collect::<Vec<()>>().await;
     // The init's program stays; nothing else does.
     assert!(ns.names("pods,leases").is_empty());
 }
@@ -37,7 +43,7 @@ async fn the_environment_is_a_secret_for_a_moment() {
         "{pods}"
     );
     let name = server.pod();
-    crate::support::eventually("the secret is removed", || {
+    eventually("the secret is removed", || {
         !ns.names("secrets")
             .iter()
             .any(|secret| secret.ends_with(&name))
@@ -69,6 +75,65 @@ async fn a_pod_has_what_its_options_say_and_safe_defaults() {
     assert_eq!(pod["automountServiceAccountToken"], false);
     assert_eq!(pod["restartPolicy"], "Never");
     server.end().await.unwrap();
+}
+
+/// Launches until something is told that has these words in it.
+async fn told_of(ns: &Namespace, options: PodOptions, words: &str) {
+    let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let context = LaunchContext::new().with_progress(move |progress| {
+        let _ = sender.send(progress.to_string());
+    });
+    let (launcher, spec) = (ns.launcher(), spec(options, POLITE));
+    let launched = launcher.launch(&spec, &context);
+    let found = async {
+        let mut all = Vec::new();
+        while let Some(line) = told.recv().await {
+            all.push(line);
+            if all.last().is_some_and(|line| line.contains(words)) {
+                return;
+            }
+        }
+        panic!("{all:?}");
+    };
+    let found = tokio::time::timeout(LIMIT, found);
+    tokio::select! {
+        launched = launched => panic!("{launched:?}"),
+        found = found => found.expect("nothing is told"),
+    }
+}
+
+#[tokio::test]
+async fn what_a_launch_waits_for_is_told() {
+    let ns = Namespace::new("waits");
+    // A registry that does not answer.
+    let registry = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let image = format!("{}/image:1", registry.local_addr().unwrap());
+    let mut pulls = options();
+    pulls.image = Some(image.clone());
+    told_of(&ns, pulls, &format!("Pulling: Pulling image \"{image}\"")).await;
+    drop(registry);
+    let mounts = options().volume(
+        json!({"name": "v", "secret": {"secretName": "no-such"}}),
+        json!({"name": "v", "mountPath": "/v"}),
+    );
+    told_of(&ns, mounts, "FailedMount: MountVolume.SetUp failed").await;
+    eventually("nothing is left", || ns.names("pods,leases").is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_all_launches_need_is_there_before_the_first() {
+    let ns = Namespace::new("prepared");
+    let (launcher, spec) = (ns.launcher(), spec(options(), POLITE));
+    launcher
+        .prepare(&spec, &LaunchContext::new())
+        .await
+        .unwrap();
+    let maps = ns.names("configmaps");
+    assert!(
+        maps.iter().any(|map| map.contains("/mcp-init-")),
+        "{maps:?}"
+    );
+    assert!(ns.names("pods,leases").is_empty());
 }
 
 #[tokio::test]

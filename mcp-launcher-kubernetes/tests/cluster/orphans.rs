@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 use crate::support::{
-    Host, Namespace, POLITE, STUBBORN, Server, eventually, is_host, kubectl, launch, options,
-    plain, spec,
+    Host, LEASE, Namespace, POLITE, STUBBORN, Server, eventually, is_host, kubectl, launch,
+    options, plain, spec,
 };
 
 const ME: &str = "orphans::a_dead_hosts_pods_are_ended_and_nobody_elses";
@@ -20,8 +20,12 @@ async fn host(job: &str) {
         panic!("{job}");
     };
     let launcher = mcp_launcher_kubernetes::KubernetesLauncher::builder().namespace(namespace);
+    let (launcher, options) = match init {
+        // With the Lease that hosts have by default.
+        "finalizer" => (launcher, plain().finalizer(true)),
+        _ => (launcher.lease(LEASE), options()),
+    };
     let launcher = launcher.build().unwrap();
-    let options = if init == "none" { plain() } else { options() };
     println!("launching");
     let launched = launcher
         .launch(&spec(options, script), &LaunchContext::new())
@@ -44,7 +48,7 @@ async fn a_dead_hosts_pods_are_ended_and_nobody_elses() {
         return host(&job).await;
     }
     let ns = Namespace::new("orphans");
-    let mut dead = Host::start(ME, &format!("orphans|none|{STUBBORN}"));
+    let mut dead = Host::start(ME, &format!("orphans|finalizer|{STUBBORN}"));
     dead.wait_for("launched");
     let orphan = ns.names("pods");
     let mut living = ns.launch(POLITE).await.unwrap();
@@ -125,6 +129,24 @@ async fn hosts_killed_at_random_instants_leave_nothing() {
         .unwrap();
 }
 
+/// After the conformance kit, in whose namespaces hosts were killed by the hundred: what they
+/// left is ended, and its objects go.
+#[tokio::test]
+async fn one_search_removes_what_the_hosts_of_the_kit_left() {
+    for name in ["kubernetes", "kubernetes-plain"] {
+        let select = ["-l", "dev.mcp-lifecycle.instance", "-o", "name"];
+        let get = ["-n", name, "get", "pods,leases,secrets"];
+        let ours = || kubectl(&[&get[..], &select].concat());
+        println!("{name}: {} objects were left", ours().lines().count());
+        let launcher = mcp_launcher_kubernetes::KubernetesLauncher::builder().namespace(name);
+        let report = launcher.build().unwrap().reap_orphans().await.unwrap();
+        println!("{name}: {} pods were ended", report.ended.len());
+        assert!(report.is_complete(), "{report}");
+        assert!(report.spared.is_empty(), "{report}");
+        eventually("nothing is left", || ours().is_empty()).await;
+    }
+}
+
 #[tokio::test]
 async fn a_lease_that_is_lost_is_replaced_for_the_next_server() {
     let ns = Namespace::new("lost-lease");
@@ -134,7 +156,7 @@ async fn a_lease_that_is_lost_is_replaced_for_the_next_server() {
     // What it owned is the garbage collector's.
     eventually("the first server is ended", || ns.names("pods").is_empty()).await;
     // The next renewal finds that it is lost.
-    tokio::time::sleep(Duration::from_secs(12)).await;
+    tokio::time::sleep(LEASE / 2).await;
     let mut second = launch(&launcher, &spec(options(), POLITE)).await.unwrap();
     assert_eq!(second.line().await.as_deref(), Some("ready"));
     tokio::time::sleep(Duration::from_secs(15)).await;

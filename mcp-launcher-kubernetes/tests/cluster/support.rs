@@ -16,6 +16,12 @@ use tokio::time::{sleep, timeout};
 /// For what should take no time, on a kubelet that looks once a second.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
+/// How long an end is waited for that cannot be proven.
+pub(crate) const SOON: Duration = Duration::from_secs(8);
+
+/// Shorter than by default: a search beside a dead host waits for as long.
+pub(crate) const LEASE: Duration = Duration::from_secs(12);
+
 /// A server that answers what it is told, and leaves at the end of its input.
 pub(crate) const POLITE: &str = "echo ready; cat";
 /// A server that does not leave.
@@ -40,18 +46,21 @@ pub(crate) fn cluster(args: &[&str]) {
     assert!(status.unwrap().success(), "{args:?}");
 }
 
-/// A namespace, which is deleted in the end.
-pub(crate) struct Namespace(pub(crate) String);
+/// A namespace, which is deleted in the end. A test that fails prints what became of its pods.
+pub(crate) struct Namespace(
+    pub(crate) String,
+    #[expect(dead_code, reason = "it is for its end")] Record,
+);
 
 impl Namespace {
     pub(crate) fn new(name: &str) -> Self {
         kubectl(&["create", "namespace", name]);
-        Self(name.to_owned())
+        Self(name.to_owned(), Record::begin(name))
     }
 
     pub(crate) fn launcher(&self) -> KubernetesLauncher {
         let launcher = KubernetesLauncher::builder().namespace(&self.0);
-        launcher.build().unwrap()
+        launcher.lease(LEASE).build().unwrap()
     }
 
     /// The names of what is there.
@@ -64,6 +73,17 @@ impl Namespace {
         kubectl(&[&["-n", &self.0], args].concat())
     }
 
+    /// Waits until the kubelets have said of all pods that they run: a server answers up to a
+    /// second earlier, before its container has been named to anybody.
+    pub(crate) async fn is_told(&self) {
+        let phases = ["get", "pods", "-o", "jsonpath={.items[*].status.phase}"];
+        eventually("it is told that they run", || {
+            let phases = self.kubectl(&phases);
+            !phases.is_empty() && phases.split(' ').all(|phase| phase == "Running")
+        })
+        .await;
+    }
+
     pub(crate) async fn launch(&self, script: &str) -> Result<Server, LaunchError> {
         launch(&self.launcher(), &spec(options(), script)).await
     }
@@ -74,6 +94,40 @@ impl Drop for Namespace {
         let _ = Command::new("kubectl")
             .args(["delete", "namespace", "--wait=false", &self.0])
             .output();
+    }
+}
+
+/// Every state of every pod of a namespace, as told to somebody else than us.
+struct Record {
+    kubectl: Child,
+    file: tempfile::NamedTempFile,
+}
+
+impl Record {
+    fn begin(namespace: &str) -> Self {
+        const LINE: &str = "jsonpath={.type} {.object.metadata.name} \
+            deletion={.object.metadata.deletionTimestamp} grace={.object.metadata.deletionGracePeriodSeconds} \
+            {.object.status.phase} {.object.status.reason} {.object.status.containerStatuses}{\"\\n\"}";
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let kubectl = Command::new("kubectl")
+            .args(["-n", namespace, "get", "pods", "--watch"])
+            .args(["--output-watch-events", "-o", LINE])
+            .stdout(file.reopen().unwrap())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { kubectl, file }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let _ = self.kubectl.kill();
+        let _ = self.kubectl.wait();
+        if std::thread::panicking() {
+            let told = std::fs::read_to_string(self.file.path());
+            eprintln!("what was told of the pods:\n{}", told.unwrap_or_default());
+        }
     }
 }
 
@@ -136,11 +190,16 @@ impl Server {
 
     /// Ends it: the report, or the error, as text.
     pub(crate) async fn end(&self) -> Result<String, String> {
+        self.end_within(LIMIT).await
+    }
+
+    /// The same, and waits no longer for the proof after a forced end.
+    pub(crate) async fn end_within(&self, limit: Duration) -> Result<String, String> {
         let second = Duration::from_secs(1);
         let policy = TerminationPolicy::new()
             .with_eof_grace(second)
             .with_term_grace(second)
-            .with_kill_confirmation(LIMIT / 2);
+            .with_kill_confirmation(limit);
         let ended = self.handle.terminate(&policy, EndReason::Shutdown).await;
         ended
             .map(|report| report.to_string())
@@ -181,9 +240,15 @@ pub(crate) struct Host {
 impl Host {
     /// Runs the test `name` of this binary as a host that is told `what` to do.
     pub(crate) fn start(name: &str, what: &str) -> Self {
+        Self::start_with(name, what, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub(crate) fn start_with(name: &str, what: &str, env: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
             .env(ROLE, what)
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
