@@ -1,4 +1,4 @@
-//! What the wrapper costs, against the same server without it, in turns within one run: `cargo bench -p mcp-contain`.
+//! Cost of the wrapper against the same server without it, in turns within one run: `cargo bench -p mcp-contain`.
 //!
 //! Round trips of 200 bytes, the time from the start to the first reply, and what an idle wrapped server holds: private memory of shim and
 //! guardian, and how often they were woken up. Nothing asserts on time; `docs/benchmarks.md` has the numbers.

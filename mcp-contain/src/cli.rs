@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[cfg(target_os = "linux")]
-use crate::{doctor, ps, reap, stop};
+use crate::{doctor, ps, reap, stats, stop};
 use crate::{manual, run, wrap};
 
 #[derive(Debug, Parser)]
@@ -28,10 +28,10 @@ pub(crate) struct Cli {
     run: run::Options,
 }
 
-/// What is to be done.
+/// The verb, with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Starts PROGRAM in place of this command; needs not be spelled out
+    /// Starts PROGRAM (the default; the word `run` may be left out)
     Run(run::Options),
     /// Puts this program in front of the servers in the configuration files of hosts
     Wrap(wrap::Options),
@@ -44,6 +44,9 @@ pub(crate) enum Verb {
     /// Ends what dead hosts left, by identity and never by name
     #[cfg(target_os = "linux")]
     Reap(reap::Options),
+    /// Shows how servers were ended so far: by themselves, asked, or killed
+    #[cfg(target_os = "linux")]
+    Stats(stats::Options),
     /// Shows what is left behind now, what this machine can hold, and which hosts are wrapped
     #[cfg(target_os = "linux")]
     Doctor(doctor::Options),
@@ -53,7 +56,7 @@ pub(crate) enum Verb {
     Completions(manual::CompletionOptions),
 }
 
-/// What is printed instead: help, the version, or what is wrong with the command line.
+/// Text that is printed instead: help, the version, or what is wrong with the command line.
 #[derive(Debug)]
 pub(crate) struct Answer(clap::Error);
 
@@ -146,7 +149,7 @@ mod tests {
         for verb in Cli::command().get_subcommands() {
             let name = verb.get_name();
             assert!(name.chars().all(|c| c.is_ascii_lowercase()), "{name}");
-            assert!(!crate::show::name::is_runner(name), "{name}");
+            assert!(!crate::show::runner::is_runner(name), "{name}");
         }
     }
 

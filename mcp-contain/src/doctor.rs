@@ -4,18 +4,17 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use mcp_launcher_local::LocalLauncher;
 use mcp_launcher_local::inventory::{self, HostState, KnownProcess, Unclaimed};
-use mcp_lifecycle_core::launch::Containment;
+use mcp_lifecycle_core::launch::{Containment, Remnant};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::ps;
 use crate::show::text::printable;
-use crate::show::{name, out, units};
+use crate::show::{out, units};
 use crate::wrap::survey::{Server, Survey, is_found, survey};
+use crate::{containers, foreign, ps};
 
-/// What programs that are started from a desktop have, as a rule.
+/// `PATH` of programs that are started from a desktop, as a rule.
 const DESKTOP_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// How it is shown.
@@ -26,12 +25,10 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Looks, and changes nothing.
+/// Looks, and changes nothing. Ledgers of an earlier boot go, as for whoever looks at ledgers.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let leak = Leak::look()?;
-    let containment = crate::block_on(LocalLauncher::new().probe());
-    let containment = containment
-        .map_err(|error| Failure::plain(format_args!("this machine was not looked at: {error}")))?;
+    let containment = inventory::containment();
     let files = survey();
     match options.json {
         true => out::line(format_args!("{:#}", as_json(&leak, &containment, &files))),
@@ -40,13 +37,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What hosts have left, as of now.
+/// Processes that hosts have left, as of now.
 struct Leak {
-    /// Of dead hosts that are known by their ledgers.
+    /// Servers of dead hosts that are known by their ledgers.
     orphans: Vec<KnownProcess>,
-    /// What looks like a server, has lost its parent and is nobody's.
+    /// Processes that look like a server, have lost their parent and are nobody's.
     unclaimed: Vec<(String, Unclaimed)>,
     running: usize,
+    /// Containers that servers of dead hosts started, or why they are not known.
+    containers: Result<Vec<Remnant>, String>,
 }
 
 impl Leak {
@@ -55,23 +54,14 @@ impl Leak {
             .servers
             .into_iter()
             .partition(|server| server.host.state == HostState::Dead);
-        let unclaimed = inventory::unclaimed();
-        let unclaimed = unclaimed
-            .map_err(|error| Failure::plain(format_args!("processes cannot be listed: {error}")))?;
-        let own = std::process::id();
-        let named = unclaimed.into_iter().filter_map(|it| {
-            // What started this program is at work.
-            let is_above = it.descendants.iter().any(|below| below.pid == own);
-            let words = it.process.command_line();
-            (!is_above && is_a_server(&words)).then(|| (name::of(&words, &it.process.name), it))
-        });
         Ok(Self {
             orphans: dead
                 .into_iter()
                 .flat_map(|server| server.processes)
                 .collect(),
-            unclaimed: named.collect(),
+            unclaimed: foreign::look()?,
             running: alive.len(),
+            containers: containers::look(),
         })
     }
 
@@ -89,6 +79,11 @@ impl Leak {
     /// The user's own leak, in one sentence.
     fn sentence(&self) -> String {
         let processes = self.processes().count();
+        let containers = self.containers.as_deref().unwrap_or_default().len();
+        if processes == 0 && containers > 0 {
+            let containers = units::count(containers, "container", "containers");
+            return format!("{containers} of MCP servers whose host is gone are left.");
+        }
         if processes == 0 {
             return "Nothing that looks like an MCP server was left behind by a host that is gone."
                 .to_owned();
@@ -107,21 +102,6 @@ impl Leak {
     }
 }
 
-/// Returns whether a command line looks like that of an MCP server: a guess, by which nothing is ended.
-fn is_a_server(words: &[String]) -> bool {
-    let is_mcp = |word: &String| {
-        let word = word.to_lowercase();
-        let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric());
-        parts.any(|part| part == "mcp" || part == "modelcontextprotocol")
-    };
-    // Options have values of any kind.
-    words
-        .iter()
-        .take_while(|word| !word.starts_with("--"))
-        .take(4)
-        .any(is_mcp)
-}
-
 fn text(leak: &Leak, containment: &Containment, files: &[Survey]) -> String {
     let mut lines = vec![leak.sentence(), String::new()];
     if !leak.orphans.is_empty() {
@@ -138,9 +118,19 @@ fn text(leak: &Leak, containment: &Containment, files: &[Survey]) -> String {
         };
         let age = units::time(process.age);
         lines.push(format!(
-            "  {name}: process {}{more}, since {age}: it looks like a server, but nothing says so: look what it is before you end it",
+            "  {name}: process {}{more}, since {age}: it looks like a server, but nothing says so: look what it is before `mcp-contain reap --foreign` ends it",
             process.pid
         ));
+    }
+    match leak.containers.as_deref() {
+        Ok([]) => {}
+        Ok(found) => {
+            let found = units::count(found.len(), "container is", "containers are");
+            lines.push(format!(
+                "{found} known by label: `mcp-contain reap` removes what is there."
+            ));
+        }
+        Err(why) => lines.push(format!("Containers were not looked for: {why}.")),
     }
     let running = units::count(leak.running, "server runs", "servers run");
     lines.push(format!(
@@ -240,6 +230,8 @@ fn as_json(leak: &Leak, containment: &Containment, files: &[Survey]) -> Value {
             "memory_bytes": leak.memory(),
             "orphans": leak.orphans.iter().map(ps::process_as_json).collect::<Vec<_>>(),
             "unclaimed": unclaimed.collect::<Vec<_>>(),
+            "containers": leak.containers.as_deref().unwrap_or_default().iter().map(Remnant::to_string).collect::<Vec<_>>(),
+            "containers_unknown": leak.containers.as_ref().err(),
         },
         "running": leak.running,
         "containment": {
@@ -249,30 +241,4 @@ fn as_json(leak: &Leak, containment: &Containment, files: &[Survey]) -> Value {
         },
         "files": files.collect::<Vec<_>>(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_looks_like_a_server() {
-        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        for line in [
-            "node /x/node_modules/.bin/mcp-server-time",
-            "npm exec @modelcontextprotocol/server-everything stdio",
-            "python3 -m mcp_server_fetch",
-            "/opt/github-mcp-server stdio",
-        ] {
-            assert!(is_a_server(&words(line)), "{line}");
-        }
-        for line in [
-            "vim mcpserver.rs",
-            "cargo test --package mcp-contain",
-            "sleep 1000",
-            "grep -r x --include mcp",
-        ] {
-            assert!(!is_a_server(&words(line)), "{line}");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! What goes wrong before a server runs: one line, and the exit code that `env` and
+//! Failures before a server runs: one line, and the exit code that `env` and
 //! `timeout` use for it.
 
 use std::fmt;

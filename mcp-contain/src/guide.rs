@@ -1,7 +1,13 @@
-//! The design notes, as in the directory `docs` of the repository.
+//! The design notes, as in the directory `docs` of the repository; links between them are relative to that directory.
 
 #[doc = include_str!("../docs/contain.md")]
 pub(crate) mod contain {}
+
+#[doc = include_str!("../docs/contain-containers.md")]
+pub(crate) mod contain_containers {}
+
+#[doc = include_str!("../docs/contain-lazy.md")]
+pub(crate) mod contain_lazy {}
 
 #[doc = include_str!("../docs/contain-wrap.md")]
 pub(crate) mod contain_wrap {}

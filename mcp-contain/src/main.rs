@@ -5,17 +5,26 @@
 //! - [`cli`]: the command line
 //! - [`failure`]: the one line and the exit code of what goes wrong
 //! - [`run`]: a server in place of this process
-//! - `ps`, `stop`, `reap`, `doctor`: what runs, what is left, what this machine can hold
+//! - `containers`: what it starts beside itself
+//! - `lazy`: a server that runs only while it is used
+//! - `ps`, `stop`, `reap`, `foreign`, `stats`, `doctor`: what runs, what is left, what ended and how, what this machine can hold
 //! - [`manual`]: the manual page and the completions
 //! - `show`: what they say in the same way
 //! - [`wrap`]: the configurations of hosts
 
 mod cli;
 #[cfg(target_os = "linux")]
+#[cfg_attr(not(feature = "docker"), path = "containers/absent.rs")]
+mod containers;
+#[cfg(target_os = "linux")]
 mod doctor;
 mod failure;
+#[cfg(target_os = "linux")]
+mod foreign;
 #[cfg(doc)]
 mod guide;
+#[cfg(target_os = "linux")]
+mod lazy;
 mod manual;
 #[cfg(target_os = "linux")]
 mod ps;
@@ -23,6 +32,8 @@ mod ps;
 mod reap;
 mod run;
 mod show;
+#[cfg(target_os = "linux")]
+mod stats;
 #[cfg(target_os = "linux")]
 mod stop;
 mod wrap;
@@ -32,6 +43,13 @@ use std::process::ExitCode;
 use cli::Verb;
 
 fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    {
+        let mut words = std::env::args_os().skip(1).peekable();
+        if words.next_if(|word| word == containers::ROLE).is_some() {
+            return containers::attend(words);
+        }
+    }
     let verb = match cli::parse(std::env::args_os()) {
         Ok(verb) => verb,
         Err(answer) => return answer.print(),
@@ -47,6 +65,8 @@ fn main() -> ExitCode {
         Verb::Stop(options) => stop::run(&options),
         #[cfg(target_os = "linux")]
         Verb::Reap(options) => reap::run(&options),
+        #[cfg(target_os = "linux")]
+        Verb::Stats(options) => stats::run(&options),
         #[cfg(target_os = "linux")]
         Verb::Doctor(options) => doctor::run(&options),
     };

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use crate::cli::Cli;
 use crate::failure::Failure;
 
-/// Where the manual goes.
+/// Destination of the manual.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManOptions {
     /// Writes a page for the program and one for each verb into this directory, instead of printing the first
@@ -19,7 +19,7 @@ pub(crate) struct ManOptions {
     out: Option<PathBuf>,
 }
 
-/// For which shell.
+/// The shell to complete for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionOptions {
     /// The shell

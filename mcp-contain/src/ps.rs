@@ -1,9 +1,6 @@
 //! `ps`: what runs, whose it is, how it is held and what it uses.
 
-use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::thread;
-use std::time::Duration;
 
 use mcp_launcher_local::inventory::{self, HostState, Inventory, KnownProcess, KnownServer};
 use serde_json::{Value, json};
@@ -11,53 +8,31 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::show::table::{Row, Style, render};
 use crate::show::text::printable;
-use crate::show::{name, units};
-
-/// Between two looks.
-const PAUSE: Duration = Duration::from_secs(2);
-
-/// How it is shown.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Options {
-    /// Prints JSON (docs/contain-operate.md)
-    #[arg(long)]
-    json: bool,
-    /// Looks again every two seconds, until it is interrupted
-    #[arg(long, conflicts_with = "json")]
-    watch: bool,
-}
+pub(crate) use crate::show::watch::Options;
+use crate::show::{name, units, watch};
 
 /// Prints the servers of this user.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let mut out = io::stdout();
-    loop {
+    watch::show(options, || {
         let seen = look()?;
-        let text = match options.json {
+        Ok(match options.json {
             true => format!("{:#}\n", as_json(&seen)),
             false => table(&seen, Style::of_output()),
-        };
-        let clear = if options.watch && out.is_terminal() {
-            "\u{1b}[H\u{1b}[2J"
-        } else {
-            ""
-        };
-        // Nobody may be listening any more.
-        let written = write!(out, "{clear}{text}").and_then(|()| out.flush());
-        if !options.watch || written.is_err() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        thread::sleep(PAUSE);
-    }
+        })
+    })
 }
 
-/// What there is, or why that cannot be told.
+/// The servers that there are, or why that cannot be told.
 pub(crate) fn look() -> Result<Inventory, Failure> {
     inventory::look()
         .map_err(|error| Failure::wrapper(format_args!("servers cannot be looked for: {error}")))
 }
 
-/// What people call a server.
+/// Name by which people know a server.
 pub(crate) fn name_of(server: &KnownServer) -> String {
+    if let Some(given) = &server.name {
+        return name::plain(given);
+    }
     let first = |process: &&KnownProcess| Some(process.pid) == server.leader;
     let leader = server
         .processes
@@ -70,7 +45,7 @@ pub(crate) fn name_of(server: &KnownServer) -> String {
     )
 }
 
-/// What ends it when its host dies.
+/// The means that end it when its host dies.
 fn held_by(server: &KnownServer) -> &'static str {
     match (server.guardian.is_some(), server.in_cgroup) {
         (true, true) => "guardian, cgroup",
@@ -118,7 +93,7 @@ fn table(seen: &Inventory, style: Style) -> String {
     let rows: Vec<Row> = seen.servers.iter().map(row).collect();
     let mut text = match rows.is_empty() {
         true => "No server runs that was started by mcp-contain or by a program that uses mcp-lifecycle.\n".to_owned(),
-        false => render(&titles, 0, &rows, style),
+        false => render(&titles, &[0, 1, 7], &rows, style),
     };
     for unknown in &seen.unknown {
         text.push_str(&format!(

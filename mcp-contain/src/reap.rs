@@ -1,4 +1,4 @@
-//! `reap`: ends what dead hosts left, by identity only.
+//! `reap`: ends what dead hosts left, by identity only; and by choice what nobody keeps account of.
 
 use std::process::ExitCode;
 
@@ -8,16 +8,21 @@ use mcp_lifecycle_core::launch::{ReapReport, Remnant, ServerLauncher};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::ps;
 use crate::show::text::printable;
 use crate::show::{out, units};
+use crate::{containers, foreign, ps};
 
-/// Whether it is done or shown.
+/// The options of `reap`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Shows what would be ended, and ends nothing
     #[arg(long)]
     dry_run: bool,
+    /// Show processes that look like servers left behind by hosts without containment (a guess); end them only with --yes
+    #[arg(long)]
+    foreign: bool,
+    #[command(flatten)]
+    guess: foreign::Guess,
     /// Prints JSON (docs/contain-operate.md)
     #[arg(long)]
     json: bool,
@@ -25,10 +30,14 @@ pub(crate) struct Options {
 
 /// Ends them. The exit code is 1 if one is left, or something could not be looked at.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    if options.foreign {
+        let is_meant = options.guess.yes && !options.dry_run;
+        return foreign::run(&options.guess, is_meant, options.json);
+    }
     let mut orphans = ps::look()?.servers;
     orphans.retain(|server| server.host.state == HostState::Dead);
     if options.dry_run {
-        show(&orphans, options);
+        show(&orphans, &containers::look(), options);
         return Ok(ExitCode::SUCCESS);
     }
     let failed = |why: &dyn std::fmt::Display| {
@@ -36,7 +45,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let report =
         crate::block_on(LocalLauncher::new().reap_orphans()).map_err(|error| failed(&error))?;
-    let report = report.map_err(|error| failed(&error))?;
+    let mut report = report.map_err(|error| failed(&error))?;
+    let processes = report.ended.len();
+    containers::end(&mut report);
     match options.json {
         true => out::line(format_args!("{:#}", as_json(&report))),
         false => {
@@ -57,8 +68,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
                 ))
             });
             out::line(format_args!(
-                "{} ended.",
-                units::count(report.ended.len(), "process was", "processes were")
+                "{} ended, {} removed.",
+                units::count(processes, "process was", "processes were"),
+                units::count(
+                    report.ended.len() - processes,
+                    "container was",
+                    "containers were"
+                )
             ));
         }
     }
@@ -66,12 +82,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!is_clean)))
 }
 
-fn show(orphans: &[KnownServer], options: &Options) {
+fn show(orphans: &[KnownServer], containers: &Result<Vec<Remnant>, String>, options: &Options) {
+    let found = containers.as_deref().unwrap_or_default();
     if options.json {
         let servers: Vec<_> = orphans.iter().map(ps::server_as_json).collect();
         out::line(format_args!(
             "{:#}",
-            json!({"schema": "mcp-contain/reap/1", "dry_run": true, "orphans": servers})
+            json!({"schema": "mcp-contain/reap/1", "dry_run": true, "orphans": servers, "containers": texts(found), "containers_unknown": containers.as_ref().err()})
         ));
         return;
     }
@@ -83,12 +100,24 @@ fn show(orphans: &[KnownServer], options: &Options) {
             server.host.pid
         ));
     }
-    let orphans = units::count(orphans.len(), "server", "servers");
-    out::line(format_args!("{orphans} of dead hosts would be ended."));
+    for container in found {
+        out::line(format_args!("{}", printable(&container.to_string())));
+    }
+    if let Err(why) = containers {
+        out::line(format_args!("not known: containers ({why})"));
+    }
+    let servers = units::count(orphans.len(), "server", "servers");
+    let containers = units::count(found.len(), "container", "containers");
+    out::line(format_args!(
+        "{servers} and {containers} of dead hosts would be ended."
+    ));
+}
+
+fn texts(remnants: &[Remnant]) -> Vec<String> {
+    remnants.iter().map(Remnant::to_string).collect()
 }
 
 fn as_json(report: &ReapReport) -> Value {
-    let texts = |remnants: &[Remnant]| remnants.iter().map(Remnant::to_string).collect::<Vec<_>>();
     let unknown = report.unknown.iter();
     let unknown = unknown.map(|it| json!({"what": it.what.to_string(), "why": it.why}));
     json!({

@@ -1,25 +1,33 @@
 //! `stop`: the ladder by hand, with its proof.
 
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_launcher_local::inventory::{self, KnownServer};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::ps;
 use crate::show::text::printable;
 use crate::show::{out, units};
+use crate::{containers, ps};
+
+/// The longest time that a companion is waited for: less than the 15 s after which a shim gives it up, so that one that has ended
+/// by then has heard that no container is left, or that there is no companion any more.
+const COMPANION_LIMIT: Duration = Duration::from_secs(14);
 
 /// Which server, and how long it is asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Its name, the beginning of its ID, or the number of one of its processes, as `ps` shows them
+    /// The server's name, the beginning of its ID, or the pid of one of its processes, as `ps` shows them
     server: String,
-    /// Ends all that are called so
+    /// Ends all servers of this name
     #[arg(long)]
     all: bool,
-    /// Time that it has to end when it is asked to, before it is killed
+    /// Time between SIGTERM and SIGKILL
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     grace: Duration,
     /// Prints JSON (docs/contain-operate.md)
@@ -50,7 +58,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let mut said = Vec::new();
     for server in &meant {
         let name = ps::name_of(server);
-        let report = match inventory::stop(server, options.grace) {
+        let shim = hold_shim(server);
+        let mut report = match inventory::stop(server, options.grace) {
             Ok(report) => report,
             Err(error) => {
                 is_proven = false;
@@ -59,6 +68,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
                 continue;
             }
         };
+        if report.is_gone() {
+            report.unknown = shim.and_then(containers_left);
+        }
         is_proven &= report.is_gone();
         let left: Vec<_> = report
             .survivors
@@ -84,7 +96,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             let end = match report.is_gone() {
                 true => "nothing of it is left".to_owned(),
                 false if left.is_empty() => {
-                    "whether something of it is left is not known".to_owned()
+                    let why = report.unknown.as_deref().unwrap_or_default();
+                    format!(
+                        "whether something of it is left is not known: {}",
+                        printable(why)
+                    )
                 }
                 false => format!("still there: {}", left.join(", ")),
             };
@@ -102,6 +118,54 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         ));
     }
     Ok(ExitCode::from(u8::from(!is_proven)))
+}
+
+/// The shim of a server with a companion; none in it if it has ended.
+fn hold_shim(server: &KnownServer) -> Option<Result<Option<OwnedFd>, Errno>> {
+    let pid = i32::try_from(server.host.pid).ok().and_then(Pid::from_raw);
+    let pid = pid.filter(|_| server.host.has_companion)?;
+    Some(match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(shim) => Ok(Some(shim)),
+        Err(rustix::io::Errno::SRCH) => Ok(None),
+        Err(error) => Err(Errno::from_raw(error.raw_os_error())),
+    })
+}
+
+/// Why it is not known whether containers of a server live whose processes have gone.
+fn containers_left(shim: Result<Option<OwnedFd>, Errno>) -> Option<String> {
+    match shim {
+        Err(error) => return Some(format!("its shim cannot be waited for: {error}")),
+        Ok(Some(shim)) if !ends_within(&shim, COMPANION_LIMIT) => {
+            let limit = units::time(COMPANION_LIMIT);
+            return Some(format!(
+                "its containers may live: what ends them has not said within {limit} that it has done so"
+            ));
+        }
+        Ok(_) => {}
+    }
+    match containers::look() {
+        Ok(left) if left.is_empty() => None,
+        Ok(left) => Some(format!(
+            "{} of dead hosts, which may be its, can be ended by `mcp-contain reap`",
+            units::count(left.len(), "container", "containers")
+        )),
+        Err(why) => Some(format!("containers cannot be looked for: {why}")),
+    }
+}
+
+/// Waits for the end of a process.
+fn ends_within(process: &OwnedFd, limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, left) {
+            Ok(ended) => return ended > 0,
+            Err(Errno::EINTR) => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 fn is_meant(server: &KnownServer, wanted: &str) -> bool {

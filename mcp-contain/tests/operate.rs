@@ -2,28 +2,44 @@
 
 #![cfg(target_os = "linux")]
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+#[path = "operate/companion.rs"]
+mod companion;
+#[path = "operate/foreign.rs"]
+mod foreign;
+#[path = "operate/stats.rs"]
+mod stats;
+#[path = "operate/terminal.rs"]
+mod terminal;
+#[path = "operate/unmarked.rs"]
+mod unmarked;
+#[path = "operate/unproven.rs"]
+mod unproven;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-contain");
 
-/// What never takes long fails after this.
+/// The time after which a step that never takes long has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A home, a directory of state, and a server that no signal but SIGKILL ends.
 struct Place {
     directory: tempfile::TempDir,
     name: String,
+    /// The wrapper that its servers get.
+    program: PathBuf,
 }
 
 impl Place {
@@ -34,14 +50,19 @@ impl Place {
         let deaf = "#!/bin/sh\ntrap '' TERM INT HUP\necho ready\nwhile :; do sleep 0.2; done\n";
         fs::write(&script, deaf).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        Self { directory, name }
+        let program = PathBuf::from(PROGRAM);
+        Self {
+            directory,
+            name,
+            program,
+        }
     }
 
     fn script(&self) -> PathBuf {
         self.directory.path().join(&self.name)
     }
 
-    fn command(&self, program: &str) -> Command {
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let state = self.directory.path().join("state");
         command.env("MCP_LIFECYCLE_STATE_DIR", state);
@@ -66,8 +87,24 @@ impl Place {
 
     /// Starts it as a host does, and waits until it runs.
     fn start(&self) -> (Child, BufReader<ChildStdout>) {
-        let mut command = self.command(PROGRAM);
+        self.start_with(&[])
+    }
+
+    /// The same, with these options.
+    fn start_with(&self, options: &[&str]) -> (Child, BufReader<ChildStdout>) {
+        self.start_by(options, |_| {})
+    }
+
+    /// The same, with something changed of the command.
+    fn start_by(
+        &self,
+        options: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> (Child, BufReader<ChildStdout>) {
+        let mut command = self.command(&self.program);
+        change(&mut command);
         let command = command
+            .args(options)
             .arg(self.script())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -76,7 +113,18 @@ impl Place {
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
+        becomes_the_shim(&child);
         (child, stdout)
+    }
+}
+
+/// Waits for that: the program runs a moment before.
+fn becomes_the_shim(wrapper: &Child) {
+    let end = Instant::now() + DEADLINE;
+    let words = || fs::read_to_string(format!("/proc/{}/cmdline", wrapper.id())).unwrap();
+    while words().split('\0').nth(1) != Some("shim") {
+        assert!(Instant::now() < end, "it does not become the shim");
+        thread::yield_now();
     }
 }
 
@@ -84,14 +132,12 @@ fn send(signal: Signal, pid: u32) {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
 }
 
-/// The end of the output: nobody has it any more.
-fn ends(mut stdout: BufReader<ChildStdout>) {
+/// The end of the output: nobody has it any more. What came before it.
+fn ends(stdout: BufReader<ChildStdout>) -> String {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(stdout.read_to_end(&mut Vec::new())));
-    receiver
-        .recv_timeout(DEADLINE)
-        .expect("somebody has the output")
-        .unwrap();
+    thread::spawn(move || sender.send(std::io::read_to_string(stdout)));
+    let text = receiver.recv_timeout(DEADLINE);
+    text.expect("somebody has the output").unwrap()
 }
 
 #[test]
@@ -160,6 +206,20 @@ fn two_of_one_name_are_ended_only_if_both_are_meant() {
 }
 
 #[test]
+fn a_server_is_called_what_its_wrapper_was_told_to_call_it() {
+    let place = Place::new("named");
+    let given = format!("my \u{1b}[2Jtimes-{}", std::process::id());
+    let shown = given.replace('\u{1b}', "·");
+    let (mut host, stdout) = place.start_with(&["--name", &given]);
+    let seen = place.json(&["ps", "--json"]).to_string();
+    assert!(seen.contains(&shown), "{seen}");
+    let stopped = place.json(&["stop", &shown, "--grace", "0s", "--json"]);
+    assert_eq!(stopped["servers"][0]["gone"], true, "{stopped:#}");
+    ends(stdout);
+    host.wait().unwrap();
+}
+
+#[test]
 fn a_living_hosts_server_is_no_orphan() {
     let place = Place::new("spared");
     let (mut host, stdout) = place.start();
@@ -197,13 +257,13 @@ fn what_a_wrapper_left_that_was_killed_with_its_guardian_is_shown_and_ended() {
     send(Signal::SIGKILL, host.id());
     host.wait().unwrap();
     // The guardian is not ours to wait for; until it has gone, nobody is proven dead.
-    let end = std::time::Instant::now() + DEADLINE;
+    let end = Instant::now() + DEADLINE;
     let shown = loop {
         let shown = place.json(&["reap", "--dry-run", "--json"]);
         if shown["orphans"][0]["id"] == server["id"] {
             break shown;
         }
-        assert!(std::time::Instant::now() < end, "{shown:#}");
+        assert!(Instant::now() < end, "{shown:#}");
     };
     assert_eq!(shown["orphans"][0]["host"]["state"], "dead");
     let doctor = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
@@ -283,18 +343,22 @@ fn the_doctor_says_which_hosts_are_wrapped() {
     fs::create_dir(file.parent().unwrap()).unwrap();
     let text = format!(
         "{{\"mcpServers\": {{\"a\": {{\"command\": \"{PROGRAM}\", \"args\": [\"sh\"]}}, \"b\": {{\"command\": \"no-such-program\"}}, \
-         \"c\": {{\"url\": \"https://example.com\"}}}}}}"
+         \"c\": {{\"url\": \"https://example.com\"}}, \"d\": {{\"command\": \"TOKEN=SECRET npx thing\"}}}}}}"
     );
     fs::write(&file, text).unwrap();
     let text = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
-    assert!(text.contains("1 of 2 servers wrapped"), "{text}");
-    assert!(text.contains("not wrapped: mcpServers › b"), "{text}");
+    assert!(text.contains("1 of 3 servers wrapped"), "{text}");
+    assert!(
+        text.contains("not wrapped: mcpServers › b, mcpServers › d"),
+        "{text}"
+    );
     assert!(
         text.contains("may not be found with the PATH that Cursor has: no-such-program"),
         "{text}"
     );
     let seen = place.json(&["doctor", "--json"]);
     assert_eq!(seen["schema"], "mcp-contain/doctor/1");
+    assert!(!format!("{text}{seen}").contains("SECRET"), "{seen:#}");
     assert_eq!(
         (
             &seen["files"][0]["servers"][0]["program"],
@@ -306,6 +370,13 @@ fn the_doctor_says_which_hosts_are_wrapped() {
 }
 
 #[test]
+fn the_doctor_leaves_nothing() {
+    let place = Place::new("looked");
+    place.json(&["doctor", "--json"]);
+    assert!(!place.directory.path().join("state").exists());
+}
+
+#[test]
 fn nobody_has_to_listen() {
     let place = Place::new("unheard");
     for words in [
@@ -314,6 +385,7 @@ fn nobody_has_to_listen() {
         &["reap"],
         &["reap", "--dry-run"],
         &["ps"],
+        &["stats"],
         &["man"],
     ] {
         let mut command = place.command(PROGRAM);

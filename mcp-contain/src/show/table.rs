@@ -5,6 +5,9 @@ use std::io::{self, IsTerminal};
 /// Narrower than that, lines wrap: nobody could read the columns.
 const NARROWEST: usize = 40;
 
+/// No column gives way further.
+const LEAST: usize = 8;
+
 /// How a table is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
@@ -14,7 +17,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// That of standard output: limits and colours are for terminals only, and `NO_COLOR` is obeyed.
+    /// The style of standard output: limits and colours are for terminals only, and `NO_COLOR` is obeyed.
     pub(crate) fn of_output() -> Self {
         let is_terminal = io::stdout().is_terminal();
         let width = terminal_size::terminal_size().filter(|_| is_terminal);
@@ -34,9 +37,9 @@ pub(crate) struct Row {
     pub(crate) is_bad: bool,
 }
 
-/// The table with its titles; `flexible` is the column that gives way where there is little room. Titles that begin with
-/// `>` are those of numbers.
-pub(crate) fn render(titles: &[&str], flexible: usize, rows: &[Row], style: Style) -> String {
+/// The table with its titles; `flexible` are the columns that give way where there is little room, the widest first. Titles
+/// that begin with `>` are those of numbers.
+pub(crate) fn render(titles: &[&str], flexible: &[usize], rows: &[Row], style: Style) -> String {
     let title_row = Row {
         cells: titles
             .iter()
@@ -54,13 +57,17 @@ pub(crate) fn render(titles: &[&str], flexible: usize, rows: &[Row], style: Styl
     let mut widths: Vec<usize> = (0..titles.len())
         .map(|column| longest(column).unwrap_or(0))
         .collect();
-    if let Some(limit) = style.width {
-        let total = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-        let excess = total.saturating_sub(limit.max(NARROWEST));
-        let least = titles[flexible].len().max(8);
-        widths[flexible] = widths[flexible]
-            .saturating_sub(excess)
-            .max(least.min(widths[flexible]));
+    let limit = style.width.map(|limit| limit.max(NARROWEST));
+    let total = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+    for _ in limit.map_or(0..0, |limit| limit..total) {
+        let wide = flexible
+            .iter()
+            .copied()
+            .filter(|&column| widths[column] > LEAST);
+        match wide.max_by_key(|&column| widths[column]) {
+            Some(widest) => widths[widest] -= 1,
+            None => break,
+        }
     }
     let mut text = String::new();
     for (at, row) in all().enumerate() {
@@ -74,6 +81,7 @@ pub(crate) fn render(titles: &[&str], flexible: usize, rows: &[Row], style: Styl
         });
         let line = cells.collect::<Vec<_>>().join("  ");
         let line = line.trim_end();
+        let line = cut(line, limit.unwrap_or(usize::MAX));
         match (style.colour, at == 0, row.is_bad) {
             (true, true, _) => text.push_str(&format!("\u{1b}[1m{line}\u{1b}[0m\n")),
             (true, _, true) => text.push_str(&format!("\u{1b}[31m{line}\u{1b}[0m\n")),
@@ -116,7 +124,7 @@ mod tests {
             width: None,
             colour: false,
         };
-        let text = render(&titles, 0, &rows(), plain);
+        let text = render(&titles, &[0], &rows(), plain);
         assert!(
             text.contains("@modelcontextprotocol/server-everything   3m  guardian\n"),
             "{text}"
@@ -125,7 +133,7 @@ mod tests {
             width: Some(40),
             colour: false,
         };
-        let text = render(&titles, 0, &rows(), narrow);
+        let text = render(&titles, &[0], &rows(), narrow);
         assert!(
             text.lines().all(|line| line.chars().count() <= 40),
             "{text}"
@@ -137,7 +145,7 @@ mod tests {
         assert!(!text.contains('\u{1b}'));
         let coloured = render(
             &titles,
-            0,
+            &[0],
             &rows(),
             Style {
                 width: Some(80),
@@ -145,6 +153,34 @@ mod tests {
             },
         );
         assert!(coloured.contains("\u{1b}[31mtime"), "{coloured:?}");
-        assert_eq!(render(&titles, 0, &[], plain), "NAME  AGE  HELD BY\n");
+        assert_eq!(render(&titles, &[0], &[], plain), "NAME  AGE  HELD BY\n");
+    }
+
+    #[test]
+    fn the_widest_gives_way_first_and_what_is_too_long_is_cut() {
+        let row = |cells: [&str; 3]| Row {
+            cells: cells.map(str::to_owned).to_vec(),
+            is_bad: false,
+        };
+        let rows = [row([
+            "a-name-of-20-letters",
+            "a-host-of-30-letters-with-more",
+            "12",
+        ])];
+        let narrow = |width| Style {
+            width: Some(width),
+            colour: false,
+        };
+        let titles = ["NAME", "HOST", ">N"];
+        let text = render(&titles, &[0, 1], &rows, narrow(46));
+        assert!(
+            text.contains("a-name-of-20-letters  a-host-of-30-letter…  12\n"),
+            "{text}"
+        );
+        let text = render(&titles, &[0], &rows, narrow(40));
+        assert!(
+            text.ends_with("a-name-…  a-host-of-30-letters-with-mor…\n"),
+            "{text}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a configuration file says about one server, and where in the file it says so.
+//! One server as a configuration file has it, and where in the file that stands.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub(super) struct Entry {
     pub(super) occurrence: usize,
     /// From its key to the end of its value, or its lines.
     pub(super) range: Range<usize>,
-    /// What is started, or the reason why there is nothing to be wrapped.
+    /// Command that is started, or the reason why there is nothing to be wrapped.
     pub(super) command: Result<Command, Skip>,
     /// Values that are nobody's business: those of its variables and headers.
     pub(super) secrets: Vec<Range<usize>>,
@@ -52,7 +52,7 @@ pub(super) enum Args {
         /// The list, brackets included.
         range: Range<usize>,
         elements: Vec<Text>,
-        /// What goes with it when the key goes, if that is all the key's own.
+        /// The range to remove together with the key, if all of that is the key's own.
         removal: Option<Range<usize>>,
     },
 }
@@ -93,7 +93,7 @@ impl Entry {
         printable(&self.path.join(" › "))
     }
 
-    /// What tells it from all others of the file.
+    /// Key that tells it from all others of the file.
     pub(super) fn key(&self) -> Key {
         (self.path.clone(), self.occurrence)
     }

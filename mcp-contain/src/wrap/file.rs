@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// What is appended to the name of a file for its backup.
+/// Suffix of a file's backup.
 pub(crate) const BACKUP: &str = ".before-mcp-contain";
 
 /// A file of settings is shorter than that: 64 MiB.
@@ -47,7 +47,7 @@ pub(crate) enum FileError {
 /// A file as it was read.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Where it really is: a link stays one.
+    /// Path of the real file: a link stays one.
     path: PathBuf,
     text: String,
     metadata: Metadata,
@@ -84,7 +84,7 @@ impl Document {
         &self.text
     }
 
-    /// Where its backup is, if it has one.
+    /// Path of its backup, if it has one.
     pub(crate) fn backup_path(&self) -> PathBuf {
         let mut path = OsString::from(&self.path);
         path.push(BACKUP);

@@ -1,4 +1,4 @@
-//! What the formats of configuration files have in common. Pure.
+//! Traits that the formats of configuration files share. Pure.
 
 use std::collections::BTreeMap;
 

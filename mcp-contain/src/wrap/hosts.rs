@@ -9,7 +9,7 @@ use super::format::{Format, Table};
 pub(crate) struct Host {
     /// The word for `--host`.
     pub(crate) name: &'static str,
-    /// What people call it.
+    /// Name by which people know it.
     pub(crate) title: &'static str,
     pub(crate) format: Format,
     /// The tables of servers in its files.
@@ -17,6 +17,10 @@ pub(crate) struct Host {
     /// Its files, each below a directory of the user.
     pub(crate) files: &'static [(Base, &'static str)],
     /// `true` for one that is started from a desktop, which has a short `PATH`.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "nobody is examined")
+    )]
     pub(crate) is_desktop: bool,
     /// Its files in a project's directory, which people share.
     pub(crate) project: &'static [&'static str],
@@ -27,12 +31,12 @@ pub(crate) struct Host {
 pub(crate) enum Base {
     /// `$HOME`, `%USERPROFILE%`.
     Home,
-    /// Where programs keep settings: `$XDG_CONFIG_HOME` or `~/.config`, `~/Library/Application Support`,
+    /// Directory of settings: `$XDG_CONFIG_HOME` or `~/.config`, `~/Library/Application Support`,
     /// `%APPDATA%`.
     Settings,
     /// The same, but `~/.config` on macOS as well.
     Config,
-    /// What this variable says, where it is set.
+    /// Value of this variable, where it is set.
     Variable(&'static str),
 }
 

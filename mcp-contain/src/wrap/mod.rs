@@ -10,6 +10,7 @@
 //! entry ─── what a file says about one server. Pure
 //! rewrite ─ what changes, and what it was before. Pure
 //! survey ── what is wrapped and what is not
+//! outcome ─ what was done, in words. Pure
 //! splice ── changes of a text by place. Pure
 //! diff ──── a change for people to read, without secrets. Pure
 //! ```
@@ -21,6 +22,7 @@ mod find;
 mod format;
 mod hosts;
 mod json;
+mod outcome;
 mod rewrite;
 mod splice;
 #[cfg(target_os = "linux")]
@@ -31,7 +33,6 @@ mod toml;
 
 use std::collections::BTreeSet;
 use std::env;
-use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,7 +43,8 @@ use crate::cli::{self, Verb};
 use crate::failure::Failure;
 use file::{Document, FileError};
 use find::Place;
-use rewrite::{Rewritten, Shape, Wrapper};
+use outcome::{Done, Outcome, Shown, Tally};
+use rewrite::{Shape, Wrapper};
 
 /// Which configurations, and what is done with them.
 #[derive(Debug, clap::Args)]
@@ -121,7 +123,7 @@ fn places(options: &Options) -> Vec<Place> {
     find::places(names, project.as_deref())
 }
 
-/// Where the program is in a command line of this program.
+/// Index of the program in a command line of this program.
 fn program_at(words: &[String]) -> Option<usize> {
     let line = ["mcp-contain"]
         .into_iter()
@@ -144,31 +146,6 @@ fn own_path() -> Result<String, String> {
     let found = found.find(is_real).unwrap_or(real);
     let found = found.into_os_string().into_string();
     found.map_err(|path| format!("the path of this program is no text: {}", path.display()))
-}
-
-/// What was done with a file.
-#[derive(Debug)]
-struct Done {
-    rewritten: Rewritten,
-    outcome: Outcome,
-}
-
-#[derive(Debug)]
-enum Outcome {
-    Nothing,
-    /// Only shown.
-    WouldChange,
-    /// The file as it was is here.
-    Wrapped(PathBuf),
-    /// To the byte.
-    Restored,
-    /// Server by server, for the result is not what the backup says, or there is none.
-    PutBack {
-        /// The file as it was until now.
-        now: PathBuf,
-        /// The backup, or why it cannot be used.
-        before: Result<Option<PathBuf>, String>,
-    },
 }
 
 /// Changes one file; `None` if it is not there.
@@ -235,63 +212,6 @@ fn change(
     Ok(Some(Done { rewritten, outcome }))
 }
 
-/// What was done with a file, for people.
-struct Shown<'a>(&'a Place, &'a Done, &'a Options);
-
-impl Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(place, Done { rewritten, outcome }, options) = self;
-        if rewritten.changes.is_empty() && rewritten.skipped.is_empty() {
-            return Ok(());
-        }
-        let title = place.host.map_or("File", |host| host.title);
-        let shared = if place.is_shared {
-            " (shared with the project)"
-        } else {
-            ""
-        };
-        writeln!(f, "{title}: {}{shared}", place.path.display())?;
-        for change in &rewritten.changes {
-            writeln!(f, "  {} (line {})", change.title, change.line)?;
-            for line in change.lines() {
-                writeln!(f, "    {line}")?;
-            }
-        }
-        for (title, why) in &rewritten.skipped {
-            writeln!(f, "  {title} {why}")?;
-        }
-        let was = if options.undo { "put back" } else { "wrapped" };
-        match outcome {
-            Outcome::Nothing => writeln!(f, "  nothing to be {was}"),
-            Outcome::WouldChange => writeln!(f, "  would be {was}: {}", rewritten.changes.len()),
-            Outcome::Wrapped(backup) => {
-                writeln!(
-                    f,
-                    "  {was}: {}; the file as it was: {}",
-                    rewritten.changes.len(),
-                    backup.display()
-                )
-            }
-            Outcome::Restored => writeln!(f, "  the file is as it was before, to the byte"),
-            Outcome::PutBack { now, before } => {
-                let why = match before {
-                    Ok(Some(_)) => "the file had been changed since".to_owned(),
-                    Ok(None) => "there is no backup".to_owned(),
-                    Err(why) => format!("the backup cannot be used ({why})"),
-                };
-                writeln!(
-                    f,
-                    "  {why}: its servers were put back one by one, all else stays"
-                )?;
-                if let Ok(Some(before)) = before {
-                    writeln!(f, "  the file before it was wrapped: {}", before.display())?;
-                }
-                writeln!(f, "  the file until now: {}", now.display())
-            }
-        }
-    }
-}
-
 /// The backup's text, and which of its servers are wrapped.
 type Backup = (String, BTreeSet<entry::Key>);
 
@@ -306,40 +226,4 @@ fn usable_backup(document: &Document, shape: Shape<'_>) -> Result<Option<Backup>
     };
     let wrapped = rewrite::wrapped(backup.text(), shape)?;
     Ok(Some((backup.text().to_owned(), wrapped)))
-}
-
-/// What was done with all files.
-#[derive(Debug, Default)]
-struct Tally {
-    files: usize,
-    servers: usize,
-    failed: usize,
-}
-
-impl Tally {
-    fn add(&mut self, done: &Done) {
-        self.files += usize::from(!done.rewritten.changes.is_empty());
-        self.servers += done.rewritten.changes.len();
-    }
-
-    fn summary(&self, options: &Options) -> String {
-        let Self { files, servers, .. } = self;
-        let what = format!("{servers} servers in {files} files");
-        match (servers, options.dry_run, options.undo) {
-            (0, _, false) => "No server was found that is not wrapped yet.".to_owned(),
-            (0, _, true) => "No server was found that is wrapped.".to_owned(),
-            (_, true, false) => {
-                format!("Nothing was changed. Without --dry-run: {what} are wrapped.")
-            }
-            (_, true, true) => {
-                format!("Nothing was changed. Without --dry-run: {what} are put back.")
-            }
-            (_, false, false) => {
-                format!(
-                    "Wrapped {what}. Restart the hosts; `mcp-contain wrap --undo` puts everything back."
-                )
-            }
-            (_, false, true) => format!("Put back {what}. Restart the hosts."),
-        }
-    }
 }

@@ -18,7 +18,7 @@ use super::diff;
 use super::entry::{Args, Command, Entry, Key, Skip, Text};
 use super::format::{Format, Table};
 use super::splice::{Splice, apply};
-use crate::show::name;
+use crate::show::runner::is_runner;
 
 /// The name of this program, by which an entry is known to be wrapped.
 const NAME: &str = "mcp-contain";
@@ -32,7 +32,7 @@ pub(crate) struct Shape<'a> {
     pub(crate) tables: &'a [Table],
 }
 
-/// What is put in front of a command.
+/// Words that are put in front of a command.
 #[derive(Clone, Copy)]
 pub(crate) struct Wrapper<'a> {
     /// The path of this program.
@@ -48,7 +48,7 @@ pub(crate) struct Wrapper<'a> {
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pub(crate) text: String,
-    /// What changes, and nothing else of the file, for people to read.
+    /// Lines that change, and nothing else of the file, for people to read.
     pub(crate) changes: Vec<diff::Change>,
     /// Servers that are left as they are, and why.
     pub(crate) skipped: Vec<(String, Skip)>,
@@ -175,7 +175,7 @@ fn wrap_entry(
     }
     let written = &body[program.range.clone()];
     // What is called like a verb, of this version or of a later one, is told from it by two dashes.
-    let may_be_verb = name.chars().all(|c| c.is_ascii_lowercase()) && !name::is_runner(&name);
+    let may_be_verb = name.chars().all(|c| c.is_ascii_lowercase()) && !is_runner(&name);
     let is_program = !may_be_verb && (wrapper.program_at)(&[name]) == Some(0);
     let first = match is_program {
         true => written.to_owned(),

@@ -1,4 +1,4 @@
-//! What is wrapped and what is not, in the files of all hosts. Nothing is changed.
+//! Survey of what is wrapped and what is not, in the files of all hosts. Nothing is changed.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::hosts::Host;
 pub(crate) struct Survey {
     pub(crate) host: &'static Host,
     pub(crate) path: PathBuf,
-    /// What is started by it, or why that cannot be told.
+    /// Program that it starts, or why that cannot be told.
     pub(crate) servers: Result<Vec<Server>, String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Survey {
 pub(crate) struct Server {
     pub(crate) title: String,
     pub(crate) is_wrapped: bool,
-    /// The server's own program, also of one that is wrapped.
+    /// The server's own program, also of one that is wrapped; empty where that cannot be told.
     pub(crate) program: String,
 }
 
@@ -71,6 +71,10 @@ fn server(entry: &Entry) -> Option<Server> {
             .map(|it| it.value.clone().unwrap_or_default())
             .collect();
         program = super::program_at(&words).map_or_else(String::new, |at| words[at].clone());
+    }
+    // A whole line for a shell may hold anything.
+    if program.contains(char::is_whitespace) && !Path::new(&program).is_file() {
+        program.clear();
     }
     Some(Server {
         title: entry.title(),

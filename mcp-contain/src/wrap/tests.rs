@@ -82,6 +82,13 @@ fn the_command_moves_to_the_front_of_its_arguments() {
         json(r#"{"mcpServers": {"a": {"command": "npx"}}}"#),
         r#"{"mcpServers": {"a": {"command": W, "args": [ "npx" ]}}}"#
     );
+    // Its containers end with it: `run` sees that the command names an engine.
+    assert_eq!(
+        json(
+            r#"{"mcpServers": {"a": {"command": "docker", "args": ["run", "-i", "--rm", "mcp/time"]}}}"#
+        ),
+        r#"{"mcpServers": {"a": {"command": W, "args": ["docker", "run", "-i", "--rm", "mcp/time"]}}}"#
+    );
 }
 
 #[test]

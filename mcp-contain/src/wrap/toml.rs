@@ -81,7 +81,7 @@ fn hide(item: &Item, secrets: &mut Vec<Range<usize>>) {
     }
 }
 
-/// What is shown of it: its own text, and that of the keys that matter.
+/// Text that is shown of it: its own, and that of the keys that matter.
 fn lines(text: &str, item: &Item, command: &Result<Command, Skip>) -> Range<usize> {
     let mut spans: Vec<Range<usize>> = item.span().into_iter().collect();
     if let Ok(Command { program, args }) = command {
@@ -158,7 +158,7 @@ fn args(
     })
 }
 
-/// Where the key is written if there is none: beside the command in `{ }`, else on a line above it,
+/// Place of a key that there is not yet: beside the command in `{ }`, else on a line above it,
 /// which has the same beginning (`mcp_servers.NAME.` or white space).
 fn missing(text: &str, is_inline: bool, key: usize, end: usize) -> Result<Args, Skip> {
     if is_inline {

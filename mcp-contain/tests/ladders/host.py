@@ -1,4 +1,5 @@
 # A host on the Python SDK: python host.py COMMAND [ARGS...]
+# Asks a server for its tools, and ends it as its SDK does when its own input ends.
 import sys
 
 import anyio
@@ -11,7 +12,8 @@ async def main():
     async with stdio_client(server) as (reader, writer):
         async with ClientSession(reader, writer) as session:
             await session.initialize()
-            print(len((await session.list_tools()).tools), flush=True)
+            print("tools:", len((await session.list_tools()).tools), flush=True)
+            await anyio.to_thread.run_sync(sys.stdin.read)
 
 
 anyio.run(main)

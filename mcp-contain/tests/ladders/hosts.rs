@@ -16,7 +16,10 @@ use nix::unistd::Pid;
 
 use crate::servers::{self, Server};
 
-/// What never takes long fails after this.
+/// The time after which what a merciless host has left is reaped.
+const WITHOUT_HELP: Duration = Duration::from_secs(3);
+
+/// The time after which a step that never takes long has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
@@ -37,13 +40,13 @@ pub(crate) struct Host {
     pub(crate) name: &'static str,
     /// Socket pairs, as Node and Bun give them; otherwise pipes.
     sockets: bool,
-    /// What it does, and the milliseconds that the server then has.
+    /// Its steps, and the milliseconds that the server then has.
     steps: &'static [(Step, u64)],
     /// It ends the server's group by SIGINT at first.
     interrupts: bool,
     /// It leaves nobody the time to be asked.
     merciless: bool,
-    /// What it does, it does to the host of the server: it is killed itself.
+    /// `true` if its steps are done to the host of the server: it is killed itself.
     dies: bool,
 }
 
@@ -136,15 +139,16 @@ impl Host {
         },
     ];
 
-    /// Starts this server through the wrapper, and ends it as this host does.
-    pub(crate) fn ends(&self, server: &Server) -> Result<(), String> {
-        self.ends_through(env!("CARGO_BIN_EXE_mcp-contain"), server, DEADLINE)
+    /// Starts this server through the wrapper with these options, and ends it as this host does.
+    pub(crate) fn ends(&self, options: &[&str], server: &Server) -> Result<(), String> {
+        let wrapper = [&[env!("CARGO_BIN_EXE_mcp-contain")], options].concat();
+        self.ends_through(&wrapper, server, DEADLINE)
     }
 
     /// The same with another program in the wrapper's place, and so long for everybody to be dead.
     pub(crate) fn ends_through(
         &self,
-        wrapper: &str,
+        wrapper: &[&str],
         server: &Server,
         limit: Duration,
     ) -> Result<(), String> {
@@ -164,9 +168,17 @@ impl Host {
         }
         // Hosts that kill close their streams at last; one that is killed has no choice.
         held.stdin = None;
-        listener
-            .block_on(listener.expect_all_dead(limit))
-            .map_err(|error| failed(&error))?;
+        let dead = |limit| listener.block_on(listener.expect_all_dead(limit));
+        if self.merciless && dead(WITHOUT_HELP).is_err() {
+            // Shim and guardian were killed at once. Who was forked in between is in the cgroup
+            // or carries the mark, by which anybody finds it.
+            let reap = Command::new(env!("CARGO_BIN_EXE_mcp-contain"))
+                .arg("reap")
+                .output();
+            let reap = reap.map_err(|error| failed(&error))?;
+            eprintln!("reaped: {}", String::from_utf8_lossy(&reap.stdout));
+        }
+        dead(limit).map_err(|error| failed(&error))?;
         if !held.ends_within(DEADLINE) {
             return Err("the wrapper does not end".to_owned());
         }
@@ -176,17 +188,17 @@ impl Host {
         all_were_asked(&roles, asked.filter(|_| !self.merciless))
     }
 
-    fn start(&self, wrapper: &str, server: &Server, observer: &str) -> Held {
+    fn start(&self, wrapper: &[&str], server: &Server, observer: &str) -> Held {
         let this = std::env::current_exe().expect("this program");
         let mut command = Command::new(if self.dies {
             this.as_os_str()
         } else {
-            wrapper.as_ref()
+            wrapper[0].as_ref()
         });
         if self.dies {
-            command.args(["host", wrapper]);
+            command.args(["host", wrapper[0]]);
         }
-        command.args(server.command(observer));
+        command.args(&wrapper[1..]).args(server.command(observer));
         command.process_group(0);
         let ((stdin, theirs), stdout, stderr) = match self.sockets {
             true => {
@@ -268,7 +280,7 @@ fn drain(stream: OwnedFd) -> mpsc::Receiver<()> {
     ended
 }
 
-/// What a host holds of a server.
+/// A server, as far as its host holds it.
 struct Held {
     child: Child,
     stdin: Option<fs::File>,

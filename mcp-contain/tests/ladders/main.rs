@@ -13,9 +13,15 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use clients::Client;
+use clients::{Client, End};
 use hosts::Host;
 use servers::Server;
+
+/// How the wrapper is started, and what its tests' names begin with.
+const WAYS: [(&str, &[&str]); 2] = [("", &[]), ("relay::", &["--restart"])];
+
+/// The same, for hosts that are real: they speak, so that nothing is answered from a cache that is empty.
+const REAL_WAYS: [(&str, &[&str]); 2] = [("", &[]), ("lazy::", &["--lazy", "--restart"])];
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
@@ -27,18 +33,26 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They wait most of the time.
     arguments.test_threads.get_or_insert(12);
-    let trials = Host::ALL.iter().flat_map(|host| {
+    let rows = WAYS
+        .iter()
+        .flat_map(|way| Host::ALL.iter().map(move |host| (way, host)));
+    let trials = rows.flat_map(|((way, options), host)| {
         let trial = move |server: &'static Server| {
-            let name = format!("{}::{}", host.name, server.name);
-            Trial::test(name, move || host.ends(server).map_err(Into::into))
+            let name = format!("{way}{}::{}", host.name, server.name);
+            Trial::test(name, move || host.ends(options, server).map_err(Into::into))
         };
         servers::ALL.iter().map(trial)
     });
-    let real = Client::ALL.iter().flat_map(|client| {
-        let spoken_to = |server: &&Server| Client::SERVERS.contains(&server.name);
+    let rows = REAL_WAYS
+        .iter()
+        .flat_map(|way| Client::ALL.iter().map(move |client| (way, client)));
+    let rows = rows.flat_map(|(way, client)| End::ALL.map(|end| (way, client, end)));
+    let real = rows.flat_map(|((way, options), client, (ending, end))| {
+        let spoken_to = |server: &&Server| client.servers().contains(&server.name);
         let trial = move |server: &'static Server| {
-            let name = format!("{}::{}", client.name, server.name);
-            Trial::test(name, move || client.ends(server).map_err(Into::into))
+            let name = format!("{way}{}::{ending}::{}", client.name, server.name);
+            let ends = move || client.ends(options, end, server).map_err(Into::into);
+            Trial::test(name, ends)
         };
         servers::ALL.iter().filter(spoken_to).map(trial)
     });
@@ -60,7 +74,7 @@ fn without_the_wrapper_there_are_survivors() -> Result<(), Failed> {
         let host = Host::ALL.iter().find(|known| known.name == host);
         let server = servers::ALL.iter().find(|known| known.name == server);
         let (host, server) = host.zip(server).ok_or("a row and a column")?;
-        match host.ends_through("env", server, limit) {
+        match host.ends_through(&["env"], server, limit) {
             Err(why) if why.contains("still alive") => {}
             other => return Err(format!("{}, {}: {other:?}", host.name, server.name).into()),
         }

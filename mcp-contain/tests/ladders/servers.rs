@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-/// What a client says at first, to servers that misbehave once they are spoken to.
+/// The first messages of a client, to servers that misbehave once they are spoken to.
 pub(crate) const WORDS: &str = concat!(
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#,
     "\n",
@@ -17,13 +17,13 @@ pub(crate) const WORDS: &str = concat!(
 pub(crate) struct Server {
     pub(crate) name: &'static str,
     pub(crate) args: &'static [&'static str],
-    /// Who says hello.
+    /// The processes that say hello.
     pub(crate) roles: &'static [&'static str],
-    /// Who of them does not leave before SIGTERM, unless SIGINT ends the server's group.
+    /// Those of them that do not leave before SIGTERM, unless SIGINT ends the server's group.
     pub(crate) asked: &'static [&'static str],
-    /// Who does not leave before SIGTERM in any case.
+    /// Those that do not leave before SIGTERM in any case.
     pub(crate) always_asked: &'static [&'static str],
-    /// What its server says once it misbehaves.
+    /// The word that its server says once it misbehaves.
     pub(crate) tells: Option<&'static str>,
 }
 

@@ -1,68 +1,28 @@
 //! The server has the host's own streams: not a byte more, less or later than without the wrapper.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::net::Shutdown;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::thread;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use crate::host::{BOTH, Server, Streams, bare, in_time, wrapped};
-
-const LONG: usize = 64 << 20;
-
-/// Bytes that follow from a seed, all different enough (xorshift).
-fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend(state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
-
-fn seed() -> u64 {
-    let seed = u64::from(std::process::id());
-    println!("seed {seed}");
-    seed
-}
-
-/// Says what there is to say, and closes.
-fn write_all(mut to: File, bytes: Vec<u8>, at_a_time: usize) -> thread::JoinHandle<io::Result<()>> {
-    thread::spawn(move || {
-        bytes
-            .chunks(at_a_time)
-            .try_for_each(|some| to.write_all(some))
-    })
-}
+use crate::chance::Chance;
+use crate::flow::{LONG, all_said, half_close, there_and_back};
+use crate::host::{BOTH, Server, bare, wrapped};
 
 #[test]
 fn random_bytes_go_both_ways_at_once_as_they_are() {
     for streams in BOTH {
-        let bytes = random(seed(), LONG);
-        let mut server = Server::start(&mut wrapped(&["--grace", "20s", "cat"]), streams);
-        let writer = write_all(server.stdin.take().unwrap(), bytes.clone(), 1 << 16);
-        let mut stdout = server.stdout.try_clone().unwrap();
-        let back = in_time(move || {
-            let mut back = Vec::new();
-            stdout.read_to_end(&mut back).map(|_| back)
-        });
-        assert!(back.unwrap() == bytes, "{streams:?}");
-        writer.join().unwrap().unwrap();
-        assert_eq!(server.ended(), (Default::default(), String::new()));
+        let bytes = Chance::new().bytes(LONG);
+        let mut command = wrapped(&["--grace", "20s", "cat"]);
+        let back = there_and_back(&mut command, streams, &bytes);
+        assert!(back == bytes, "{streams:?}");
     }
 }
 
 #[test]
 fn single_bytes_come_as_single_bytes() {
     for streams in BOTH {
-        let bytes = random(seed(), 4096);
+        let bytes = Chance::new().bytes(4096);
         let mut server = Server::start(&mut wrapped(&["cat"]), streams);
         let mut stdin = server.stdin.take().unwrap();
         for byte in &bytes {
@@ -86,32 +46,14 @@ fn either_direction_can_end_first() {
         // The server's first: the host sees it while it can still write.
         let script = "echo first; exec >&-; read line; [ \"$line\" = last ]";
         let mut server = Server::start(&mut wrapped(&["sh", "-c", script]), streams);
-        let mut stdout = server.stdout.try_clone().unwrap();
-        let said = in_time(move || {
-            let mut said = String::new();
-            stdout.read_to_string(&mut said).map(|_| said)
-        });
-        assert_eq!(said.unwrap(), "first\n");
+        assert_eq!(all_said(&server), b"first\n");
         server.stdin.as_mut().unwrap().write_all(b"last\n").unwrap();
         assert!(server.ended().0.success(), "{streams:?}");
         // The host's first: what the server says then still arrives.
         let script = "cat >/dev/null; echo after";
         let mut server = Server::start(&mut wrapped(&["sh", "-c", script]), streams);
-        let stdin = server.stdin.take().unwrap();
-        let stdin = match streams {
-            Streams::Pipes => {
-                drop(stdin);
-                None
-            }
-            Streams::Sockets => {
-                let stream = UnixStream::from(OwnedFd::from(stdin));
-                stream.shutdown(Shutdown::Write).unwrap();
-                Some(stream)
-            }
-        };
-        let mut said = String::new();
-        server.stdout.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "after\n");
+        let stdin = half_close(&mut server, streams);
+        assert_eq!(all_said(&server), b"after\n");
         assert!(server.ended().0.success(), "{streams:?}");
         drop(stdin);
     }

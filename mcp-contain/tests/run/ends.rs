@@ -12,7 +12,7 @@ use crate::host::{Alive, BOTH, Server, Streams, wrapped};
 
 /// Ignores the end of its input, says what it is sent, and takes its time after SIGTERM.
 const SAVES: &str =
-    "trap 'echo int >>log' INT; trap 'echo term >>log; sleep 0.3; echo saved >>log; exit 4' TERM
+    "trap 'echo int >>log' INT; trap 'echo term >>log; printf . >&9; sleep 0.3; echo saved >>log; exit 4' TERM
 printf . >&9; while :; do read never <&8; done";
 /// Ignores everything, with a helper in a session of its own.
 const STUBBORN: &str = "trap '' TERM INT; S='printf . >&9; while :; do read never <&8; done'; setsid sh -c \"$S\" & eval \"$S\"";
@@ -106,7 +106,8 @@ fn a_server_gets_one_sigterm_for_one_of_its_host_s() {
     let mut server = start(&alive, &["--grace", "1500ms"], SAVES, Streams::Pipes);
     alive.ready(1);
     server.stdin = None;
-    std::thread::sleep(Duration::from_millis(1600));
+    // Its trap says so.
+    alive.ready(1);
     server.signal(Signal::SIGTERM);
     assert_eq!(server.ended().0.code(), Some(4));
     assert_eq!(log(&alive), "term\nsaved\n");
@@ -190,4 +191,27 @@ fn when_the_host_dies_and_others_keep_its_pipes_the_server_ends() {
     assert_eq!(log(&alive), "term\nsaved\n");
     kill(Pid::from_raw(keeper), Signal::SIGKILL).unwrap();
     host.wait().unwrap();
+}
+
+#[test]
+fn who_gets_another_parent_while_the_tree_is_read_is_asked_all_the_same() {
+    // No shell's trap, which may come just before its `read`: SIGTERM ends them, or SIGKILL far later.
+    let script = r#"C='printf x >&9; read never <&8'
+for n in 1 2 3; do setsid sh -c "$C" <&- & done; read line"#;
+    for round in 0..200 {
+        let mut alive = Alive::new();
+        let mut server = start(&alive, &["--grace", "10s"], script, Streams::Pipes);
+        alive.ready(3);
+        // The server's own process leaves, and with SIGTERM the tree is read: at about the same time.
+        server.stdin = None;
+        std::thread::sleep(Duration::from_micros(round % 100 * 4));
+        server.signal(Signal::SIGTERM);
+        let began = Instant::now();
+        server.ended();
+        alive.nobody_is_left();
+        assert!(
+            began.elapsed() < Duration::from_secs(8),
+            "round {round}: somebody was killed and not asked"
+        );
+    }
 }

@@ -1,22 +1,27 @@
 //! A host: starts a command with or without the wrapper in front, over pipes or socket pairs.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::libc::SYS_ppoll;
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
-/// What never takes long fails after this.
+/// The time after which a step that never takes long has failed.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Time from a shell's word to its next command: a few microseconds, and longer on a busy machine.
+const TO_READ: Duration = Duration::from_millis(30);
 
 /// The kinds of streams that hosts give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +60,16 @@ pub(crate) fn bare(words: &[&str]) -> Command {
 impl Server {
     pub(crate) fn start(command: &mut Command, streams: Streams) -> Self {
         let [stdin, stdout, stderr] = [true, false, false].map(|input| streams.pair(input));
+        // As a host does: what runs these tests may itself have been started to ignore SIGINT.
+        let default = || {
+            for number in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+                // SAFETY: no handler of this process is replaced that anybody relies on: a program follows.
+                unsafe { signal(number, SigHandler::SigDfl) }?;
+            }
+            Ok(())
+        };
+        // SAFETY: all that it calls is `signal`, which is safe after a fork.
+        unsafe { command.pre_exec(default) };
         command
             .stdin(Stdio::from(stdin.1))
             .stdout(Stdio::from(stdout.1))
@@ -94,11 +109,42 @@ impl Server {
     }
 }
 
+/// The number of `poll`, which some machines do not have.
+const POLL: Option<i64> = if cfg!(target_arch = "x86_64") {
+    Some(7)
+} else {
+    None
+};
+
+/// Waits until a process waits without a time at which it would wake up.
+pub(crate) fn comes_to_rest(pid: u32) {
+    let rests = || {
+        let text = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap();
+        let words: Vec<_> = text.split_whitespace().collect();
+        let is = |number: i64| words.first() == Some(&&*number.to_string());
+        let time = words.get(3).copied().unwrap_or_default();
+        (is(SYS_ppoll) && time == "0x0") || (POLL.is_some_and(is) && time.ends_with("ffffffff"))
+    };
+    let end = Instant::now() + DEADLINE;
+    while !rests() {
+        assert!(Instant::now() < end, "{pid} does not come to rest");
+        thread::yield_now();
+    }
+}
+
 /// Does it on another thread, which has a deadline.
 pub(crate) fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    within(DEADLINE, work)
+}
+
+/// Does it on another thread, which has this time.
+pub(crate) fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(work()));
-    is_done.recv_timeout(DEADLINE).expect("in time")
+    is_done.recv_timeout(limit).expect("in time")
 }
 
 impl Streams {
@@ -161,6 +207,8 @@ impl Alive {
                 Ok(0) | Err(_) => thread::sleep(Duration::from_millis(1)),
             }
         }
+        // A shell runs no trap for a signal that comes just before its `read`, and nothing tells that it is in there.
+        thread::sleep(TO_READ);
     }
 
     /// Waits until nobody holds it.

@@ -1,4 +1,4 @@
-//! What is asked for by `--require`, and what happens when the means are killed.
+//! Levels that `--require` asks for, and what happens when the means are killed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -84,6 +84,15 @@ fn first_child(pid: u32) -> Option<u32> {
     list.split_whitespace().next()?.parse().ok()
 }
 
+fn ledgers(state: &Path) -> Vec<std::ffi::OsString> {
+    let names = fs::read_dir(state)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    names
+        .filter(|name| name.as_encoded_bytes().ends_with(b".ledger"))
+        .collect()
+}
+
 #[test]
 fn a_guardian_killed_before_it_said_that_the_server_runs_leaves_its_record() {
     let state = tempfile::tempdir().unwrap();
@@ -121,17 +130,21 @@ fn a_guardian_killed_before_it_said_that_the_server_runs_leaves_its_record() {
         kill(guardian, Signal::SIGKILL).unwrap();
         let status = server.child.wait().unwrap();
         assert_eq!(status.code(), Some(125), "{status}");
-        let left: Vec<_> = fs::read_dir(&state).unwrap().collect();
+        let left = ledgers(state.path());
         assert_eq!(left.len(), 1, "its record is there: {left:?}");
         // By that it is found, where its cgroup has not ended it.
         let mut search = wrapped(&["reap"]);
         search.env("MCP_LIFECYCLE_STATE_DIR", state.path());
         let end = std::time::Instant::now() + crate::host::DEADLINE;
-        while fs::read_dir(&state).unwrap().count() > 0 || alive.somebody_is_left() {
+        while !ledgers(state.path()).is_empty() || alive.somebody_is_left() {
             assert!(std::time::Instant::now() < end, "it is not found");
             search.output().unwrap();
         }
         let (_, said) = server.ended();
+        if said.starts_with("mcp-contain: the guardian") {
+            // Too late as well: it had spoken, and its wrapper was on the way to become the shim.
+            continue;
+        }
         assert!(
             said.contains("may live") && said.contains("MCP_LIFECYCLE_ID="),
             "{said}"

@@ -4,8 +4,13 @@
 
 mod bad_input;
 mod bytes;
+#[expect(dead_code, reason = "what the other tests need")]
+mod chance;
 mod cost;
 mod ends;
 mod exits;
+mod flow;
 mod host;
+mod keep;
 mod levels;
+mod options;

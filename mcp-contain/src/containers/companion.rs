@@ -1,0 +1,236 @@
+//! The companion: a process of its own beside the guardian, which knows the containers of one server and ends them after it.
+//! `docs/contain-containers.md` has its states.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream as StdStream;
+use std::process::{self, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, fs, io};
+
+use mcp_launcher_docker::{ContainerTracker, ProxyMode};
+use mcp_launcher_local::Wrapper;
+use mcp_lifecycle_core::launch::{
+    ErrorChain, InheritEnv, LaunchContext, LaunchError, LaunchedServer, ProcessTerminator,
+    ServerLauncher, ServerSpec,
+};
+use nix::sys::signal::SigSet;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::handover::Handover;
+use super::reply::Reply;
+
+/// The longest time that containers are ended for, beginning with the end of their server. Later it is for `reap`, and for the next companion.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What a wrapper says to its companion, as words of its command line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// How long a container has that is asked to end.
+    pub(super) grace: Duration,
+    /// No server rather than one whose containers are not known.
+    pub(super) insists: bool,
+    /// What people call the server.
+    pub(super) name: OsString,
+    /// Its program and arguments.
+    pub(super) command: Vec<OsString>,
+}
+
+impl Order {
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
+        let insists = if self.insists { "always" } else { "auto" };
+        let fixed = [grace.to_string().into(), insists.into(), self.name.clone()];
+        fixed
+            .into_iter()
+            .chain(self.command.iter().cloned())
+            .collect()
+    }
+
+    pub(super) fn read(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
+        Some(Self {
+            grace: Duration::from_millis(words.next()?.to_str()?.parse().ok()?),
+            insists: words.next()? == "always",
+            name: words.next()?,
+            command: words.collect(),
+        })
+    }
+}
+
+/// Becomes the companion: leaves whoever started it, and stays until its work is done.
+pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    // What the host has leaked would not end while this process lives.
+    close_all_but_streams();
+    let Some(order) = Order::read(words) else {
+        return ExitCode::from(125);
+    };
+    // No host's child, and in no host's group or session: it is the kernel's to reap.
+    if nix::unistd::daemon(true, true).is_err() {
+        return ExitCode::FAILURE;
+    }
+    let _ = nix::sys::prctl::set_name(c"mcp-companion");
+    // Who ends programs by their name ends a server, and not what it has left.
+    let _ = SigSet::all().thread_block();
+    match attend(&order) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The wrapper sees the end of file.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn close_all_but_streams() {
+    const FIRST: i32 = 3;
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let numbers: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for number in numbers.into_iter().filter(|&number| number >= FIRST) {
+        // Also that of the directory, which is closed already.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+fn attend(order: &Order) -> io::Result<()> {
+    let stream = StdStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    stream.set_nonblocking(true)?;
+    let directory = env::current_dir();
+    // Not to keep the host's directory busy.
+    let _ = env::set_current_dir("/");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut wrapper = UnixStream::from_std(stream)?;
+        let (end, is_gone) = watch::channel(false);
+        let handover = Arc::new(Handover::new(is_gone));
+        let mode = if order.insists {
+            ProxyMode::Always
+        } else {
+            ProxyMode::Auto
+        };
+        let tracker = ContainerTracker::new(Arc::clone(&handover)).proxy(mode);
+        let spec = specification(order, directory.ok().as_deref());
+        let server = match spec {
+            Ok(spec) => tracker
+                .launch(&spec, &LaunchContext::new())
+                .await
+                .map_err(|error| why(&error))
+                .map(|server| (spec, server)),
+            Err(error) => Err(error.to_string()),
+        };
+        let (reply, server) = match server {
+            Ok((spec, server)) => (reply(&spec, &handover, &server), Some(server)),
+            Err(why) => (Reply::Untracked(why), None),
+        };
+        wrapper.write_all(&reply.encode()).await?;
+        let (Reply::Tracked { .. }, Some(server)) = (reply, server) else {
+            return Ok(());
+        };
+        tokio::select! {
+            () = wait_for_end(&mut wrapper) => {}
+            // Others that were killed with their companions. What cannot be looked at now is looked at by the next.
+            () = async {
+                let _ = tracker.reap_orphans().await;
+                std::future::pending().await
+            } => {}
+        }
+        end.send_replace(true);
+        if !ended(&**server.terminator(), order.grace).await {
+            // The lease stays, and is nobody's: what is left is found by it.
+            process::exit(1);
+        }
+        // Nobody may be listening.
+        let _ = wrapper.write_all(&[Wrapper::COMPANION_DONE]).await;
+        Ok(())
+    })
+}
+
+fn specification(
+    order: &Order,
+    directory: Option<&std::path::Path>,
+) -> Result<ServerSpec, mcp_lifecycle_core::launch::SpecError> {
+    let (program, args) = match order.command.split_first() {
+        Some((program, args)) => (program.as_os_str(), args),
+        None => (OsStr::new(""), &[][..]),
+    };
+    let name = order.name.to_string_lossy();
+    let mut spec = ServerSpec::builder(name, program)
+        .args(args.iter().cloned())
+        .inherit_env(InheritEnv::All);
+    if let Some(directory) = directory {
+        spec = spec.cwd(directory);
+    }
+    spec.build()
+}
+
+/// The cause alone: what it is about, the wrapper says.
+fn why(error: &LaunchError) -> String {
+    ErrorChain(error.kind()).to_string()
+}
+
+fn reply(spec: &ServerSpec, handover: &Handover, server: &LaunchedServer) -> Reply {
+    let changed = handover.spec().filter(|changed| changed != spec);
+    let Some(changed) = changed else {
+        let fallback = server.terminator().semantics().containment.fallback;
+        return fallback.map_or(Reply::Nothing, |why| Reply::Untracked(why.into_owned()));
+    };
+    let program = changed.program().map(OsStr::to_owned);
+    Reply::Tracked {
+        command: program
+            .into_iter()
+            .chain(changed.args().iter().cloned())
+            .collect(),
+        env: changed
+            .env()
+            .literals()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    }
+}
+
+/// Completes when the shim says that nothing of the server is left, or when neither it nor the guardian lives.
+async fn wait_for_end(wrapper: &mut UnixStream) {
+    let mut word = [0];
+    while let Ok(1) = wrapper.read(&mut word).await {
+        if word == [Wrapper::SERVER_GONE] {
+            return;
+        }
+    }
+}
+
+/// Ends the containers: asks those that are detached, and after the grace no more. Returns whether there is a proof.
+async fn ended(server: &dyn ProcessTerminator, grace: Duration) -> bool {
+    let end = async {
+        if timeout(grace, server.gone()).await.is_ok() {
+            return true;
+        }
+        let _ = server.force_end().await;
+        server.gone().await.is_ok()
+    };
+    timeout(LIMIT.saturating_add(grace), end)
+        .await
+        .unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_read_as_it_was_written() {
+        let order = Order {
+            grace: Duration::from_millis(2500),
+            insists: true,
+            name: "my server".into(),
+            command: ["docker", "run", "--", "x"].map(OsString::from).into(),
+        };
+        assert_eq!(Order::read(order.words().into_iter()), Some(order));
+        assert_eq!(Order::read(["x".into()].into_iter()), None);
+    }
+}

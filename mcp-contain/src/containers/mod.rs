@@ -1,0 +1,113 @@
+//! Containers that a server starts, which are no descendants of it. `docs/contain-containers.md` has the design.
+//!
+//! - [`mention`]: whether a command speaks of an engine
+//! - [`companion`]: the process that knows them and ends them
+//! - [`handover`]: how its tracker is told of a server that others start
+//! - [`reply`]: what it answers
+//! - [`left`]: those of dead companions
+
+mod companion;
+mod handover;
+mod left;
+mod mention;
+mod reply;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_launcher_local::Wrapper;
+
+use crate::failure::Failure;
+use crate::run::Containers;
+use companion::Order;
+pub(crate) use companion::run as attend;
+pub(crate) use left::{end, look};
+use reply::Reply;
+
+/// The first word of a companion, which is no verb.
+pub(crate) const ROLE: &str = "--companion";
+
+/// How long a wrapper waits for its companion, which asks nobody.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Returns whether such a server is given a companion, if there is an engine.
+pub(crate) fn may_accompany(when: Containers, command: &[OsString]) -> bool {
+    match when {
+        Containers::Never => false,
+        Containers::Auto => mention::names_an_engine(command),
+        Containers::Always => true,
+    }
+}
+
+/// Starts a companion for the server, if it is to have one, and has the wrapper start what that says.
+pub(crate) fn accompany(when: Containers, wrapper: &mut Wrapper) -> Result<(), Failure> {
+    let command: Vec<OsString> = std::iter::once(&wrapper.program)
+        .chain(&wrapper.args)
+        .cloned()
+        .collect();
+    if !may_accompany(when, &command) {
+        return Ok(());
+    }
+    let insists = when == Containers::Always;
+    let name = wrapper.name.as_ref().or(wrapper.label.as_ref());
+    let order = Order {
+        grace: wrapper.grace,
+        insists,
+        name: name.cloned().unwrap_or_else(|| wrapper.program.clone()),
+        command,
+    };
+    let why = match ask(&order, wrapper.path.as_ref()) {
+        Ok((socket, Reply::Tracked { command, env })) => {
+            let mut words = command.into_iter();
+            wrapper.program = words.next().unwrap_or_default();
+            wrapper.args = words.collect();
+            wrapper.env.extend(env);
+            wrapper.companion = Some(Arc::new(socket));
+            return Ok(());
+        }
+        Ok((_, Reply::Nothing)) => return Ok(()),
+        Ok((_, Reply::Untracked(why))) => why,
+        Err(error) => format!("the process that would do it could not be started: {error}"),
+    };
+    let program = wrapper.program.display();
+    let failure = Failure::wrapper(format_args!(
+        "the containers that {program} starts are not ended with it: {why}"
+    ));
+    if insists {
+        return Err(failure);
+    }
+    // Better a server with containers that may be left behind than none; who disagrees says `--containers`.
+    failure.say();
+    Ok(())
+}
+
+fn ask(order: &Order, path: Option<&OsString>) -> io::Result<(OwnedFd, Reply)> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("mcp-contain")
+        .arg(ROLE)
+        .args(order.words())
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        // The host's log has no end while somebody holds it.
+        .stderr(Stdio::null())
+        .process_group(0);
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let mut child = command.spawn()?;
+    // Or its end of the socket would not be the last one.
+    drop(command);
+    // It leaves at once, and its own child stays. A host may have taken the status.
+    let _ = child.wait();
+    ours.set_read_timeout(Some(LIMIT))?;
+    let reply = Reply::read(&mut ours)?;
+    Ok((ours.into(), reply))
+}

@@ -1,0 +1,379 @@
+//! The decisions, in virtual time.
+
+mod bounds;
+mod ends;
+mod random;
+
+use std::time::Duration;
+
+use super::words::{
+    Action, Exit, FromHost, FromServer, Known, List, Method, Policy, Request, Response,
+};
+use super::*;
+
+pub(super) const IDLE: Duration = Duration::from_secs(600);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
+
+fn policy() -> Policy {
+    Policy {
+        lazy: true,
+        restart: true,
+        idle: Some(IDLE),
+        idle_legacy: Some(IDLE),
+        grace: GRACE,
+    }
+}
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(super) fn id(number: u64) -> Id {
+    Id::of(number.to_string().as_bytes())
+}
+
+/// A line of the host that says its name.
+fn line(name: &str) -> Vec<u8> {
+    format!("{name}\n").into_bytes()
+}
+
+fn tell(name: &str) -> Action {
+    Action::Tell(line(name).into())
+}
+
+fn known(digest: u8) -> Known {
+    let version = Some(Box::from(&b"\"2025-11-25\""[..]));
+    Known {
+        digest: [digest; 32],
+        version,
+        error: None,
+    }
+}
+
+pub(super) fn request(number: u64, method: Method, cached: Option<Known>) -> FromHost {
+    let key = matches!(
+        method,
+        Method::Initialize | Method::List(_) | Method::Discover
+    );
+    FromHost::Request(Request {
+        id: id(number),
+        text: number.to_string().as_bytes().into(),
+        is_modern: false,
+        key: key.then_some(
+            [match method {
+                Method::Initialize => 1,
+                Method::Discover => 2,
+                _ => 3,
+            }; 32],
+        ),
+        method,
+        cached,
+    })
+}
+
+fn call(number: u64) -> FromHost {
+    request(number, Method::Other, None)
+}
+
+pub(super) fn answer(number: u64, known: Option<Known>) -> FromServer {
+    FromServer::Response(Response {
+        id: id(number),
+        is_error: false,
+        is_task: false,
+        has_next: false,
+        known,
+    })
+}
+
+/// A relay whose host was answered from the cache: `initialize` 0, a list 1.
+fn asleep() -> Relay {
+    let mut relay = Relay::new(policy());
+    let init = request(0, Method::Initialize, Some(known(0)));
+    assert_eq!(relay.host(secs(0), &line("init"), init), [Action::Answer]);
+    assert_eq!(
+        relay.host(secs(0), &line("initialized"), FromHost::Initialized),
+        []
+    );
+    let list = request(1, Method::List(List::Tools), Some(known(7)));
+    assert_eq!(relay.host(secs(0), &line("list"), list), [Action::Answer]);
+    relay
+}
+
+/// The same, after a first call (2), whose server runs and has nothing to do.
+fn running() -> Relay {
+    let mut relay = asleep();
+    assert_eq!(
+        relay.host(secs(1), &line("call"), call(2)),
+        [Action::Start, tell("init")]
+    );
+    let todo = relay.server(secs(1), answer(0, Some(known(0))));
+    assert_eq!(
+        todo,
+        [
+            Action::Store([1; 32]),
+            tell("initialized"),
+            tell("call"),
+            tell("list")
+        ]
+    );
+    assert_eq!(relay.server(secs(1), answer(1, Some(known(7)))), []);
+    assert_eq!(relay.server(secs(2), answer(2, None)), [Action::Pass]);
+    relay
+}
+
+fn says(todo: &[Action]) -> Vec<String> {
+    let said = todo.iter().filter_map(|action| match action {
+        Action::Say(line) => Some(String::from_utf8(line.clone()).unwrap()),
+        _ => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn the_cache_answers_until_there_is_something_to_do() {
+    let mut relay = asleep();
+    let ping = relay.host(secs(0), b"", request(5, Method::Ping, None));
+    assert_eq!(
+        says(&ping),
+        ["{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n"]
+    );
+    assert_eq!(relay.host(secs(0), b"x", FromHost::Notification), []);
+    assert_eq!(relay.deadline(), None);
+    assert_eq!(relay.host_closed(secs(0)), [Action::Exit(Exit::Success)]);
+}
+
+#[test]
+fn what_comes_during_a_handshake_is_given_after_it_in_order() {
+    let mut relay = asleep();
+    relay.host(secs(1), &line("a"), call(2));
+    assert_eq!(relay.host(secs(1), &line("b"), FromHost::Notification), []);
+    assert_eq!(relay.host(secs(1), &line("c"), call(3)), []);
+    let todo = relay.server(secs(1), answer(0, Some(known(0))));
+    assert_eq!(
+        todo[1..3],
+        [
+            tell("initialized"),
+            Action::Tell(b"a\nb\nc\n".as_slice().into())
+        ]
+    );
+}
+
+#[test]
+fn without_a_cache_the_server_is_spoken_to_at_once_and_its_answers_are_kept() {
+    let mut relay = Relay::new(policy());
+    let todo = relay.host(secs(0), &line("init"), request(0, Method::Initialize, None));
+    assert_eq!(todo, [Action::Start, tell("init")]);
+    assert_eq!(
+        relay.server(secs(0), answer(0, Some(known(0)))),
+        [Action::Pass, Action::Store([1; 32])]
+    );
+    assert_eq!(
+        relay.host(secs(0), &line("initialized"), FromHost::Initialized),
+        [Action::Pass]
+    );
+    let list = request(1, Method::List(List::Tools), Some(known(9)));
+    assert_eq!(
+        relay.host(secs(0), &line("list"), list),
+        [Action::Pass],
+        "it runs: it is asked"
+    );
+    assert_eq!(
+        relay.server(secs(0), answer(1, Some(known(7)))),
+        [Action::Pass, Action::Store([3; 32])]
+    );
+}
+
+#[test]
+fn an_unused_server_is_ended_and_started_again() {
+    let mut relay = running();
+    assert_eq!(relay.deadline(), Some(secs(2) + IDLE));
+    assert_eq!(relay.time(secs(1) + IDLE), []);
+    assert_eq!(
+        relay.server(secs(9), FromServer::Other),
+        [Action::Pass],
+        "a log line is no use"
+    );
+    assert_eq!(relay.time(secs(2) + IDLE), [Action::Close]);
+    assert_eq!(relay.host(secs(603), &line("next"), call(3)), []);
+    assert_eq!(
+        relay.gone(secs(604), "it ended"),
+        [Action::Start, tell("init")]
+    );
+    let todo = relay.server(secs(604), answer(0, Some(known(0))));
+    assert_eq!(todo[1..], [tell("initialized"), tell("next"), tell("list")]);
+}
+
+#[test]
+fn nothing_that_is_in_use_is_ended() {
+    let uses: [fn(&mut Relay); 6] = [
+        |relay| drop(relay.host(secs(3), &line("x"), call(9))),
+        |relay| {
+            drop(relay.server(
+                secs(3),
+                FromServer::Request {
+                    id: id(0),
+                    text: Box::from(&b"0"[..]),
+                },
+            ))
+        },
+        |relay| {
+            relay.host(
+                secs(3),
+                &line("x"),
+                request(9, Method::Subscribe(Box::from(&b"u"[..])), None),
+            );
+            relay.server(secs(3), answer(9, None));
+        },
+        |relay| {
+            relay.host(secs(3), &line("x"), request(9, Method::Task, None));
+            relay.server(secs(3), answer(9, None));
+        },
+        |relay| drop(relay.host(secs(3), &line("x"), FromHost::Batch)),
+        |relay| drop(relay.host(secs(3), &line("x"), request(9, Method::Ping, None))),
+    ];
+    for (number, uses) in uses.into_iter().enumerate() {
+        let mut relay = running();
+        uses(&mut relay);
+        assert_eq!(
+            (relay.deadline(), relay.time(secs(9999))),
+            (None, vec![]),
+            "{number}"
+        );
+    }
+    let mut relay = running();
+    relay.server(secs(100), FromServer::Progress);
+    assert_eq!(relay.deadline(), Some(secs(100) + IDLE));
+}
+
+#[test]
+fn an_older_server_is_ended_only_where_the_user_says_so() {
+    let mut relay = running();
+    relay.policy.idle_legacy = None;
+    assert_eq!(relay.deadline(), None);
+    let mut relay = Relay::new(Policy {
+        idle_legacy: None,
+        ..policy()
+    });
+    let FromHost::Request(request) = call(1) else {
+        unreachable!()
+    };
+    let modern = FromHost::Request(Request {
+        is_modern: true,
+        ..request
+    });
+    assert_eq!(
+        relay.host(secs(0), &line("call"), modern),
+        [Action::Start, tell("call")]
+    );
+    relay.server(secs(1), answer(1, None));
+    assert_eq!(relay.deadline(), Some(secs(1) + IDLE));
+}
+
+#[test]
+fn a_list_that_has_changed_is_told() {
+    for (list, what) in [
+        (List::Tools, "tools"),
+        (List::Prompts, "prompts"),
+        (List::Resources, "resources"),
+    ] {
+        let mut relay = asleep();
+        relay.host(
+            secs(0),
+            &line("list"),
+            request(1, Method::List(list), Some(known(7))),
+        );
+        relay.host(secs(1), &line("call"), call(2));
+        relay.server(secs(1), answer(0, Some(known(0))));
+        let todo = relay.server(secs(1), answer(1, Some(known(8))));
+        assert_eq!(todo[0], Action::Store([3; 32]));
+        assert_eq!(
+            says(&todo),
+            [format!(
+                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{what}/list_changed\"}}\n"
+            )]
+        );
+    }
+    let mut relay = asleep();
+    relay.host(secs(1), &line("call"), call(2));
+    relay.server(secs(1), answer(0, Some(known(0))));
+    let paged = FromServer::Response(Response {
+        id: id(1),
+        is_error: false,
+        is_task: false,
+        has_next: true,
+        known: Some(known(7)),
+    });
+    let todo = relay.server(secs(1), paged);
+    assert_eq!((&todo[0], todo.len()), (&Action::Forget([3; 32]), 2));
+}
+
+#[test]
+fn a_handshake_that_is_refused_or_different_ends_the_server() {
+    let mut relay = asleep();
+    relay.host(secs(1), &line("call"), call(2));
+    let refused = FromServer::Response(Response {
+        id: id(0),
+        is_error: true,
+        is_task: false,
+        has_next: false,
+        known: Some(known(0)),
+    });
+    let todo = relay.server(secs(1), refused);
+    assert_eq!((says(&todo).len(), todo.last()), (1, Some(&Action::Close)));
+    let mut relay = asleep();
+    relay.host(secs(1), &line("call"), call(2));
+    let other = Known {
+        digest: [1; 32],
+        version: Some(Box::from(&b"\"2026\""[..])),
+        error: None,
+    };
+    let todo = relay.server(secs(1), answer(0, Some(other)));
+    assert_eq!(todo[0], Action::Store([1; 32]));
+    assert_eq!(todo.last(), Some(&Action::Exit(Exit::OtherVersion)));
+    assert_eq!(
+        relay.gone(secs(2), "it ended"),
+        [Action::Exit(Exit::AsServer)]
+    );
+}
+
+#[test]
+fn level_and_subscriptions_are_said_again() {
+    let mut relay = running();
+    relay.host(secs(3), &line("level"), request(10, Method::SetLevel, None));
+    relay.host(
+        secs(3),
+        &line("sub"),
+        request(11, Method::Subscribe(Box::from(&b"u"[..])), None),
+    );
+    relay.host(
+        secs(3),
+        &line("sub2"),
+        request(12, Method::Subscribe(Box::from(&b"v"[..])), None),
+    );
+    relay.host(
+        secs(3),
+        &line("un"),
+        request(13, Method::Unsubscribe(Box::from(&b"v"[..])), None),
+    );
+    for number in 10..14 {
+        relay.server(secs(3), answer(number, None));
+    }
+    assert_eq!(relay.gone(secs(4), "it ended"), []);
+    relay.host(secs(5), &line("x"), call(20));
+    let todo = relay.server(secs(5), answer(0, Some(known(0))));
+    assert_eq!(
+        todo[1..],
+        [
+            tell("initialized"),
+            tell("level"),
+            tell("sub"),
+            tell("x"),
+            tell("list")
+        ]
+    );
+    assert_eq!(
+        relay.server(secs(5), answer(10, None)),
+        [],
+        "the host has had its answer"
+    );
+}

@@ -1,0 +1,231 @@
+//! Wait for descriptors, signals and times.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::Edge;
+use super::buffer::{LINE_MAX, ROOM};
+use super::server::Server;
+
+/// The signals that are heard.
+const HEARD: &[Signal] = &[
+    Signal::SIGCHLD,
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// The time that a guardian may take beyond the graces.
+const LADDER: Duration = Duration::from_secs(3);
+
+pub(super) fn signals() -> SigSet {
+    HEARD.iter().copied().collect()
+}
+
+pub(super) fn signal_fd(signals: &SigSet) -> io::Result<SignalFd> {
+    let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+    Ok(SignalFd::with_flags(signals, flags)?)
+}
+
+/// A peer that writes no more, which `nix` does not know.
+fn half_close() -> PollFlags {
+    PollFlags::from_bits_retain(nix::libc::POLLRDHUP)
+}
+
+/// A descriptor that may be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Signals,
+    Host,
+    Input,
+    Output,
+    ServerInput,
+    ServerOutput,
+}
+
+/// An event of a descriptor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ready {
+    of: Of,
+    flags: PollFlags,
+}
+
+impl Edge {
+    /// Waits until something can be done.
+    pub(super) fn wait(&self) -> io::Result<Vec<Ready>> {
+        let mut what = vec![(Of::Signals, self.signals.as_fd(), PollFlags::POLLIN)];
+        if let Some(host) = &self.host {
+            what.push((Of::Host, host.as_fd(), PollFlags::POLLIN));
+        }
+        if let Some(input) = &self.input {
+            if self.has_room() {
+                what.push((Of::Input, input.as_fd(), PollFlags::POLLIN));
+            } else if self.hung_up.is_none() {
+                // Its end has to be seen although it is not read.
+                what.push((Of::Input, input.as_fd(), half_close()));
+            }
+        }
+        if let Some(output) = &self.output {
+            let writes = if self.to_host.is_empty() {
+                PollFlags::empty()
+            } else {
+                PollFlags::POLLOUT
+            };
+            what.push((Of::Output, output.as_fd(), writes));
+        }
+        if let Some(server) = &self.server {
+            if let Some(input) = server.input.as_ref().filter(|_| !server.to_it.is_empty()) {
+                what.push((Of::ServerInput, input.as_fd(), PollFlags::POLLOUT));
+            }
+            let is_wanted = server.is_muted || self.to_host.len() < ROOM;
+            if let Some(output) = server.output.as_ref().filter(|_| is_wanted) {
+                what.push((Of::ServerOutput, output.as_fd(), PollFlags::POLLIN));
+            }
+        }
+        let mut fds: Vec<_> = what
+            .iter()
+            .map(|(_, fd, flags)| PollFd::new(*fd, *flags))
+            .collect();
+        match poll(&mut fds, self.timeout()) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready = what.iter().zip(&fds).filter_map(|((of, ..), fd)| {
+            let flags = fd.revents().unwrap_or(half_close());
+            let flags = Some(flags).filter(|flags| !flags.is_empty())?;
+            Some(Ready { of: *of, flags })
+        });
+        Ok(ready.collect())
+    }
+
+    fn timeout(&self) -> PollTimeout {
+        let server = self.server.as_ref();
+        let overdue = server.and_then(|server| server.overdue).map(|(at, _)| at);
+        let lingers = server.filter(|server| server.output.is_some());
+        let lingers = lingers.and_then(|server| server.lingers);
+        let all = [
+            self.relay.deadline(),
+            overdue,
+            lingers,
+            self.hung_up,
+            self.flush.filter(|_| !self.is_flushed),
+        ];
+        let Some(next) = all.into_iter().flatten().min() else {
+            return PollTimeout::NONE;
+        };
+        // Not too early, or it would be asked for again and again.
+        let wait = next
+            .saturating_sub(self.now())
+            .as_nanos()
+            .div_ceil(1_000_000);
+        PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)
+    }
+
+    /// Does what is possible, and what is due.
+    pub(super) fn serve(&mut self, ready: Vec<Ready>) {
+        for Ready { of, flags } in ready {
+            match of {
+                Of::Signals => self.hear(),
+                Of::Host => {
+                    self.host = None;
+                    self.deaf_host();
+                    self.told_to_end(Signal::SIGTERM);
+                }
+                Of::Input if self.has_room() => self.read_host(),
+                Of::Input => self.hung_up = Some(self.now().saturating_add(self.policy.grace)),
+                Of::Output if flags.contains(PollFlags::POLLOUT) => self.write_host(),
+                Of::Output => self.deaf_host(),
+                Of::ServerInput => self.write_server(),
+                Of::ServerOutput => {
+                    self.read_server();
+                }
+            }
+        }
+        let now = self.now();
+        let has_hung_up = self.input.is_none() || self.hung_up.is_some();
+        if has_hung_up && self.server.as_mut().is_some_and(Server::has_read) {
+            self.relay.progress(now);
+            self.hung_up = self.hung_up.map(|_| now.saturating_add(self.policy.grace));
+        }
+        if self.hung_up.is_some_and(|at| at <= now) {
+            self.hung_up = None;
+            self.lose_input();
+        }
+        if let Some(server) = &mut self.server {
+            server.force(now, self.policy.grace);
+            let is_over = server.lingers.is_some_and(|at| at <= now);
+            if server.ended.is_some() {
+                // What is left in the pipe.
+                self.drain();
+            }
+            if let Some(server) = self.server.as_mut().filter(|_| is_over) {
+                // Somebody keeps it open whom nobody ends.
+                server.output = None;
+            }
+        }
+        let todo = self.relay.time(now);
+        self.act(todo, None);
+    }
+
+    /// Gives up what cannot be written: nobody has read anything for a grace.
+    fn lose_input(&mut self) {
+        let unread = self.input.take().map_or(0, |input| input.unread());
+        let buffer = std::mem::take(&mut self.from_host).buffer;
+        let lost = unread.saturating_add(buffer.len() as u64);
+        self.lost = self.lost.saturating_add(lost);
+    }
+
+    /// Reads what a server has left, as far as there is room for it.
+    fn drain(&mut self) {
+        let is_open = |edge: &Self| {
+            edge.server.as_ref().is_some_and(|server| {
+                server.output.is_some() && server.from_it.buffer.len() < LINE_MAX
+            })
+        };
+        while is_open(self) && self.read_server() {}
+    }
+
+    fn hear(&mut self) {
+        while let Ok(Some(heard)) = self.signals.read_signal() {
+            let number = i32::try_from(heard.ssi_signo).unwrap_or_default();
+            let Ok(signal) = Signal::try_from(number) else {
+                continue;
+            };
+            match signal {
+                Signal::SIGCHLD => {
+                    // What a guardian takes whose shim was killed: it asks, and kills after the grace.
+                    let ladder = self.policy.grace.saturating_mul(2).saturating_add(LADDER);
+                    let until = self.now().saturating_add(ladder);
+                    if let Some(server) = &mut self.server {
+                        server.look(until);
+                    }
+                }
+                Signal::SIGUSR1 | Signal::SIGUSR2 => {
+                    if let Some(server) = &self.server {
+                        server.signal(signal);
+                    }
+                }
+                _ => self.told_to_end(signal),
+            }
+        }
+    }
+
+    /// Passes such a signal on, or dies of it where there is no server.
+    fn told_to_end(&mut self, signal: Signal) {
+        match &self.server {
+            Some(server) => server.signal(signal),
+            None => self.killed = self.killed.or(Some(signal)),
+        }
+        let todo = self.relay.leave();
+        self.act(todo, None);
+    }
+}

@@ -1,0 +1,208 @@
+//! `stats`: what ended, and how.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mcp_launcher_local::history::{self, History, PastServer};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::ps;
+use crate::show::table::{Row, Style, render};
+use crate::show::text::printable;
+pub(crate) use crate::show::watch::Options;
+use crate::show::{units, watch};
+
+/// The way in which a server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// It runs.
+    Running,
+    /// It has ended by itself, and nothing was left of it.
+    Itself,
+    /// It was asked to, with SIGTERM.
+    Asked,
+    /// It had to be killed.
+    Killed,
+    /// Something of it may have been left.
+    Unproven,
+    /// Nobody was there to write it down: its guardian was killed, or the machine was switched off.
+    Unknown,
+}
+
+impl How {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Itself => "itself",
+            Self::Asked => "asked",
+            Self::Killed => "killed",
+            Self::Unproven => "unproven",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Prints what became of the servers that were started by this program.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    watch::show(options, || {
+        let seen = history::look().map_err(|error| {
+            Failure::wrapper(format_args!("the history cannot be read: {error}"))
+        })?;
+        let running = ps::look()?.servers.into_iter().map(|server| server.id);
+        let running: BTreeSet<String> = running.collect();
+        let servers: Vec<_> = seen
+            .servers
+            .iter()
+            .map(|it| (it, how(it, &running)))
+            .collect();
+        Ok(match options.json {
+            true => format!("{:#}\n", as_json(&seen, &servers)),
+            false => as_text(&seen, &servers, SystemTime::now(), Style::of_output()),
+        })
+    })
+}
+
+fn how(server: &PastServer, running: &BTreeSet<String>) -> How {
+    match &server.end {
+        None if running.contains(&server.id) => How::Running,
+        None => How::Unknown,
+        Some(end) if !end.is_proven => How::Unproven,
+        Some(end) if end.killed => How::Killed,
+        Some(end) if end.asked => How::Asked,
+        Some(_) => How::Itself,
+    }
+}
+
+/// Of one name, or of all.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    itself: usize,
+    asked: usize,
+    killed: usize,
+    /// Without a proof, or unknown.
+    unsure: usize,
+    swept: u64,
+    last: Option<SystemTime>,
+}
+
+impl Sum {
+    fn add(&mut self, server: &PastServer, how: How) {
+        match how {
+            How::Running => return,
+            How::Itself => self.itself += 1,
+            How::Asked => self.asked += 1,
+            How::Killed => self.killed += 1,
+            How::Unproven | How::Unknown => self.unsure += 1,
+        }
+        let end = server.end.as_ref();
+        self.swept += end.map_or(0, |end| u64::from(end.swept));
+        self.last = self.last.max(end.map(|end| end.at));
+    }
+
+    fn ended(&self) -> usize {
+        self.itself + self.asked + self.killed + self.unsure
+    }
+}
+
+fn sums(servers: &[(&PastServer, How)]) -> (Sum, BTreeMap<String, Sum>) {
+    let mut all = Sum::default();
+    let mut names = BTreeMap::<String, Sum>::new();
+    for (server, how) in servers {
+        all.add(server, *how);
+        names
+            .entry(printable(&server.name))
+            .or_default()
+            .add(server, *how);
+    }
+    names.retain(|_, sum| sum.ended() > 0);
+    (all, names)
+}
+
+fn as_text(
+    seen: &History,
+    servers: &[(&PastServer, How)],
+    now: SystemTime,
+    style: Style,
+) -> String {
+    let (all, names) = sums(servers);
+    let since = |then: SystemTime| units::time(now.duration_since(then).unwrap_or(Duration::ZERO));
+    let mut text = match seen.servers.first() {
+        Some(first) if all.ended() > 0 => format!(
+            "{} of {} did not end by themselves in the last {}; {} had to be ended beside them.\n\n",
+            all.ended() - all.itself,
+            units::count(all.ended(), "server", "servers"),
+            since(first.started),
+            units::count(
+                usize::try_from(all.swept).unwrap_or(usize::MAX),
+                "process",
+                "processes"
+            ),
+        ),
+        _ => "No server has ended that was started by mcp-contain.\n".to_owned(),
+    };
+    let row = |(name, sum): (&String, &Sum)| Row {
+        cells: vec![
+            name.clone(),
+            sum.ended().to_string(),
+            sum.itself.to_string(),
+            sum.asked.to_string(),
+            sum.killed.to_string(),
+            sum.unsure.to_string(),
+            sum.swept.to_string(),
+            sum.last.map_or_else(|| "-".to_owned(), since),
+        ],
+        is_bad: sum.unsure > 0,
+    };
+    let rows: Vec<Row> = names.iter().map(row).collect();
+    if !rows.is_empty() {
+        let titles = [
+            "NAME", ">ENDED", ">ITSELF", ">ASKED", ">KILLED", ">UNKNOWN", ">SWEPT", ">LAST",
+        ];
+        text.push_str(&render(&titles, &[0], &rows, style));
+    }
+    for unknown in &seen.unknown {
+        text.push_str(&format!(
+            "not known: {} ({})\n",
+            printable(&unknown.what.to_string()),
+            unknown.why
+        ));
+    }
+    text
+}
+
+fn as_json(seen: &History, servers: &[(&PastServer, How)]) -> Value {
+    let (all, _) = sums(servers);
+    let date = |date: SystemTime| {
+        date.duration_since(UNIX_EPOCH)
+            .map_or(0.0, |it| it.as_secs_f64())
+    };
+    let server = |(server, how): &(&PastServer, How)| {
+        let end = server.end.as_ref();
+        json!({
+            "id": server.id,
+            "name": printable(&server.name),
+            "how": how.as_str(),
+            "started": date(server.started),
+            "ended": end.map(|end| date(end.at)),
+            "host_gone": end.map(|end| end.host_gone),
+            "code": end.and_then(|end| end.code),
+            "signal": end.and_then(|end| end.signal),
+            "swept": end.map(|end| end.swept),
+            "seconds": end.map(|end| end.took.as_secs_f64()),
+        })
+    };
+    let unknown = seen.unknown.iter();
+    let unknown = unknown.map(|it| json!({"what": it.what.to_string(), "why": it.why}));
+    json!({
+        "schema": "mcp-contain/stats/1",
+        "ended": all.ended(),
+        "itself": all.itself,
+        "asked": all.asked,
+        "killed": all.killed,
+        "swept": all.swept,
+        "servers": servers.iter().map(server).collect::<Vec<_>>(),
+        "unknown": unknown.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,22 @@
+//! A server that runs only while it is used, as its host sees it.
+
+#![cfg(target_os = "linux")]
+
+mod bad_input;
+mod cached;
+#[path = "../run/chance.rs"]
+#[expect(dead_code, reason = "what the other tests need")]
+mod chance;
+#[path = "../run/flow.rs"]
+mod flow;
+#[path = "../run/host.rs"]
+#[expect(dead_code, reason = "what the other tests need")]
+mod host;
+mod input;
+mod lives;
+mod orphans;
+mod random;
+mod real;
+mod session;
+mod signals;
+mod streams;

@@ -1,0 +1,89 @@
+//! `stop` of a server whose shim waits for a process that ends containers.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use mcp_launcher_local::Wrapper;
+
+use crate::{DEADLINE, Place, becomes_the_shim};
+
+/// Says which server the process of [`becomes_a_shim`] starts.
+const SERVER: &str = "OPERATE_SERVER";
+
+#[test]
+#[ignore = "the process that another test starts"]
+fn becomes_a_shim() {
+    let program = std::env::var_os(SERVER).expect("started by the other test");
+    let mut wrapper = Wrapper::new(program, []);
+    // It is no log here.
+    let companion = io::stderr().as_fd().try_clone_to_owned().unwrap();
+    wrapper.companion = Some(Arc::new(companion));
+    panic!("{}", wrapper.exec());
+}
+
+/// Starts a server of which this process is the companion.
+fn start(place: &Place) -> (Child, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut command = place.command(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "companion::becomes_a_shim"])
+        .args(["--ignored", "--nocapture", "--test-threads=1"])
+        .env(SERVER, place.script())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(OwnedFd::from(theirs));
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // What runs tests says something, too.
+    assert!(lines.any(|line| line.unwrap().ends_with("ready")));
+    becomes_the_shim(&child);
+    (child, ours)
+}
+
+/// Waits until the shim asks.
+fn asked(companion: &mut UnixStream) {
+    let mut word = [0];
+    companion.read_exact(&mut word).unwrap();
+    assert_eq!(word, [Wrapper::SERVER_GONE]);
+}
+
+fn stop(place: &Place) -> (Option<i32>, serde_json::Value) {
+    // Nobody has an engine there.
+    let mut stop = place.command(crate::PROGRAM);
+    stop.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+    stop.args(["stop", &place.name, "--grace", "0s", "--json"]);
+    let output = stop.output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    (output.status.code(), said["servers"][0].clone())
+}
+
+#[test]
+fn there_is_no_proof_while_a_shim_waits_for_who_ends_containers() {
+    let place = Place::new("companion");
+    let (mut shim, mut companion) = start(&place);
+    let (code, said) = stop(&place);
+    assert_eq!((code, &said["gone"]), (Some(1), &false.into()), "{said:#}");
+    let why = said["unknown"].as_str().unwrap();
+    assert!(why.starts_with("its containers may live"), "{why}");
+    asked(&mut companion);
+    companion.write_all(&[Wrapper::COMPANION_DONE]).unwrap();
+    assert_ne!(shim.wait().unwrap().code(), Some(125), "it has the proof");
+}
+
+#[test]
+fn there_is_a_proof_once_they_have_ended() {
+    let place = Place::new("companion-done");
+    let (mut shim, mut companion) = start(&place);
+    let answers = std::thread::spawn(move || {
+        asked(&mut companion);
+        companion.write_all(&[Wrapper::COMPANION_DONE]).unwrap();
+    });
+    let (code, said) = stop(&place);
+    assert_eq!((code, &said["gone"]), (Some(0), &true.into()), "{said:#}");
+    answers.join().unwrap();
+    shim.wait().unwrap();
+}
