@@ -31,7 +31,7 @@ const ROUNDS: usize = 25;
 /// conformance kit's: `MCP_CONFORMANCE_ROUNDS=70 cargo test --test conformance_local spawning`.
 const ORDERS: usize = 1800;
 
-/// What starts daemons: each leaves its server in another way.
+/// Shapes that start daemons: each leaves its server in another way.
 const DAEMONS: [&str; 3] = ["setsid", "double-fork", "wiped-env"];
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");

@@ -1,4 +1,4 @@
-//! What containers cost, as ratios to the docker program and to a bare attach
+//! The cost of containers, as ratios to the docker program and to a bare attach
 //! in the same run.
 //!
 //! ```text
@@ -106,7 +106,7 @@ async fn calls(launcher: &DockerLauncher) {
     unproxied.end().await;
 }
 
-/// What a proxy in use takes in this process, beside what the server takes.
+/// The memory that a proxy in use takes in this process, beside that of the server.
 async fn memory() {
     const SERVERS: u32 = 10;
     let tracker = ContainerTracker::new(LocalLauncher::new());

@@ -92,7 +92,8 @@ impl Census {
     /// Descriptors and threads are compared by kind and number, not by their
     /// own numbers: a pool that replaced a thread has not leaked one. Threads of
     /// Tokio's own pools, which come and go by their own clock, and threads that
-    /// have ended are not a difference. Children are compared one by one.
+    /// have ended are not a difference. So are children, as long as they live: what keeps one
+    /// ready may replace it. One that has ended and was not reaped is a difference.
     pub fn difference(&self, after: &Self) -> Option<Difference> {
         let mut text = String::new();
         let (before, mut more) = (kinds(&self.fds), kinds(&after.fds));
@@ -115,7 +116,9 @@ impl Census {
             compare(&mut text, "thread", &before.collect(), &more);
         }
         for (pid, child) in &after.children {
-            if self.children.get(pid) != Some(child) {
+            let is_new = self.children.get(pid) != Some(child);
+            let more = || self.living(&child.name) < after.living(&child.name);
+            if is_new && (child.zombie || more()) {
                 let state = if child.zombie { "zombie" } else { "child" };
                 let _ = writeln!(text, "  + {state} {pid} ({})", child.name);
             }
@@ -124,6 +127,12 @@ impl Census {
             text,
             after: after.clone(),
         })
+    }
+
+    /// The number of living children of this name.
+    fn living(&self, name: &str) -> usize {
+        let living = |child: &&Child| !child.zombie && child.name == name;
+        self.children.values().filter(living).count()
     }
 
     /// Takes a census until it is the same as `self`, at most `limit` long.

@@ -9,7 +9,7 @@ pub(crate) struct Rule {
     pub(crate) place: &'static str,
     /// The sentence as it is there, without its links.
     pub(crate) sentence: &'static str,
-    /// What to do, in a launcher that breaks it.
+    /// Advice to the author of a launcher that breaks it.
     pub(crate) advice: &'static str,
 }
 

@@ -8,7 +8,7 @@ use mcp_lifecycle_core::launch::ErrorChain;
 use crate::contract::Rule;
 use crate::verdict::Verdict;
 
-/// What a check comes to.
+/// The result of a check.
 pub(crate) type Check<T = ()> = Result<T, Failure>;
 
 /// The reason an experiment has not passed.

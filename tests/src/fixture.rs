@@ -16,9 +16,9 @@ pub struct Fixture {
     roles: &'static [&'static str],
     /// The reach that a launcher needs to end all of it.
     needs: Reach,
-    /// What must be said to it before it misbehaves.
+    /// The messages that it must be sent before it misbehaves.
     pub(crate) script: Script,
-    /// What its server reports once it does.
+    /// The word that its server reports once it does.
     pub(crate) tells: Option<&'static str>,
     /// The main process leaves at the end of stdin.
     leaves_at_eof: bool,
@@ -30,7 +30,7 @@ pub struct Fixture {
     pub(crate) reads: bool,
 }
 
-/// What must be said to a fixture before it misbehaves.
+/// The messages that a fixture must be sent before it misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Script {
     Nothing,

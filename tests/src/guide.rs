@@ -1,4 +1,4 @@
-//! The design notes, as in the directory `docs` of the repository.
+//! The design notes, as in the directory `docs` of the repository; links between them are relative to that directory.
 
 #[doc = include_str!("../docs/conformance.md")]
 pub mod conformance {}

@@ -63,7 +63,7 @@ impl Drop for Host {
     }
 }
 
-/// What a host is to do.
+/// The orders to a host.
 pub(crate) struct Job(Value);
 
 impl Job {

@@ -36,6 +36,8 @@ pub struct Kit {
     pub(crate) limit: Duration,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
+    pub(crate) attaches_late: bool,
+    pub(crate) loses_exits: bool,
     pub(crate) prepare: Box<dyn Fn() -> Result<Start, String> + Send + Sync>,
     skips: Vec<Skip>,
 }
@@ -70,6 +72,8 @@ impl Kit {
             limit: Duration::from_secs(10),
             rounds: number_in(ROUNDS).unwrap_or(20),
             seed: number_in(SEED).unwrap_or_else(seed),
+            attaches_late: false,
+            loses_exits: false,
             prepare: Box::new(|| Ok(Box::new(cell::this_program))),
             skips: Vec::new(),
         }
@@ -95,6 +99,22 @@ impl Kit {
     #[must_use]
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = number_in(ROUNDS).unwrap_or(rounds);
+        self
+    }
+
+    /// Declares that a server may start before its streams are attached: what it writes
+    /// first may be lost, and is not waited for.
+    #[must_use]
+    pub fn attaches_late(mut self) -> Self {
+        self.attaches_late = true;
+        self
+    }
+
+    /// Declares that the exit status of a server that was asked to end may be unknown. A wrong one
+    /// is a failure all the same, and so is an unknown one where a server leaves by itself.
+    #[must_use]
+    pub fn loses_exits(mut self) -> Self {
+        self.loses_exits = true;
         self
     }
 

@@ -17,7 +17,7 @@ use crate::fixture::Fixture;
 use crate::kit::Kit;
 use crate::server::Server;
 
-/// What is tested, in this process.
+/// The launcher under test, in this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
     pub(crate) kit: String,
@@ -26,6 +26,8 @@ pub(crate) struct Subject {
     pub(crate) limit: Duration,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
+    pub(crate) attaches_late: bool,
+    pub(crate) loses_exits: bool,
 }
 
 impl Subject {
@@ -37,6 +39,8 @@ impl Subject {
             limit: kit.limit,
             rounds: kit.rounds,
             seed: kit.seed,
+            attaches_late: kit.attaches_late,
+            loses_exits: kit.loses_exits,
         }
     }
 

@@ -112,7 +112,7 @@ fn processes() -> Result<impl Fn() -> Command, String> {
     })
 }
 
-/// What the run has told this process.
+/// The path that the run has told this process.
 fn told(name: &str) -> PathBuf {
     env::var_os(name).expect("the run has told it").into()
 }

@@ -13,6 +13,11 @@ const NOBODY: u32 = 65534;
 fn main() -> ExitCode {
     run([
         kit("guardian", Isolation::Guardian),
+        Kit::new("guardian-spare", || async {
+            let launcher = LocalLauncher::new().spare_guardians(1);
+            assert_eq!(launcher.warm_up().await, 1, "a spare guardian");
+            launcher
+        }),
         kit("process-group", Isolation::ProcessGroup),
         kit("guardian-as-nobody", Isolation::Guardian).with_processes(as_nobody),
         kit("process-group-as-nobody", Isolation::ProcessGroup).with_processes(as_nobody),

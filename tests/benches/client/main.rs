@@ -30,6 +30,7 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ours = Ours::new(LocalLauncher::new());
     let group = Ours::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    let spare = Ours::new(LocalLauncher::new().spare_guardians(4));
     let mut table = Table::new("rmcp");
 
     if wanted("latency") {
@@ -57,6 +58,8 @@ fn main() {
         table.row("spawn to ready, process group", group_small, b, "<= 1.1");
         let (small, b) = sides(&runtime, &ours, ROUNDS, start);
         table.row("spawn to ready, guardian", small, b, "<= 1.5");
+        let (warm, b) = sides(&runtime, &spare, ROUNDS, start);
+        table.row("spawn to ready, spare guardian", warm, b, "<= 1.0");
         let ballast = vec![1u8; 1 << 30];
         let (group_large, _) = sides(&runtime, &group, ROUNDS, start);
         table.compare(

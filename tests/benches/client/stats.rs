@@ -18,7 +18,7 @@ pub(crate) fn millis(seconds: f64) -> String {
     }
 }
 
-/// What was measured, as ratios against a peer.
+/// The measured values, as ratios against a peer.
 pub(crate) struct Table {
     peer: &'static str,
     lines: Vec<[String; 5]>,

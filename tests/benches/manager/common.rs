@@ -1,4 +1,4 @@
-//! What the parts of the benchmark share.
+//! Code that the parts of the benchmark share.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What 1,000 idle servers cost the host.
+//! The cost of 1,000 idle servers for the host.
 
 use std::time::Duration;
 

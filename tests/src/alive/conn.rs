@@ -28,7 +28,7 @@ struct Shared {
     observer: Weak<Handle>,
 }
 
-/// What the process has said so far.
+/// Messages of the process so far.
 #[derive(Debug, Default)]
 struct State {
     hello: Option<Holder>,

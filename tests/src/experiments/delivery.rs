@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use crate::births;
 use crate::contract;
 use crate::failure::{Check, Failure, ensure};
-use crate::program::shapes::ON_STDERR;
+use crate::program::shapes::{ON_STDERR, WHEN_ASKED};
 use crate::stage::Stage;
 
 /// Words that a shell, or a launcher that joins them, would change.
@@ -50,10 +50,15 @@ pub(super) async fn streams_are_connected(stage: &Stage) -> Check {
 pub(super) async fn all_is_delivered(stage: &Stage) -> Check {
     let address = stage.listener.address();
     let words = WORDS.iter().flat_map(|word| ["--word", word]);
+    let asked = stage.subject.attaches_late;
     let args = ["report", "--alive", &address].into_iter().chain(words);
+    let args = args.chain(asked.then_some(WHEN_ASKED));
     let spec = stage.subject.fixture.spec(args);
     let spec = spec.cwd(DIRECTORY).env(VARIABLE, VALUE).build()?;
     let (mut server, _process) = stage.start_one(&spec).await?;
+    if asked {
+        server.say_echo(stage.limit()).await?;
+    }
     let (stdout, stderr) = server.take_output();
     let mut stdout = lines(stdout)?;
     let report = stage.within(

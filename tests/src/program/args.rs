@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::program::alive::Address;
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Args {
     /// The misbehaviour, by name.
     pub(crate) shape: String,
     /// Where the observer listens.
     pub(crate) alive: Option<Address>,
-    /// What this process calls itself to the observer.
+    /// The name that this process gives the observer.
     pub(crate) role: String,
     /// Which protocol eras the server speaks.
     pub(crate) era: Era,
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     pub(crate) linger: Option<Duration>,
     /// After this the process ends itself, come what may.
     pub(crate) lifetime: Duration,
-    /// What `acts` does before it serves, in order.
+    /// The acts that `acts` does before it serves, in order.
     pub(crate) acts: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ use nix::unistd::setsid;
 use crate::program::alive::Alive;
 use crate::program::{Context, exit, sys};
 
-/// What a descendant takes with it and what it leaves.
+/// The settings of a descendant: the things that it takes with it, and those that it leaves.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Descendant {
     /// Starts a session, and so leaves the process group.

@@ -32,7 +32,7 @@ mod tools;
 use crate::program::alive::Alive;
 use crate::program::args::Args;
 
-/// What every part of the fixture gets to see.
+/// Context that every part of the fixture gets to see.
 #[derive(Clone)]
 pub(crate) struct Context {
     args: Args,

@@ -30,7 +30,7 @@ pub(crate) trait Behaviour {
     fn at_eof(&mut self, _server: &Server) {}
 }
 
-/// What becomes of a message that a shape has seen.
+/// The fate of a message that a shape has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// It is answered as a well-behaved server would.
@@ -45,7 +45,7 @@ pub(crate) struct Plain;
 
 impl Behaviour for Plain {}
 
-/// What a running server has at hand.
+/// State that a running server has at hand.
 pub(crate) struct Server {
     pub(crate) context: Context,
     pub(crate) out: Output,

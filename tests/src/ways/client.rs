@@ -36,10 +36,13 @@ pub(super) async fn in_flight(stage: &Stage) -> Check {
 }
 
 async fn failed_start(stage: &Stage, error: StartError) -> Check {
-    if let Some(Err(leak)) = &error.context().cleanup {
-        return Err(leak.clone().into());
+    let context = error.context();
+    match &context.cleanup {
+        Some(Err(leak)) => Err(leak.clone().into()),
+        // A launch that was cut short is undone when it comes true: nobody has claimed that it has.
+        None if !context.unfinished.is_empty() => stage.all_dead().await,
+        Some(Ok(_)) | None => stage.all_dead_now().await,
     }
-    stage.all_dead_now().await
 }
 
 async fn shut_down_during_a_call(stage: &Stage, client: LifecycleClient) -> Check {

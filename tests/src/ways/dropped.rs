@@ -49,7 +49,7 @@ fn launch_and_forget(stage: &Stage) -> Check {
     }
 }
 
-/// What the planned panic carries.
+/// The payload of the planned panic.
 struct Planned;
 
 fn drop_in_panic(server: Server) {

@@ -1,4 +1,4 @@
-//! What the tests of the kit's own parts share.
+//! Parts that the tests of the kit's own parts share.
 
 #![expect(dead_code, reason = "each test binary uses a part of it")]
 

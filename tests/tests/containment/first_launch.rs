@@ -1,4 +1,4 @@
-//! What a host finds out, and starts, with its first launch.
+//! The first launch of a host: the facts that it finds out, and the processes and threads that it starts.
 
 use std::env;
 use std::process::Stdio;

@@ -145,7 +145,7 @@ impl Shared {
 
 const PATH_MAX: usize = 64;
 
-/// What a thread of this process opens; nothing of what others do.
+/// The path that a thread of this process opens; `None` for calls of others.
 fn path_of<'a>(memory: &File, call: &Call, bytes: &'a mut [u8; PATH_MAX]) -> Option<&'a [u8]> {
     let mut own = [0; PATH_MAX];
     write!(&mut own[..], "/proc/self/task/{}", call.thread).ok()?;

@@ -16,7 +16,7 @@ use crate::ended::proof_beside_strangers;
 use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays, start};
 
-/// What leaves, and who says hello.
+/// The shapes that leave, and the roles that say hello.
 const SHAPES: [(&str, &[&str]); 3] = [
     ("ignore-eof-term", &["server"]),
     ("double-fork", &["server", "daemon"]),

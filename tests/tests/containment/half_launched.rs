@@ -33,7 +33,7 @@ fn runtime() -> Runtime {
         .unwrap()
 }
 
-/// What its threads are called, also those that launch.
+/// The name of its threads, also of those that launch.
 const THREAD: &str = "launching";
 
 /// One launch and its end: what all launches share is there afterwards, and

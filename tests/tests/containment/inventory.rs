@@ -4,14 +4,39 @@ use std::io::Read;
 use std::time::Duration;
 
 use mcp_launcher_local::inventory::{self, HostState, KnownServer};
+use mcp_lifecycle_core::launch::ServerSpec;
 
+use crate::left::acts;
 use crate::orphans::{end, kill_with_guardians, launched, start_host};
-use crate::stage::{self, LIMIT, Stage, has_cgroups, perform, plays};
+use crate::stage::{self, LIMIT, Stage, fixture_program, has_cgroups, perform, plays};
 
-const GRACE: Duration = Duration::from_millis(100);
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
+
+/// What a host starts: a shape of the fixture, `acts/` and what it does, or the same behind `wiped/`, which
+/// has wiped the environment of the server's own process.
+pub(crate) fn spec_of(shape: &str, observer: &str) -> ServerSpec {
+    let (wiped, shape) = match shape.strip_prefix("wiped/") {
+        Some(shape) => (true, shape),
+        None => (false, shape),
+    };
+    let args = match shape.strip_prefix("acts/") {
+        Some(does) => acts(&does.split('/').collect::<Vec<_>>()),
+        None => vec![shape],
+    };
+    if !wiped {
+        return stage::fixture(&args, observer);
+    }
+    ServerSpec::builder("wiped", "/bin/sh")
+        .args(["-c", "exec env -i \"$0\" \"$@\""])
+        .arg(fixture_program())
+        .args(args)
+        .args(["--alive", observer])
+        .build()
+        .unwrap()
+}
 
 /// The server with this process.
-fn find(leader: u32) -> Option<KnownServer> {
+pub(crate) fn find(leader: u32) -> Option<KnownServer> {
     let seen = inventory::look().unwrap();
     let mut servers = seen.servers.into_iter();
     servers.find(|server| server.processes.iter().any(|process| process.pid == leader))
@@ -166,4 +191,87 @@ fn ends_its_own() {
     let is_refused = refused.to_string().contains("started by the server itself");
     stage::say_hello(if is_refused { "refused" } else { "wrong" });
     let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn one_that_does_not_say_whose_it_is_is_not_taken_for_gone() {
+    perform("inventory::unreadable");
+}
+
+#[test]
+#[ignore = "a role"]
+fn unreadable() {
+    if !plays() || has_cgroups() {
+        return println!("with a cgroup it is inside");
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["acts/undumpable"], false);
+    let pids = launched(&mut host);
+    for role in ["server", "undumpable"] {
+        stage.wait_for(role);
+    }
+    let server = find(pids[0]).unwrap();
+    // While its guardian lives, whoever is not below it is a stranger.
+    let report = inventory::stop(&server, GRACE).unwrap();
+    assert!(report.is_gone() && report.asked == 2, "{report:?}");
+    stage.nobody_is_left();
+    end(host);
+
+    let mut host = start_host(&stage, &["acts/undumpable"], false);
+    let pids = launched(&mut host);
+    for role in ["server", "undumpable"] {
+        stage.wait_for(role);
+    }
+    let server = find(pids[0]).unwrap();
+    kill_with_guardians(host, &pids);
+    let report = inventory::stop(&server, GRACE).unwrap();
+    assert!(!report.is_gone(), "{report:?}");
+    let unknown = report.unknown.unwrap();
+    assert!(unknown.contains("does not say whose it is"), "{unknown}");
+}
+
+#[test]
+fn a_server_that_wiped_its_own_environment_is_known_by_its_record() {
+    perform("inventory::on_record");
+}
+
+#[test]
+#[ignore = "a role"]
+fn on_record() {
+    if !plays() || has_cgroups() {
+        return println!("with a cgroup it is inside");
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["wiped/acts/no-pdeath/helper"], false);
+    let pids = launched(&mut host);
+    for role in ["helper", "server"] {
+        stage.wait_for(role);
+    }
+    kill_with_guardians(host, &pids);
+    let server = find(pids[0]).expect("it is on record, and lives");
+    assert_eq!((server.guardian, server.leader), (None, Some(pids[0])));
+    assert_eq!(server.processes.len(), 2, "with its helper: {server:?}");
+    let report = inventory::stop(&server, Duration::ZERO).unwrap();
+    assert!(report.is_gone() && report.asked == 2, "{report:?}");
+    stage.nobody_is_left();
+}
+
+#[test]
+fn a_grace_may_be_as_long_as_one_likes() {
+    perform("inventory::long_grace");
+}
+
+#[test]
+#[ignore = "a role"]
+fn long_grace() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["plain"], false);
+    let pids = launched(&mut host);
+    stage.wait_for("server");
+    let report = inventory::stop(&find(pids[0]).unwrap(), Duration::MAX).unwrap();
+    assert!(report.is_gone(), "{report:?}");
+    end(host);
 }

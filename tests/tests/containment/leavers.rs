@@ -1,4 +1,4 @@
-//! Who has left its cgroup is not forgotten with that cgroup.
+//! A process that has left its cgroup is not forgotten with that cgroup.
 
 use std::env;
 use std::fs;

@@ -128,7 +128,7 @@ fn failed_launches() {
     wait_for_no_leaf();
 }
 
-/// What a dropped launch leaves is removed by a thread that tells nobody.
+/// Waits until no leaf is left: that of a dropped launch is removed by a thread that tells nobody.
 fn wait_for_no_leaf() {
     let end = std::time::Instant::now() + LIMIT;
     while !leaves().is_empty() {

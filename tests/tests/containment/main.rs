@@ -34,6 +34,8 @@ mod places;
 mod shortage;
 mod shortage_in_group;
 mod sigchld;
+mod silent;
+mod spares;
 mod stage;
 mod stuck;
 mod tidy;

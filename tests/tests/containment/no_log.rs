@@ -89,7 +89,7 @@ fn launches_and_ends() {
     assert_ne!(PANICS.load(Ordering::Relaxed), 0, "nothing was said");
 }
 
-/// What no level but the best one reaches.
+/// Ends the processes that no level but the best one reaches.
 fn end_what_is_left(stage: &Stage) {
     for process in stage.alive.connections() {
         if !process.is_dead() {

@@ -66,7 +66,7 @@ fn without_a_guardian() {
     }
 }
 
-/// What holds a server there, which is launched, and ended with a proof.
+/// The mechanism that holds a server there, which is launched, and ended with a proof.
 fn ended_by() -> String {
     let stage = Stage::new();
     let containment = stage.wait("the probe", LocalLauncher::new().probe());

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use mcp_launcher_local::{Isolation, LocalLauncher};
+use mcp_launcher_local::Isolation;
 use mcp_lifecycle_core::launch::{
     LaunchContext, ReapReport, ServerIdentity, ServerLauncher, UnknownRemnant,
 };
@@ -34,15 +34,16 @@ fn host() {
         Some(_) => Isolation::ProcessGroup,
         None => Isolation::Guardian,
     };
-    let launcher = LocalLauncher::new().isolation(isolation);
+    let launcher = crate::spares::launcher().isolation(isolation);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut servers = Vec::new();
     println!();
     let shapes = env::var(SHAPES).unwrap();
     for shape in shapes.split(',') {
+        crate::spares::warm_up(&launcher, &runtime);
         let spec = match shape.strip_prefix("role=") {
             Some(role) => stage::role_as_server(role, &observer),
-            None => stage::fixture(&[shape], &observer),
+            None => crate::inventory::spec_of(shape, &observer),
         };
         let server = runtime
             .block_on(launcher.launch(&spec, &LaunchContext::new()))

@@ -10,7 +10,7 @@ use crate::guardian_killed::{adopts_its_orphans, guardian_of};
 use crate::orphans::shelf;
 use crate::stage::{Stage, has_cgroups, perform, plays};
 
-/// What the log says of itself.
+/// The log's own message.
 const PANIC: &str = "a log that panics";
 
 #[test]

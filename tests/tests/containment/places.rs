@@ -216,6 +216,36 @@ fn cleaned() {
     assert!(ledgers_in(&first()).is_empty());
 }
 
+#[test]
+fn a_ledger_that_has_moved_comes_back_as_well() {
+    perform("places::moved");
+}
+
+#[test]
+#[ignore = "a role"]
+fn moved() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = host(&stage, &[]);
+    // The kernel says nothing of that: its next server puts it back.
+    let away = first().with_extension("away");
+    fs::rename(first(), &away).unwrap();
+    host.stdin.as_mut().unwrap().write_all(b"+").unwrap();
+    stage.wait_for("server");
+    stage.wait_for("server");
+    wait_until(|| ledgers_in(&first()).len() == 1);
+    // And nothing else does, from here on, than the kernel's word.
+    for path in ledgers_in(&first()) {
+        fs::remove_file(path).unwrap();
+    }
+    wait_until(|| ledgers_in(&first()).len() == 1);
+    end(host);
+    is_reaped(&stage);
+    fs::remove_dir_all(away).unwrap();
+}
+
 /// For what the kernel tells nobody.
 #[track_caller]
 fn wait_until(happens: impl Fn() -> bool) {

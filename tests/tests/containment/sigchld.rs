@@ -128,7 +128,7 @@ fn of_groups() -> Stage {
     stage
 }
 
-/// Whoever is ended may end by itself a moment before, and its number be free.
+/// A process that is ended may end by itself a moment before, and its number be free.
 #[test]
 fn a_launch_that_is_undone_signals_no_number_that_may_be_a_strangers() {
     perform_by(ignoring, "sigchld::undone");

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::copies::{self, Copies};
 use mcp_lifecycle_conformance::deadline::Watchdog;
@@ -255,7 +254,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         Self {
             alive: AliveListener::unix().unwrap(),
-            launcher: Arc::new(LocalLauncher::new()),
+            launcher: Arc::new(crate::spares::launcher()),
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
                 .enable_all()
@@ -277,7 +276,7 @@ impl Stage {
         self.launch_spec(&role_as_server(name, &self.alive.address()))
     }
 
-    fn launch_spec(&self, spec: &ServerSpec) -> LaunchedServer {
+    pub(crate) fn launch_spec(&self, spec: &ServerSpec) -> LaunchedServer {
         let launched = self
             .runtime
             .block_on(self.launcher.launch(spec, &LaunchContext::new()));

@@ -1,4 +1,4 @@
-//! What earlier hosts left is tidied away, and nobody waits for that.
+//! Files that earlier hosts left are tidied away, and nobody waits for that.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,7 +13,7 @@ fn a_host_tidies_up_after_others_know_of_it_and_never_again() {
     perform("tidy::once");
 }
 
-/// What a host left that died before its ledger had a name.
+/// Makes the file of a host that died before its ledger had a name.
 fn litter(name: &str) {
     let mut file = OpenOptions::new();
     let file = file.write(true).create_new(true).mode(0o600);

@@ -1,4 +1,4 @@
-//! What a search cannot see is not taken for absent: it stays on record, and
+//! A server that a search cannot see is not taken for absent: it stays on record, and
 //! is ended by the next one that can.
 
 use std::env;

@@ -37,7 +37,7 @@ async fn pull_as_host(told: &str) {
     }
 }
 
-/// What a host says that pulls this image within so many seconds.
+/// The output of a host that pulls this image within so many seconds.
 fn pulled(test: &str, registry: &Registry, engine: &Engine, image: &str, seconds: u64) -> String {
     let config = registry.directory.path().display();
     // Where the helper is.

@@ -5,6 +5,7 @@
 
 mod support;
 
+mod contained;
 mod crash;
 mod ends;
 mod images;

@@ -56,7 +56,7 @@ impl MiddleBox {
         });
     }
 
-    /// What was to be spoilt and was not asked for.
+    /// The requests that were to be spoilt and were not made.
     fn left(&self) -> Vec<Spoilt> {
         let mut left = self.spoilt.lock().unwrap().clone();
         left.retain(|one| one.count > 0);
@@ -69,7 +69,7 @@ impl MiddleBox {
     }
 }
 
-/// What is to be done with a request that begins so.
+/// Takes the order for a request that begins so.
 fn take(orders: &Mutex<Vec<Spoilt>>, first: &str) -> Option<Spoilt> {
     let mut orders = orders.lock().unwrap();
     let found = orders

@@ -58,7 +58,7 @@ impl Registry {
         }
     }
 
-    /// What `docker login` writes.
+    /// Writes the file that `docker login` writes.
     pub(crate) fn stored(&self, config: &serde_json::Value) -> &Path {
         let path = self.directory.path();
         std::fs::write(path.join("config.json"), config.to_string()).unwrap();

@@ -25,7 +25,7 @@ pub(crate) struct Sshd {
 }
 
 impl Sshd {
-    /// Whoever logs in with the test's key has this engine for its default.
+    /// Starts a server where a login with the test's key has this engine for its default.
     pub(crate) fn start(engine: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);

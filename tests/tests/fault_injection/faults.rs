@@ -79,7 +79,7 @@ fn of_this_architecture(_number: c_long) -> &'static [i32] {
     &[libc::EPERM, libc::ENOMEM]
 }
 
-/// What a call is called, where it is one that happens here.
+/// The name of a system call, if it is one that happens here.
 pub(crate) fn name(number: c_long) -> String {
     macro_rules! names {
         ($($name:ident)*) => {

@@ -21,7 +21,7 @@ pub(crate) enum Target {
     Guardian,
 }
 
-/// What fails.
+/// A fault to inject.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
     Call {
@@ -37,7 +37,7 @@ pub(crate) enum Fault {
     Interrupted,
 }
 
-/// What was made to fail.
+/// The calls that were made to fail.
 #[derive(Debug, Default)]
 pub(crate) struct Injected {
     /// How many calls.
@@ -48,7 +48,7 @@ pub(crate) struct Injected {
     pub(crate) errors: usize,
 }
 
-/// Who makes a call.
+/// The caller of a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Caller {
     Host,

@@ -1,4 +1,4 @@
-//! What there is to try.
+//! The jobs that there are to try.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ pub(crate) const WAYS: [(&str, Way); 3] = [
     ("missing", Way::Missing),
 ];
 
-/// What a sandbox may refuse for good, and what the launch has to say of it: what
+/// Calls that a sandbox may refuse for good, and the text that the launch has to give: what
 /// the server got instead, or why it was not launched.
 pub(crate) const REFUSALS: [(libc::c_long, &str); 6] = [
     (libc::SYS_signalfd4, "process group (*signalfd"),
@@ -42,7 +42,7 @@ pub(crate) const REFUSALS: [(libc::c_long, &str); 6] = [
     (libc::SYS_close_range, "contained guardian"),
 ];
 
-/// What is done to the calls.
+/// The treatment of the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trial {
     /// Each one fails in turn.

@@ -1,4 +1,4 @@
-//! What `/proc` says of a host and of its children.
+//! Facts from `/proc` on a host and its children.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ pub(crate) fn parent_of(pid: u32) -> Option<i32> {
     status(pid, "PPid:")
 }
 
-/// What each thread of a host that hangs is doing.
+/// The work of each thread of a host that hangs.
 pub(crate) fn threads_of(host: Pid) -> String {
     let tasks = fs::read_dir(format!("/proc/{host}/task"))
         .into_iter()

@@ -1,4 +1,4 @@
-//! What a worker needs of the machine.
+//! The resources that a worker needs of the machine.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -16,7 +16,7 @@ use crate::worker::Share;
 pub(crate) const STATE: &str = "state";
 pub(crate) const CGROUP: &str = "MCP_FAULTS_CGROUP";
 
-/// What a worker needs: a directory of its own, and a cgroup where there can be one.
+/// The resources of a worker: a directory of its own, and a cgroup where there can be one.
 pub(crate) struct Stage {
     directory: tempfile::TempDir,
     user: Option<u32>,

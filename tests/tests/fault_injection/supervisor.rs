@@ -25,13 +25,13 @@ use crate::stage::STATE;
 /// Far more than any step takes; reached only by a failure.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What came of it.
+/// The outcome of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) injected: Injected,
-    /// What the host said.
+    /// The lines that the host said.
     pub(crate) said: Vec<String>,
-    /// What must not be.
+    /// Findings that must not be.
     pub(crate) wrong: Vec<String>,
     pub(crate) census: BTreeMap<String, usize>,
 }
@@ -189,7 +189,7 @@ impl Run {
         self.outcome.wrong.push(what);
     }
 
-    /// What the host says next; `None` once it has died or hangs.
+    /// The host's next line; `None` once it has died or hangs.
     fn next_line(&mut self) -> Option<String> {
         let deadline = Instant::now() + LIMIT;
         loop {

@@ -30,7 +30,7 @@ const EXHAUSTIVE: usize = 260;
 /// So many faults of a job are told.
 const TOLD_MAX: usize = 20;
 
-/// What one worker does of a job.
+/// The share of one worker in a job.
 #[derive(Debug)]
 pub(crate) struct Share {
     job: Job,
@@ -78,7 +78,7 @@ impl Share {
             .env(CALL, self.call.as_deref().unwrap_or_default());
     }
 
-    /// What this process was started for, if it is a worker.
+    /// The share that this process was started for, if it is a worker.
     pub(crate) fn from_environment() -> Option<Self> {
         let name = env::var(WORKER).ok()?;
         let mut job = jobs(true).into_iter().find(|job| job.name == name)?;
@@ -123,7 +123,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// What one launch more leaves in a host that is on its way is a leak; so what
+    /// Measures a run without faults. Whatever one launch more leaves in a host that is on its way is a leak; so what
     /// is held is compared with a host in which nothing failed.
     fn clean(&mut self, way: Way) -> Outcome {
         let clean = self.run(way, None, None);

@@ -120,7 +120,7 @@ impl Case<'_> {
         Ok(process)
     }
 
-    /// Who holds the PID namespace that servers escape to.
+    /// Starts the holder of the PID namespace that servers escape to.
     fn holder(&self, observer: &AliveListener) -> Check<Option<Process>> {
         if !self.servers.iter().any(Server::needs_foreign_namespace) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What happens to a host from outside.
+//! Faults of a host from outside.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ impl Case<'_> {
         }
     }
 
-    /// Whoever was stopped goes on, also who is stopped a little later.
+    /// Lets all that were stopped go on, also those that are stopped a little later.
     pub(crate) fn proceed(&mut self) {
         self.continuing = true;
         self.facts.guardian_stopped = false;

@@ -1,4 +1,4 @@
-//! What must hold, by what the documentation declares. Pure.
+//! Conditions that must hold, as the documentation declares. Pure.
 //!
 //! A proof is exact: whatever it covers is dead at that moment. Without one,
 //! what must be dead in time depends on what is left of host and guardian, and
@@ -9,7 +9,7 @@ use mcp_launcher_local::Isolation;
 use crate::plan::{Plan, Trouble, What};
 use crate::servers::{Held, Server};
 
-/// What held a server, as its host said or as far as is known without it.
+/// The level that held a server, as its host said or as far as is known without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Group,
@@ -19,13 +19,13 @@ pub(crate) enum Level {
     Namespace,
 }
 
-/// What has happened so far.
+/// The events so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Facts {
     pub(crate) host_dead: bool,
-    /// Who guards was killed, or may have been.
+    /// The guardian was killed, or may have been.
     pub(crate) guardian_killed: bool,
-    /// Who guards was stopped, or may have been, and was not continued.
+    /// The guardian was stopped, or may have been, and was not continued.
     pub(crate) guardian_stopped: bool,
     /// All of the host's cgroup was killed.
     pub(crate) cgroup_killed: bool,

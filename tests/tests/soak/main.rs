@@ -44,7 +44,7 @@ const LIMIT: Duration = Duration::from_secs(12);
 
 const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 
-/// What went wrong, for people.
+/// The result of a check; the error is text for people.
 type Check<T = ()> = Result<T, String>;
 
 fn main() {

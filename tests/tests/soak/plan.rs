@@ -1,4 +1,4 @@
-//! What one iteration does: drawn from its seed, and nothing else.
+//! The plan of one iteration: drawn from its seed, and nothing else.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) reapers: u64,
 }
 
-/// What is wrong with the host from the beginning.
+/// The trouble of the host from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     None,
@@ -47,7 +47,7 @@ pub(crate) enum Trouble {
     NoDescriptors,
 }
 
-/// What happens to the host from outside, and when.
+/// A fault of the host from outside, and its time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) what: What,
@@ -93,7 +93,7 @@ pub(crate) enum End {
     DropLaunches(u64),
 }
 
-/// What the machine and the user allow.
+/// The abilities of the machine and the user.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Machine {
     pub(crate) root: bool,

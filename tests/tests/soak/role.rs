@@ -1,4 +1,4 @@
-//! What every role of this program begins with and speaks.
+//! The start of every role of this program, and its language.
 
 use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! What servers do, and what is known of each process that they start.
+//! The acts of servers, and the known facts about each process that they start.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) struct Server {
     pub(crate) args: Vec<String>,
 }
 
-/// What holds one process of a server.
+/// The mechanisms that hold one process of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     /// It stays in the server's process group.
@@ -152,7 +152,7 @@ impl Server {
         !acts.iter().any(|act| self.does(act)) && !UNSTARTABLE.contains(&&*self.args[0])
     }
 
-    /// What holds the process of this role; `by_root`: root looks for it.
+    /// The mechanisms that hold the process of this role; `by_root`: root looks for it.
     pub(crate) fn held(&self, role: &str, by_root: bool) -> Held {
         let in_group = matches!(role, "server" | "wrapper" | "helper" | "holder");
         let marked = match role {
@@ -171,7 +171,7 @@ impl Server {
         }
     }
 
-    /// Whether it starts a process of this role, of those that carry no mark that
+    /// Returns whether it starts a process of this role, of those that carry no mark that
     /// everybody can read.
     pub(crate) fn starts(&self, role: &str) -> bool {
         self.does(role) || (role == "wiped-env" && self.does("wiped"))

@@ -113,13 +113,13 @@ impl Stage {
         }
     }
 
-    /// Who is in a cgroup, or in one below it.
+    /// The processes in a cgroup, or in one below it.
     pub(crate) fn inside(&self, name: &str) -> Vec<String> {
         let base = self.cgroup.as_deref();
         base.map_or_else(Vec::new, |base| members(&base.join(name)))
     }
 
-    /// What was left on disk: ledgers, cgroups of servers, temporary files.
+    /// Files and directories that were left: ledgers, cgroups of servers, temporary files.
     pub(crate) fn left_behind(&self) -> Vec<PathBuf> {
         let mut left = Vec::new();
         for name in ["run", "tmp"] {
@@ -165,7 +165,7 @@ pub(crate) fn observer() -> io::Result<AliveListener> {
     Ok(observer)
 }
 
-/// Who lives and must not: of the connections that are open, those of roles
+/// Processes that live and must not: of the connections that are open, those of roles
 /// that `must` be dead.
 ///
 /// A connection is inherited by children, and so can outlive who opened it: one

@@ -1,4 +1,4 @@
-//! What a host says of its servers, checked when it says it.
+//! Statements of a host on its servers, checked when it makes them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::judge::{self, Level};
 use crate::servers::Server;
 use crate::stage::overdue;
 
-/// What was allowed to happen, counted, so that it is not forgotten.
+/// Failures that were allowed to happen, counted, so that they are not forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Excused {
     pub(crate) launches: u64,
@@ -79,7 +79,7 @@ impl fmt::Display for Excused {
     }
 }
 
-/// What a host said of one server, checked when it said it.
+/// Statements of a host on one server, checked when it made them.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) level: Option<Level>,
@@ -98,7 +98,7 @@ pub(crate) struct Told {
     pub(crate) kept_back: u64,
     /// A start that failed, and whose end they keep back: nobody can ask for it again.
     pub(crate) kept_back_start: Option<String>,
-    /// Who lived in spite of a proof.
+    /// The processes that lived in spite of a proof.
     pub(crate) lies: Vec<String>,
     /// How many had connected when the proof was given.
     pub(crate) connections: Option<usize>,

@@ -82,7 +82,7 @@ impl Case<'_> {
         }
     }
 
-    /// What the host said, against what was true when it said so, and what it had to say.
+    /// Checks the host's statements against what was true at the time, and against what it had to say.
     fn claims(&self) -> Check<Excused> {
         let mut excused = Excused::default();
         let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +186,7 @@ impl Case<'_> {
         self.observers.iter().map(|one| one.alive().len()).sum()
     }
 
-    /// Who lives, and what their threads do.
+    /// The living processes, and the work of their threads.
     fn alive_now(&self) -> String {
         let alive = self.observers.iter().flat_map(|one| one.alive());
         let describe = |holder: Holder| {

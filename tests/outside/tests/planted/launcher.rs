@@ -102,7 +102,7 @@ impl Planted {
         }
     }
 
-    /// What was started is nobody's while nobody waits for it.
+    /// Starts a server that is nobody's while nobody waits for it.
     async fn start_in_the_background(&self, spec: &ServerSpec) -> io::Result<LaunchedServer> {
         let (this, spec) = (self.clone(), spec.clone());
         let (sender, receiver) = tokio::sync::oneshot::channel();

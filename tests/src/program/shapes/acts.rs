@@ -11,7 +11,7 @@ use crate::program::family::{Descendant, linger, reexec, start_daemon, wipe_envi
 use crate::program::serve::{Plain, serve};
 use crate::program::{Context, exit, sys};
 
-/// What an act does, with the number behind its colon.
+/// The function of an act, called with the number behind its colon.
 type Act = fn(&mut Context, u64);
 
 const ACTS: &[(&str, Act)] = &[

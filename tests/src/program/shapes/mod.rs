@@ -6,7 +6,7 @@ mod family;
 mod output;
 mod swarm;
 
-pub(crate) use output::ON_STDERR;
+pub(crate) use output::{ON_STDERR, WHEN_ASKED};
 
 use crate::program::args::Stage;
 use crate::program::family::{linger, start_daemon, wipe_environment};

@@ -10,17 +10,35 @@ use crate::program::message::Message;
 use crate::program::protocol::{discover, success};
 use crate::program::serve::{Behaviour, Flow, Output, Server};
 
-/// What [`Report`] says on standard error.
+/// The line of [`Report`] on standard error.
 pub(crate) const ON_STDERR: &str = "mcp-fixture says this on standard error";
 
 /// A revision that no client knows.
 const UNKNOWN_VERSION: &str = "1999-01-01";
+
+/// Has [`Report`] wait for a message.
+pub(crate) const WHEN_ASKED: &str = "--when-asked";
 
 /// Says what was delivered to it, and first of all something on standard error.
 pub(super) struct Report;
 
 impl Behaviour for Report {
     fn at_start(&mut self, server: &Server) {
+        if !std::env::args().any(|arg| arg == WHEN_ASKED) {
+            Self::tell(server);
+        }
+    }
+
+    fn on_message(&mut self, server: &Server, _message: &Message) -> Flow {
+        if std::env::args().any(|arg| arg == WHEN_ASKED) {
+            Self::tell(server);
+        }
+        Flow::Answer
+    }
+}
+
+impl Report {
+    fn tell(server: &Server) {
         let _ = writeln!(io::stderr(), "{ON_STDERR}");
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let env: serde_json::Map<_, _> = std::env::vars_os()

@@ -47,7 +47,7 @@ impl Engine {
         command
     }
 
-    /// What it prints.
+    /// The command's output.
     pub(crate) fn docker(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
         assert!(
@@ -104,7 +104,7 @@ impl PrivateEngine {
         child.wait().unwrap();
     }
 
-    /// Whether it has files of a container. Looked at by itself, and not by its list.
+    /// Returns whether it has files of a container. Looked at by itself, and not by its list.
     pub(crate) fn keeps(&self, id: &str) -> bool {
         let files = self.directory.path().join("data/containers").join(id);
         let keeps = files.try_exists().unwrap();

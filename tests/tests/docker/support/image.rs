@@ -26,7 +26,7 @@ pub(crate) fn image(engine: &Engine) {
     engine.docker(&["import", archive.path().to_str().unwrap(), NAME]);
 }
 
-/// What is in the image, as a tar archive.
+/// The image's contents, as a tar archive.
 pub(crate) fn archive() -> tempfile::NamedTempFile {
     let root = tempfile::tempdir().unwrap();
     std::fs::copy(static_fixture(), root.path().join("mcp-fixture")).unwrap();

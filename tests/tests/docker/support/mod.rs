@@ -1,4 +1,4 @@
-//! What the tests with an engine share.
+//! Parts that the tests with an engine share.
 
 mod engine;
 mod host;

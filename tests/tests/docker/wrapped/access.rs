@@ -1,4 +1,4 @@
-//! Who may use the engine may use the proxy: other users, and from any directory.
+//! Access: a user of the engine may use the proxy, also other users, and from any directory.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;

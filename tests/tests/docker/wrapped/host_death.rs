@@ -9,7 +9,7 @@ use crate::support::{Host, LIMIT, Rig, eventually, is_host, own, pause};
 
 const HOST: &str = "wrapped::host_death::stubborn_containers_of_killed_hosts_are_gone_in_3_s";
 
-/// What the issue promises.
+/// The promised time from the host's death to the end of its containers.
 const GONE: Duration = Duration::from_secs(3);
 
 /// The shapes that their client's death does not end.

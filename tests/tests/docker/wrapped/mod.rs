@@ -5,7 +5,7 @@ mod access;
 mod build;
 mod clients;
 mod host_death;
-mod podman;
+pub(crate) mod podman;
 mod policy;
 mod proxy;
 mod random_kills;
@@ -35,7 +35,7 @@ impl Rig {
     }
 
     /// `RUN` are the options of `docker run`, `PAYLOAD` is what comes after.
-    fn wrapped(&self, program: &str, args: &[&str]) -> ServerSpec {
+    pub(crate) fn wrapped(&self, program: &str, args: &[&str]) -> ServerSpec {
         let address = self.alive.address();
         let directory = address.trim_start_matches("unix:").trim_end_matches("/s");
         let run = format!("--network none --init -v {directory}:{directory}");
@@ -69,7 +69,7 @@ impl Rig {
     }
 
     /// Found by a label of the test's own: also what was not tracked.
-    fn started(&self) -> Vec<String> {
+    pub(crate) fn started(&self) -> Vec<String> {
         self.engine.by_label(&format!("test={}", self.server))
     }
 }

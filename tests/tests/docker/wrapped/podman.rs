@@ -12,10 +12,10 @@ use super::{drain, policy};
 use crate::support::{LIMIT, Rig, archive, eventually, own};
 
 /// A store of its own.
-struct Podman(tempfile::TempDir);
+pub(crate) struct Podman(tempfile::TempDir);
 
 impl Podman {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let podman = Self(tempfile::tempdir().unwrap());
         let archive = archive();
         let archive = archive.path().to_str().unwrap();
@@ -32,8 +32,28 @@ impl Podman {
         [flags.concat(), choices.to_vec()].concat()
     }
 
+    /// The arguments that run a stubborn server of the fixture.
+    pub(crate) fn run_stubborn(&self, rig: &Rig) -> Vec<String> {
+        let address = rig.alive.address();
+        let directory = address.trim_start_matches("unix:").trim_end_matches("/s");
+        let volume = format!("{directory}:{directory}");
+        // Podman's own limits may be above what this machine lets anybody have.
+        let limits = [
+            "--ulimit",
+            "nofile=1024:1024",
+            "--ulimit",
+            "nproc=1024:1024",
+        ];
+        let mut args = self.globals();
+        args.extend(["run", "-i", "--rm", "--network=none", "-v", &volume].map(str::to_owned));
+        args.extend(limits.map(str::to_owned));
+        args.extend(["mcp-fixture:test", "/mcp-fixture", "ignore-eof-term"].map(str::to_owned));
+        args.extend(["--alive".to_owned(), address]);
+        args
+    }
+
     /// What it prints.
-    fn run(&self, args: &[&str]) -> String {
+    pub(crate) fn run(&self, args: &[&str]) -> String {
         let output = Command::new("podman")
             .args(self.globals())
             .args(args)
@@ -74,21 +94,7 @@ async fn end(
 ) -> Option<String> {
     let rig = Rig::new(test)?;
     let podman = Podman::new();
-    let address = rig.alive.address();
-    let directory = address.trim_start_matches("unix:").trim_end_matches("/s");
-    let volume = format!("{directory}:{directory}");
-    // Podman's own limits may be above what this machine lets anybody have.
-    let limits = [
-        "--ulimit",
-        "nofile=1024:1024",
-        "--ulimit",
-        "nproc=1024:1024",
-    ];
-    let mut args = podman.globals();
-    args.extend(["run", "-i", "--rm", "--network=none", "-v", &volume].map(str::to_owned));
-    args.extend(limits.map(str::to_owned));
-    args.extend(["mcp-fixture:test", "/mcp-fixture", "ignore-eof-term"].map(str::to_owned));
-    args.extend(["--alive".to_owned(), address]);
+    let args = podman.run_stubborn(&rig);
     let (program, args) = wrap(args);
     let spec = ServerSpec::builder(&rig.server, program).args(args);
     let tracker = rig.tracker();

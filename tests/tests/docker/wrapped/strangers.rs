@@ -103,7 +103,7 @@ async fn an_image_of_a_server_makes_nobody_ours() {
     rig.engine.docker(&["rmi", "-f", &image]);
 }
 
-/// What stays is not the server's by its environment either: the local launcher
+/// A kept container is not the server's by its environment either: the local launcher
 /// would know its processes by that.
 #[tokio::test]
 async fn a_kept_container_with_the_servers_environment_lives_on() {

@@ -35,7 +35,7 @@ impl Tracked {
     }
 }
 
-/// What comes back for these bytes, until the end or for so long.
+/// Sends these bytes, and returns the answer, read until the end or for so long.
 pub(super) fn exchange(socket: &std::path::Path, bytes: &[u8], limit: Duration) -> Vec<u8> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(limit)).unwrap();

@@ -101,7 +101,7 @@ const MORE: &[(&str, &[&[u8]])] = &[
     ("\\u0049mage", &[br#""mcp-fixture:test""#]),
 ];
 
-/// What Go takes for the same field.
+/// A spelling that Go takes for the same field.
 fn spell(random: &mut Random, key: &str) -> String {
     match random.below(40) {
         0 => key.to_uppercase(),

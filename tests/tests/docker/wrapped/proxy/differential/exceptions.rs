@@ -10,7 +10,7 @@ struct Case<'a> {
     proxied: &'a [Normal],
 }
 
-/// What is different, and how it is told.
+/// The name of a difference, and the test by which it is told.
 type Exception = (&'static str, fn(&Case<'_>) -> bool);
 
 const EXCEPTIONS: &[Exception] = &[

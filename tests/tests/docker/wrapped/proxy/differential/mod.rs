@@ -62,7 +62,7 @@ async fn random_requests_have_the_same_answers() {
     assert!(tally.created > 0, "nothing was created");
 }
 
-/// What the engines share.
+/// State that the engines share.
 struct Work {
     requests: u64,
     seed: u64,

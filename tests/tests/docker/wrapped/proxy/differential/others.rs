@@ -1,6 +1,6 @@
 //! Calls other than creates and removals of containers.
 
-/// What comes with a call.
+/// The body of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Body {
     None,

@@ -8,7 +8,7 @@ use super::others::{Body, CALLS, archive};
 /// A request, ready to be sent.
 #[derive(Debug, Clone)]
 pub(super) struct Request {
-    /// What it is, in a word.
+    /// The kind of request, in a word.
     pub(super) kind: &'static str,
     pub(super) method: String,
     pub(super) target: String,
@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
     pub(super) framing: Framing,
     pub(super) version: &'static str,
-    /// What is not done to a request that leaves its connection in order.
+    /// The fault that is done to it, after which its connection is not in order.
     pub(super) fault: Option<Fault>,
 }
 
@@ -164,7 +164,7 @@ impl Request {
         self.method == "HEAD"
     }
 
-    /// What is sent, where the container that was created last is this one.
+    /// The bytes that are sent, where the container that was created last is this one.
     pub(super) fn bytes(&self, last_id: &str) -> Vec<u8> {
         let fault = self.fault;
         let target = self.target.replace(LAST_ID, last_id);

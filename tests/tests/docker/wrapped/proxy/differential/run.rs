@@ -29,7 +29,7 @@ enum Way {
     Proxied,
 }
 
-/// What two answers say about the rest of their batch.
+/// The meaning of two answers for the rest of their batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// It can be compared.
@@ -277,7 +277,7 @@ impl Run {
         self.tally.different.push(problem);
     }
 
-    /// What is in the engine.
+    /// The contents of the engine.
     fn state(&self) -> Vec<String> {
         let places = [
             "/containers/json?all=1",

@@ -1,9 +1,9 @@
-//! What many batches have shown.
+//! The results of many batches.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was found in some batches.
+/// The results of some batches.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) asked: u64,

@@ -1,0 +1,148 @@
+//! Guardians that people and reapers know for what they are: those that were spares, and those of
+//! servers with a long environment.
+
+use std::env;
+use std::process::Command;
+
+use mcp_launcher_local::{LocalLauncher, inventory};
+use mcp_lifecycle_core::launch::ServerSpec;
+use nix::sys::signal::{Signal, kill};
+use tokio::runtime::Runtime;
+
+use crate::guardian_held::wait_for_state;
+use crate::guardian_killed::{guardian_of, main_of, parent_of};
+use crate::inventory::{GRACE, find};
+use crate::orphans::{end, launched, ledgers, reap, start_host};
+use crate::stage::{LIMIT, Stage, fixture_program, leaves, perform, perform_by, plays};
+
+/// Tells a role that each of its servers gets a guardian that was a spare.
+const SPARES: &str = "MCP_TEST_SPARES";
+
+fn with_spares(mut command: Command) -> Command {
+    command.env(SPARES, "1");
+    command
+}
+
+/// The launcher of a role.
+pub(crate) fn launcher() -> LocalLauncher {
+    let launcher = LocalLauncher::new();
+    match env::var_os(SPARES) {
+        Some(_) => launcher.spare_guardians(1),
+        None => launcher,
+    }
+}
+
+/// Has a spare ready, if the role is to have any.
+pub(crate) fn warm_up(launcher: &LocalLauncher, runtime: &Runtime) {
+    let count = runtime.block_on(launcher.warm_up());
+    assert_eq!(count, usize::from(env::var_os(SPARES).is_some()));
+}
+
+#[test]
+fn a_server_is_seen_with_its_guardian_and_ended_by_hand() {
+    perform_by(with_spares, "inventory::by_hand");
+}
+
+#[test]
+fn what_host_and_guardians_left_that_were_killed_together_is_ended() {
+    perform_by(with_spares, "orphans::with_guardians");
+}
+
+#[test]
+fn a_host_killed_alone_leaves_nothing() {
+    perform_by(with_spares, "orphans::alone");
+}
+
+#[test]
+fn who_wiped_its_environment_is_ended_by_hand_as_the_rest() {
+    perform("spares::wiped");
+    perform_by(with_spares, "spares::wiped");
+}
+
+#[test]
+#[ignore = "a role"]
+fn wiped() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["wiped-env"], false);
+    let pids = launched(&mut host);
+    for role in ["server", "wiped-env"] {
+        stage.wait_for(role);
+    }
+    let server = find(pids[0]).unwrap();
+    let report = inventory::stop(&server, GRACE).unwrap();
+    assert!(report.is_gone(), "{report:?}");
+    let asked = report.asked;
+    let alive = stage.alive.alive_at_this_moment(LIMIT);
+    let alive = stage.alive.block_on(alive).unwrap();
+    assert!(alive.is_empty(), "{alive:?} live in spite of {report:?}");
+    assert!(asked >= 2, "{report:?}");
+    end(host);
+}
+
+#[test]
+fn a_stopped_guardian_of_a_dead_host_goes_on() {
+    perform("spares::stopped");
+    perform_by(with_spares, "spares::stopped");
+}
+
+#[test]
+#[ignore = "a role"]
+fn stopped() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = start_host(&stage, &["wiped-env"], false);
+    let pids = launched(&mut host);
+    for role in ["server", "wiped-env"] {
+        stage.wait_for(role);
+    }
+    let guardian = parent_of(pids[0]);
+    kill(guardian, Signal::SIGSTOP).unwrap();
+    wait_for_state(guardian, 'T');
+    end(host);
+    let report = reap(&stage);
+    stage.nobody_is_left();
+    assert!(report.failed.is_empty(), "{report:?}");
+    reap(&stage);
+    assert!(leaves().is_empty(), "{:?}", leaves());
+    assert_eq!(ledgers(), 0, "settled: {report:?}");
+}
+
+#[test]
+fn a_guardian_is_known_however_long_the_environment_of_its_server_is() {
+    perform("spares::long_environment");
+}
+
+#[test]
+#[ignore = "a role"]
+fn long_environment() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    // Before and after the mark, as names are sorted.
+    let long = "x".repeat(40_000);
+    let spec = ServerSpec::builder("long", fixture_program())
+        .args(["wiped-env", "--alive", &stage.alive.address()])
+        .env("A_LONG_ONE", &long)
+        .env("Z_LONG_ONE", &long)
+        .env("Z_SHORT_ONE", "x")
+        .build()
+        .unwrap();
+    let server = stage.launch_spec(&spec);
+    for role in ["server", "wiped-env"] {
+        stage.wait_for(role);
+    }
+    let pid = main_of(&server).as_raw().unsigned_abs();
+    let known = find(pid).unwrap();
+    let guardian = guardian_of(&server).as_raw().unsigned_abs();
+    assert_eq!(known.guardian, Some(guardian), "{known:?}");
+    let report = inventory::stop(&known, GRACE).unwrap();
+    assert!(report.is_gone() && report.asked >= 2, "{report:?}");
+    stage.nobody_is_left();
+    drop(server);
+}
