@@ -1,4 +1,4 @@
-//! What the person at the terminal sees.
+//! Output for the person at the terminal.
 
 use mcp_lifecycle_core::LifecycleClient;
 use mcp_lifecycle_core::client::{ServerEvent, ServerEventKind, ServerObserver};

@@ -7,7 +7,7 @@ use mcp_launcher_docker::{ContainerOptions, DockerLauncher, PullPolicy};
 use mcp_lifecycle_core::ServerLauncher;
 use mcp_lifecycle_core::launch::{ErrorChain, ServerSpecBuilder};
 
-/// What the server runs in.
+/// The container that the server runs in.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --launcher docker, the image also with kubernetes")]
 #[group(id = "docker_options")]
