@@ -10,9 +10,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::mutex::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::{Notified, OwnedNotified};
+
+use super::standing::Frames;
+use crate::mutex::Mutex;
 
 /// The memory that a client always has, in bytes.
 const OWN: usize = 128 * 1024;
@@ -67,6 +69,8 @@ pub(super) struct Portion {
     budget: Arc<Budget>,
     /// The bytes that all clients of its share have.
     kin: Arc<AtomicUsize>,
+    /// The unfinished frames of its share.
+    frames: Arc<Frames>,
     used: AtomicUsize,
     /// It waits for so many bytes; for none if this is 0.
     wants: AtomicUsize,
@@ -79,6 +83,7 @@ impl Portion {
         Arc::new(Self {
             budget: Arc::clone(budget),
             kin: kin.map_or_else(Arc::default, |other| Arc::clone(&other.kin)),
+            frames: kin.map_or_else(Arc::default, |other| Arc::clone(&other.frames)),
             used: AtomicUsize::new(0),
             wants: AtomicUsize::new(0),
             freed: Arc::default(),
@@ -93,6 +98,11 @@ impl Portion {
     /// Bytes that all clients of its share have taken.
     pub(super) fn used_by_kin(&self) -> usize {
         self.kin.load(Ordering::SeqCst)
+    }
+
+    /// The unfinished frames of all clients of its share.
+    pub(super) fn frames(&self) -> &Arc<Frames> {
+        &self.frames
     }
 
     /// As [`room`](Self::room), where so much is taken in all.
@@ -192,6 +202,10 @@ impl Grant {
     /// So many of these bytes are counted elsewhere from now on.
     pub(super) fn shrink(&mut self, bytes: usize) {
         self.set(self.bytes.saturating_sub(bytes));
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How much is missing for it to be this large.

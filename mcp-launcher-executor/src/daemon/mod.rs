@@ -43,6 +43,7 @@ mod reload;
 mod restrictions;
 mod scrape;
 mod session;
+mod standing;
 mod start;
 mod stdin;
 mod tls;

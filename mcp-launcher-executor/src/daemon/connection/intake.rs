@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::super::budget::Grant;
 use super::super::limits::MOST_BEFORE_SESSION;
 use super::super::metrics::count;
 use super::super::process::Owner as _;
 use super::super::session::Session;
+use super::super::standing::{PATIENCE, Standing, Verdict};
 use super::{Connection, End, HIGH_WATER};
 use crate::link::{CloseCode, Incoming, Link};
 
@@ -21,8 +23,8 @@ const FREE: usize = 64 * 1024;
 /// How much is read between two looks at the budget.
 const PIECE: usize = 64 * 1024;
 
-/// How long a frame may stand still for want of room.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How often one that was held so long looks again for who gives way to it.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a frame that needs room may take: so long, and as long as it takes at
 /// this pace, in bytes per second.
@@ -36,12 +38,16 @@ pub(super) struct Intake {
     received: u64,
     /// The memory that the frame takes, until it has been carried out.
     pub(super) frame: Grant,
-    /// Set while there is no room for more.
+    /// Set from when there was no room for more of a frame until it is complete: when
+    /// somebody has to give way if there is none then either.
     held: Option<Pin<Box<Sleep>>>,
+    /// Set while there is no room for more.
     freed: Option<Pin<Box<OwnedNotified>>>,
     /// Set while a frame that needs room is not complete: since when, and until when
     /// it may be.
     slow: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// Its place among the unfinished frames of its share, and that it has to leave it.
+    standing: Option<(Standing, Pin<Box<WaitForCancellationFutureOwned>>)>,
 }
 
 impl Intake {
@@ -76,17 +82,21 @@ impl Intake {
                         ready!(self.wait(cx, session)?);
                         continue;
                     }
+                    if unfinished > FREE {
+                        let standing = self.among(session);
+                        standing.takes(unfinished, Instant::now());
+                    }
                 }
                 None => {}
             }
-            (self.held, self.freed) = (None, None);
+            self.freed = None;
             link.admit(PIECE);
             match link.poll_recv(cx) {
                 Poll::Pending if link.is_held() => continue,
                 Poll::Pending => return self.hurry(cx, link.unfinished()),
                 Poll::Ready(received) => {
                     if !matches!(received, Some(Ok(Incoming::Alive))) {
-                        self.slow = None;
+                        (self.held, self.slow, self.standing) = (None, None, None);
                     }
                     return Poll::Ready(match received {
                         Some(Ok(incoming)) => Ok(Some(incoming)),
@@ -116,9 +126,32 @@ impl Intake {
         if until.deadline() != due {
             until.as_mut().reset(due);
         }
-        until.as_mut().poll(cx).map(|()| {
+        if until.as_mut().poll(cx).is_ready() {
             let reason = "so large a frame came too slowly";
-            Err(End::new(CloseCode::TryAgain, reason))
+            return Poll::Ready(Err(End::new(CloseCode::TryAgain, reason)));
+        }
+        self.told(cx).map(Err)
+    }
+
+    /// Its place among the unfinished frames of its share.
+    fn among(&mut self, session: &Session) -> &Standing {
+        let bytes = self.frame.bytes();
+        let (standing, _) = self.standing.get_or_insert_with(|| {
+            let standing = session.portion.frames().add(bytes, Instant::now());
+            let told = Box::pin(standing.leave().clone().cancelled_owned());
+            (standing, told)
+        });
+        standing
+    }
+
+    /// Until its frame has to give way to a smaller one.
+    fn told(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let Some((_, told)) = &mut self.standing else {
+            return Poll::Pending;
+        };
+        told.as_mut().poll(cx).map(|()| {
+            let reason = "others have no room, and so large a frame stands still";
+            End::new(CloseCode::TryAgain, reason)
         })
     }
 
@@ -139,12 +172,21 @@ impl Intake {
     fn wait(&mut self, cx: &mut Context<'_>, session: &Session) -> Poll<Result<(), End>> {
         session.heard();
         self.slow = None;
-        let held = self
+        let mut held = self
             .held
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(PATIENCE)));
-        if held.as_mut().poll(cx).is_ready() {
-            let reason = "no room for so large a frame for too long";
-            return Poll::Ready(Err(End::new(CloseCode::TryAgain, reason)));
+            .take()
+            .unwrap_or_else(|| Box::pin(tokio::time::sleep(PATIENCE)));
+        while held.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if self.among(session).who_gives_way(now) == Verdict::GiveWay {
+                let reason = "no room for so large a frame for too long";
+                return Poll::Ready(Err(End::new(CloseCode::TryAgain, reason)));
+            }
+            held.as_mut().reset(now + AGAIN);
+        }
+        self.held = Some(held);
+        if let Poll::Ready(end) = self.told(cx) {
+            return Poll::Ready(Err(end));
         }
         match &mut self.freed {
             Some(freed) => freed.as_mut().poll(cx).map(Ok),
@@ -165,7 +207,7 @@ impl Connection {
             .as_ref()
             .map_or(0, |session| session.answers_waiting());
         if self.owed + waiting > HIGH_WATER {
-            return Poll::Pending;
+            return self.intake.told(cx).map(Err);
         }
         let queued = self.link.buffered();
         let outcome = self.intake.poll(cx, &mut *self.link, session.as_deref());
@@ -188,84 +230,4 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-    use std::sync::Arc;
-
-    use mcp_launcher_local::LocalLauncher;
-    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
-    use tokio_tungstenite::WebSocketStream;
-    use tokio_tungstenite::tungstenite::protocol::Role;
-
-    use super::super::super::origin::Share;
-    use super::super::super::{Daemon, Limits};
-    use super::*;
-    use crate::link::{Counted, WebSocketLink, websocket_config};
-
-    async fn link(stream: DuplexStream) -> WebSocketLink<DuplexStream> {
-        let config = Some(websocket_config(16 << 20));
-        let stream = Counted::new(stream);
-        WebSocketLink::new(WebSocketStream::from_raw_socket(stream, Role::Server, config).await)
-    }
-
-    /// How a frame of a mebibyte fares that comes so many bytes a second; what of its
-    /// client's room it has then, and after it has been carried out.
-    async fn trickle(pace: usize) -> (Duration, Result<Option<Incoming>, End>, [usize; 2]) {
-        let (mut client, stream) = duplex(64 * 1024);
-        let mut link = link(stream).await;
-        let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
-        let (id, of) = ("s".to_owned(), Share::User(0));
-        let session = Session::new(id, &daemon.shared, None, None, None, of);
-        let room = session.portion.room();
-        let mut intake = Intake::default();
-        intake.belongs_to(&session);
-        tokio::spawn(async move {
-            // Text, of eight bytes of length, masked with nothing.
-            let mut head = vec![0x81, 0x80 | 127];
-            head.extend((1_u64 << 20).to_be_bytes());
-            head.extend([0; 4]);
-            client.write_all(&head).await.unwrap();
-            let mut left = 1 << 20;
-            while left > 0 {
-                let part = pace.min(left);
-                left -= part;
-                if client.write_all(&vec![b'x'; part]).await.is_err() {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            std::future::pending::<()>().await;
-        });
-        let begun = Instant::now();
-        let outcome = poll_fn(|cx| intake.poll(cx, &mut link, Some(&session))).await;
-        let took = begun.elapsed();
-        let taken = [(); 2].map(|()| {
-            let taken = room - session.portion.room();
-            intake.done();
-            taken
-        });
-        (took, outcome, taken)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_frame_may_be_slow_and_not_for_ever() {
-        let (took, outcome, _) = trickle(8 * 1024).await;
-        assert!(
-            matches!(&outcome, Ok(Some(Incoming::Frame(frame))) if frame.len() == 1 << 20),
-            "{took:?}"
-        );
-        let (took, outcome, _) = trickle(1024).await;
-        assert!(outcome.is_err());
-        assert!(took < Duration::from_secs(180), "{took:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_frame_counts_until_it_has_been_carried_out() {
-        let (_, outcome, taken) = trickle(1 << 20).await;
-        assert!(outcome.is_ok());
-        assert!(
-            taken[0] >= 2 * ((1 << 20) - FREE) && taken[1] == 0,
-            "{taken:?}"
-        );
-    }
-}
+mod tests;
