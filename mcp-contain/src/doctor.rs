@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use mcp_launcher_local::inventory::{self, HostState, KnownProcess, Unclaimed};
-use mcp_lifecycle_core::launch::{Containment, Remnant};
+use mcp_lifecycle_core::launch::{Containment, Remnant, UnknownRemnant};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::show::text::printable;
-use crate::show::{out, units};
+use crate::show::{out, units, unknown};
 use crate::wrap::survey::{Server, Survey, is_found, survey};
 use crate::{containers, foreign, ps};
 
@@ -44,16 +44,20 @@ struct Leak {
     /// Processes that look like a server, have lost their parent and are nobody's.
     unclaimed: Vec<(String, Unclaimed)>,
     running: usize,
-    /// Containers that servers of dead hosts started, or why they are not known.
-    containers: Result<Vec<Remnant>, String>,
+    /// Containers that servers of dead hosts started.
+    containers: Vec<Remnant>,
+    /// What could not be looked at: there may be more of everything.
+    unknown: Vec<UnknownRemnant>,
 }
 
 impl Leak {
     fn look() -> Result<Self, Failure> {
-        let (dead, alive): (Vec<_>, Vec<_>) = ps::look()?
+        let seen = ps::look()?;
+        let (dead, alive): (Vec<_>, Vec<_>) = seen
             .servers
             .into_iter()
             .partition(|server| server.host.state == HostState::Dead);
+        let left = containers::look();
         Ok(Self {
             orphans: dead
                 .into_iter()
@@ -61,7 +65,8 @@ impl Leak {
                 .collect(),
             unclaimed: foreign::look()?,
             running: alive.len(),
-            containers: containers::look(),
+            containers: left.containers,
+            unknown: seen.unknown.into_iter().chain(left.unknown).collect(),
         })
     }
 
@@ -79,10 +84,14 @@ impl Leak {
     /// The user's own leak, in one sentence.
     fn sentence(&self) -> String {
         let processes = self.processes().count();
-        let containers = self.containers.as_deref().unwrap_or_default().len();
+        let containers = self.containers.len();
         if processes == 0 && containers > 0 {
             let containers = units::count(containers, "container", "containers");
             return format!("{containers} of MCP servers whose host is gone are left.");
+        }
+        if processes == 0 && !self.unknown.is_empty() {
+            return "Nothing that looks like an MCP server was found that a host left behind, but not everything could be looked at."
+                .to_owned();
         }
         if processes == 0 {
             return "Nothing that looks like an MCP server was left behind by a host that is gone."
@@ -122,16 +131,13 @@ fn text(leak: &Leak, containment: &Containment, files: &[Survey]) -> String {
             process.pid
         ));
     }
-    match leak.containers.as_deref() {
-        Ok([]) => {}
-        Ok(found) => {
-            let found = units::count(found.len(), "container is", "containers are");
-            lines.push(format!(
-                "{found} known by label: `mcp-contain reap` removes what is there."
-            ));
-        }
-        Err(why) => lines.push(format!("Containers were not looked for: {why}.")),
+    if !leak.containers.is_empty() {
+        let found = units::count(leak.containers.len(), "container is", "containers are");
+        lines.push(format!(
+            "{found} known by label: `mcp-contain reap` removes what is there."
+        ));
     }
+    lines.extend(unknown::lines(&leak.unknown));
     let running = units::count(leak.running, "server runs", "servers run");
     lines.push(format!(
         "{running} under containment now (`mcp-contain ps`)."
@@ -230,8 +236,8 @@ fn as_json(leak: &Leak, containment: &Containment, files: &[Survey]) -> Value {
             "memory_bytes": leak.memory(),
             "orphans": leak.orphans.iter().map(ps::process_as_json).collect::<Vec<_>>(),
             "unclaimed": unclaimed.collect::<Vec<_>>(),
-            "containers": leak.containers.as_deref().unwrap_or_default().iter().map(Remnant::to_string).collect::<Vec<_>>(),
-            "containers_unknown": leak.containers.as_ref().err(),
+            "containers": leak.containers.iter().map(Remnant::to_string).collect::<Vec<_>>(),
+            "unknown": unknown::as_json(&leak.unknown),
         },
         "running": leak.running,
         "containment": {

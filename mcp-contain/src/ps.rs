@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::show::table::{Row, Style, render};
 use crate::show::text::printable;
 pub(crate) use crate::show::watch::Options;
-use crate::show::{name, units, watch};
+use crate::show::{name, units, unknown, watch};
 
 /// Prints the servers of this user.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
@@ -95,23 +95,17 @@ fn table(seen: &Inventory, style: Style) -> String {
         true => "No server runs that was started by mcp-contain or by a program that uses mcp-lifecycle.\n".to_owned(),
         false => render(&titles, &[0, 1, 7], &rows, style),
     };
-    for unknown in &seen.unknown {
-        text.push_str(&format!(
-            "not known: {} ({})\n",
-            printable(&unknown.what.to_string()),
-            unknown.why
-        ));
+    for line in unknown::lines(&seen.unknown) {
+        text.push_str(&format!("{line}\n"));
     }
     text
 }
 
 fn as_json(seen: &Inventory) -> Value {
-    let unknown = seen.unknown.iter();
-    let unknown = unknown.map(|it| json!({"what": it.what.to_string(), "why": it.why}));
     json!({
         "schema": "mcp-contain/ps/1",
         "servers": seen.servers.iter().map(server_as_json).collect::<Vec<_>>(),
-        "unknown": unknown.collect::<Vec<_>>(),
+        "unknown": unknown::as_json(&seen.unknown),
     })
 }
 

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_launcher_local::inventory::{HostState, KnownServer};
+use mcp_launcher_local::inventory::HostState;
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, ServerLauncher};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::show::text::printable;
-use crate::show::{out, units};
+use crate::show::{out, units, unknown};
 use crate::{containers, foreign, ps};
 
 /// The options of `reap`.
@@ -34,11 +34,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         let is_meant = options.guess.yes && !options.dry_run;
         return foreign::run(&options.guess, is_meant, options.json);
     }
-    let mut orphans = ps::look()?.servers;
-    orphans.retain(|server| server.host.state == HostState::Dead);
     if options.dry_run {
-        show(&orphans, &containers::look(), options);
-        return Ok(ExitCode::SUCCESS);
+        return show(options);
     }
     let failed = |why: &dyn std::fmt::Display| {
         Failure::plain(format_args!("orphans were not searched for: {why}"))
@@ -60,15 +57,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
                     out::line(format_args!("{what}: {}", printable(&it.to_string())))
                 });
             }
-            report.unknown.iter().for_each(|it| {
-                out::line(format_args!(
-                    "not known: {} ({})",
-                    printable(&it.what.to_string()),
-                    it.why
-                ))
-            });
+            unknown::lines(&report.unknown).for_each(|line| out::line(format_args!("{line}")));
+            let incomplete = match report.unknown.is_empty() {
+                true => "",
+                false => " Not everything could be looked at.",
+            };
             out::line(format_args!(
-                "{} ended, {} removed.",
+                "{} ended, {} removed.{incomplete}",
                 units::count(processes, "process was", "processes were"),
                 units::count(
                     report.ended.len() - processes,
@@ -82,17 +77,31 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!is_clean)))
 }
 
-fn show(orphans: &[KnownServer], containers: &Result<Vec<Remnant>, String>, options: &Options) {
-    let found = containers.as_deref().unwrap_or_default();
+/// Names them. The exit code is 1 if something could not be looked at.
+fn show(options: &Options) -> Result<ExitCode, Failure> {
+    let seen = ps::look()?;
+    let mut orphans = seen.servers;
+    orphans.retain(|server| server.host.state == HostState::Dead);
+    let containers = containers::look();
+    let found = &containers.containers;
+    let mut unknown = seen.unknown;
+    unknown.extend(containers.unknown);
+    let code = ExitCode::from(u8::from(!unknown.is_empty()));
     if options.json {
         let servers: Vec<_> = orphans.iter().map(ps::server_as_json).collect();
         out::line(format_args!(
             "{:#}",
-            json!({"schema": "mcp-contain/reap/1", "dry_run": true, "orphans": servers, "containers": texts(found), "containers_unknown": containers.as_ref().err()})
+            json!({
+                "schema": "mcp-contain/reap/1",
+                "dry_run": true,
+                "orphans": servers,
+                "containers": texts(found),
+                "unknown": unknown::as_json(&unknown),
+            })
         ));
-        return;
+        return Ok(code);
     }
-    for server in orphans {
+    for server in &orphans {
         let processes = units::count(server.processes.len(), "process", "processes");
         let (name, memory) = (ps::name_of(server), units::size(server.memory()));
         out::line(format_args!(
@@ -103,14 +112,17 @@ fn show(orphans: &[KnownServer], containers: &Result<Vec<Remnant>, String>, opti
     for container in found {
         out::line(format_args!("{}", printable(&container.to_string())));
     }
-    if let Err(why) = containers {
-        out::line(format_args!("not known: containers ({why})"));
-    }
+    unknown::lines(&unknown).for_each(|line| out::line(format_args!("{line}")));
     let servers = units::count(orphans.len(), "server", "servers");
     let containers = units::count(found.len(), "container", "containers");
     out::line(format_args!(
-        "{servers} and {containers} of dead hosts would be ended."
+        "{servers} and {containers} of dead hosts would be ended{}.",
+        match unknown.is_empty() {
+            true => "",
+            false => "; not everything could be looked at",
+        }
     ));
+    Ok(code)
 }
 
 fn texts(remnants: &[Remnant]) -> Vec<String> {
@@ -118,14 +130,12 @@ fn texts(remnants: &[Remnant]) -> Vec<String> {
 }
 
 fn as_json(report: &ReapReport) -> Value {
-    let unknown = report.unknown.iter();
-    let unknown = unknown.map(|it| json!({"what": it.what.to_string(), "why": it.why}));
     json!({
         "schema": "mcp-contain/reap/1",
         "dry_run": false,
         "ended": texts(&report.ended),
         "failed": texts(&report.failed),
         "spared": texts(&report.spared),
-        "unknown": unknown.collect::<Vec<_>>(),
+        "unknown": unknown::as_json(&report.unknown),
     })
 }

@@ -143,14 +143,17 @@ fn containers_left(shim: Result<Option<OwnedFd>, Errno>) -> Option<String> {
         }
         Ok(_) => {}
     }
-    match containers::look() {
-        Ok(left) if left.is_empty() => None,
-        Ok(left) => Some(format!(
-            "{} of dead hosts, which may be its, can be ended by `mcp-contain reap`",
-            units::count(left.len(), "container", "containers")
-        )),
-        Err(why) => Some(format!("containers cannot be looked for: {why}")),
+    let left = containers::look();
+    if let Some(unknown) = left.unknown.first() {
+        let what = printable(&unknown.what.to_string());
+        return Some(format!("{what} cannot be looked at: {}", unknown.why));
     }
+    (!left.containers.is_empty()).then(|| {
+        format!(
+            "{} of dead hosts, which may be its, can be ended by `mcp-contain reap`",
+            units::count(left.containers.len(), "container", "containers")
+        )
+    })
 }
 
 /// Waits for the end of a process.

@@ -18,8 +18,14 @@ use serde_json::Value;
 
 #[path = "operate/companion.rs"]
 mod companion;
+#[path = "operate/doctor.rs"]
+mod doctor;
+#[path = "operate/engine.rs"]
+mod engine;
 #[path = "operate/foreign.rs"]
 mod foreign;
+#[path = "operate/reap.rs"]
+mod reap;
 #[path = "operate/stats.rs"]
 mod stats;
 #[path = "operate/terminal.rs"]
@@ -217,163 +223,6 @@ fn a_server_is_called_what_its_wrapper_was_told_to_call_it() {
     assert_eq!(stopped["servers"][0]["gone"], true, "{stopped:#}");
     ends(stdout);
     host.wait().unwrap();
-}
-
-#[test]
-fn a_living_hosts_server_is_no_orphan() {
-    let place = Place::new("spared");
-    let (mut host, stdout) = place.start();
-    let shown = place.json(&["reap", "--dry-run", "--json"]);
-    assert_eq!(shown["orphans"].as_array().unwrap().len(), 0, "{shown:#}");
-    let reaped = place.json(&["reap", "--json"]);
-    assert_eq!(
-        (&reaped["schema"], &reaped["ended"]),
-        (&"mcp-contain/reap/1".into(), &Value::Array(Vec::new()))
-    );
-    let seen = place.json(&["ps", "--json"]).to_string();
-    assert!(seen.contains(&place.name), "it runs");
-    drop(host.stdin.take());
-    ends(stdout);
-    host.wait().unwrap();
-}
-
-#[test]
-fn what_a_wrapper_left_that_was_killed_with_its_guardian_is_shown_and_ended() {
-    let place = Place::new("orphan");
-    // The server's own process ends with its guardian; what it has started does not.
-    let helped = "#!/bin/sh\nsleep 60 &\necho ready\nread line\n";
-    fs::write(place.script(), helped).unwrap();
-    let (mut host, stdout) = place.start();
-    let seen = place.json(&["ps", "--json"]);
-    let servers = seen["servers"].as_array().unwrap();
-    let server = servers
-        .iter()
-        .find(|server| server["name"] == place.name.as_str())
-        .unwrap();
-    let guardian = u32::try_from(server["guardian"].as_u64().unwrap()).unwrap();
-    // A stopped one cannot do the work of the other.
-    send(Signal::SIGSTOP, host.id());
-    send(Signal::SIGKILL, guardian);
-    send(Signal::SIGKILL, host.id());
-    host.wait().unwrap();
-    // The guardian is not ours to wait for; until it has gone, nobody is proven dead.
-    let end = Instant::now() + DEADLINE;
-    let shown = loop {
-        let shown = place.json(&["reap", "--dry-run", "--json"]);
-        if shown["orphans"][0]["id"] == server["id"] {
-            break shown;
-        }
-        assert!(Instant::now() < end, "{shown:#}");
-    };
-    assert_eq!(shown["orphans"][0]["host"]["state"], "dead");
-    let doctor = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
-    assert!(doctor.contains("`mcp-contain reap` ends them"), "{doctor}");
-    let reaped = place.json(&["reap", "--json"]);
-    assert!(
-        !reaped["ended"].as_array().unwrap().is_empty(),
-        "{reaped:#}"
-    );
-    ends(stdout);
-}
-
-#[test]
-fn the_doctor_names_what_a_host_without_containment_has_left() {
-    let place = Place::new("left");
-    let before = place.json(&["doctor", "--json"]);
-    assert!(!before.to_string().contains(&place.name));
-    // A host that starts a server without the wrapper and dies.
-    let line = format!("{} <&3 & echo $!", place.script().display());
-    let mut host = place.command("sh");
-    host.args(["-c", &format!("exec 3<&0; {line}")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut host = host.spawn().unwrap();
-    let mut stdout = BufReader::new(host.stdout.take().unwrap());
-    let mut said = String::new();
-    for _ in 0..2 {
-        stdout.read_line(&mut said).unwrap();
-    }
-    let pid = said
-        .lines()
-        .find_map(|line| line.parse::<u32>().ok())
-        .unwrap();
-    let held = place.json(&["doctor", "--json"]);
-    assert!(
-        !held.to_string().contains(&place.name),
-        "its input is open: somebody uses it"
-    );
-    drop(host.stdin.take());
-    host.wait().unwrap();
-    let seen = place.json(&["doctor", "--json"]);
-    let text = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
-    let parent = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let parent = parent
-        .rsplit(')')
-        .next()
-        .unwrap()
-        .split(' ')
-        .nth(2)
-        .unwrap()
-        .to_owned();
-    send(Signal::SIGKILL, pid);
-    ends(stdout);
-    if parent != "1" {
-        eprintln!("SKIPPED: orphans are adopted by process {parent} here");
-        return;
-    }
-    let unclaimed = seen["left"]["unclaimed"].as_array().unwrap();
-    assert!(
-        unclaimed
-            .iter()
-            .any(|it| it["name"] == place.name.as_str() && it["process"]["pid"] == pid),
-        "{seen:#}"
-    );
-    let first = text.lines().next().unwrap();
-    assert!(
-        first.contains("of MCP servers whose host is gone still run and hold"),
-        "{first}"
-    );
-    assert!(text.contains("nothing says so"), "{text}");
-}
-
-#[test]
-fn the_doctor_says_which_hosts_are_wrapped() {
-    let place = Place::new("files");
-    let file = place.directory.path().join(".cursor/mcp.json");
-    fs::create_dir(file.parent().unwrap()).unwrap();
-    let text = format!(
-        "{{\"mcpServers\": {{\"a\": {{\"command\": \"{PROGRAM}\", \"args\": [\"sh\"]}}, \"b\": {{\"command\": \"no-such-program\"}}, \
-         \"c\": {{\"url\": \"https://example.com\"}}, \"d\": {{\"command\": \"TOKEN=SECRET npx thing\"}}}}}}"
-    );
-    fs::write(&file, text).unwrap();
-    let text = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
-    assert!(text.contains("1 of 3 servers wrapped"), "{text}");
-    assert!(
-        text.contains("not wrapped: mcpServers › b, mcpServers › d"),
-        "{text}"
-    );
-    assert!(
-        text.contains("may not be found with the PATH that Cursor has: no-such-program"),
-        "{text}"
-    );
-    let seen = place.json(&["doctor", "--json"]);
-    assert_eq!(seen["schema"], "mcp-contain/doctor/1");
-    assert!(!format!("{text}{seen}").contains("SECRET"), "{seen:#}");
-    assert_eq!(
-        (
-            &seen["files"][0]["servers"][0]["program"],
-            &seen["files"][0]["servers"][0]["found"]
-        ),
-        (&"sh".into(), &true.into())
-    );
-    assert!(seen["containment"]["mechanism"].is_string());
-}
-
-#[test]
-fn the_doctor_leaves_nothing() {
-    let place = Place::new("looked");
-    place.json(&["doctor", "--json"]);
-    assert!(!place.directory.path().join("state").exists());
 }
 
 #[test]

@@ -97,4 +97,4 @@ pub use launcher::{DockerLauncher, DockerLauncherBuilder};
 pub use options::{ByteSize, ContainerOptions, Gpus, Init, Mount, PullPolicy};
 pub use progress::{PullObserver, PullProgress};
 #[cfg(unix)]
-pub use wrapper::{ContainerTracker, ProxyMode, ReapPolicy};
+pub use wrapper::{ContainerTracker, FoundContainers, ProxyMode, ReapPolicy};

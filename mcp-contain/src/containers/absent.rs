@@ -4,10 +4,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use mcp_launcher_local::Wrapper;
-use mcp_lifecycle_core::launch::{ReapReport, Remnant};
+use mcp_lifecycle_core::launch::ReapReport;
 
 use crate::failure::Failure;
 use crate::run::Containers;
+pub(crate) use found::Left;
+
+#[path = "found.rs"]
+mod found;
 
 /// The first word of a companion, of which this build has none.
 pub(crate) const ROLE: &str = "--companion";
@@ -36,6 +40,6 @@ pub(crate) fn attend(_: impl Iterator<Item = OsString>) -> ExitCode {
 pub(crate) fn end(_: &mut ReapReport) {}
 
 /// As little.
-pub(crate) fn look() -> Result<Vec<Remnant>, String> {
-    Ok(Vec::new())
+pub(crate) fn look() -> Left {
+    Left::default()
 }

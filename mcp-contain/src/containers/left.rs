@@ -11,6 +11,7 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::Left;
 use super::handover::Handover;
 
 /// The longest time that each search takes: an engine that does not answer keeps nobody waiting for longer.
@@ -26,20 +27,28 @@ pub(crate) fn end(report: &mut ReapReport) {
             report.spared.extend(containers.spared);
             report.unknown.extend(containers.unknown);
         }
-        Err(why) => {
-            let all = Remnant::record("containers", "those that servers of dead hosts started");
-            report.unknown.push(UnknownRemnant::new(all, why));
-        }
+        Err(why) => report.unknown.push(all(why)),
     }
 }
 
 /// Names those that [`end`] would end.
-///
-/// # Errors
-///
-/// Why they are not known.
-pub(crate) fn look() -> Result<Vec<Remnant>, String> {
-    in_time(LOOK, async { tracker().find_orphans().await })
+pub(crate) fn look() -> Left {
+    match in_time(LOOK, async { tracker().find_orphans().await }) {
+        Ok(found) => Left {
+            containers: found.containers,
+            unknown: found.unknown,
+        },
+        Err(why) => Left {
+            containers: Vec::new(),
+            unknown: vec![all(why)],
+        },
+    }
+}
+
+/// None of them is known.
+fn all(why: String) -> UnknownRemnant {
+    let all = Remnant::record("containers", "those that servers of dead hosts started");
+    UnknownRemnant::new(all, why)
 }
 
 fn tracker() -> ContainerTracker<Arc<Handover>> {

@@ -4,9 +4,10 @@
 //! - [`companion`]: the process that knows them and ends them
 //! - [`handover`]: how its tracker is told of a server that others start
 //! - [`reply`]: what it answers
-//! - [`left`]: those of dead companions
+//! - [`left`]: those of dead companions, and [`found`] what is known of them
 
 mod companion;
+mod found;
 mod handover;
 mod left;
 mod mention;
@@ -27,6 +28,7 @@ use crate::failure::Failure;
 use crate::run::Containers;
 use companion::Order;
 pub(crate) use companion::run as attend;
+pub(crate) use found::Left;
 pub(crate) use left::{end, look};
 use reply::Reply;
 

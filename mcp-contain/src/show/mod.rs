@@ -5,6 +5,7 @@
 //! - [`runner`]: programs that run others
 //! - [`text`]: texts of others
 //! - `table`: columns that fit the terminal
+//! - `unknown`: what could not be looked at
 //! - `units`: times and sizes in few characters
 //! - `watch`: printed once, or again and again
 
@@ -18,5 +19,7 @@ pub(crate) mod table;
 pub(crate) mod text;
 #[cfg(target_os = "linux")]
 pub(crate) mod units;
+#[cfg(target_os = "linux")]
+pub(crate) mod unknown;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;

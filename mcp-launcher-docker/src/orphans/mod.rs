@@ -6,11 +6,12 @@ mod verdict;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use mcp_lifecycle_core::launch::{ErrorChain, ReapReport, Remnant, UnknownRemnant};
+use mcp_lifecycle_core::launch::{ErrorChain, ReapReport, Remnant, RemnantKind, UnknownRemnant};
 use thiserror::Error;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -69,7 +70,7 @@ pub(crate) enum Aim {
 ///
 /// What is on record and cannot be read is reported, and keeps nothing else from being
 /// ended. One engine that does not answer does not keep the others from being
-/// cleaned; its leases stay, so that a later call comes back to it. Only when
+/// cleaned; it is reported as unknown, and its leases stay, so that a later call comes back to it. Only when
 /// it is the caller's [own](First::Own) is it an error.
 pub(crate) async fn reap(
     first: First<'_>,
@@ -104,7 +105,10 @@ pub(crate) async fn reap(
     if let Some(engine) = engine {
         match search.sweep(engine).await {
             Err(error) if has_to_answer => return Err(error),
-            Err(error) => search.missed(&engine.endpoint().noted(), &others, error),
+            Err(error) => {
+                let may_have_some = may_have_containers(engine, &error);
+                search.missed(&engine.endpoint().noted(), &others, may_have_some, error);
+            }
             Ok(()) => {}
         }
     }
@@ -119,7 +123,7 @@ pub(crate) async fn reap(
             Err(error) => Err(error.into()),
         };
         if let Err(error) = swept {
-            search.missed(url, &others, error);
+            search.missed(url, &others, false, error);
         }
     }
     for dead in others.into_iter().filter(|other| !other.alive) {
@@ -141,15 +145,21 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// An engine could not be searched: the leases of those who used it stay.
-    fn missed(&mut self, url: &str, others: &[Other], error: OrphansError) {
+    /// An engine could not be searched: the leases of those who used it stay. It is reported
+    /// where a dead host has used it, or where it `may_have` containers of one that is not on record.
+    fn missed(&mut self, url: &str, others: &[Other], may_have: bool, error: OrphansError) {
         let error = ErrorChain(&error);
         warn!(endpoint = url, %error, "an engine that a dead host may have used cannot be searched");
         let users = others
             .iter()
             .filter(|other| other.endpoints.iter().any(|used| used == url));
+        let was_used = users.clone().any(|other| !other.alive);
         self.unclean
             .extend(users.map(|other| other.instance.clone()));
+        if was_used || may_have {
+            let unknown = UnknownRemnant::new(engine_at(url), error.to_string());
+            self.report.unknown.push(unknown);
+        }
     }
 
     /// It is not ended here: nor is its host's lease forgotten.
@@ -217,6 +227,25 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+/// Tells whether an engine that no lease names, and that could not be searched, may have
+/// containers of this user's hosts: not if it is not there, or if this user may not use it.
+fn may_have_containers(engine: &Engine, error: &OrphansError) -> bool {
+    if let OrphansError::List { source, .. } = error
+        && let EngineError::NotAllowed { .. } = **source
+    {
+        return false;
+    }
+    let socket = engine.endpoint().local_socket();
+    let is_missing = |path: &Path| path.try_exists().is_ok_and(|is_there| !is_there);
+    !socket.is_some_and(is_missing)
+}
+
+/// An engine as something that could not be looked at.
+pub(crate) fn engine_at(url: &str) -> Remnant {
+    let kind = RemnantKind::Other("engine".into());
+    Remnant::new(kind, url, "containers of hosts that are gone")
 }
 
 /// Where a container that was listed has its labels from; `None` where it is not there.

@@ -135,9 +135,50 @@ fn a_lease_stays_whose_engine_cannot_be_reached_from_here() {
     for endpoint in ["https://127.0.0.1:1", "carrier-pigeon://x"] {
         let directory = tempfile::tempdir().unwrap();
         dead(directory.path(), endpoint);
-        run(First::Default(None), directory.path()).unwrap();
+        let report = run(First::Default(None), directory.path()).unwrap();
         assert_eq!(leases(directory.path()), 1, "{endpoint}");
+        assert_eq!(unknown(&report), [endpoint]);
     }
+}
+
+/// The names of what could not be looked at.
+fn unknown(report: &ReapReport) -> Vec<&str> {
+    let names = report.unknown.iter().map(|it| it.what.id.as_str());
+    names.collect()
+}
+
+/// Nothing says that there are no containers of dead hosts at it.
+#[test]
+fn an_engine_that_says_nothing_is_not_one_without_orphans() {
+    let directory = tempfile::tempdir().unwrap();
+    let silent = FakeEngine::start(|_| None);
+    let engine = Engine::new(silent.endpoint());
+    let report = run(First::Default(Some(&engine)), directory.path()).unwrap();
+    assert_eq!(unknown(&report), [engine.endpoint().noted()]);
+    assert!(!report.unknown[0].why.is_empty());
+    // Once, although a lease names it as well.
+    dead(directory.path(), &engine.endpoint().noted());
+    let report = run(First::Default(Some(&engine)), directory.path()).unwrap();
+    assert_eq!(unknown(&report), [engine.endpoint().noted()]);
+}
+
+/// Without an engine no container runs; only a lease says that there have been some.
+#[test]
+fn an_engine_that_is_not_there_is_unknown_only_where_a_dead_host_has_used_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let gone = Endpoint::Unix(directory.path().join("gone.sock"));
+    let engine = Engine::new(gone.clone());
+    let leases = directory.path().join("leases");
+    fs::create_dir(&leases).unwrap();
+    let report = run(First::Default(Some(&engine)), &leases).unwrap();
+    assert!(report.is_complete(), "{report:?}");
+    let living = Lease::take(&Place::At(leases.clone())).unwrap();
+    living.note(&gone.noted()).unwrap();
+    let report = run(First::Default(Some(&engine)), &leases).unwrap();
+    assert!(report.is_complete(), "its user lives: {report:?}");
+    dead(&leases, &gone.noted());
+    let report = run(First::Default(Some(&engine)), &leases).unwrap();
+    assert_eq!(unknown(&report), [gone.noted()]);
 }
 
 /// Its labels say that it was another machine's: nobody can tell here.

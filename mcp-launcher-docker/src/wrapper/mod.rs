@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{
-    LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport, Remnant,
-    ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics,
+    ErrorChain, LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport,
+    Remnant, ServerIdentity, ServerLauncher, ServerSpec, TerminationSemantics, UnknownRemnant,
 };
 
 pub use policy::ReapPolicy;
 
 use crate::control;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::Engine;
 use crate::lease::Place;
 use crate::orphans::{self, Aim, First};
@@ -214,21 +214,48 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
     }
 }
 
+/// Containers that servers of dead hosts started, as [`ContainerTracker::find_orphans`] finds them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FoundContainers {
+    /// Those that [`reap_orphans`](ServerLauncher::reap_orphans) would end.
+    pub containers: Vec<Remnant>,
+    /// Engines, containers and records that could not be looked at: there may be more.
+    pub unknown: Vec<UnknownRemnant>,
+}
+
 impl<L: ServerLauncher> ContainerTracker<L> {
     /// Names the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, and ends none.
     ///
     /// # Errors
     ///
-    /// [`ReapError`] when the leases of this user's hosts cannot be read. An engine that does not answer is passed over.
-    pub async fn find_orphans(&self) -> Result<Vec<Remnant>, ReapError> {
-        Ok(self.containers_of_the_dead(Aim::Name).await?.ended)
+    /// [`ReapError`] when the leases of this user's hosts cannot be read. An engine that does not answer is
+    /// [unknown](FoundContainers::unknown).
+    pub async fn find_orphans(&self) -> Result<FoundContainers, ReapError> {
+        let report = self.containers_of_the_dead(Aim::Name).await?;
+        Ok(FoundContainers {
+            containers: report.ended,
+            unknown: report.unknown,
+        })
     }
 
     async fn containers_of_the_dead(&self, aim: Aim) -> Result<ReapReport, ReapError> {
         let leases = self.settings.leases.clone();
         let reaped = control::run(async move {
-            let engine = Endpoint::resolve().ok().map(Engine::new);
-            orphans::reap(First::Default(engine.as_ref()), &leases, aim).await
+            let (engine, unknown) = match Endpoint::resolve() {
+                Ok(endpoint) => (Some(Engine::new(endpoint)), None),
+                Err(EndpointError::NotFound(_)) => (None, None),
+                Err(error) => {
+                    let default = orphans::engine_at("of the docker configuration");
+                    let why = ErrorChain(&error).to_string();
+                    (None, Some(UnknownRemnant::new(default, why)))
+                }
+            };
+            let reaped = orphans::reap(First::Default(engine.as_ref()), &leases, aim).await;
+            reaped.map(|mut report| {
+                report.unknown.extend(unknown);
+                report
+            })
         });
         let failed = |error| ReapError::new(self.launcher.name(), error);
         reaped.await.map_err(failed)

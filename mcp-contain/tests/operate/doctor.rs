@@ -1,0 +1,109 @@
+//! `doctor`: what is left, and who is wrapped.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+
+use crate::{PROGRAM, Place, ends, send};
+
+#[test]
+fn the_doctor_names_what_a_host_without_containment_has_left() {
+    let place = Place::new("left");
+    let before = place.json(&["doctor", "--json"]);
+    assert!(!before.to_string().contains(&place.name));
+    // A host that starts a server without the wrapper and dies.
+    let line = format!("{} <&3 & echo $!", place.script().display());
+    let mut host = place.command("sh");
+    host.args(["-c", &format!("exec 3<&0; {line}")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut host = host.spawn().unwrap();
+    let mut stdout = BufReader::new(host.stdout.take().unwrap());
+    let mut said = String::new();
+    for _ in 0..2 {
+        stdout.read_line(&mut said).unwrap();
+    }
+    let pid = said
+        .lines()
+        .find_map(|line| line.parse::<u32>().ok())
+        .unwrap();
+    let held = place.json(&["doctor", "--json"]);
+    assert!(
+        !held.to_string().contains(&place.name),
+        "its input is open: somebody uses it"
+    );
+    drop(host.stdin.take());
+    host.wait().unwrap();
+    let seen = place.json(&["doctor", "--json"]);
+    let text = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
+    let parent = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let parent = parent
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split(' ')
+        .nth(2)
+        .unwrap()
+        .to_owned();
+    send(Signal::SIGKILL, pid);
+    ends(stdout);
+    if parent != "1" {
+        eprintln!("SKIPPED: orphans are adopted by process {parent} here");
+        return;
+    }
+    let unclaimed = seen["left"]["unclaimed"].as_array().unwrap();
+    assert!(
+        unclaimed
+            .iter()
+            .any(|it| it["name"] == place.name.as_str() && it["process"]["pid"] == pid),
+        "{seen:#}"
+    );
+    let first = text.lines().next().unwrap();
+    assert!(
+        first.contains("of MCP servers whose host is gone still run and hold"),
+        "{first}"
+    );
+    assert!(text.contains("nothing says so"), "{text}");
+}
+
+#[test]
+fn the_doctor_says_which_hosts_are_wrapped() {
+    let place = Place::new("files");
+    let file = place.directory.path().join(".cursor/mcp.json");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    let text = format!(
+        "{{\"mcpServers\": {{\"a\": {{\"command\": \"{PROGRAM}\", \"args\": [\"sh\"]}}, \"b\": {{\"command\": \"no-such-program\"}}, \
+         \"c\": {{\"url\": \"https://example.com\"}}, \"d\": {{\"command\": \"TOKEN=SECRET npx thing\"}}}}}}"
+    );
+    fs::write(&file, text).unwrap();
+    let text = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
+    assert!(text.contains("1 of 3 servers wrapped"), "{text}");
+    assert!(
+        text.contains("not wrapped: mcpServers › b, mcpServers › d"),
+        "{text}"
+    );
+    assert!(
+        text.contains("may not be found with the PATH that Cursor has: no-such-program"),
+        "{text}"
+    );
+    let seen = place.json(&["doctor", "--json"]);
+    assert_eq!(seen["schema"], "mcp-contain/doctor/1");
+    assert!(!format!("{text}{seen}").contains("SECRET"), "{seen:#}");
+    assert_eq!(
+        (
+            &seen["files"][0]["servers"][0]["program"],
+            &seen["files"][0]["servers"][0]["found"]
+        ),
+        (&"sh".into(), &true.into())
+    );
+    assert!(seen["containment"]["mechanism"].is_string());
+}
+
+#[test]
+fn the_doctor_leaves_nothing() {
+    let place = Place::new("looked");
+    place.json(&["doctor", "--json"]);
+    assert!(!place.directory.path().join("state").exists());
+}
