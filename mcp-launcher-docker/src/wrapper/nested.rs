@@ -85,7 +85,10 @@ impl Nested {
                 nested.wait_for(&**server).await;
             }
             let swept = nested.sweep(server.is_some()).await;
-            nested.done.send_replace(Some(swept));
+            let done = nested.done.clone();
+            // Whoever hears it may exit at once, and is to take the lease along.
+            drop(nested);
+            done.send_replace(Some(swept));
         })?;
         Ok(sender)
     }

@@ -271,3 +271,16 @@ fn a_create_whose_connection_died_may_still_come_true() {
     let swept = within("it ends", nested.done());
     assert_eq!(swept.ended.len(), 1, "{swept:?}");
 }
+
+/// A process that exits with the last server leaves no lease, for it is the last that has it.
+#[test]
+fn who_has_seen_the_end_is_the_last_with_the_lease() {
+    let engine = FakeEngine::start(|_| Some((200, "[]".to_owned())));
+    for _ in 0..100 {
+        let directory = tempfile::tempdir().unwrap();
+        let nested = abandoned(directory.path(), by_proxy(directory.path(), &engine, false));
+        within("it ends", nested.done());
+        let nested = Arc::into_inner(nested);
+        assert!(nested.is_some(), "the task that has said it still has it");
+    }
+}
