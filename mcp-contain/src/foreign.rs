@@ -8,9 +8,9 @@ use mcp_launcher_local::inventory::{self, StopReport, Unclaimed};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::ps;
 use crate::show::text::printable;
 use crate::show::{name, out, units};
+use crate::{containers, ps};
 
 /// Between the two looks by which it is found out who is at work.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -42,7 +42,9 @@ pub(crate) fn look() -> Result<Vec<(String, Unclaimed)>, Failure> {
         // What started this program is at work.
         let is_above = it.descendants.iter().any(|below| below.pid == own);
         let words = it.process.command_line();
-        (!is_above && is_a_server(&words)).then(|| (name::of(&words, &it.process.name), it))
+        let is_ours = is_a_companion(&words);
+        (!is_above && !is_ours && is_a_server(&words))
+            .then(|| (name::of(&words, &it.process.name), it))
     });
     Ok(named.collect())
 }
@@ -190,6 +192,11 @@ fn is_a_server(words: &[String]) -> bool {
         .take_while(|word| !word.starts_with("--"))
         .take(4)
         .any(is_mcp)
+}
+
+/// Returns whether it is this program, ending the containers of a server that has gone: it ends by itself.
+fn is_a_companion(words: &[String]) -> bool {
+    words.get(1).is_some_and(|word| *word == containers::ROLE)
 }
 
 /// The part of a word that names the program or the package, without the directories that it is in.

@@ -16,6 +16,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+#[path = "operate/attended.rs"]
+mod attended;
 #[path = "operate/companion.rs"]
 mod companion;
 #[path = "operate/doctor.rs"]
