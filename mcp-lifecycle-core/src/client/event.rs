@@ -17,7 +17,7 @@ use crate::terminate::report::{EndReason, TerminationReport};
 ///
 /// The events of one server come in order. In a manager or a pool every [`Starting`] is
 /// followed, in the end, by one [`Ended`] of the same generation, whatever happens
-/// between; after an [`Unproven`] the end is tried again until it is proven. A client
+/// between; after an [`Unproven`] the end is tried again until it is proven, or written off. A client
 /// of its own tells `Ended` or `Unproven` of what was launched, and tries once.
 ///
 /// [`Starting`]: ServerEventKind::Starting
@@ -124,6 +124,9 @@ pub enum EndResult {
     NeverLaunched,
     /// The runtime went away, and the server was killed without waiting for proof.
     RuntimeLost,
+    /// Somebody has given up the proof, which had this reason not to come: by
+    /// [`ServerManager::write_off`](crate::fleet::ServerManager::write_off), or that of a pool.
+    WrittenOff(TerminateError),
 }
 
 impl ServerEventKind {
@@ -178,6 +181,7 @@ impl fmt::Display for EndResult {
             Self::Proven(report) => write!(f, "ended in {:.1?}, {}", report.took, report.exit),
             Self::NeverLaunched => f.write_str("ended before it was launched"),
             Self::RuntimeLost => f.write_str("killed, for its runtime went away"),
+            Self::WrittenOff(error) => write!(f, "written off without proof: {error}"),
         }
     }
 }

@@ -7,7 +7,7 @@ use mcp_lifecycle_core::client::{ProtocolPreference, RestartPolicy, ServerConfig
 use mcp_lifecycle_core::fleet::{
     AcquireErrorKind, Replacement, ServerManager, ServerPool, ServerState, StartOutcome,
 };
-use mcp_lifecycle_core::launch::ServerSpec;
+use mcp_lifecycle_core::launch::{ServerIdentity, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::fake::{Fake, seconds};
@@ -202,4 +202,44 @@ fn what_was_lost_with_its_runtime_is_proven_by_another() {
         assert!(manager.list().is_empty());
     });
     log.assert_balanced();
+}
+
+/// By its identity, which no other server has; and not before it is unproven.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_somebody_writes_off_gives_its_slot_back() {
+    let (fake, log) = (Fake::new(), Log::default());
+    let launcher = Moody::new(&fake, Moods::default());
+    let manager = unproven(&fake, &launcher, &log).await;
+    let identity = manager.list()[0].identity.clone().unwrap();
+    let stranger = ServerIdentity::Other("another".to_owned());
+    assert!(!manager.write_off(&stranger));
+    tokio::time::sleep(seconds(100)).await;
+    assert_eq!(state(&manager), ServerState::Unproven);
+    assert!(manager.write_off(&identity));
+    launcher.set(Moods::default());
+    manager.ready("s", seconds(100)).await.unwrap();
+    assert_eq!(manager.list()[0].generation, 2);
+    assert!(!manager.write_off(&identity), "it runs");
+    let counters = manager.counters();
+    assert_eq!(counters.ended, 1, "{counters:?}");
+    manager.shutdown(seconds(5)).await.unwrap();
+    log.assert_balanced();
+}
+
+/// One that was written off leaves nothing to be proven at the owner's end.
+#[tokio::test(start_paused = true)]
+async fn a_pool_ends_without_an_error_for_what_was_written_off() {
+    let fake = Fake::new();
+    let launcher = Moody::new(&fake, Moods::default());
+    let pool = ServerPool::new("p");
+    let wanted = config(&launcher, &[]);
+    let lease = pool.acquire(&wanted).await.unwrap();
+    launcher.set(LOST);
+    fake.crash("s");
+    tokio::time::sleep(seconds(700)).await;
+    drop(lease);
+    let identity = pool.list()[0].identity.clone().unwrap();
+    assert!(pool.write_off(&identity));
+    tokio::time::sleep(seconds(1)).await;
+    pool.shutdown(seconds(5)).await.unwrap();
 }

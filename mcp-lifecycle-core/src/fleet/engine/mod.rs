@@ -37,6 +37,7 @@ use super::slots::settings::{Limits, SlotSettings};
 use super::slots::table::Table;
 use crate::client::config::ServerConfig;
 use crate::client::lifecycle_client::LifecycleClient;
+use crate::launch::identity::ServerIdentity;
 use crate::terminate::callback::guarded;
 use crate::terminate::report::EndReason;
 use crate::terminate::timing::after;
@@ -96,7 +97,7 @@ struct Entry {
 enum Action<K: Key> {
     Start(process::Start),
     End(Arc<Record>, process::End),
-    EndAgain(Arc<Notify>),
+    EndAgain(Arc<process::Wishes>),
     Adopt(process::Orphan),
     Answer(Answer<K>, Result<Grant<K>, AcquireErrorKind>),
 }
@@ -199,7 +200,7 @@ impl<K: Key> Engine<K> {
                 let run = run.as_mut()?;
                 Some(match run.adopt(slot, generation, record) {
                     Some(orphan) => Action::Adopt(orphan),
-                    None => Action::EndAgain(Arc::clone(&run.again)),
+                    None => Action::EndAgain(Arc::clone(&run.wishes)),
                 })
             }
             Effect::Grant {
@@ -231,7 +232,7 @@ impl<K: Key> Engine<K> {
             Action::End(record, end) => {
                 guarded("the launcher", &record.server, || end.begin());
             }
-            Action::EndAgain(again) => again.notify_one(),
+            Action::EndAgain(wishes) => wishes.again.notify_one(),
             // A waiter that has gone drops the grant, which returns the lease.
             Action::Answer(answer, result) => drop(answer.sender.send(result)),
         }
@@ -276,6 +277,21 @@ impl<K: Key> Engine<K> {
 
     pub(crate) fn client(&self, slot: SlotId) -> Option<Arc<LifecycleClient>> {
         self.lock().table.slot(slot)?.gauge().cloned()
+    }
+
+    /// Gives up the proof of this identity's end. `false` where no end of it is unproven.
+    pub(crate) fn write_off(&self, identity: &ServerIdentity) -> bool {
+        let state = self.lock();
+        let mut runs = state
+            .entries
+            .values()
+            .filter_map(|entry| entry.run.as_ref());
+        let run = runs.find(|run| {
+            let client = run.client().filter(|_| run.unproven);
+            client.is_some_and(|client| client.identity() == *identity)
+        });
+        run.inspect(|run| run.wishes.write_off.notify_one())
+            .is_some()
     }
 
     /// Cancelled when the owner drops the engine.

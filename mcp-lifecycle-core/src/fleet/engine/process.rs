@@ -20,12 +20,22 @@ use crate::terminate::report::EndReason;
 
 pub(super) type Launched = Result<(StartAttempt, LifecycleClient), StartError>;
 
+/// What may be wanted of a process that is not proven gone.
+#[derive(Default)]
+pub(super) struct Wishes {
+    /// Another attempt.
+    pub(super) again: Notify,
+    /// None, and no proof either.
+    pub(super) write_off: Notify,
+}
+
 /// The engine's knowledge of a process that lives, or may.
 pub(super) struct Run {
     pub(super) launch: AbortHandle<Launched>,
     pub(super) client: Option<Arc<LifecycleClient>>,
-    /// Asks for another attempt to end what is not proven gone.
-    pub(super) again: Arc<Notify>,
+    pub(super) wishes: Arc<Wishes>,
+    /// `true` from the first end without a proof on.
+    pub(super) unproven: bool,
     pub(super) begun: Instant,
     pub(super) asked: Option<(EndReason, TerminationPolicy)>,
     pub(super) killed: bool,
@@ -39,7 +49,7 @@ pub(super) struct Orphan {
     pub(super) generation: Generation,
     pub(super) record: Arc<Record>,
     pub(super) client: Arc<LifecycleClient>,
-    pub(super) again: Arc<Notify>,
+    pub(super) wishes: Arc<Wishes>,
     pub(super) reason: EndReason,
 }
 
@@ -50,7 +60,7 @@ pub(super) struct Start {
     pub(super) record: Arc<Record>,
     pub(super) why: StartReason,
     pub(super) launch: Abortable<Launched>,
-    pub(super) again: Arc<Notify>,
+    pub(super) wishes: Arc<Wishes>,
 }
 
 /// A process to be ended.
@@ -88,11 +98,12 @@ pub(super) fn prepare<K: Key>(
         let client = attempt.launch().await?;
         Ok((attempt, client))
     });
-    let again = Arc::new(Notify::new());
+    let wishes = Arc::<Wishes>::default();
     let run = Run {
         launch,
         client: None,
-        again: Arc::clone(&again),
+        wishes: Arc::clone(&wishes),
+        unproven: false,
         begun: Instant::now(),
         asked: None,
         killed: false,
@@ -112,7 +123,7 @@ pub(super) fn prepare<K: Key>(
             record,
             why,
             launch: launching,
-            again,
+            wishes,
         },
     )
 }
@@ -144,7 +155,7 @@ impl Run {
             generation,
             record: Arc::clone(record),
             client,
-            again: Arc::clone(&self.again),
+            wishes: Arc::clone(&self.wishes),
             reason: self.asked().cloned().unwrap_or(EndReason::OwnerDropped),
         })
     }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::abort::Abortable;
-use super::process::{Launched, Orphan, Start};
+use super::process::{Launched, Orphan, Start, Wishes};
 use super::record::{Failure, Record};
 use super::{Engine, Key, entropy};
 use crate::client::callback::guarded_async;
@@ -32,7 +31,7 @@ impl Start {
             record,
             why,
             launch,
-            again,
+            wishes,
         } = self;
         let mut life = Life {
             engine,
@@ -44,12 +43,12 @@ impl Start {
         };
         async move {
             let server = Arc::clone(&life.record.server);
-            let lived = life.run(why, launch, &again);
+            let lived = life.run(why, launch, &wishes);
             if guarded_async("the task of a server", &server, lived)
                 .await
                 .is_err()
             {
-                life.recover(&again).await;
+                life.recover(&wishes).await;
             }
         }
     }
@@ -69,7 +68,7 @@ impl Orphan {
         async move {
             let policy = TerminationPolicy::immediate();
             let outcome = self.client.shutdown_with(self.reason, policy).await;
-            life.end(outcome, &self.client, &self.again).await;
+            life.end(outcome, &self.client, &self.wishes).await;
         }
     }
 }
@@ -94,7 +93,7 @@ impl<K: Key> Life<K> {
         });
     }
 
-    async fn run(&mut self, why: StartReason, launch: Abortable<Launched>, again: &Notify) {
+    async fn run(&mut self, why: StartReason, launch: Abortable<Launched>, wishes: &Wishes) {
         self.tell(ServerEventKind::Starting { why });
         let begun = Instant::now();
         match launch.await {
@@ -107,14 +106,14 @@ impl<K: Key> Life<K> {
                     Ok(era) => self.serve(&client, era, begun).await,
                     Err(error) => self.start_failed(error, &client).await,
                 };
-                self.end(outcome, &client, again).await;
+                self.end(outcome, &client, wishes).await;
             }
         }
     }
 
     /// Somebody else's code has panicked in this task: what it started is ended all the
     /// same, and the slot goes on.
-    async fn recover(&mut self, again: &Notify) {
+    async fn recover(&mut self, wishes: &Wishes) {
         let client = {
             let state = self.engine.lock();
             let run = state.entries.get(&self.slot).and_then(|e| e.run.as_ref());
@@ -125,7 +124,7 @@ impl<K: Key> Life<K> {
         };
         let policy = TerminationPolicy::immediate();
         let outcome = client.shutdown_with(EndReason::StartFailed, policy).await;
-        self.end(outcome, &client, again).await;
+        self.end(outcome, &client, wishes).await;
     }
 
     fn asked(&self) -> Option<EndReason> {
@@ -239,12 +238,12 @@ impl<K: Key> Life<K> {
         self.over(EndReason::StartFailed, EndResult::NeverLaunched);
     }
 
-    /// Sees to it that the end is proven, however often it takes.
+    /// Sees to it that the end is proven, however often it takes, or that somebody writes it off.
     async fn end(
         &mut self,
         mut outcome: TerminationOutcome,
         client: &Arc<LifecycleClient>,
-        again: &Notify,
+        wishes: &Wishes,
     ) {
         loop {
             self.record.ended(outcome.clone());
@@ -255,10 +254,17 @@ impl<K: Key> Life<K> {
             let reason = error.context().reason.clone();
             self.record
                 .failed(Failure::Unproven(Arc::new(error.clone())));
-            self.tell(ServerEventKind::Unproven { error });
+            self.tell(ServerEventKind::Unproven {
+                error: error.clone(),
+            });
             self.account(false);
             tokio::select! {
-                () = again.notified() => {}
+                biased;
+                () = wishes.write_off.notified() => {
+                    self.record.begins();
+                    return self.over(reason, EndResult::WrittenOff(error));
+                }
+                () = wishes.again.notified() => {}
                 () = client.provable() => {}
             }
             outcome = client
@@ -281,8 +287,11 @@ impl<K: Key> Life<K> {
 
     fn account(&self, proven: bool) {
         self.engine.change(|state, now| {
-            if let Some(entry) = state.entries.get_mut(&self.slot).filter(|_| proven) {
-                entry.run = None;
+            if let Some(entry) = state.entries.get_mut(&self.slot) {
+                match (&mut entry.run, proven) {
+                    (Some(run), false) => run.unproven = true,
+                    (run, _) => *run = None,
+                }
             }
             let end = ProcessEnd {
                 generation: self.generation,

@@ -16,6 +16,7 @@ use crate::fleet::inventory::record::ServerRecord;
 use crate::fleet::outcome::RefreshReport;
 use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
 use crate::fleet::tie::tie;
+use crate::launch::identity::ServerIdentity;
 use crate::terminate::timing::after;
 
 /// The way to replace a server whose configuration changed.
@@ -120,6 +121,19 @@ impl ServerManager {
     /// proven gone.
     pub fn list(&self) -> Vec<ServerRecord> {
         self.engine.list()
+    }
+
+    /// Gives up the proof that a server has gone, by somebody who knows otherwise: its node was
+    /// taken away, or he has looked there. Its slot is free from then on, and it starts again.
+    ///
+    /// The server is named by the [identity](ServerRecord::identity) in [`list`](Self::list), and
+    /// its end is told with [`EndResult::WrittenOff`](crate::client::EndResult::WrittenOff). What
+    /// this crate cannot prove it never gives up by itself. An attempt to prove that is under way
+    /// goes on to its end, and a proof takes precedence.
+    ///
+    /// `false`, and nothing is done, where no end of this identity is unproven.
+    pub fn write_off(&self, identity: &ServerIdentity) -> bool {
+        self.engine.write_off(identity)
     }
 
     /// Sums since the manager was made.

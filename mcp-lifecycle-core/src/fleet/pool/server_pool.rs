@@ -18,6 +18,7 @@ use crate::fleet::engine::Engine;
 use crate::fleet::inventory::record::ServerRecord;
 use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
 use crate::fleet::tie::tie;
+use crate::launch::identity::ServerIdentity;
 
 /// Owns servers that run while somebody uses them, and a while longer.
 ///
@@ -84,6 +85,19 @@ impl ServerPool {
     /// Every server of the pool, in every scope, and why it is alive.
     pub fn list(&self) -> Vec<ServerRecord> {
         self.engine.list()
+    }
+
+    /// Gives up the proof that a server has gone, by somebody who knows otherwise: its node was
+    /// taken away, or he has looked there. Its slot is free from then on, and it starts again.
+    ///
+    /// The server is named by the [identity](ServerRecord::identity) in [`list`](Self::list), and
+    /// its end is told with [`EndResult::WrittenOff`](crate::client::EndResult::WrittenOff). What
+    /// this crate cannot prove it never gives up by itself. An attempt to prove that is under way
+    /// goes on to its end, and a proof takes precedence.
+    ///
+    /// `false`, and nothing is done, where no end of this identity is unproven.
+    pub fn write_off(&self, identity: &ServerIdentity) -> bool {
+        self.engine.write_off(identity)
     }
 
     /// Sums since the pool was made.
