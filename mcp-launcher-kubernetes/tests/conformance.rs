@@ -55,8 +55,9 @@ fn on_pods(name: &'static str, init: Init) -> Kit {
         .with_fixture(FixtureCommand::new(in_a_pod))
         // A kubelet of 1.20 looks at its containers once a second. One that it sees ended while
         // it still ends the sandbox of a pod that is deleted, it removes before it has told how
-        // it ended: rarely on an idle machine, nearly always beside a load of 30.
-        .loses_exits()
+        // it ended: rarely on an idle machine, nearly always beside a load of 30. The evidence
+        // says so then, and no other end may be without its status.
+        .loses_exits("is inferred")
         // A search waits for a dead host's Lease, and the ends of what it left take more.
         .with_limit(Duration::from_secs(120))
         .with_rounds(if all() { 5 } else { 2 })

@@ -37,7 +37,7 @@ pub struct Kit {
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
     pub(crate) attaches_late: bool,
-    pub(crate) loses_exits: bool,
+    pub(crate) loses_exits: Option<String>,
     pub(crate) prepare: Box<dyn Fn() -> Result<Start, String> + Send + Sync>,
     skips: Vec<Skip>,
 }
@@ -73,7 +73,7 @@ impl Kit {
             rounds: number_in(ROUNDS).unwrap_or(20),
             seed: number_in(SEED).unwrap_or_else(seed),
             attaches_late: false,
-            loses_exits: false,
+            loses_exits: None,
             prepare: Box::new(|| Ok(Box::new(cell::this_program))),
             skips: Vec::new(),
         }
@@ -110,11 +110,12 @@ impl Kit {
         self
     }
 
-    /// Declares that the exit status of a server that was asked to end may be unknown. A wrong one
-    /// is a failure all the same, and so is an unknown one where a server leaves by itself.
+    /// Declares that the exit status of a server that was asked to end may be unknown where the
+    /// evidence of its proof has these `words`. A wrong one is a failure all the same, and so is an
+    /// unknown one on other evidence, or where a server leaves by itself.
     #[must_use]
-    pub fn loses_exits(mut self) -> Self {
-        self.loses_exits = true;
+    pub fn loses_exits(mut self, words: impl Into<String>) -> Self {
+        self.loses_exits = Some(words.into());
         self
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Subject {
     pub(crate) rounds: u32,
     pub(crate) seed: u64,
     pub(crate) attaches_late: bool,
-    pub(crate) loses_exits: bool,
+    pub(crate) loses_exits: Option<String>,
 }
 
 impl Subject {
@@ -40,7 +40,7 @@ impl Subject {
             rounds: kit.rounds,
             seed: kit.seed,
             attaches_late: kit.attaches_late,
-            loses_exits: kit.loses_exits,
+            loses_exits: kit.loses_exits.clone(),
         }
     }
 

@@ -54,10 +54,12 @@ pub(super) async fn polite_signal_arrives(stage: &Stage) -> Check {
     let status = stage
         .within("the exit", &contract::EXIT, server.terminator.exited())
         .await?;
-    stage
-        .within("the proof", &contract::PROOF, server.terminator.gone())
-        .await??;
-    let is_lost = stage.subject.loses_exits && status == ExitStatus::Unknown;
+    let proof = stage.within("the proof", &contract::PROOF, server.terminator.gone());
+    let proof = proof.await??;
+    let words = stage.subject.loses_exits.as_deref();
+    let mut evidence = proof.evidence.iter().map(ToString::to_string);
+    let is_lost = status == ExitStatus::Unknown
+        && words.is_some_and(|words| evidence.any(|evidence| evidence.contains(words)));
     ensure(is_lost || status == ExitStatus::Signal(15), || {
         format!("SIGTERM ended it, reported was {status}")
     })
