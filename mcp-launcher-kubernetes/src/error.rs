@@ -1,6 +1,7 @@
 //! Errors between us and a cluster.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::Status;
@@ -96,6 +97,9 @@ pub(crate) enum ClusterError {
     Stranger(String),
     #[error("the launch was cancelled")]
     Cancelled,
+    /// Of a step that others have waited for as well.
+    #[error(transparent)]
+    Shared(Arc<Self>),
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
@@ -288,15 +292,24 @@ impl ClusterError {
             Self::Exists { .. } => Meaning::Exists,
             Self::Unreachable { .. } => Meaning::Unheard,
             Self::Credentials { .. } => Meaning::Unaccepted,
+            Self::Shared(error) => error.meaning(),
             _ => Meaning::Refused,
         }
     }
 }
 
 impl ClusterError {
+    /// The error itself, whoever shares it.
+    pub(crate) fn own(&self) -> &Self {
+        match self {
+            Self::Shared(error) => error.own(),
+            error => error,
+        }
+    }
+
     /// Returns whether a create that got this answer may have been, or may still be, carried out.
     pub(crate) fn may_come_true(&self) -> bool {
-        match self {
+        match self.own() {
             // The server has not looked at it.
             Self::Api { code: 429, .. } => false,
             error => matches!(
@@ -309,7 +322,7 @@ impl ClusterError {
     /// Returns whether the API server has not refused anything: a watch may go on from where it
     /// was, once somebody answers again.
     pub(crate) fn is_of_connection(&self) -> bool {
-        matches!(self, Self::Untrusted { .. })
+        matches!(self.own(), Self::Untrusted { .. })
             || matches!(
                 self.meaning(),
                 Meaning::Unheard | Meaning::Unaccepted | Meaning::Busy(_)

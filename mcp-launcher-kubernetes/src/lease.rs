@@ -18,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use crate::cluster::{Cluster, Deletion, Kind, Patience};
@@ -88,6 +88,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     current: Option<Current>,
+    /// When none could be taken, the last time, and why.
+    failed: Option<(Instant, Arc<ClusterError>)>,
 }
 
 #[derive(Debug)]
@@ -119,24 +121,29 @@ impl Leases {
 
     /// Makes sure that there is a Lease, until all shares in it are released. Not to be dropped
     /// on the way: what is created then is nobody's.
+    ///
+    /// Launches take it one after another. The time in which one fails is the time of all who
+    /// wait for it, so that many that fail together do so at once.
     pub(crate) async fn hold(&self, patience: &Patience) -> Result<Held, ClusterError> {
+        let asked = Instant::now();
         let mut state = self.0.state.lock().await;
         if state.current.is_none() {
-            let own = Own::of_environment();
-            let owner = owner(&self.0.cluster, own, patience).await?;
-            let may_exist = AtomicBool::new(false);
-            let created = self.create(&owner, &may_exist, patience).await;
-            if created.is_err() && may_exist.into_inner() {
-                tokio::spawn(forget(Arc::clone(&self.0)));
+            if let Some((at, error)) = &state.failed
+                && *at >= asked
+                && !patience.waited(error, *at - asked)
+            {
+                return Err(ClusterError::Shared(Arc::clone(error)));
             }
-            let (uid, version) = created?;
-            let renewing = tokio::spawn(renew(Arc::clone(&self.0), uid.clone()));
-            state.current = Some(Current {
-                uid,
-                version,
-                holders: 0,
-                renewing,
-            });
+            state.current = match self.take(patience).await {
+                Ok(taken) => Some(taken),
+                // Of its own caller alone.
+                Err(ClusterError::Cancelled) => return Err(ClusterError::Cancelled),
+                Err(error) => {
+                    let error = Arc::new(error);
+                    state.failed = Some((Instant::now(), Arc::clone(&error)));
+                    return Err(ClusterError::Shared(error));
+                }
+            };
         }
         let Some(current) = &mut state.current else {
             unreachable!("it was made above")
@@ -145,6 +152,24 @@ impl Leases {
         Ok(Held {
             leases: self.clone(),
             uid: current.uid.clone(),
+        })
+    }
+
+    async fn take(&self, patience: &Patience) -> Result<Current, ClusterError> {
+        let own = Own::of_environment();
+        let owner = owner(&self.0.cluster, own, patience).await?;
+        let may_exist = AtomicBool::new(false);
+        let created = self.create(&owner, &may_exist, patience).await;
+        if created.is_err() && may_exist.into_inner() {
+            tokio::spawn(forget(Arc::clone(&self.0)));
+        }
+        let (uid, version) = created?;
+        let renewing = tokio::spawn(renew(Arc::clone(&self.0), uid.clone()));
+        Ok(Current {
+            uid,
+            version,
+            holders: 0,
+            renewing,
         })
     }
 

@@ -199,3 +199,44 @@ async fn only_a_pod_of_this_cluster_owns_the_lease() {
         assert!(!owned(name, "default").await, "{name}");
     }
 }
+
+/// Twenty launches meet an API server that does not answer: each is told within its own time, and
+/// not after those before it.
+#[tokio::test(start_paused = true)]
+async fn launches_that_fail_together_do_so_at_the_same_time() {
+    let api = Api::start(|_| std::future::ready(refused(503, "", "etcd is away"))).await;
+    let leases = leases(&api);
+    let begun = Instant::now();
+    let holds = (0..20).map(|_| {
+        let leases = leases.clone();
+        async move {
+            leases
+                .hold(&Patience::new())
+                .await
+                .err()
+                .map(|error| error.meaning())
+        }
+    });
+    let failed = futures_util::future::join_all(holds).await;
+    let busy = |meaning: &Option<Meaning>| matches!(meaning, Some(Meaning::Busy(_)));
+    assert!(failed.iter().all(busy), "{failed:?}");
+    // One has 60 s for a server that is busy.
+    assert!(
+        begun.elapsed() < Duration::from_secs(90),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+/// One that was cancelled says nothing to those behind it.
+#[tokio::test]
+async fn a_launch_that_is_cancelled_takes_nobodys_lease() {
+    let api = Api::start(|_| std::future::ready((201, lease("1")))).await;
+    let leases = leases(&api);
+    let cancelled = CancellationToken::new();
+    cancelled.cancel();
+    let patience = (Patience::new().until(cancelled), Patience::new());
+    let (first, second) = tokio::join!(leases.hold(&patience.0), leases.hold(&patience.1));
+    assert!(matches!(first, Err(ClusterError::Cancelled)));
+    second.unwrap();
+}

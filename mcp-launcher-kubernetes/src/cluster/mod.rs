@@ -8,6 +8,7 @@ pub(crate) mod scripted;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
@@ -21,7 +22,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::error::{Action, ClusterError};
 use crate::labels;
@@ -54,6 +55,8 @@ pub(crate) struct Source {
 pub(crate) struct Cluster {
     source: Source,
     connected: OnceCell<Connected>,
+    /// When it could not be connected to, the last time, and why.
+    failed: Mutex<Option<(Instant, Arc<ClusterError>)>>,
 }
 
 struct Connected {
@@ -123,8 +126,11 @@ pub(crate) struct Deletion<'a> {
 
 impl Cluster {
     pub(crate) fn new(source: Source) -> Self {
-        let connected = OnceCell::new();
-        Self { source, connected }
+        Self {
+            source,
+            connected: OnceCell::new(),
+            failed: Mutex::default(),
+        }
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -136,8 +142,21 @@ impl Cluster {
         Ok(&self.connected().await?.namespace)
     }
 
+    /// One at a time; who has waited for another's attempt shares its failure.
     async fn connected(&self) -> Result<&Connected, ClusterError> {
-        let connect = || connect::connect(&self.source);
+        let asked = Instant::now();
+        let failed = || self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let connect = async || {
+            let since = |(at, _): &&(Instant, _)| *at >= asked;
+            if let Some((_, error)) = failed().as_ref().filter(since) {
+                return Err(ClusterError::Shared(Arc::clone(error)));
+            }
+            connect::connect(&self.source).await.map_err(|error| {
+                let error = Arc::new(error);
+                *failed() = Some((Instant::now(), Arc::clone(&error)));
+                ClusterError::Shared(error)
+            })
+        };
         self.connected.get_or_try_init(connect).await
     }
 

@@ -11,14 +11,28 @@ use crate::error::{ClusterError, Meaning};
 
 /// Pauses between questions to a server that is busy, or does not answer.
 #[derive(Debug)]
-pub(crate) struct Pauses(Duration);
+pub(crate) struct Pauses {
+    next: Duration,
+    longest: Duration,
+}
 
 impl Pauses {
     pub(crate) const FIRST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(5);
 
+    /// Of questions that somebody waits for, or that are given up.
     pub(crate) const fn new() -> Self {
-        Self(Self::FIRST)
+        Self {
+            next: Self::FIRST,
+            longest: Duration::from_secs(5),
+        }
+    }
+
+    /// Of a question that is asked for as long as it takes.
+    pub(crate) const fn patient() -> Self {
+        Self {
+            next: Self::FIRST,
+            longest: Duration::from_secs(30),
+        }
     }
 
     /// Waits as long as this error asks for, and longer each time.
@@ -31,8 +45,8 @@ impl Pauses {
             Meaning::Busy(after) => after,
             _ => Duration::ZERO,
         };
-        let pause = self.0.max(asked.min(Duration::from_secs(60)));
-        self.0 = (self.0 * 2).min(Self::LONGEST);
+        let pause = self.next.max(asked.min(Duration::from_secs(60)));
+        self.next = (self.next * 2).min(self.longest);
         pause
     }
 }
@@ -112,6 +126,18 @@ impl Patience {
                 () = self.cancelled.cancelled() => {}
                 () = sleep(pause) => {}
             }
+        }
+    }
+
+    /// Takes the time in which somebody else's question was waited for, who has failed with this:
+    /// whether any is left.
+    pub(crate) fn waited(&self, error: &ClusterError, time: Duration) -> bool {
+        match error.meaning() {
+            Meaning::Busy(_) | Meaning::Unheard | Meaning::Unaccepted => {
+                self.spend(error, time, Pauses::FIRST).is_some()
+            }
+            // Its own question may have another answer, and has one soon.
+            Meaning::Absent | Meaning::Exists | Meaning::Conflict | Meaning::Refused => true,
         }
     }
 

@@ -373,7 +373,7 @@ impl Entry {
     /// Its server runs, whatever its kubelet has said so far.
     pub(crate) fn runs(&self) {
         if let Some(watched) = self.watcher.state().entries.get(&self.name) {
-            change(watched, |seen| seen.created = true);
+            change(watched, |seen| (seen.created, seen.ran) = (true, true));
         }
     }
 }

@@ -192,13 +192,13 @@ fn failed(spec: &ServerSpec, error: ClusterError) -> LaunchError {
         what: what.to_owned(),
         cause: Some(error.into()),
     };
-    let kind = match error {
+    let kind = match error.own() {
         ClusterError::Quota(_) => limit(
             "the quota of the namespace; raise it, or ask for less",
             error,
         ),
         ClusterError::Unschedulable(_) => limit("the nodes of the cluster", error),
-        error => LaunchErrorKind::backend("the pod could not be started", error),
+        _ => LaunchErrorKind::backend("the pod could not be started", error),
     };
     LaunchError::new(NAME, spec, kind)
 }

@@ -184,7 +184,7 @@ async fn end(cluster: &Cluster, orphan: Orphan) -> Result<Remnant, UnknownRemnan
     } = orphan;
     let (ended, _) = tokio::join!(
         timeout(PROOF, undo(cluster, &name, entry.seen())),
-        timeout(PROOF, remove_secret(cluster, &name)),
+        timeout(PROOF, remove_secret(cluster, &name, false)),
     );
     let why = match ended {
         Ok(End::Gone(_)) => return Ok(remnant),

@@ -161,6 +161,7 @@ impl Attached {
             outputs: [out, err],
             gated: self.gated,
             discard,
+            broken: None,
         };
         let half_close = self.half_close;
         let task = async move {
@@ -212,6 +213,17 @@ fn frame(message: Message) -> Option<(u8, Bytes)> {
         }
         _ => None,
     }
+}
+
+/// The words of a session's status, if it is a failure.
+fn failure(status: &[u8]) -> Option<String> {
+    let status: kube::core::Status = serde_json::from_slice(status).ok()?;
+    let is_failure = status.is_failure();
+    is_failure.then(|| {
+        format!("{} {}", status.reason, status.message)
+            .trim()
+            .to_owned()
+    })
 }
 
 /// Feeds standard input, until it is closed or the session has ended. Whether it was closed.
@@ -277,6 +289,8 @@ struct Reader {
     outputs: [mpsc::Sender<Bytes>; 2],
     gated: [bool; 2],
     discard: CancellationToken,
+    /// Why the session has ended, where not with the server.
+    broken: Option<String>,
 }
 
 impl Reader {
@@ -290,13 +304,28 @@ impl Reader {
             match message {
                 Some(Ok(message)) => self.take(message, ended).await,
                 Some(Err(error)) => {
-                    debug!(%error, "the session broke");
+                    self.broken = Some(error.to_string());
                     break;
                 }
                 None => break,
             }
         }
+        self.tell_why();
         self.outputs
+    }
+
+    /// Tells the reader of standard error why the session broke: the end of both outputs is all
+    /// that is seen of it otherwise. An end that was ordered needs no reason.
+    fn tell_why(&mut self) {
+        let Some(why) = self.broken.take() else {
+            return;
+        };
+        debug!(why, "the session broke");
+        if !self.discard.is_cancelled() {
+            let line = format!("[mcp-launcher-kubernetes] the session with the pod broke: {why}\n");
+            // Who has not read what came before is not waited for.
+            let _ = self.outputs[1].try_send(line.into());
+        }
     }
 
     async fn take(&mut self, message: Message, ended: &CancellationToken) {
@@ -306,7 +335,8 @@ impl Reader {
         let at = match stream {
             STDOUT | STDERR => usize::from(stream - STDOUT),
             STATUS => {
-                return debug!(status = %String::from_utf8_lossy(&data), "the session ended");
+                self.broken = failure(&data);
+                return;
             }
             _ => return,
         };

@@ -27,6 +27,9 @@ const LOST: Duration = Duration::from_secs(30);
 /// How long an attach may be refused by a kubelet that says that the container runs.
 const ATTACHES: Duration = Duration::from_secs(10);
 
+/// How long an attach may go on that is under way when the init has ended: it knows why.
+const ENDED: Duration = Duration::from_secs(2);
+
 /// Outcome of a pod that came up: its streams, or `None` where it ended before there were any.
 pub(super) type Ready = Option<Attached>;
 
@@ -45,18 +48,25 @@ pub(super) async fn come_up(
     let mut early = Early::new(job.plan.supervised);
     let mut refused_until = None;
     loop {
-        let is_early = tokio::select! {
+        let sign = tokio::select! {
             biased;
             start = waiting.for_start(job, &mut seen) => match start? {
                 Start::Ended => return ended_early(job),
-                _ => false,
+                _ => Sign::Status,
             },
-            () = early.may_run(started) => true,
+            sign = early.may_run(started) => sign,
         };
-        if is_early && !has_node(&seen) {
+        let is_early = sign != Sign::Status;
+        if sign == Sign::Time && !has_node(&seen) {
             continue;
         }
-        let error = match attach(job).await {
+        // What becomes of the pod meanwhile may be all there is to know: an attach may hang.
+        let attached = tokio::select! {
+            biased;
+            attached = attach(job) => attached,
+            failed = waiting.for_failure(job, &mut seen) => return Err(failed),
+        };
+        let error = match attached {
             Ok(attached) => {
                 entry.runs();
                 return Ok(Some(attached));
@@ -86,6 +96,16 @@ fn has_node(seen: &channel::Receiver<Seen>) -> bool {
     seen.last.as_ref().is_some_and(|pod| pod.node.is_some())
 }
 
+/// A sign that a server runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Status,
+    /// Its kubelet tells of its start, which may come before the watch has told of its node.
+    Event,
+    /// It may run by now.
+    Time,
+}
+
 /// Instants at which a server may run though its kubelet has not said so.
 struct Early {
     next: Option<Instant>,
@@ -107,15 +127,17 @@ impl Early {
     }
 
     /// Waits for the next.
-    async fn may_run(&mut self, started: &Notify) {
+    async fn may_run(&mut self, started: &Notify) -> Sign {
         let Some(next) = self.next else {
-            return started.notified().await;
+            started.notified().await;
+            return Sign::Event;
         };
         tokio::select! {
-            () = started.notified() => {}
+            () = started.notified() => Sign::Event,
             () = sleep_until(next) => {
                 self.pause *= 2;
                 self.next = (self.pause <= Self::LAST).then(|| next + self.pause);
+                Sign::Time
             }
         }
     }
@@ -123,11 +145,14 @@ impl Early {
 
 /// A server that has ended before anybody was attached. A supervised one has not begun.
 fn ended_early(job: &Job) -> Result<Ready, ClusterError> {
-    let broken = "it has ended before anybody was attached".to_owned();
     match job.plan.supervised {
-        true => Err(ClusterError::Init(broken)),
+        true => Err(ended()),
         false => Ok(None),
     }
+}
+
+fn ended() -> ClusterError {
+    ClusterError::Init("it has ended before anybody was attached".to_owned())
 }
 
 async fn attach(job: &Job) -> Result<Attached, ClusterError> {
@@ -153,6 +178,24 @@ impl Waiting {
             given_up: given_up.unwrap_or_else(|| Instant::now() + UNSCHEDULED),
             told: None,
             lost_since: None,
+        }
+    }
+
+    /// Waits until it is known that the server does not come up.
+    async fn for_failure(&mut self, job: &Job, seen: &mut channel::Receiver<Seen>) -> ClusterError {
+        loop {
+            match self.for_start(job, seen).await {
+                Err(failed) => return failed,
+                Ok(Start::Ended) if job.plan.supervised => {
+                    sleep(ENDED).await;
+                    return ended();
+                }
+                // One without an init may have been attached to before it ended.
+                Ok(_) => {}
+            }
+            if seen.changed().await.is_err() {
+                return ClusterError::Cancelled;
+            }
         }
     }
 

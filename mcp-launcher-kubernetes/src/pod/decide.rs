@@ -11,6 +11,8 @@ pub(crate) struct Seen {
     pub(crate) last: Option<Facts>,
     /// A container of it was created, whatever is said later.
     pub(crate) created: bool,
+    /// Its server was started, whatever its kubelet has said so far.
+    pub(crate) ran: bool,
     /// Its end was ordered, and not by force: its kubelet is waited for.
     pub(crate) ending: bool,
     pub(crate) object: Object,
@@ -110,6 +112,7 @@ pub(crate) fn start(seen: &Seen) -> Start {
             _ => Start::Ended,
         },
         _ if pod.deleting => Start::Failed(Failure::Deleted),
+        _ if pod.failed_init().is_some() => Start::Failed(init_failed(pod)),
         _ if matches!(&*pod.phase, "Failed" | "Succeeded") => {
             let (reason, message) = (words(&pod.reason), words(&pod.message));
             Start::Failed(Failure::Rejected { reason, message })
@@ -120,6 +123,22 @@ pub(crate) fn start(seen: &Seen) -> Start {
             Some(words) => Start::Unschedulable(words.clone()),
             None => Start::Wait(None),
         },
+    }
+}
+
+fn init_failed(pod: &Facts) -> Failure {
+    let failed = pod.failed_init();
+    let words =
+        failed.map(|(init, exit)| format!("the init container `{}` ended: {exit}", init.name));
+    let message = failed.and_then(|(init, _)| match &init.state {
+        State::Terminated {
+            reason, message, ..
+        } => Some(format!("{reason} {message}").trim().to_owned()),
+        _ => None,
+    });
+    Failure::Rejected {
+        reason: words.unwrap_or_default(),
+        message: message.unwrap_or_default(),
     }
 }
 
@@ -167,6 +186,10 @@ const TERMINATED: &str =
     "its kubelet said of this uid that every container terminated, and the pod is deleted";
 const INFERRED: &str = "its kubelet has not found a container any more that ran when the deletion of this uid was known: \
      that every container terminated is inferred; the pod is deleted";
+const INIT_FAILED: &str = "its kubelet said of this uid that an init container failed, after which it starts no other, \
+     and that every container that was created terminated; the pod is deleted";
+const REST_NEVER_STARTED: &str = "its kubelet said of this uid that every container that was created terminated, \
+     and the pod was deleted before it had created the others";
 const NEVER_PLACED: &str = "the pod was deleted before it was given to a node";
 const NEVER_STARTED: &str =
     "the pod was rejected or deleted before its kubelet had created a container";
@@ -179,7 +202,7 @@ pub(crate) fn end(seen: &Seen) -> End {
             _ => End::Unproven("the pod was deleted before anything was told of it".to_owned()),
         };
     };
-    let terminated = pod.all_terminated();
+    let terminated = pod.all_terminated() || init_has_failed(seen, pod);
     if seen.object == Object::Present {
         let exit = pod.exit();
         return match exit {
@@ -197,7 +220,8 @@ pub(crate) fn end(seen: &Seen) -> End {
     if terminated {
         return End::Gone(match pod.is_inferred() {
             true => INFERRED,
-            false => TERMINATED,
+            false if pod.all_terminated() => TERMINATED,
+            false => INIT_FAILED,
         });
     }
     if was_rejected(seen, pod) {
@@ -215,7 +239,21 @@ fn never_ran(seen: &Seen, pod: &Facts) -> Option<&'static str> {
         return Some(NEVER_PLACED);
     }
     let was_ending = seen.ending && !pod.disrupted;
-    (!seen.created && was_ending).then_some(NEVER_STARTED)
+    match was_ending {
+        true if !seen.created => Some(NEVER_STARTED),
+        true if all_created_terminated(seen, pod) => Some(REST_NEVER_STARTED),
+        _ => None,
+    }
+}
+
+/// Whether an init container has failed, and what was created has ended: nothing else will be.
+fn init_has_failed(seen: &Seen, pod: &Facts) -> bool {
+    pod.failed_init().is_some() && all_created_terminated(seen, pod)
+}
+
+/// Whether the kubelet says of every container that it has ended, or that it was never created.
+fn all_created_terminated(seen: &Seen, pod: &Facts) -> bool {
+    !seen.ran && pod.all(|container| container.has_terminated() || container.is_uncreated())
 }
 
 fn was_rejected(seen: &Seen, pod: &Facts) -> bool {
@@ -245,7 +283,7 @@ fn unproven(seen: &Seen, pod: &Facts) -> String {
     let node = pod.node.as_deref().unwrap_or("(none known)");
     let ids = pod.containers.iter();
     let ids: Vec<&str> = ids
-        .filter(|container| !matches!(container.state, State::Terminated { .. }))
+        .filter(|container| !container.has_terminated())
         .filter_map(|container| container.id.as_deref())
         .collect();
     let containers = match ids.is_empty() {

@@ -10,6 +10,7 @@ fn container(name: &str, state: State) -> Container {
         id,
         state,
         restarts: 0,
+        goes_first: false,
     }
 }
 
@@ -341,4 +342,90 @@ fn the_container_is_named_also_where_the_last_status_does_not() {
         panic!("no proof")
     };
     assert!(why.contains("container containerd://c ended"), "{why}");
+}
+
+/// A pod whose server waits for an init container, which has ended so.
+fn initialized(deleted: bool, phase: &str, init: &serde_json::Value, exit: i32) -> Facts {
+    let mut pod = serde_json::json!({
+        "metadata": {"uid": "u"},
+        "spec": {"nodeName": "n1", "initContainers": [init], "containers": [{"name": "server"}]},
+        "status": {"phase": phase,
+            "initContainerStatuses": [{
+                "name": "first", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "containerID": "containerd://i", "state": {"terminated": {"exitCode": exit}},
+            }],
+            "containerStatuses": [{
+                "name": "server", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": {"waiting": {"reason": "PodInitializing"}},
+            }]},
+    });
+    if deleted {
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    }
+    Facts::of(serde_json::from_value(pod).unwrap())
+}
+
+/// Of a pod that never restarts: what comes after it is never started.
+#[test]
+fn an_init_container_that_fails_is_named_and_its_pod_has_ended() {
+    let first = serde_json::json!({"name": "first"});
+    let failed = || seen(initialized(false, "Failed", &first, 3));
+    let Start::Failed(Failure::Rejected { reason, .. }) = start(&failed()) else {
+        panic!("{:?}", start(&failed()))
+    };
+    assert!(
+        reason.contains("`first`") && reason.contains("exit code 3"),
+        "{reason}"
+    );
+    let over = End::Terminated(ExitStatus::Unknown);
+    assert_eq!(end(&failed()), over);
+    assert_eq!(deleted(failed(), Object::Deleted), End::Gone(INIT_FAILED));
+    // Our finalizer keeps it, whoever has deleted it.
+    let mut kept = initialized(true, "Failed", &first, 3);
+    (kept.kept, kept.finished) = (true, true);
+    assert_eq!(end(&seen(kept)), over);
+    // One that has succeeded, that may be started again, or whose phase is not known to be final.
+    let sidecar = serde_json::json!({"name": "first", "restartPolicy": "Always"});
+    for (phase, init, exit) in [
+        ("Pending", &first, 0),
+        ("Failed", &sidecar, 3),
+        ("Pending", &first, 3),
+    ] {
+        let seen = seen(initialized(false, phase, init, exit));
+        assert_eq!(end(&seen), End::Alive, "{phase} {init} {exit}");
+        assert!(matches!(deleted(seen, Object::Deleted), End::Unproven(_)));
+    }
+    // A server that was seen to run is not one that was never started.
+    let mut ran = failed();
+    ran.ran = true;
+    assert_eq!(end(&ran), End::Alive);
+}
+
+/// The deletion comes while an init container runs, which leaves politely: the server was not
+/// started, and will not be.
+#[test]
+fn a_server_that_was_deleted_before_its_init_containers_were_done_is_gone() {
+    let first = serde_json::json!({"name": "first"});
+    let ended = || seen(initialized(true, "Pending", &first, 0));
+    assert_eq!(end(&ended()), End::Alive);
+    assert_eq!(
+        deleted(ended(), Object::Deleted),
+        End::Gone(REST_NEVER_STARTED)
+    );
+    assert!(matches!(
+        deleted(ended(), Object::Missing),
+        End::Unproven(_)
+    ));
+    let by_force = || {
+        let mut facts = initialized(true, "Pending", &first, 0);
+        facts.finished = true;
+        seen(facts)
+    };
+    assert!(matches!(
+        deleted(by_force(), Object::Deleted),
+        End::Unproven(_)
+    ));
+    let mut ran = ended();
+    ran.ran = true;
+    assert!(matches!(deleted(ran, Object::Deleted), End::Unproven(_)));
 }

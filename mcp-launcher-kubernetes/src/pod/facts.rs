@@ -41,6 +41,8 @@ pub(crate) struct Container {
     pub(crate) state: State,
     /// How often it was started again.
     pub(crate) restarts: i32,
+    /// An init container that has to end before any other is started, and is not started again.
+    pub(crate) goes_first: bool,
 }
 
 /// The states that a kubelet reports.
@@ -76,11 +78,28 @@ impl Facts {
             .map(|condition| condition.message.clone().unwrap_or_default());
         let finalizers = pod.metadata.finalizers.unwrap_or_default();
         let deleting = pod.metadata.deletion_timestamp.is_some();
+        let go_first = spec.init_containers.as_deref().unwrap_or_default();
+        let go_first = |name: &str| {
+            let mut all = go_first.iter();
+            all.any(|init| init.name == name && init.restart_policy.is_none())
+        };
         let all = [
-            status.init_container_statuses,
-            status.container_statuses,
-            status.ephemeral_container_statuses,
+            (status.init_container_statuses, true),
+            (status.container_statuses, false),
+            (status.ephemeral_container_statuses, false),
         ];
+        let containers = all.into_iter().flat_map(|(statuses, is_init)| {
+            let statuses = statuses.unwrap_or_default().into_iter();
+            statuses.map(move |status| (status, is_init))
+        });
+        let containers = containers.map(|(status, is_init)| {
+            let goes_first = is_init && go_first(&status.name);
+            Container {
+                goes_first,
+                ..Container::of(status)
+            }
+        });
+        let containers = containers.collect();
         Self {
             uid: pod.metadata.uid.unwrap_or_default(),
             node: spec.node_name.filter(|node| !node.is_empty()),
@@ -97,12 +116,7 @@ impl Facts {
             expected: spec.containers.len()
                 + len(spec.init_containers.map(|all| all.len()))
                 + len(spec.ephemeral_containers.map(|all| all.len())),
-            containers: all
-                .into_iter()
-                .flatten()
-                .flatten()
-                .map(Container::of)
-                .collect(),
+            containers,
         }
     }
 
@@ -146,8 +160,27 @@ impl Facts {
 
     /// Returns whether the kubelet says of every container that it has ended.
     pub(crate) fn all_terminated(&self) -> bool {
-        let ended = |container: &Container| matches!(container.state, State::Terminated { .. });
-        self.containers.len() >= self.expected.max(1) && self.containers.iter().all(ended)
+        self.all(Container::has_terminated)
+    }
+
+    /// Returns whether the kubelet speaks of all containers, and all are so.
+    pub(crate) fn all(&self, is: impl Fn(&Container) -> bool) -> bool {
+        self.containers.len() >= self.expected.max(1) && self.containers.iter().all(is)
+    }
+
+    /// The init container whose failure keeps all that come after it from ever being started:
+    /// the phase of a pod that has failed is final.
+    pub(crate) fn failed_init(&self) -> Option<(&Container, ExitStatus)> {
+        let mut all = self.containers.iter().filter(|init| init.goes_first);
+        let failed = all.find_map(|init| match init.state {
+            State::Terminated {
+                exit: ExitStatus::Code(0) | ExitStatus::Unknown,
+                ..
+            } => None,
+            State::Terminated { exit, .. } => Some((init, exit)),
+            _ => None,
+        });
+        failed.filter(|_| self.phase == "Failed" && !self.disrupted)
     }
 
     /// Returns whether an end is inferred, and was not told by the kubelet.
@@ -181,7 +214,17 @@ impl Container {
             id,
             state,
             restarts: status.restart_count,
+            goes_first: false,
         }
+    }
+
+    /// Returns whether it was never created, as far as is told here.
+    pub(crate) fn is_uncreated(&self) -> bool {
+        self.id.is_none() && matches!(self.state, State::Waiting { .. })
+    }
+
+    pub(crate) fn has_terminated(&self) -> bool {
+        matches!(self.state, State::Terminated { .. })
     }
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::ExitStatus;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::decide::{End, end};
-use super::{LivePod, Seen};
+use super::{Facts, LATE_CREATE, LivePod, Seen};
 use crate::cluster::{Cluster, Deletion, Kind, Patience, Pauses};
 use crate::error::{ClusterError, Meaning};
 
@@ -36,10 +38,15 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
     let mut seen = pod.entry.seen();
     let mut ordered = None;
     loop {
-        let (now, kept) = {
+        let (now, kept, exit) = {
             let seen = seen.borrow_and_update();
-            (end(&seen), is_kept(&seen))
+            let exit = seen.last.as_ref().and_then(Facts::exit);
+            (end(&seen), is_kept(&seen), exit)
         };
+        // Also where it is first told with the deletion, or what came before was passed over.
+        if let Some(exit) = exit {
+            pod.learn(|known| known.exit = Some(exit));
+        }
         let grace = match now {
             End::Gone(evidence) => return Ok(evidence),
             End::Unproven(why) => return Err(why),
@@ -71,7 +78,7 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
                     if grace > 0 {
                         pod.told().await;
                     }
-                    order_deletion(&pod.cluster, what, refused).await;
+                    order_deletion(&pod.cluster, what, Some(&pod.again), refused).await;
                     pod.learn(|known| known.refused = None);
                     grace
                 }
@@ -107,7 +114,12 @@ struct Order<'a> {
 
 /// Orders the deletion, until that is answered. A pod that is not there is as good as an
 /// answer: what became of it is for the watch to say.
-async fn order_deletion(cluster: &Cluster, order: Order<'_>, refused: impl Fn(&ClusterError)) {
+async fn order_deletion(
+    cluster: &Cluster,
+    order: Order<'_>,
+    again: Option<&Notify>,
+    refused: impl Fn(&ClusterError),
+) {
     let Order { name, uid, .. } = order;
     let what = Deletion {
         name,
@@ -115,26 +127,45 @@ async fn order_deletion(cluster: &Cluster, order: Order<'_>, refused: impl Fn(&C
         version: None,
         grace: Some(order.grace),
     };
-    until_answered(name, || cluster.delete(Kind::Pod, what), &refused).await;
+    until_answered(name, || cluster.delete(Kind::Pod, what), again, &refused).await;
     if order.kept && order.grace == 0 {
-        until_answered(name, || cluster.let_go(name, uid), &refused).await;
+        until_answered(name, || cluster.let_go(name, uid), again, &refused).await;
     }
 }
 
-async fn until_answered<F>(name: &str, mut ask: impl FnMut() -> F, refused: &impl Fn(&ClusterError))
-where
+/// Asks until it is answered, ever less often: what may run is given up by nobody. A reason is
+/// told once, and what `again` says is asked for at once.
+async fn until_answered<F>(
+    name: &str,
+    mut ask: impl FnMut() -> F,
+    again: Option<&Notify>,
+    refused: &impl Fn(&ClusterError),
+) where
     F: Future<Output = Result<(), ClusterError>>,
 {
-    let mut pauses = Pauses::new();
+    let mut pauses = Pauses::patient();
+    let mut told = String::new();
     while let Err(error) = ask().await {
-        match error.meaning() {
-            Meaning::Absent | Meaning::Conflict => return,
-            _ => {
-                warn!(pod = name, %error, "pod not deleted yet");
-                refused(&error);
-            }
+        if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) {
+            return;
         }
-        pauses.after(&error).await;
+        refused(&error);
+        let words = error.to_string();
+        match words == told {
+            true => debug!(object = name, %error, "not deleted yet"),
+            false => warn!(object = name, %error, "not deleted yet: asked again until it is"),
+        }
+        told = words;
+        let asked = async {
+            match again {
+                Some(again) => again.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = pauses.after(&error) => {}
+            () = asked => pauses = Pauses::patient(),
+        }
     }
 }
 
@@ -164,15 +195,24 @@ pub(crate) async fn undo(
                 grace,
                 kept,
             };
-            order_deletion(cluster, what, |_| {}).await;
+            order_deletion(cluster, what, None, |_| {}).await;
         } else if seen.changed().await.is_err() {
             return now;
         }
     }
 }
 
-/// Removes a secret, which nothing needs any more once its container runs.
-pub(crate) async fn remove_secret(cluster: &Cluster, name: &str) {
+/// Removes a secret, which nothing needs any more once its container runs. One whose create
+/// `may_come_true` late is looked for again after that.
+pub(crate) async fn remove_secret(cluster: &Cluster, name: &str, may_come_true: bool) {
+    remove_secret_now(cluster, name).await;
+    if may_come_true {
+        sleep(LATE_CREATE).await;
+        remove_secret_now(cluster, name).await;
+    }
+}
+
+async fn remove_secret_now(cluster: &Cluster, name: &str) {
     let what = Deletion {
         name,
         uid: None,

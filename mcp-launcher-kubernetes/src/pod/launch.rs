@@ -95,12 +95,12 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     }
     let entry = job.watcher.enter(&job.name);
     // From here on nothing may interrupt: a request that was sent may come true.
-    let may_exist = AtomicBool::new(false);
-    let created = create(&job, &entry, &may_exist, &patience).await;
+    let open = Open::default();
+    let created = create(&job, &entry, &open, &patience).await;
     let pod = match created {
         Ok(pod) => pod,
         Err(error) => {
-            not_created(job, entry, lease, may_exist.into_inner());
+            not_created(job, entry, lease, open);
             return Err(error);
         }
     };
@@ -128,7 +128,8 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     if job.plan.secret.is_some() {
         // What a container is made with is needed no more once it runs.
         let (cluster, name) = (Arc::clone(&job.cluster), job.name.clone());
-        tokio::spawn(async move { remove_secret(&cluster, &name).await });
+        let late = open.secret.into_inner();
+        tokio::spawn(async move { remove_secret(&cluster, &name, late).await });
     }
     match result {
         Ok(attached) => Ok(begin(job, entry, lease, uid, attached)),
@@ -154,25 +155,18 @@ pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), Cluste
 async fn create(
     job: &Job,
     entry: &Entry,
-    may_exist: &AtomicBool,
+    open: &Open,
     patience: &Patience,
 ) -> Result<Pod, ClusterError> {
     let cluster = &job.cluster;
     if let Some(secret) = &job.plan.secret {
-        let create = || cluster.create(Kind::Secret, secret);
+        let create = async || note(cluster.create(Kind::Secret, secret).await, &open.secret);
         match patience.answered(create).await {
             Err(error) if error.meaning() != Meaning::Exists => return Err(error),
             _ => {}
         }
     }
-    let create = async || {
-        let created = cluster.created(Kind::Pod, &job.plan.pod).await;
-        // Of any attempt: the refusal of a later one says nothing about it.
-        if created.as_ref().is_err_and(ClusterError::may_come_true) {
-            may_exist.store(true, Ordering::Relaxed);
-        }
-        created
-    };
+    let create = async || note(cluster.created(Kind::Pod, &job.plan.pod).await, &open.pod);
     let error = match patience.answered(create).await {
         Ok(pod) => return Ok(pod),
         Err(error) => error,
@@ -190,15 +184,38 @@ async fn create(
     }
 }
 
+/// The creates of a launch that may come true, or have, whatever was answered since.
+#[derive(Debug, Default)]
+struct Open {
+    secret: AtomicBool,
+    pod: AtomicBool,
+}
+
+/// Takes note of a create that may come true. Of any attempt: the refusal of a later one says
+/// nothing about it.
+fn note<T>(created: Result<T, ClusterError>, may_exist: &AtomicBool) -> Result<T, ClusterError> {
+    if created.as_ref().is_err_and(ClusterError::may_come_true) {
+        may_exist.store(true, Ordering::Relaxed);
+    }
+    created
+}
+
 /// A create that failed leaves a secret; one that nobody has answered may still come true.
-fn not_created(job: Job, entry: Entry, lease: Arc<Held>, may_exist: bool) {
+fn not_created(job: Job, entry: Entry, lease: Arc<Held>, open: Open) {
     tokio::spawn(async move {
-        if job.plan.secret.is_some() {
-            remove_secret(&job.cluster, &job.name).await;
-        }
-        if may_exist && comes_true(entry.seen()).await {
-            report(&job.name, undo(&job.cluster, &job.name, entry.seen()).await);
-        }
+        let (cluster, name) = (&*job.cluster, &*job.name);
+        let late = open.secret.into_inner();
+        let secret = async {
+            if job.plan.secret.is_some() {
+                remove_secret(cluster, name, late).await;
+            }
+        };
+        let pod = async {
+            if open.pod.into_inner() && comes_true(entry.seen()).await {
+                report(name, undo(cluster, name, entry.seen()).await);
+            }
+        };
+        tokio::join!(secret, pod);
         lease.release().await;
     });
 }
@@ -255,6 +272,7 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
         known: channel::Sender::new(Known::default()),
         begun: Instant::now(),
         force: CancellationToken::new(),
+        again: Notify::new(),
         discard: CancellationToken::new(),
     });
     tokio::spawn(keep(Arc::clone(&pod)));

@@ -1,8 +1,11 @@
 //! How long a create whose answer was lost is waited for.
 
-use tokio::time::sleep;
+use std::sync::Mutex;
+
+use tokio::time::{advance, pause, resume, sleep};
 
 use super::*;
+use crate::cluster::scripted::{Api, refused};
 use crate::pod::Lost;
 
 fn lost() -> Option<Lost> {
@@ -43,4 +46,43 @@ async fn a_watch_that_is_lost_late_does_not_end_the_wait() {
     seen.send_modify(|seen| seen.lost = None);
     sleep(LATE_CREATE + Duration::from_secs(1)).await;
     assert!(!outcome.await.unwrap());
+}
+
+/// The secret of a launch that has given up, whose create comes true after its removal.
+#[tokio::test]
+async fn a_secret_that_comes_true_late_is_removed_then() {
+    let asks = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&asks);
+    let api = Api::start(move |asked| {
+        record.lock().unwrap().push(asked.what);
+        std::future::ready(refused(404, "NotFound", "it is not there"))
+    })
+    .await;
+    let open = Open::default();
+    let refusal = |error| note::<()>(Err(error), &open.secret);
+    // Of two attempts the first may come true, whatever is said of the second.
+    let unheard = ClusterError::Unreachable {
+        action: "create secrets".to_owned(),
+        address: "a".to_owned(),
+        problem: "nobody".to_owned(),
+    };
+    assert!(refusal(unheard).is_err() && refusal(ClusterError::Quota(String::new())).is_err());
+    let (cluster, late) = (api.cluster(), open.secret.into_inner());
+    let removing = tokio::spawn(async move { remove_secret(&cluster, "s", late).await });
+    let asked = || asks.lock().unwrap().len();
+    while asked() == 0 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    // Its answer has real time.
+    sleep(Duration::from_millis(500)).await;
+    assert!(!removing.is_finished());
+    pause();
+    advance(LATE_CREATE).await;
+    resume();
+    timeout(Duration::from_secs(30), removing)
+        .await
+        .unwrap()
+        .unwrap();
+    let secret = "DELETE /api/v1/namespaces/default/secrets/s";
+    assert_eq!(*asks.lock().unwrap(), [secret, secret]);
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ExitStatus;
-use tokio::sync::watch as channel;
+use tokio::sync::{Notify, watch as channel};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -73,6 +73,8 @@ pub(crate) struct LivePod {
     lease: Arc<Held>,
     /// The order to end it.
     force: CancellationToken,
+    /// Whoever wants its end once more does not wait for the next try.
+    again: Notify,
     /// Output that nobody takes is thrown away from here on.
     discard: CancellationToken,
 }
@@ -86,6 +88,7 @@ impl LivePod {
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();
+        self.again.notify_waiters();
     }
 
     /// Waits until its kubelet has said anything of its server, for a few seconds after its start:

@@ -126,8 +126,19 @@ impl Store {
     }
 
     pub(crate) fn delete(&self, kind: &str, name: &str) -> Option<Value> {
+        self.delete_with(kind, name, |_| {})
+    }
+
+    /// Deletes an object, and changes it with that.
+    pub(crate) fn delete_with(
+        &self,
+        kind: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Option<Value> {
         let mut state = self.lock();
         let mut object = state.objects.get_mut(kind)?.remove(name)?;
+        change(&mut object);
         if kind == "pods" {
             object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             object["metadata"]["deletionGracePeriodSeconds"] = 0.into();

@@ -105,6 +105,9 @@ async fn answer(
     }
     store.count(asked);
     if what == "attach" {
+        if store.fault("answer attach").is_some() {
+            return std::future::pending().await;
+        }
         return attach(store, request, name, protocol);
     }
     let selector = value("labelSelector=").unwrap_or_default().to_owned();
@@ -113,10 +116,12 @@ async fn answer(
         serde_json::from_slice::<Value>(&body).unwrap_or_default()
     };
     match verb {
-        // Nothing is told of what a model's kubelet does.
+        // Of what a model's kubelet does this alone is told, where a test asks for it.
         "watch" if kind == "events" => {
-            let never = futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>();
-            Response::new(StreamBody::new(never).boxed_unsync())
+            let started = store.fault("tell started").map(|_| started());
+            let told = futures_util::stream::iter(started).map(Ok::<_, Infallible>);
+            let told = told.chain(futures_util::stream::pending());
+            Response::new(StreamBody::new(told).boxed_unsync())
         }
         "watch" => {
             let version = value("resourceVersion=").unwrap_or_default();
@@ -158,8 +163,14 @@ async fn answer(
             });
             let ending = store.clone();
             tokio::spawn(async move {
-                terminated(&ending, &name);
-                ending.delete("pods", &name);
+                // One that tells of the end and of the deletion at once.
+                match store.fault("say end") {
+                    Some(_) => ending.delete_with("pods", &name, end_of),
+                    None => {
+                        terminated(&ending, &name);
+                        ending.delete("pods", &name)
+                    }
+                }
             });
             found(changed)
         }
@@ -193,10 +204,20 @@ async fn start(store: Store, name: String) {
 }
 
 fn terminated(store: &Store, name: &str) {
-    store.change("pods", name, |pod| {
-        pod["status"]["phase"] = "Succeeded".into();
-        pod["status"]["containerStatuses"] = status(json!({"terminated": {"exitCode": 0}}));
-    });
+    store.change("pods", name, end_of);
+}
+
+fn end_of(pod: &mut Value) {
+    pod["status"]["phase"] = "Succeeded".into();
+    pod["status"]["containerStatuses"] = status(json!({"terminated": {"exitCode": 0}}));
+}
+
+/// The event that a kubelet tells as soon as it has started the server.
+fn started() -> Frame<Bytes> {
+    let event = json!({"type": "ADDED", "object": {
+        "metadata": {"name": "e", "uid": "e"}, "reason": "Started", "message": "Started container server",
+        "involvedObject": {"kind": "Pod", "fieldPath": "spec.containers{server}"}}});
+    Frame::data(Bytes::from(format!("{event}\n")))
 }
 
 fn attach(
@@ -217,19 +238,35 @@ fn attach(
     tokio::spawn(async move {
         let io = TokioIo::new(upgraded.await.unwrap());
         let socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
-        server(socket, &store).await;
+        let pod = store.get("pods", &name).unwrap_or_default();
+        let is_gated = pod["spec"]["containers"][0]["command"]
+            .to_string()
+            .contains("--gate");
+        server(socket, &store, is_gated).await;
         terminated(&store, &name);
     });
     answer.body(Full::default().boxed_unsync()).unwrap()
 }
 
-/// A gated `cat`, until its input ends.
-async fn server<S>(mut socket: WebSocketStream<S>, store: &Store)
+/// A `cat`, with a gate or without one, until its input ends.
+async fn server<S>(mut socket: WebSocketStream<S>, store: &Store, is_gated: bool)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    let mut is_open = false;
+    let mut is_open = !is_gated;
     let mut say = Vec::<Vec<u8>>::new();
+    if store.fault("attach to it").is_some() {
+        let status = json!({"metadata": {}, "status": "Failure", "reason": "InternalError",
+            "message": "error attaching to container: it is not there"});
+        let _ = socket
+            .send(Message::binary(format!("\x03{status}").into_bytes()))
+            .await;
+        let _ = socket.close(None).await;
+        return;
+    }
+    if is_open {
+        let _ = socket.send(Message::binary(b"\x01ready\n".to_vec())).await;
+    }
     while let Some(Ok(message)) = socket.next().await {
         if message.is_ping() {
             store.count_ping();
