@@ -53,6 +53,27 @@ async fn a_failed_launch_says_why_and_leaves_nothing() {
     );
 }
 
+/// Its kubelet starts no other then: the end is proven, also where only we can let the object go.
+#[tokio::test]
+async fn an_init_container_that_fails_is_named_and_leaves_nothing() {
+    let ns = Namespace::new("failed-init");
+    let first = |script: &str| {
+        json!({"spec": {"hostNetwork": true, "initContainers": [{
+            "name": "first", "image": "localhost/mcp-fixture:1", "imagePullPolicy": "Never",
+            "securityContext": {"runAsUser": 65534}, "command": ["sh", "-c", script]}]}})
+    };
+    for finalizer in [false, true] {
+        let with = |script: &str| options().pod(first(script)).finalizer(finalizer);
+        let words = error(&ns, with("echo no >&2; exit 3")).await;
+        assert!(
+            words.contains("init container `first` ended: exit code 3"),
+            "{words}"
+        );
+        let server = launch(&ns.launcher(), &spec(with("exit 0"), POLITE)).await;
+        server.unwrap().end().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn the_scheduler_is_quoted_before_the_deadline() {
     let ns = Namespace::new("unschedulable");

@@ -10,6 +10,7 @@ use crate::support::{
 };
 
 const OWNED: &str = "hosts::what_a_host_owns_goes_with_its_pod";
+const DEPLOYED: &str = "hosts::the_servers_of_a_deployment_go_with_it";
 
 /// Applies an object, and removes what the API server has added to it.
 fn apply(ns: &Namespace, mut object: Value) {
@@ -64,6 +65,93 @@ async fn what_a_host_owns_goes_with_its_pod() {
     let begun = Instant::now();
     eventually("all is collected", || ns.names("pods,leases").is_empty()).await;
     println!("collected after {:.0?}", begun.elapsed());
+}
+
+/// A file of `contrib`, as it is.
+fn contrib(name: &str) -> String {
+    format!("{}/contrib/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The Deployment of `contrib/host.yaml`, with this very program as its host: of this machine,
+/// whose files the node sees. A token is asked for here, since this cluster gives none by itself.
+fn deployment(ns: &Namespace) -> Value {
+    let text = std::fs::read_to_string(contrib("host.yaml")).unwrap();
+    let mut deployment: Value = serde_saphyr::from_str(&text).unwrap();
+    let config = std::fs::read_to_string(std::env::var("KUBECONFIG").unwrap()).unwrap();
+    let config: Value = serde_json::from_str(&config).unwrap();
+    let authority = &config["clusters"][0]["cluster"]["certificate-authority-data"];
+    apply(
+        ns,
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "authority"},
+            "binaryData": {"ca.crt": authority}}),
+    );
+    let program = std::env::current_exe().unwrap();
+    let directory = program.parent().unwrap();
+    let pod = &mut deployment["spec"]["template"]["spec"];
+    pod["hostNetwork"] = true.into();
+    pod["terminationGracePeriodSeconds"] = 2.into();
+    pod["volumes"] = json!([
+        {"name": "program", "hostPath": {"path": directory}},
+        {"name": "libraries", "hostPath": {"path": "/usr/lib"}},
+        {"name": "account", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "token"}},
+            {"configMap": {"name": "authority"}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+        ]}},
+    ]);
+    let host = &mut pod["containers"][0];
+    host["image"] = "localhost/mcp-fixture:1".into();
+    host["imagePullPolicy"] = "Never".into();
+    host["command"] = json!([program, "--exact", DEPLOYED, "--nocapture"]);
+    host["volumeMounts"] = json!([
+        {"name": "program", "mountPath": directory, "readOnly": true},
+        {"name": "libraries", "mountPath": "/usr/lib", "readOnly": true},
+        {"name": "account", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"},
+    ]);
+    let env = host["env"].as_array_mut().unwrap();
+    for (name, value) in [
+        ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),
+        ("KUBERNETES_SERVICE_PORT", "16443"),
+        (crate::support::ROLE, "in-cluster"),
+    ] {
+        env.push(json!({"name": name, "value": value}));
+    }
+    deployment
+}
+
+/// The example of a host: a Deployment with the rights of the example, and no others.
+#[tokio::test]
+async fn the_servers_of_a_deployment_go_with_it() {
+    if is_host().is_some() {
+        let launcher = mcp_launcher_kubernetes::KubernetesLauncher::new().unwrap();
+        let launched = launch(&launcher, &spec(options(), STUBBORN)).await;
+        let _server: Server = launched.unwrap();
+        return std::future::pending().await;
+    }
+    let ns = Namespace::new("deployment");
+    let rights = std::fs::read_to_string(contrib("rbac.yaml")).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let here = format!("namespace: {}", ns.0);
+    std::fs::write(file.path(), rights.replace("namespace: default", &here)).unwrap();
+    ns.kubectl(&["apply", "-f", file.path().to_str().unwrap()]);
+    let deployment = deployment(&ns);
+    apply(&ns, deployment);
+    let select = ["get", "pods", "-l", "dev.mcp-lifecycle.role=server", "-o"];
+    let phases = || ns.kubectl(&[&select[..], &["jsonpath={.items[*].status.phase}"]].concat());
+    eventually("a server runs", || phases() == "Running").await;
+    let hosts = ns.kubectl(&[
+        "get",
+        "pods",
+        "-l",
+        "app=mcp-host",
+        "-o",
+        "jsonpath={.items[*].metadata.uid}",
+    ]);
+    assert_eq!(lease(&ns)["metadata"]["ownerReferences"][0]["uid"], hosts);
+    ns.kubectl(&["delete", "deployment", "mcp-host"]);
+    let begun = Instant::now();
+    eventually("all is gone", || ns.names("pods,leases").is_empty()).await;
+    println!("gone after {:.0?}", begun.elapsed());
 }
 
 /// Somebody deletes the Lease and makes another of its name.

@@ -224,7 +224,7 @@ pub(crate) async fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-const ROLE: &str = "MCP_KUBERNETES_TEST_HOST";
+pub(crate) const ROLE: &str = "MCP_KUBERNETES_TEST_HOST";
 
 /// What this process was told, if it was started as a host.
 pub(crate) fn is_host() -> Option<String> {
