@@ -40,7 +40,7 @@ mod unproven;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-contain");
 
 /// The time after which a step that never takes long has failed.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A home, a directory of state, and a server that no signal but SIGKILL ends.
 struct Place {

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The pid of a new server's guardian, as the server sees it; the server has ended.
 async fn guardian_of(launcher: &LocalLauncher) -> u32 {

@@ -18,7 +18,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
 /// The time after which a step that never takes long has failed.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Time from a shell's word to its next command: a few microseconds, and longer on a busy machine.
 const TO_READ: Duration = Duration::from_millis(30);

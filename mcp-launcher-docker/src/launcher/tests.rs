@@ -5,7 +5,7 @@ use futures_util::FutureExt;
 use super::*;
 use crate::fake::FakeEngine;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn launcher(engine: &FakeEngine, leases: &tempfile::TempDir) -> DockerLauncher {
     DockerLauncher::builder()

@@ -89,7 +89,7 @@ mod tests {
         let connected = first_of(vec![hole, hole, there.0]).await.unwrap();
         assert_eq!(connected.peer_addr().unwrap(), there.0);
         assert!(
-            begun.elapsed() < Duration::from_secs(5),
+            begun.elapsed() < Duration::from_secs(60),
             "{:?}",
             begun.elapsed()
         );

@@ -78,7 +78,7 @@ async fn a_vanished_client_s_servers_end_with_the_lease() {
     let mut server = launch(&launcher, sh(&script)).await;
     assert_eq!(server.line().await, "up");
     proxy.set(Mood::Mute);
-    let took = vanished(&mark, lease + Duration::from_secs(1)).await;
+    let took = vanished(&mark, lease + Duration::from_secs(20)).await;
     eprintln!("vanished client to empty tree: {took:?}, the lease is {lease:?}");
     assert!(took > lease / 2, "{took:?}: before the lease was over");
     proxy.set(Mood::Cut);
@@ -172,11 +172,11 @@ async fn malformed_and_hostile_frames_do_not_take_the_daemon_down() {
         let mut stream = tokio::net::TcpStream::connect(&address).await.unwrap();
         let _ = stream.write_all(garbage).await;
     }
-    let begun = Instant::now();
     let launcher = launcher(ExecServerConfig::websocket(&peer.url)).await;
-    let server = launch(&launcher, sh("exec cat")).await;
-    server.end(&TerminationPolicy::default()).await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    let server = within(launch(&launcher, sh("exec cat"))).await;
+    within(server.end(&TerminationPolicy::default()))
+        .await
+        .unwrap();
     assert!(peer.child.try_wait().unwrap().is_none());
 }
 

@@ -253,7 +253,7 @@ async fn the_answer_to_a_single_write_waits_for_no_other() {
     for number in 0..3 {
         let write = json!({"processId": "quiet", "chunk": "eA==", "writeId": number.to_string()});
         let answer = client.request("process/write", write);
-        let answer = tokio::time::timeout(Duration::from_secs(5), answer).await;
+        let answer = tokio::time::timeout(Duration::from_secs(9), answer).await;
         assert_eq!(answer.expect("it came").unwrap()["status"], "accepted");
     }
 }

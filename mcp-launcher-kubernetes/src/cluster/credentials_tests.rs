@@ -173,8 +173,8 @@ async fn a_program_that_hangs_is_killed_and_all_who_wait_are_told() {
         let text = failed.err().unwrap().to_string();
         assert!(text.contains("within 10 s"), "{text}");
     }
-    assert!(begun.elapsed() < LIMIT * 2, "{:?}", begun.elapsed());
-    let read = timeout(Duration::from_secs(5), opened).await;
+    assert!(begun.elapsed() < LIMIT * 5, "{:?}", begun.elapsed());
+    let read = timeout(Duration::from_secs(60), opened).await;
     assert_eq!(read.expect("the end of all that hold it").unwrap(), 0);
     assert_eq!(count(&runs), 1);
 }

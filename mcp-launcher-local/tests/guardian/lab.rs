@@ -48,7 +48,7 @@ pub(crate) fn order(spare: &GuardianHandle, request: &SpawnRequest<'_>) -> io::R
 }
 
 /// What never takes long fails after this.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 /// A report that outlives its message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {

@@ -46,9 +46,24 @@ pub(crate) fn wait_for_state(pid: Pid, state: char) {
     }
 }
 
-fn stop(guardian: Pid) {
+fn stop(guardian: Pid) -> Stopped {
+    let stopped = Stopped(guardian);
     kill(guardian, Signal::SIGSTOP).unwrap();
     wait_for_state(guardian, 'T');
+    stopped
+}
+
+/// A stopped guardian, which no failed test leaves behind.
+#[must_use = "on drop it goes on if the test has failed"]
+struct Stopped(Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // Otherwise it has gone, and its number may be another's.
+        if std::thread::panicking() {
+            let _ = kill(self.0, Signal::SIGCONT);
+        }
+    }
 }
 
 #[test]
@@ -65,7 +80,7 @@ fn stopped() {
     let stage = Stage::new();
     for (shape, roles) in SHAPES {
         let (server, guardian) = launch(&stage, shape, roles);
-        stop(guardian);
+        let _stopped = stop(guardian);
         let terminator = server.terminator().clone();
         let named = stage.wait("the names", terminator.survivors()).unwrap();
         assert!(
@@ -86,7 +101,7 @@ fn stopped() {
     }
     // Dropped without a word.
     let (server, guardian) = launch(&stage, "double-fork", &["server", "daemon"]);
-    stop(guardian);
+    let _stopped = stop(guardian);
     let terminator = server.terminator().clone();
     drop(server);
     stage.nobody_is_left();
@@ -106,7 +121,7 @@ fn ladder() {
     }
     let stage = Stage::new();
     let (server, guardian) = launch(&stage, "ignore-eof-term", &["server"]);
-    stop(guardian);
+    let _stopped = stop(guardian);
     let policy = TerminationPolicy::default()
         .with_eof_grace(Duration::from_millis(10))
         .with_term_grace(Duration::from_millis(10));
@@ -139,6 +154,7 @@ fn deafened() {
     let stage = Stage::new();
     let (server, guardian) = launch(&stage, "double-fork", &["server", "daemon"]);
     let terminator = server.terminator().clone();
+    let _stopped = stop(guardian);
     let end = Instant::now() + LIMIT;
     // Each request lets it go on, so it is stopped again before each.
     while stage
@@ -150,7 +166,7 @@ fn deafened() {
     {
         assert!(Instant::now() < end, "the socket never fills");
     }
-    stop(guardian);
+    let _stopped = stop(guardian);
     drop(server);
     let gone = stage.wait("the proof", terminator.gone()).expect("proof");
     assert_eq!(gone.swept_count, 1, "{gone:?}");

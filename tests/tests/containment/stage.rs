@@ -20,7 +20,7 @@ use mcp_lifecycle_core::launch::{LaunchContext, LaunchedServer, ServerLauncher, 
 use tempfile::TempDir;
 
 /// Far more than anything here takes; reached only by a failure.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Tells a process that it is a role, and which cgroup to enter first.
 const ROLE: &str = "MCP_TEST_ROLE";
@@ -205,6 +205,8 @@ impl OwnCgroup {
 
 impl Drop for OwnCgroup {
     fn drop(&mut self) {
+        // A role that failed may leave a guardian that it has stopped.
+        let _ = fs::write(self.0.join("cgroup.kill"), "1");
         for leaf in leaves_in(&self.0) {
             let _ = fs::write(leaf.join("cgroup.kill"), "1");
             remove_in_time(&leaf);

@@ -31,7 +31,7 @@ pub(crate) enum Way {
 }
 
 /// Far more than a proof takes, also where many of these run at a time.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// The answer that asks for another census.
 pub(crate) const AGAIN: u8 = b'a';

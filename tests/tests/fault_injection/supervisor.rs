@@ -23,7 +23,7 @@ use crate::seccomp::{self, Listener};
 use crate::stage::STATE;
 
 /// Far more than any step takes; reached only by a failure.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The outcome of one run.
 #[derive(Debug, Default)]

@@ -82,15 +82,15 @@ fn progress_resets_the_timeout_up_to_the_total() {
     test("progress", async |rig| {
         let client = rig.start(&["plain"]).await;
         let server = rig.accept("server").await;
-        let options = within(400).with_reset_on_progress(Duration::from_secs(8));
+        let options = within(5000).with_reset_on_progress(support::LIMIT);
         let peer = client.peer().clone();
         let call = tokio::spawn(async move {
-            let params = tool("progress", json!({"steps": 3}));
+            let params = tool("progress", json!({"steps": 4}));
             peer.call_tool_with(params, &options).await
         });
-        for step in 1..=3 {
+        for step in 1..=4 {
             // Each wait is shorter than the timeout, all together are longer.
-            tokio::time::sleep(Duration::from_millis(250)).await;
+            tokio::time::sleep(Duration::from_millis(1500)).await;
             server.step();
             rig.event(&server, &format!("progress {step}")).await;
         }
@@ -253,7 +253,7 @@ fn draining_lets_calls_in_flight_complete() {
         while client.in_flight() == 0 {
             tokio::task::yield_now().await;
         }
-        let policy = support::short().with_drain(Duration::from_secs(8));
+        let policy = support::patient().with_drain(support::LIMIT);
         let end = client.shutdown_with(
             mcp_lifecycle_core::terminate::EndReason::ConfigChanged,
             policy,

@@ -3,15 +3,19 @@
 
 use mcp_lifecycle_core::client::CallErrorKind;
 use mcp_lifecycle_core::launch::ExitStatus;
-use mcp_lifecycle_core::terminate::{Phase, TerminationReport};
+use mcp_lifecycle_core::terminate::{Phase, TerminationPolicy, TerminationReport};
 use serde_json::json;
 
-use crate::support::{self, test};
+use crate::support::{self, deaf_to_eof, patient, short, test};
 
-/// Starts `args`, blocks in a call, shuts down, and returns the report once
-/// every process of it is proven dead.
-async fn shut_down_in_flight(rig: &support::Rig, args: &[&str]) -> TerminationReport {
-    let client = rig.start(args).await;
+/// Starts `args`, blocks in a call, shuts down by this policy, and returns the report
+/// once every process of it is proven dead.
+async fn shut_down_in_flight(
+    rig: &support::Rig,
+    args: &[&str],
+    policy: TerminationPolicy,
+) -> TerminationReport {
+    let client = rig.start_with(args, policy).await;
     let server = rig.accept("server").await;
     let call = rig.block(&client, &server).await;
     let report = client.shutdown().await.unwrap();
@@ -29,7 +33,7 @@ async fn shut_down_in_flight(rig: &support::Rig, args: &[&str]) -> TerminationRe
 #[test]
 fn a_polite_server_leaves_at_end_of_file_and_is_not_signalled() {
     test("plain", async |rig| {
-        let report = shut_down_in_flight(rig, &["plain"]).await;
+        let report = shut_down_in_flight(rig, &["plain"], patient()).await;
         assert!(report.was_graceful(), "{report}");
         assert_eq!(report.exit, ExitStatus::Code(0));
     });
@@ -38,7 +42,7 @@ fn a_polite_server_leaves_at_end_of_file_and_is_not_signalled() {
 #[test]
 fn a_shell_wrapper_does_not_hide_the_server() {
     test("sh-wrapper", async |rig| {
-        let report = shut_down_in_flight(rig, &["sh-wrapper"]).await;
+        let report = shut_down_in_flight(rig, &["sh-wrapper"], patient()).await;
         assert!(report.was_graceful(), "{report}");
     });
 }
@@ -46,8 +50,12 @@ fn a_shell_wrapper_does_not_hide_the_server() {
 #[test]
 fn a_shell_wrapper_around_a_deaf_server() {
     test("sh-wrapper deaf", async |rig| {
-        let report =
-            shut_down_in_flight(rig, &["sh-wrapper", "--ignore-eof", "--ignore-term"]).await;
+        let report = shut_down_in_flight(
+            rig,
+            &["sh-wrapper", "--ignore-eof", "--ignore-term"],
+            short(),
+        )
+        .await;
         assert_eq!(report.ended_in(), Some(Phase::ForceEnd), "{report}");
         assert!(report.gone.swept_count >= 1, "{report}");
     });
@@ -56,7 +64,7 @@ fn a_shell_wrapper_around_a_deaf_server() {
 #[test]
 fn a_server_that_ignores_end_of_file_gets_sigterm() {
     test("ignore-eof", async |rig| {
-        let report = shut_down_in_flight(rig, &["ignore-eof"]).await;
+        let report = shut_down_in_flight(rig, &["ignore-eof"], deaf_to_eof()).await;
         assert_eq!(report.ended_in(), Some(Phase::RequestEnd), "{report}");
     });
 }
@@ -64,7 +72,7 @@ fn a_server_that_ignores_end_of_file_gets_sigterm() {
 #[test]
 fn a_server_that_ignores_sigterm_as_well_gets_sigkill() {
     test("ignore-eof-term", async |rig| {
-        let report = shut_down_in_flight(rig, &["ignore-eof-term"]).await;
+        let report = shut_down_in_flight(rig, &["ignore-eof-term"], short()).await;
         assert_eq!(report.ended_in(), Some(Phase::ForceEnd), "{report}");
         assert_eq!(report.exit, ExitStatus::Signal(9));
     });
@@ -73,7 +81,7 @@ fn a_server_that_ignores_sigterm_as_well_gets_sigkill() {
 #[test]
 fn a_helper_that_outlives_a_graceful_exit_is_swept() {
     test("helper", async |rig| {
-        let report = shut_down_in_flight(rig, &["helper"]).await;
+        let report = shut_down_in_flight(rig, &["helper"], patient()).await;
         assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
         assert_eq!(report.gone.swept_count, 1, "{report}");
     });
@@ -82,7 +90,7 @@ fn a_helper_that_outlives_a_graceful_exit_is_swept() {
 #[test]
 fn a_stopped_server_is_woken_to_end() {
     test("sigstop", async |rig| {
-        let client = rig.start(&["sigstop"]).await;
+        let client = rig.start_with(&["sigstop"], deaf_to_eof()).await;
         let server = rig.accept("server").await;
         rig.event(&server, "stopping").await;
         let report = client.shutdown().await.unwrap();
@@ -121,7 +129,9 @@ fn unread_output_does_not_keep_a_server_from_leaving() {
 #[test]
 fn a_wrapper_that_dies_of_sigterm_does_not_take_the_grace_from_the_server_behind_it() {
     test("grace behind a wrapper", async |rig| {
-        let client = rig.start(&["sh-wrapper", "--ignore-eof"]).await;
+        let client = rig
+            .start_with(&["sh-wrapper", "--ignore-eof"], deaf_to_eof())
+            .await;
         let server = rig.accept("server").await;
         let report = client.shutdown().await.unwrap();
         assert_eq!(report.ended_in(), Some(Phase::RequestEnd), "{report}");

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 /// Far more than anything here takes; reached only by a failure.
-pub(crate) const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A census counts the whole process, so tests take turns where the runner
 /// does not give each a process of its own.
@@ -89,7 +89,17 @@ impl Rig {
     }
 
     pub(crate) async fn start(&self, args: &[&str]) -> LifecycleClient {
-        let started = LifecycleClient::start(self.config(args)).await;
+        self.start_with(args, short()).await
+    }
+
+    /// The same, ended by this policy.
+    pub(crate) async fn start_with(
+        &self,
+        args: &[&str],
+        policy: TerminationPolicy,
+    ) -> LifecycleClient {
+        let config = self.config(args).with_termination(policy);
+        let started = LifecycleClient::start(config).await;
         started.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
 
@@ -116,13 +126,23 @@ impl Rig {
     }
 }
 
-/// Graces that are long enough for whoever cooperates and keep stubborn
-/// servers' tests short.
+/// Graces that keep stubborn servers' tests short. No verdict depends on them: who
+/// cooperates has another policy.
 pub(crate) fn short() -> TerminationPolicy {
     TerminationPolicy::default()
         .with_eof_grace(Duration::from_millis(400))
         .with_term_grace(Duration::from_millis(400))
         .with_kill_confirmation(Duration::from_secs(5))
+}
+
+/// Graces that no server which cooperates needs.
+pub(crate) fn patient() -> TerminationPolicy {
+    short().with_eof_grace(LIMIT).with_term_grace(LIMIT)
+}
+
+/// For a server that ignores the end of its input and obeys SIGTERM.
+pub(crate) fn deaf_to_eof() -> TerminationPolicy {
+    short().with_term_grace(LIMIT)
 }
 
 pub(crate) fn tool(name: &'static str, arguments: Value) -> CallToolRequestParams {

@@ -3,19 +3,19 @@
 use mcp_lifecycle_conformance::census::Census;
 use mcp_lifecycle_core::client::ServerTransport;
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext};
-use mcp_lifecycle_core::terminate::{EndReason, Phase};
+use mcp_lifecycle_core::terminate::{EndReason, Phase, TerminationPolicy};
 use rmcp::RoleClient;
 use rmcp::service::{RunningService, ServiceExt};
 use rmcp::transport::Transport;
 use serde_json::json;
 use tokio::runtime::Handle;
 
-use crate::support::{LIMIT, Rig, launcher, short, test, text, tool};
+use crate::support::{LIMIT, Rig, deaf_to_eof, launcher, patient, short, test, text, tool};
 
-async fn transport(rig: &Rig, args: &[&str]) -> ServerTransport {
+async fn transport(rig: &Rig, args: &[&str], policy: TerminationPolicy) -> ServerTransport {
     let spec = rig.fixture(args);
     let launched = launcher().launch(&spec, &LaunchContext::new()).await;
-    ServerTransport::new(args[0], launched.unwrap()).with_policy(short())
+    ServerTransport::new(args[0], launched.unwrap()).with_policy(policy)
 }
 
 async fn serve(transport: ServerTransport) -> RunningService<RoleClient, ()> {
@@ -25,7 +25,7 @@ async fn serve(transport: ServerTransport) -> RunningService<RoleClient, ()> {
 #[test]
 fn calls_work_and_a_cancelled_service_ends_its_server() {
     test("cancelled", async |rig| {
-        let transport = transport(rig, &["setsid"]).await;
+        let transport = transport(rig, &["setsid"], patient()).await;
         let outcome = transport.outcome();
         let service = serve(transport).await;
         let echo = service
@@ -42,7 +42,7 @@ fn calls_work_and_a_cancelled_service_ends_its_server() {
 #[test]
 fn a_dropped_service_ends_a_stubborn_server_by_the_policy() {
     test("dropped service", async |rig| {
-        let transport = transport(rig, &["ignore-eof-term"]).await;
+        let transport = transport(rig, &["ignore-eof-term"], short()).await;
         let outcome = transport.outcome();
         drop(serve(transport).await);
         let report = outcome.await.unwrap();
@@ -53,7 +53,7 @@ fn a_dropped_service_ends_a_stubborn_server_by_the_policy() {
 #[test]
 fn a_dropped_transport_kills_its_server_at_once() {
     test("dropped transport", async |rig| {
-        let transport = transport(rig, &["ignore-eof-term"]).await;
+        let transport = transport(rig, &["ignore-eof-term"], short()).await;
         let outcome = transport.outcome();
         drop(transport);
         let report = outcome.await.unwrap();
@@ -68,7 +68,7 @@ fn a_transport_leaves_no_task_and_no_descriptor_in_a_runtime_that_lives_on() {
         let tasks = || Handle::current().metrics().num_alive_tasks();
         let before = (Census::take().without_threads().allowing_less(), tasks());
         for _ in 0..3 {
-            let gone = transport(rig, &["plain"]).await;
+            let gone = transport(rig, &["plain"], patient()).await;
             let outcome = gone.outcome();
             let service = serve(gone).await;
             service
@@ -77,7 +77,7 @@ fn a_transport_leaves_no_task_and_no_descriptor_in_a_runtime_that_lives_on() {
                 .unwrap_err();
             outcome.await.unwrap();
             service.waiting().await.unwrap();
-            let dropped = transport(rig, &["plain"]).await;
+            let dropped = transport(rig, &["plain"], patient()).await;
             let outcome = dropped.outcome();
             drop(dropped);
             outcome.await.unwrap();
@@ -97,7 +97,7 @@ fn a_transport_leaves_no_task_and_no_descriptor_in_a_runtime_that_lives_on() {
 #[test]
 fn a_close_that_is_dropped_ends_the_server_by_its_policy() {
     test("dropped close", async |rig| {
-        let mut transport = transport(rig, &["ignore-eof"]).await;
+        let mut transport = transport(rig, &["ignore-eof"], deaf_to_eof()).await;
         let server = rig.accept("server").await;
         let outcome = transport.outcome();
         drop(transport.close());
@@ -111,8 +111,8 @@ fn a_close_that_is_dropped_ends_the_server_by_its_policy() {
 fn a_transport_whose_runtime_has_gone_kills_its_server() {
     let rig = Rig::new("runtime gone");
     let runtime = crate::support::runtime();
-    let service =
-        runtime.block_on(async { serve(transport(&rig, &["ignore-eof-term"]).await).await });
+    let service = runtime
+        .block_on(async { serve(transport(&rig, &["ignore-eof-term"], short()).await).await });
     drop(runtime);
     drop(service);
     rig.finish();
@@ -121,7 +121,7 @@ fn a_transport_whose_runtime_has_gone_kills_its_server() {
 #[test]
 fn a_server_that_dies_closes_the_service_and_is_proven_gone() {
     test("died", async |rig| {
-        let transport = transport(rig, &["helper"]).await;
+        let transport = transport(rig, &["helper"], short()).await;
         let outcome = transport.outcome();
         let service = serve(transport).await;
         let exit = service.call_tool(tool("exit", json!({ "code": 3 }))).await;

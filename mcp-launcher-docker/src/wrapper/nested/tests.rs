@@ -12,7 +12,7 @@ use crate::labels;
 use crate::wrapper::cli::Cli;
 use crate::wrapper::proxy::Proxy;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server that never came to be: its containers are swept at once.
 fn abandoned(directory: &std::path::Path, means: Means) -> Arc<Nested> {
@@ -219,7 +219,7 @@ fn an_engine_that_does_not_answer_is_named() {
     let begun = std::time::Instant::now();
     let error = within("it tells", nested.survivors()).unwrap_err();
     assert!(error.contains(&engine.endpoint().to_string()), "{error}");
-    assert!(begun.elapsed() < LOOK * 3, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < LOOK * 20, "{:?}", begun.elapsed());
 }
 
 /// The engine cancels no create whose client has gone, and it is busy.

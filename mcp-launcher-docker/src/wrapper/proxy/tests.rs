@@ -8,7 +8,7 @@ use super::*;
 use crate::fake::{FakeEngine, within};
 use crate::wrapper::ReapPolicy;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn proxy_to(engine: &FakeEngine, path: &std::path::Path) -> Proxy {
     let additions = Additions {
@@ -269,7 +269,7 @@ fn long_bodies_of_all_servers_share_one_budget() {
     let proxies: Vec<_> = (0..SERVERS).map(|n| proxy_to(&engine, &path(n))).collect();
     let connect = |n: usize, length: usize| {
         let mut client = UnixStream::connect(path(n)).unwrap();
-        client.set_write_timeout(Some(LIMIT / 20)).unwrap();
+        client.set_write_timeout(Some(LIMIT / 60)).unwrap();
         let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
         client.write_all(head.as_bytes()).unwrap();
         client

@@ -195,7 +195,7 @@ mod tests {
             // All of it held the pipe.
             let (ended, end) = mpsc::channel();
             std::thread::spawn(move || ended.send(stdout.read_to_end(&mut Vec::new())));
-            let end = end.recv_timeout(Duration::from_secs(5));
+            let end = end.recv_timeout(Duration::from_secs(60));
             let _ = server.kill();
             server.wait().unwrap();
             let answer = String::from_utf8(sweep.stdout).unwrap();

@@ -142,6 +142,13 @@ pub(super) fn signal(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
+/// Whether it has been stopped.
+pub(super) fn is_held(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    after_name.starts_with('T')
+}
+
 /// How a shell says how the shim has ended.
 pub(super) fn code(status: ExitStatus) -> i32 {
     status

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::host::{Host, code, signal, state, verb};
+use super::host::{Host, code, is_held, signal, state, verb};
 use super::{SHAPES, Shape, Stranger, nothing_is_left, start};
 use crate::support::{LIMIT, Rig, eventually, pause};
 
@@ -125,18 +125,20 @@ async fn a_killed_docker_program_leaves_no_container() {
 
 /// Kills everything there is of it at once, and leaves the container to be found.
 async fn kill_all(rig: &Rig, host: &mut Host) {
+    eventually("a companion has its last will", || {
+        host.companions().len() > 1
+    })
+    .await;
     let guardian = host.guardian();
-    let companions = host.companions();
-    assert!(
-        companions.len() > 1,
-        "a companion and its last will: {companions:?}"
-    );
-    // First those that would act.
-    for &pid in companions
-        .iter()
-        .rev()
-        .chain(&[host.pid(), host.shim, guardian])
-    {
+    let mut all = host.companions();
+    all.extend([host.pid(), host.shim, guardian]);
+    // Held first: a companion replaces a last will that has died, which acts when its
+    // companion has, and so does a guardian when its shim has.
+    for &pid in &all {
+        signal(pid, Signal::SIGSTOP);
+    }
+    eventually("everybody is held", || all.iter().all(|&pid| is_held(pid))).await;
+    for &pid in &all {
         signal(pid, Signal::SIGKILL);
     }
     host.ended().await;
