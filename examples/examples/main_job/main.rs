@@ -22,15 +22,19 @@ mod launcher;
 mod output;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use mcp_lifecycle_core::LifecycleClient;
 use mcp_lifecycle_core::client::ServerConfig;
 use mcp_lifecycle_core::launch::ErrorChain;
-use mcp_lifecycle_core::terminate::TerminationOutcome;
+use mcp_lifecycle_core::terminate::{TerminationOutcome, TerminationPolicy};
 
 use arguments::Arguments;
 use output::Printer;
+
+/// How long the proof of a forced end may take.
+const PROOF: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -58,11 +62,14 @@ async fn run(arguments: &Arguments) -> Result<TerminationOutcome, String> {
     let spec = arguments.spec()?;
     println!("launching:   {}", spec.display_command());
     println!("containment: {}", launcher.semantics().containment);
-    let client = LifecycleClient::builder(
-        ServerConfig::new(launcher, spec).with_startup_timeout(arguments.startup_timeout()),
-    )
-    .observer(Printer::new(arguments.stderr))
-    .start();
+    // A bound alone: what comes from elsewhere, as a kubelet's word, may be late.
+    let termination = TerminationPolicy::new().with_kill_confirmation(PROOF);
+    let config = ServerConfig::new(launcher, spec)
+        .with_startup_timeout(arguments.startup_timeout())
+        .with_termination(termination);
+    let client = LifecycleClient::builder(config)
+        .observer(Printer::new(arguments.stderr))
+        .start();
     // Dropping the start undoes it.
     let client = tokio::select! {
         started = client => started.map_err(|error| ErrorChain(&error).to_string())?,

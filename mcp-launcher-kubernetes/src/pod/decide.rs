@@ -45,9 +45,7 @@ impl Seen {
         self.created |= !facts.none_created();
         // An API server writes the time of a deletion by force, too, before it takes the object.
         self.ending |= facts.deleting && !facts.finished;
-        if let Some(before) = &self.last {
-            facts.remember(before);
-        }
+        facts.remember(self.last.as_ref());
         self.last = Some(facts);
         self.lost = None;
     }
@@ -118,7 +116,7 @@ pub(crate) fn start(seen: &Seen) -> Start {
             Start::Failed(Failure::Rejected { reason, message })
         }
         Some(State::Waiting { reason, message }) => waiting(reason, message),
-        Some(State::Lost) => Start::Wait(None),
+        Some(State::Lost { .. }) => Start::Wait(None),
         None => match &pod.unschedulable {
             Some(words) => Start::Unschedulable(words.clone()),
             None => Start::Wait(None),
@@ -184,7 +182,7 @@ pub(crate) enum End {
 
 const TERMINATED: &str =
     "its kubelet said of this uid that every container terminated, and the pod is deleted";
-const INFERRED: &str = "its kubelet has not found a container any more that ran when the deletion of this uid was known: \
+const INFERRED: &str = "its kubelet has not found a container any more that ran, while the deletion of this uid was known: \
      that every container terminated is inferred; the pod is deleted";
 const INIT_FAILED: &str = "its kubelet said of this uid that an init container failed, after which it starts no other, \
      and that every container that was created terminated; the pod is deleted";

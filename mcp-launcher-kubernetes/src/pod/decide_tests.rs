@@ -81,7 +81,11 @@ fn a_launch_waits_attaches_or_says_why_not() {
 fn a_server_is_told_of_when_it_runs_or_nobody_will_say_more() {
     let told = |state| is_told(&seen(pod(&[("server", state)])));
     assert!(!is_told(&Seen::default()) && !told(waiting_for("ContainerCreating")));
-    assert!(told(State::Running) && told(State::Lost) && told(terminated("Completed")));
+    assert!(
+        told(State::Running)
+            && told(State::Lost { in_deletion: false })
+            && told(terminated("Completed"))
+    );
     let mut gone = seen(pod(&[("server", waiting_for("ContainerCreating"))]));
     gone.object = Object::Deleted;
     assert!(is_told(&gone));
@@ -280,11 +284,20 @@ fn told(deleted: bool, status: serde_json::Value) -> Facts {
 
 /// What the kubelet tells of a container that it has removed before it told of its end.
 fn not_found(reason: &str) -> serde_json::Value {
+    lost_with(reason, "The container could not be located")
+}
+
+/// The same, in the words of one that knows of the deletion.
+fn not_found_in_deletion() -> serde_json::Value {
+    let words = "The container could not be located when the pod was deleted.  The container used to be Running";
+    lost_with("ContainerStatusUnknown", words)
+}
+
+fn lost_with(reason: &str, words: &str) -> serde_json::Value {
     serde_json::json!({
         "name": "server", "image": "", "imageID": "", "ready": false, "restartCount": 0,
         "state": {"waiting": {"reason": "ContainerCreating"}},
-        "lastState": {"terminated": {"reason": reason, "exitCode": 137,
-            "message": "The container could not be located when the pod was deleted.  The container used to be Running"}},
+        "lastState": {"terminated": {"reason": reason, "exitCode": 137, "message": words}},
     })
 }
 
@@ -428,4 +441,39 @@ fn a_server_that_was_deleted_before_its_init_containers_were_done_is_gone() {
     let mut ran = ended();
     ran.ran = true;
     assert!(matches!(deleted(ran, Object::Deleted), End::Unproven(_)));
+}
+
+/// A busy kubelet has told of nothing before the deletion: its words for a container that ran are
+/// said by one that knows of the deletion, after which it starts none.
+#[test]
+fn a_kubelet_that_did_not_find_what_it_deletes_has_ended_it() {
+    let creating = || {
+        let mut status = runs();
+        status["state"] = serde_json::json!({"waiting": {"reason": "ContainerCreating"}});
+        status["containerID"] = "".into();
+        status
+    };
+    // Its start was told by an event, or by an attach.
+    let mut unseen = seen(told(true, creating()));
+    (unseen.created, unseen.ran) = (true, true);
+    unseen.told(told(true, not_found_in_deletion()));
+    assert_eq!(end(&unseen), End::Terminated(ExitStatus::Unknown));
+    assert_eq!(deleted(unseen, Object::Deleted), End::Gone(INFERRED));
+    // Nothing was told of containers at all.
+    let mut silent = seen(Facts {
+        deleting: true,
+        ..pod(&[])
+    });
+    silent.told(told(true, not_found_in_deletion()));
+    assert_eq!(end(&silent), End::Terminated(ExitStatus::Unknown));
+    // A search has seen nothing before.
+    let searched = seen(told(true, not_found_in_deletion()));
+    assert_eq!(end(&searched), End::Terminated(ExitStatus::Unknown));
+    // Without the deletion, or in other words, it is no end; nor where it was lost before.
+    let mut lost = seen(told(false, not_found_in_deletion()));
+    assert_eq!(end(&lost), End::Alive);
+    lost.told(told(true, not_found_in_deletion()));
+    assert_eq!(end(&lost), End::Alive);
+    let other = seen(told(true, not_found("ContainerStatusUnknown")));
+    assert_eq!(end(&other), End::Alive);
 }

@@ -54,8 +54,10 @@ pub(crate) enum State {
     },
     Running,
     /// It ran, and its kubelet has not found it any more. Alone that is no end: a pod that
-    /// nobody deletes gets another one.
-    Lost,
+    /// nobody deletes gets another one. One that says `in_deletion` starts none.
+    Lost {
+        in_deletion: bool,
+    },
     Terminated {
         exit: ExitStatus,
         reason: String,
@@ -122,9 +124,7 @@ impl Facts {
 
     /// The container that is the server, once the kubelet speaks of it.
     pub(crate) fn server(&self) -> Option<&Container> {
-        self.containers
-            .iter()
-            .find(|container| container.name == SERVER)
+        self.named(SERVER)
     }
 
     /// Takes over what was known of containers: the ids of those that are not named any more,
@@ -132,22 +132,37 @@ impl Facts {
     ///
     /// A kubelet of 1.20 removes the container of a pod that is deleted, at times before it has
     /// told of its end, and starts none in its place. That it ran while the deletion was known,
-    /// and was not started since, tells this from a container that was lost before.
-    pub(crate) fn remember(&mut self, before: &Self) {
+    /// and was not started since, tells this from a container that was lost before. So does the
+    /// kubelet itself, in words that it has only where it knows of the deletion (1.20,
+    /// `convertToAPIContainerStatuses`: "we will not be restarting the container").
+    pub(crate) fn remember(&mut self, before: Option<&Self>) {
+        let was_deleting = before.is_some_and(|before| before.deleting);
         for container in &mut self.containers {
-            let mut known = before.containers.iter();
-            let Some(known) = known.find(|known| known.name == container.name) else {
-                continue;
-            };
-            if container.id.is_none() {
+            let known = before.and_then(|before| before.named(&container.name));
+            if container.id.is_none()
+                && let Some(known) = known
+            {
                 container.id.clone_from(&known.id);
             }
-            let ran = before.deleting && known.state == State::Running;
-            let same = known.restarts == container.restarts;
-            if container.state == State::Lost && same && (ran || known.state.is_inferred()) {
+            let State::Lost { in_deletion } = container.state else {
+                continue;
+            };
+            let same = known.map_or(0, |known| known.restarts) == container.restarts;
+            let ran = known.is_some_and(|known| {
+                was_deleting && known.state == State::Running || known.state.is_inferred()
+            });
+            let was_lost = known.is_some_and(|known| matches!(known.state, State::Lost { .. }));
+            let is_told = in_deletion && self.deleting && !was_lost;
+            if same && (ran || is_told) {
                 container.state = State::inferred();
             }
         }
+    }
+
+    fn named(&self, name: &str) -> Option<&Container> {
+        self.containers
+            .iter()
+            .find(|container| container.name == name)
     }
 
     /// How the server has ended, if its kubelet says so.
@@ -192,9 +207,9 @@ impl Facts {
 
     /// Returns whether no container of it was ever created, as far as is told here.
     pub(crate) fn none_created(&self) -> bool {
-        self.containers
-            .iter()
-            .all(|container| container.id.is_none() && container.state != State::Lost)
+        self.containers.iter().all(|container| {
+            container.id.is_none() && !matches!(container.state, State::Lost { .. })
+        })
     }
 }
 
@@ -204,10 +219,14 @@ impl Container {
         let id = status.container_id.filter(|id| !id.is_empty());
         let id = id.or_else(|| last.as_ref().and_then(|last| last.container_id.clone()));
         let state = State::of(status.state.unwrap_or_default());
-        let not_found = last.is_some_and(|last| last.reason.as_deref() == Some(NOT_FOUND));
-        let state = match state {
-            State::Waiting { .. } if not_found => State::Lost,
-            state => state,
+        let not_found = last.filter(|last| last.reason.as_deref() == Some(NOT_FOUND));
+        let state = match (state, not_found) {
+            (State::Waiting { .. }, Some(last)) => State::Lost {
+                in_deletion: last
+                    .message
+                    .is_some_and(|words| words.contains(IN_DELETION)),
+            },
+            (state, _) => state,
         };
         Self {
             name: status.name,
@@ -230,6 +249,9 @@ impl Container {
 
 /// The reason of a kubelet that did not find the container any more.
 const NOT_FOUND: &str = "ContainerStatusUnknown";
+
+/// Its words for a container that ran, where it carries out the deletion of the pod.
+const IN_DELETION: &str = "when the pod was deleted";
 
 /// A reason of ours: no kubelet has a space in one.
 const INFERRED: &str = "not found by its kubelet";

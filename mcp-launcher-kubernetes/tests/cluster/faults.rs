@@ -76,6 +76,25 @@ async fn an_api_server_that_is_killed_in_a_launch_is_waited_for() {
     server.end().await.unwrap();
 }
 
+/// Whatever comes of the launch: a server that ends with proof, or an error that leaves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_pods_and_is_killed_in_a_launch_costs_no_pod() {
+    for service in ["kubelet", "containerd"] {
+        let ns = Namespace::new(&format!("killed-in-launch-{service}"));
+        let launcher = ns.launcher();
+        let launching =
+            tokio::spawn(async move { launch(&launcher, &spec(options(), STUBBORN)).await });
+        eventually("there is a pod", || !ns.names("pods").is_empty()).await;
+        cluster(&["kill", service]);
+        cluster(&["start", service]);
+        match launching.await.unwrap() {
+            Ok(server) => println!("{service}: {:?}", server.end().await),
+            Err(error) => println!("{service}: {error}"),
+        }
+        eventually("nothing is left", || ns.names("pods,leases").is_empty()).await;
+    }
+}
+
 /// A container that is removed behind the back of its kubelet gets a successor, also in a pod
 /// that never restarts. It is ended, too.
 #[tokio::test]
