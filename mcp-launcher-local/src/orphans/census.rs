@@ -1,6 +1,5 @@
 //! The processes of this machine that carry an identity.
 
-use std::collections::BTreeSet;
 use std::io;
 
 use super::processes::mark_now;
@@ -64,7 +63,8 @@ enum Look {
 /// Somebody could not be looked at who is not another user's.
 pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
     let home = sight::home()?;
-    let mut known = BTreeSet::new();
+    // In order. No set: nothing is to be allocated for each process of the machine.
+    let mut known = Vec::<u32>::new();
     let mut found = Vec::new();
     let mut passing = Vec::<Carrier>::new();
     let mut is_whole = false;
@@ -73,14 +73,21 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
         let mut pids: Vec<u32> = passing.drain(..).map(|it| it.seen.pid).collect();
         if !is_whole {
             let listed = sys::numbers_in_proc()?;
-            pids.extend(listed.into_iter().filter(|pid| !known.contains(pid)));
+            let is_new = |pid: &u32| known.binary_search(pid).is_err();
+            match pids.is_empty() && known.is_empty() {
+                true => pids = listed,
+                false => pids.extend(listed.into_iter().filter(is_new)),
+            }
         }
         is_whole = true;
-        for (pid, look) in look_at_each(pids, place, home, since) {
+        let looks = look_at_each(&pids, place, home, since);
+        // Who was looked at again is known already.
+        known.retain(|pid| !pids.contains(pid));
+        known.reserve(pids.len());
+        for (pid, look) in pids.into_iter().zip(looks) {
             match look? {
                 Look::Vanished => {
                     is_whole = false;
-                    known.remove(&pid);
                     continue;
                 }
                 Look::Carrier(carrier) if carrier.is_passing() => passing.push(carrier),
@@ -91,8 +98,9 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
                 }
                 Look::Other => {}
             }
-            known.insert(pid);
+            known.push(pid);
         }
+        known.sort_unstable();
         if is_whole && passing.is_empty() {
             return Ok(found);
         }
@@ -111,25 +119,19 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
 
 /// Looks at each. One that does not answer is not known to carry none; but where everybody is looked at, whoever is of a
 /// server whose guardian has gone was adopted, and keeps the proof back by that.
-fn look_at_each(
-    pids: Vec<u32>,
-    place: Where,
-    home: u64,
-    since: u64,
-) -> Vec<(u32, io::Result<Look>)> {
-    let looks = match place {
+fn look_at_each(pids: &[u32], place: Where, home: u64, since: u64) -> Vec<io::Result<Look>> {
+    match place {
         // Of whom there are few.
         Where::Abroad => {
             let look = |pid: &u32| look_at(*pid, place, home, since, mark_in_time);
-            pids.iter().map(look).collect::<Vec<_>>()
+            pids.iter().map(look).collect()
         }
         Where::Everywhere => {
             let look = move |pid| look_at(pid, place, home, since, mark_now);
-            let looks = answers::each(&pids, look).into_iter();
+            let looks = answers::each(pids, look).into_iter();
             looks.map(|look| look.unwrap_or(Ok(Look::Other))).collect()
         }
-    };
-    pids.into_iter().zip(looks).collect()
+    }
 }
 
 fn mark_in_time(pid: u32) -> io::Result<Option<Mark>> {

@@ -1,8 +1,12 @@
 //! The sight of this process: the part of the machine's processes that it can see.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
+use std::ops::Deref;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use crate::sys;
 
@@ -70,7 +74,7 @@ impl Sight {
 
 /// The PID namespace of this process, by its inode number.
 pub(super) fn own_namespace() -> io::Result<u64> {
-    namespace_at("/proc/self")
+    namespace_at(Path::new("/proc/self/ns/pid"), Path::new("/proc/self"))
 }
 
 /// The PID namespace of this process, whose numbers `/proc` shows.
@@ -107,19 +111,11 @@ pub(crate) fn is_first_of_another_namespace(pid: u32) -> bool {
 
 /// The PID namespace of a process.
 pub(crate) fn namespace_of(pid: u32) -> io::Result<u64> {
-    namespace_at(&format!("/proc/{pid}"))
+    namespace_at(&Short::path(pid, "/ns/pid"), &Short::path(pid, ""))
 }
 
-/// The PID namespace of a process, and the number it has there.
-pub(super) fn inner(pid: u32) -> (Option<u64>, u32) {
-    let directory = format!("/proc/{pid}");
-    let status = sys::text_of(format!("{directory}/status")).unwrap_or_default();
-    let inner = pids(&status).and_then(|mut pids| pids.next_back()?.parse().ok());
-    (namespace_at(&directory).ok(), inner.unwrap_or(pid))
-}
-
-fn namespace_at(process: &str) -> io::Result<u64> {
-    match fs::metadata(format!("{process}/ns/pid")) {
+fn namespace_at(namespace: &Path, process: &Path) -> io::Result<u64> {
+    match fs::metadata(namespace) {
         Ok(namespace) => Ok(namespace.ino()),
         // A kernel without them: there is one, and it is everybody's.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -127,6 +123,44 @@ fn namespace_at(process: &str) -> io::Result<u64> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// A path below `/proc/PID` that is nowhere allocated: an end asks every process of the machine.
+struct Short {
+    bytes: [u8; Self::MOST],
+    len: usize,
+}
+
+impl Short {
+    /// `/proc/`, ten digits, and the name of a file.
+    const MOST: usize = 32;
+
+    fn path(pid: u32, file: &str) -> Self {
+        let mut path = Self {
+            bytes: [0; Self::MOST],
+            len: 0,
+        };
+        let mut rest = path.bytes.as_mut_slice();
+        let written = write!(rest, "/proc/{pid}{file}");
+        debug_assert!(written.is_ok(), "{file} is too long");
+        path.len = Self::MOST - rest.len();
+        path
+    }
+}
+
+impl Deref for Short {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.bytes[..self.len]))
+    }
+}
+
+/// The PID namespace of a process, and the number it has there.
+pub(super) fn inner(pid: u32) -> (Option<u64>, u32) {
+    let status = sys::text_of(format!("/proc/{pid}/status")).unwrap_or_default();
+    let inner = pids(&status).and_then(|mut pids| pids.next_back()?.parse().ok());
+    (namespace_of(pid).ok(), inner.unwrap_or(pid))
 }
 
 /// The numbers of a process by its `/proc/PID/status`: first as that `/proc`
