@@ -81,33 +81,34 @@ impl Leak {
         self.processes().filter_map(|process| process.memory).sum()
     }
 
-    /// The user's own leak, in one sentence.
+    /// The user's own leak, in one sentence; and another one if there may be more.
     fn sentence(&self) -> String {
+        let known = self.known();
+        match (self.unknown.is_empty(), known) {
+            (true, Some(known)) => known,
+            (false, Some(known)) => format!("{known} Not everything could be looked at."),
+            (true, None) => {
+                "Nothing that looks like an MCP server was left behind by a host that is gone."
+                    .to_owned()
+            }
+            (false, None) => "Nothing that looks like an MCP server was found that a host left behind, but not everything could be looked at.".to_owned(),
+        }
+    }
+
+    fn known(&self) -> Option<String> {
         let processes = self.processes().count();
-        let containers = self.containers.len();
-        if processes == 0 && containers > 0 {
-            let containers = units::count(containers, "container", "containers");
-            return format!("{containers} of MCP servers whose host is gone are left.");
-        }
-        if processes == 0 && !self.unknown.is_empty() {
-            return "Nothing that looks like an MCP server was found that a host left behind, but not everything could be looked at."
-                .to_owned();
-        }
         if processes == 0 {
-            return "Nothing that looks like an MCP server was left behind by a host that is gone."
-                .to_owned();
+            let containers = units::count(self.containers.len(), "container", "containers");
+            return (!self.containers.is_empty())
+                .then(|| format!("{containers} of MCP servers whose host is gone are left."));
         }
         let servers = units::count(processes, "process", "processes");
-        let oldest = self
-            .processes()
-            .map(|process| process.age)
-            .max()
-            .unwrap_or_default();
-        format!(
+        let ages = self.processes().map(|process| process.age);
+        Some(format!(
             "{servers} of MCP servers whose host is gone still run and hold {} of memory; the oldest since {}.",
             units::size(self.memory()),
-            units::time(oldest)
-        )
+            units::time(ages.max().unwrap_or_default())
+        ))
     }
 }
 

@@ -47,6 +47,10 @@ pub(crate) fn name_of(server: &KnownServer) -> String {
 
 /// The means that end it when its host dies.
 fn held_by(server: &KnownServer) -> &'static str {
+    let is_kept = server.processes.iter().all(|process| process.is_kept);
+    if is_kept && server.guardian.is_none() && !server.processes.is_empty() {
+        return "nothing: kept";
+    }
     match (server.guardian.is_some(), server.in_cgroup) {
         (true, true) => "guardian, cgroup",
         (true, false) => "guardian",
@@ -146,5 +150,6 @@ pub(crate) fn process_as_json(process: &KnownProcess) -> Value {
         "age_seconds": process.age.as_secs_f64(),
         "memory_bytes": process.memory,
         "cpu_seconds": process.cpu.as_secs_f64(),
+        "kept": process.is_kept,
     })
 }

@@ -29,6 +29,8 @@ struct Shim {
     /// The socket to a process that ends what is no descendant of the server.
     companion: Option<Fd>,
     grace: u64,
+    /// A server that died of SIGKILL is told by an exit code: who dies of it was killed then, and has no proof.
+    sigkill_as_code: bool,
     ladder: Ladder,
 }
 
@@ -59,6 +61,7 @@ impl Shim {
             companion: fd(3),
             grace,
             guardian: Pid::new(number(args.get(6)?)?)?,
+            sigkill_as_code: args.get(8).and_then(number) == Some(1),
             input: sys::inherited(0),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
             ladder: Ladder::new(grace),
@@ -209,6 +212,7 @@ impl Shim {
         self.reap_guardian();
         match status & 0x7f {
             0 => sys::exit(status >> 8 & 0xff),
+            signal if self.sigkill_as_code && signal == i32::from(Signal::KILL.number()) => sys::exit(128 + signal),
             signal => sys::die_by(signal),
         }
     }

@@ -81,12 +81,8 @@ impl Sweep {
     }
 
     /// Whether somebody is left, and everybody who is stays.
-    pub(crate) fn only_those_who_stay_are_left(&mut self) -> bool {
-        if !self.tree.may_keep() {
-            return false;
-        }
-        let processes = self.tree.read(self.me, None);
-        !processes.is_empty() && processes.iter().all(|process| process.stays)
+    pub(crate) fn only_those_who_stay_are_left(&self) -> bool {
+        self.tree.may_keep() && self.tree.has_only_children_that_stay(self.me)
     }
 
     /// Puts those who stay beside the server's cgroup, and says whether nobody of them is inside.

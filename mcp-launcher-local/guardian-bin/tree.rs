@@ -30,6 +30,11 @@ impl Process {
         started: 0,
     };
 
+    /// Whether nothing is known of it but its number.
+    const fn is_hidden(&self) -> bool {
+        self.started == 0
+    }
+
     /// Signals this process or nothing.
     pub(crate) fn signal(&self, signals: &[Signal]) {
         let Some(pid) = Pid::new(self.pid) else {
@@ -101,16 +106,34 @@ impl Tree {
         self.processes.get(..self.len).unwrap_or_default()
     }
 
+    /// Whether the caller, whose pid is `me`, has children, and each of them stays: then nobody is left but those, and who is below them. One
+    /// that cannot be looked at, or that has ended and waits to be reaped, does not stay. The list is that of the kernel, which has everybody
+    /// whom the caller has not reaped, also those whom /proc hides.
+    pub(crate) fn has_only_children_that_stay(&self, me: u32) -> bool {
+        let (mut anybody, mut all) = (false, true);
+        procfs::children(me, &mut |pid| {
+            if Pid::new(pid).is_some_and(sys::is_own_child) {
+                anybody = true;
+                all &= procfs::stat(pid).is_some_and(|stat| !stat.is_dead() && self.staying.has(pid, &stat));
+            }
+        });
+        anybody && all
+    }
+
     /// Reads the tree, and returns whether nobody ended meanwhile.
     fn read_once(&mut self, me: u32) -> bool {
         self.len = 0;
         self.dead = 0;
         procfs::children(me, &mut |pid| {
             // In another PID namespace's /proc these are not our numbers. The kernel knows.
-            if let Some(stat) = procfs::stat(pid).filter(|stat| stat.parent == me)
-                && Pid::new(pid).is_some_and(sys::is_own_child)
-            {
-                self.push(pid, &stat, false);
+            if !Pid::new(pid).is_some_and(sys::is_own_child) {
+                return;
+            }
+            match procfs::stat(pid).filter(|stat| stat.parent == me) {
+                Some(stat) => self.push(pid, &stat, false),
+                // Where somebody stays, everybody else is ended by what this list has.
+                None if self.may_keep() => self.push_hidden(pid),
+                None => {}
             }
         });
         let mut steady = true;
@@ -120,6 +143,10 @@ impl Tree {
             .get(..self.len)
             .and_then(|known| known.get(next))
         {
+            next += 1;
+            if parent.is_hidden() {
+                continue;
+            }
             let before = self.len;
             procfs::children(parent.pid, &mut |pid| {
                 match procfs::stat(pid) {
@@ -140,7 +167,6 @@ impl Tree {
                     steady = false;
                 }
             }
-            next += 1;
         }
         steady
     }
@@ -151,19 +177,28 @@ impl Tree {
             return;
         }
         let stays = pid != self.leader && (is_below || self.staying.has(pid, stat));
+        self.add(Process {
+            pid,
+            stays,
+            group: stat.group,
+            started: stat.started,
+        });
+    }
+
+    /// A child that /proc does not show: its group is not known, and nothing says that it stays.
+    fn push_hidden(&mut self, pid: u32) {
+        self.add(Process { pid, ..Process::NONE });
+    }
+
+    fn add(&mut self, process: Process) {
         let known = self
             .processes
             .get(..self.len)
-            .is_some_and(|known| known.iter().any(|process| process.pid == pid));
+            .is_some_and(|known| known.iter().any(|it| it.pid == process.pid));
         if !known
             && let Some(free) = self.processes.get_mut(self.len)
         {
-            *free = Process {
-                pid,
-                stays,
-                group: stat.group,
-                started: stat.started,
-            };
+            *free = process;
             self.len += 1;
         }
     }

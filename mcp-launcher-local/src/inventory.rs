@@ -114,6 +114,8 @@ pub struct KnownProcess {
     pub memory: Option<u64>,
     /// Processor time since it started, without its children's.
     pub cpu: Duration,
+    /// `true` if it stays when its server ends, by its name or that of one above it ([`Wrapper::keep`](crate::Wrapper::keep)).
+    pub is_kept: bool,
     pub(crate) start_time: u64,
 }
 

@@ -86,7 +86,12 @@ fn assigned(option: &str, value: &OsStr) -> OsString {
 /// The command line that starts a server, held as the user wants it.
 fn words(options: &Options) -> Vec<OsString> {
     let grace = humantime::format_duration(options.grace).to_string();
-    let mut words: Vec<OsString> = vec!["run".into(), "--grace".into(), grace.into()];
+    let mut words: Vec<OsString> = vec![
+        "run".into(),
+        "--sigkill-as-code".into(),
+        "--grace".into(),
+        grace.into(),
+    ];
     if let Some(name) = &options.name {
         words.push(assigned("--name=", name));
     }

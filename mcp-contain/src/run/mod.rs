@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// Do not set MCP_LIFECYCLE_ID in the server's environment, nor MCP_LIFECYCLE_KEEP
     #[arg(long)]
     pub(crate) no_mark: bool,
+    /// Exit with 137 where the server died of SIGKILL: for the relay, to which a shim that dies of it proves nothing
+    #[arg(long, hide = true)]
+    pub(crate) sigkill_as_code: bool,
     /// Start the server at the first request that the cache cannot answer; reads messages
     #[cfg(target_os = "linux")]
     #[arg(long)]
@@ -113,6 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     wrapper.mark = !options.no_mark;
     wrapper.log.clone_from(&options.log);
     wrapper.keep.clone_from(&options.keep);
+    wrapper.sigkill_as_code = options.sigkill_as_code;
     wrapper.path = options.path.and_then(path);
     wrapper.require = match options.require {
         None => Require::Nothing,

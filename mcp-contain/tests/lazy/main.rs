@@ -18,5 +18,6 @@ mod orphans;
 mod random;
 mod real;
 mod session;
+mod shim;
 mod signals;
 mod streams;

@@ -1,14 +1,16 @@
 //! `stop` of a server whose shim waits for a process that ends containers.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
 use mcp_launcher_local::Wrapper;
+use nix::sys::signal::Signal;
 
-use crate::{DEADLINE, Place, becomes_the_shim};
+use crate::{DEADLINE, Place, becomes_the_shim, send};
 
 /// Says which server the process of [`becomes_a_shim`] starts.
 const SERVER: &str = "OPERATE_SERVER";
@@ -49,6 +51,35 @@ fn asked(companion: &mut UnixStream) {
     let mut word = [0];
     companion.read_exact(&mut word).unwrap();
     assert_eq!(word, [Wrapper::SERVER_GONE]);
+}
+
+/// What the shim says, and its exit code, when it has asked and got this answer.
+fn refuses(name: &str, answer: &[u8]) {
+    let place = Place::new(name);
+    let (mut shim, mut companion) = start(&place);
+    let seen = place.json(&["ps", "--json"]);
+    let servers = seen["servers"].as_array().unwrap();
+    let own = servers.iter().find(|it| it["name"] == place.name.as_str());
+    let leader = own.and_then(|it| it["leader"].as_u64());
+    send(Signal::SIGKILL, leader.unwrap().try_into().unwrap());
+    asked(&mut companion);
+    companion.write_all(answer).unwrap();
+    companion.shutdown(Shutdown::Write).unwrap();
+    let mut said = String::new();
+    // The shim's standard error is the same socket here.
+    companion.read_to_string(&mut said).unwrap();
+    assert_eq!(shim.wait().unwrap().code(), Some(125), "{said}");
+    assert!(said.contains("some may live"), "{said}");
+}
+
+#[test]
+fn a_shim_has_no_proof_when_its_companion_says_something_else() {
+    refuses("odd-companion", b"?");
+}
+
+#[test]
+fn a_shim_has_no_proof_when_its_companion_says_nothing() {
+    refuses("mute-companion", b"");
 }
 
 fn stop(place: &Place) -> (Option<i32>, serde_json::Value) {

@@ -19,6 +19,16 @@ fn verb(place: &Place, socket: &Path, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
+/// What other tests do at the time may be unknown as well.
+fn names_the_engine(unknown: &Value) -> bool {
+    let is_it = |it: &Value| {
+        it["what"]
+            .as_str()
+            .is_some_and(|what| what.starts_with("engine unix://"))
+    };
+    unknown.as_array().unwrap().iter().any(is_it)
+}
+
 /// One that hangs up on whoever asks.
 fn silent(socket: &Path) {
     let listener = UnixListener::bind(socket).unwrap();
@@ -42,9 +52,8 @@ fn an_engine_that_does_not_answer_is_not_one_without_containers() {
         );
         let (code, said) = verb(&place, &socket, &[words, &["--json"]].concat());
         let said: Value = serde_json::from_str(&said).unwrap();
-        let what = said["unknown"][0]["what"].as_str();
         assert!(
-            code == Some(1) && what.is_some_and(|it| it.starts_with("engine unix://")),
+            code == Some(1) && names_the_engine(&said["unknown"]),
             "{said:#}"
         );
     }
@@ -55,16 +64,14 @@ fn an_engine_that_does_not_answer_is_not_one_without_containers() {
     );
     let first = said.lines().next().unwrap();
     assert!(
-        first.contains("not everything could be looked at"),
+        first
+            .to_lowercase()
+            .contains("not everything could be looked at"),
         "{first}"
     );
     let (_, said) = verb(&place, &socket, &["doctor", "--json"]);
     let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(
-        said["left"]["unknown"].as_array().unwrap().len(),
-        1,
-        "{said:#}"
-    );
+    assert!(names_the_engine(&said["left"]["unknown"]), "{said:#}");
 }
 
 #[test]

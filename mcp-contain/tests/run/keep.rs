@@ -1,13 +1,17 @@
 //! Who is to stay when a server ends.
 
 use std::fs;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::process::{PidfdFlags, pidfd_open};
+use serde_json::Value;
 
-use crate::host::{Alive, Server, Streams, wrapped};
+use crate::host::{Alive, DEADLINE, Server, Streams, wrapped};
 
 /// A daemon with a child below it, which both hold its own FIFO.
 struct Daemon {
@@ -39,6 +43,21 @@ impl Daemon {
         }
     }
 
+    /// So says `ps`, of it and of nobody above it.
+    fn is_listed_as_kept(&self) {
+        let ps = |words: &[&str]| wrapped(words).output().unwrap().stdout;
+        let seen: Value = serde_json::from_slice(&ps(&["ps", "--json"])).unwrap();
+        let servers = seen["servers"].as_array().unwrap();
+        let processes = servers
+            .iter()
+            .flat_map(|it| it["processes"].as_array().unwrap());
+        let kept = processes.filter(|it| it["kept"] == true);
+        let kept: Vec<_> = kept.map(|it| it["pid"].as_i64().unwrap() as i32).collect();
+        assert!(self.pids().iter().all(|pid| kept.contains(pid)), "{seen:#}");
+        let table = String::from_utf8(ps(&["ps"])).unwrap();
+        assert!(table.contains("nothing: kept"), "{table}");
+    }
+
     fn pids(&self) -> Vec<i32> {
         let text = fs::read_to_string(self.alive.file("pids")).unwrap();
         let pids: Vec<_> = text.lines().map(|line| line.parse().unwrap()).collect();
@@ -54,6 +73,16 @@ impl Daemon {
     }
 }
 
+/// Kills a process, and waits until it holds nothing more: whoever looks then finds no lock of it.
+pub(crate) fn killed(pid: i32) {
+    let process = rustix::process::Pid::from_raw(pid).unwrap();
+    let held = pidfd_open(process, PidfdFlags::empty()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    let mut fds = [PollFd::new(held.as_fd(), PollFlags::POLLIN)];
+    let limit = PollTimeout::try_from(DEADLINE).unwrap();
+    assert_eq!(poll(&mut fds, limit), Ok(1), "{pid} does not end");
+}
+
 /// A server with the daemon in its own group, another one in a session, and others who are not to stay.
 fn server(alive: &Alive, daemon: &Daemon, more: &str) -> Server {
     let path = &daemon.path;
@@ -66,7 +95,11 @@ fn server(alive: &Alive, daemon: &Daemon, more: &str) -> Server {
     Server::start(&mut wrapped(&words), Streams::Pipes)
 }
 
-fn each(more: &str, end: impl Fn(&mut Server)) {
+fn stays(more: &str, end: impl Fn(&mut Server)) {
+    each(more, end).end();
+}
+
+fn each(more: &str, end: impl Fn(&mut Server)) -> Daemon {
     let (mut alive, mut daemon) = (Alive::new(), Daemon::new());
     let mut server = server(&alive, &daemon, more);
     alive.ready(2);
@@ -75,30 +108,32 @@ fn each(more: &str, end: impl Fn(&mut Server)) {
     server.ended();
     alive.nobody_is_left();
     daemon.is_whole();
-    daemon.end();
+    daemon
 }
 
 const DEAF: &str = "while :; do read never <&8; done";
 
 #[test]
-fn who_is_kept_survives_the_end_of_input() {
-    each(DEAF, |server| server.stdin = None);
+fn who_is_kept_survives_the_end_of_input_and_is_listed() {
+    let daemon = each(DEAF, |server| server.stdin = None);
+    daemon.is_listed_as_kept();
+    daemon.end();
 }
 
 #[test]
 fn who_is_kept_survives_sigterm_and_sigint_to_the_servers_group() {
-    each(DEAF, |server| server.signal(Signal::SIGTERM));
-    each(DEAF, |server| server.signal(Signal::SIGINT));
+    stays(DEAF, |server| server.signal(Signal::SIGTERM));
+    stays(DEAF, |server| server.signal(Signal::SIGINT));
 }
 
 #[test]
 fn who_is_kept_survives_the_servers_own_end() {
-    each("read line", |server| server.stdin = None);
+    stays("read line", |server| server.stdin = None);
 }
 
 #[test]
 fn who_is_kept_survives_a_killed_shim() {
-    each(DEAF, |server| server.signal(Signal::SIGKILL));
+    stays(DEAF, |server| server.signal(Signal::SIGKILL));
 }
 
 #[test]
@@ -121,7 +156,7 @@ fn who_is_kept_is_spared_by_reap_when_shim_and_guardian_were_killed() {
     let children = fs::read_to_string(format!("/proc/{shim}/task/{shim}/children")).unwrap();
     let guardian: i32 = children.trim().parse().unwrap();
     server.signal(Signal::SIGKILL);
-    kill(Pid::from_raw(guardian), Signal::SIGKILL).unwrap();
+    killed(guardian);
     server.child.wait().unwrap();
     let mut reap = Command::new(env!("CARGO_BIN_EXE_mcp-contain"));
     let said = reap

@@ -13,4 +13,5 @@ mod flow;
 mod host;
 mod keep;
 mod levels;
+mod not_kept;
 mod options;

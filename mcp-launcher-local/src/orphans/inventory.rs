@@ -106,6 +106,11 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
             }
             server.host.name = Some(host.name);
         }
+        for process in &mut server.processes {
+            let known = scene.processes.get(&process.pid);
+            let known = known.filter(|it| it.start_time == process.start_time);
+            process.is_kept = known.is_some_and(|it| scene.stays(it, server.recorded.into_iter()));
+        }
         server
             .processes
             .sort_by_key(|process| (process.start_time, process.pid));
@@ -196,6 +201,7 @@ pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
             age: sys::of_ticks(ticks),
             memory: answers::one(pid, sys::memory_of).flatten(),
             cpu: sys::cpu_of(pid).unwrap_or(Duration::ZERO),
+            is_kept: false,
             start_time: seen.start_time,
         }
     }))

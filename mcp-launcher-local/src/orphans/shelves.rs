@@ -36,6 +36,12 @@ impl Shelved {
         DeadHost {
             id: self.contents.host.clone(),
             namespace: self.contents.namespace,
+            servers: self
+                .contents
+                .servers
+                .iter()
+                .filter_map(|it| it.process)
+                .collect(),
         }
     }
 }

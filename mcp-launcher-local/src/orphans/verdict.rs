@@ -69,6 +69,8 @@ pub(super) struct DeadHost {
     pub(super) id: HostId,
     /// Its PID namespace.
     pub(super) namespace: u64,
+    /// Its servers' own processes, as it has written them down: by number and start time.
+    pub(super) servers: Vec<(u32, u64)>,
 }
 
 /// What is known about hosts.
@@ -111,7 +113,7 @@ impl Hosts<'_> {
         let spared = process.pid <= 1
             || self.is_above_or_host(process.pid, scene)
             || self.is_kept(process, scene)
-            || scene.stays(process)
+            || self.stays(process, scene)
             || is_in_a_container_of_its_own(process, dead)
             // Nobody is older than who started them.
             || process.start_time < dead.id.start_time();
@@ -151,13 +153,18 @@ impl Hosts<'_> {
                 Mark::Unreadable => false,
                 Mark::None | Mark::Unseen(_) | Mark::Passing => true,
             });
-            let stays = process.is_some_and(|process| scene.stays(process));
+            let stays = process.is_some_and(|process| self.stays(process, scene));
             is_marked && !stays && *pid > 1 && !self.is_above_or_host(*pid, scene)
         };
         match members.iter().all(is_theirs) {
             true => Emptying::All,
             false => Emptying::Each,
         }
+    }
+
+    fn stays(&self, process: &Process, scene: &Scene) -> bool {
+        let servers = self.dead.iter().flat_map(|dead| &dead.servers);
+        scene.stays(process, servers.copied())
     }
 
     /// Returns whether it is the one who asks or a living host, or started one of them:
@@ -209,14 +216,22 @@ impl Scene {
         std::iter::successors(Some(pid), above).take(self.processes.len() + 1)
     }
 
-    /// Returns whether a process is to stay when its server ends, or is below one that is.
-    fn stays(&self, process: &Process) -> bool {
-        let mut line = self.line(process.pid);
-        line.any(|pid| {
-            self.processes
-                .get(&pid)
-                .is_some_and(|above| above.stays && above.mark == process.mark)
-        })
+    /// Returns whether a process is to stay when its server ends, or is below one that is. One of these `servers`, by number and start time,
+    /// never is, whatever it is called.
+    pub(super) fn stays(
+        &self,
+        process: &Process,
+        servers: impl Iterator<Item = (u32, u64)> + Clone,
+    ) -> bool {
+        let is_a_server = |it: &Process| {
+            let mut servers = servers.clone();
+            servers.any(|server| server == (it.pid, it.start_time))
+        };
+        !is_a_server(process)
+            && self.line(process.pid).any(|pid| {
+                let above = self.processes.get(&pid);
+                above.is_some_and(|it| it.stays && it.mark == process.mark && !is_a_server(it))
+            })
     }
 
     /// The server that a process is of: by what it says, or, where it says nothing, by the nearest guardian above it.

@@ -215,6 +215,7 @@ impl Start<'_> {
                 .map(|doors| doors.kill.as_fd()),
             companion: self.wrapper.companion_fd(),
             grace: self.wrapper.grace,
+            sigkill_as_code: self.wrapper.sigkill_as_code,
             argv: &argv,
         });
         let error = match failed {

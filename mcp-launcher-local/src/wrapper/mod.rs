@@ -70,6 +70,9 @@ pub struct Wrapper {
     /// One with a slash is compared with the whole command line, any other with the name of the process and of its program; `*` and `?` as in a shell.
     /// At most 255 bytes together. The server's own process never stays, and a pattern that means it is refused.
     pub keep: Vec<OsString>,
+    /// Whether the shim of a server that died of SIGKILL exits with 137 instead of dying of SIGKILL as well. Then a shim that died
+    /// of it was killed itself, and proves nothing of its server. `false` by default.
+    pub sigkill_as_code: bool,
     /// A stream socket to a process that ends what the server starts beside itself, such as containers; nothing if there is none. Guardian and shim keep it.
     ///
     /// The other process sees [`SERVER_GONE`](Self::SERVER_GONE), or the end of file when neither is left.
@@ -163,6 +166,7 @@ impl Wrapper {
             mark: true,
             env: Vec::new(),
             keep: Vec::new(),
+            sigkill_as_code: false,
             companion: None,
         }
     }

@@ -1,6 +1,5 @@
 //! How this process ends.
 
-use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, Signal, raise};
 
 use super::Edge;
-use super::server::UNPROVEN;
+use super::server::{UNPROVEN, signal_of};
 use crate::failure::Failure;
 use crate::lazy::decision::words::Exit;
 
@@ -57,7 +56,7 @@ impl Edge {
         }
         let status = self.last.filter(|_| self.exit == Some(Exit::AsServer));
         let by_signal = status
-            .and_then(|status| status.signal())
+            .and_then(signal_of)
             .and_then(|number| Signal::try_from(number).ok());
         if let Some(signal) = self.killed.filter(|_| status.is_none()).or(by_signal) {
             die_of(signal, &self.mask);

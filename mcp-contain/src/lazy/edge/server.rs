@@ -22,8 +22,6 @@ const COMPANION_LIMIT: Duration = Duration::from_secs(15);
 pub(super) struct Server {
     shim: Process,
     may_be_accompanied: bool,
-    /// The shim was killed by this process.
-    is_killed: bool,
     /// None when it was closed.
     pub(super) input: Option<Stream>,
     pub(super) to_it: Buffer,
@@ -56,7 +54,6 @@ impl Server {
             output: Some(Stream::pipe(output.into())?),
             shim: shim.spawn(&its_input, &its_output, blocked)?,
             may_be_accompanied: shim.may_be_accompanied,
-            is_killed: false,
             to_it: Buffer::default(),
             written: 0,
             read: 0,
@@ -78,12 +75,13 @@ impl Server {
         }
     }
 
-    /// Whether its end is proven: by its shim, which says 125 if it has no proof, and because nobody holds its output. A shim that was killed proves
-    /// nothing: the output is silent although containers may live. One that was not killed from here may have died as its server did.
+    /// Whether its end is proven: by its shim, which says 125 if it has no proof, and because nobody holds its output. A shim that was killed, by
+    /// whomever, proves nothing: the output is silent although something of the server, or its containers, may live.
     pub(super) fn is_proven(&self) -> bool {
         let code = self.ended.and_then(|status| status.code());
-        let may_have_left = self.may_be_accompanied && self.is_killed && code.is_none();
-        self.is_silent && code != Some(UNPROVEN) && !may_have_left
+        let was_killed =
+            self.ended.and_then(|status| status.signal()) == Some(Signal::SIGKILL as i32);
+        self.is_silent && code != Some(UNPROVEN) && !was_killed
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -124,7 +122,6 @@ impl Server {
             return;
         };
         self.signal(signal);
-        self.is_killed |= signal == Signal::SIGKILL && self.ended.is_none();
         let companion = match self.may_be_accompanied {
             true => grace.saturating_add(COMPANION_LIMIT),
             false => Duration::ZERO,
@@ -142,9 +139,19 @@ impl Server {
     }
 }
 
+/// The exit code of a shim whose server died of SIGKILL.
+const KILLED: i32 = 128 + Signal::SIGKILL as i32;
+
+/// The signal that a server died of, as its shim tells.
+pub(super) fn signal_of(status: ExitStatus) -> Option<i32> {
+    let killed = (status.code() == Some(KILLED)).then_some(Signal::SIGKILL as i32);
+    status.signal().or(killed)
+}
+
 /// How a server ended, for people.
 pub(super) fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
+    let signal = signal_of(status);
+    match (status.code().filter(|_| signal.is_none()), signal) {
         (Some(code), _) => format!("the server ended (exit code {code})"),
         (None, Some(signal)) => format!("the server was ended by signal {signal}"),
         (None, None) => "the server ended".to_owned(),

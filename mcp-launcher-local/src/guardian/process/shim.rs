@@ -26,6 +26,8 @@ pub(crate) struct Shim<'a> {
     pub(crate) companion: Option<BorrowedFd<'a>>,
     /// The time between the rungs of its ladder.
     pub(crate) grace: Duration,
+    /// Whether it exits with 137 where the server died of SIGKILL, instead of dying of it as well.
+    pub(crate) sigkill_as_code: bool,
     /// What people call the server, which `ps` shows after the shim's own arguments.
     pub(crate) name: CString,
     /// What `ps` shows after that.
@@ -36,7 +38,7 @@ pub(crate) struct Shim<'a> {
 const COMPANION: usize = 7;
 
 /// Where the name of its server is.
-const NAME: usize = 8;
+const NAME: usize = 9;
 
 /// Stands there for a server without a name, and for a descriptor that there is not.
 pub(crate) const NAMELESS: &str = "-";
@@ -86,9 +88,10 @@ pub(crate) fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         number(grace),
         guardian,
         companion,
+        number(u32::from(shim.sigkill_as_code)),
         shim.name.clone(),
     ];
-    const { assert!(NAME == 8 && COMPANION == 7, "the last of them") };
+    const { assert!(NAME == 9 && COMPANION == 7, "the last of them") };
     let argv: Vec<&CStr> = parameters
         .iter()
         .chain(shim.argv)

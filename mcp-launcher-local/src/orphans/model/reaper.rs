@@ -36,6 +36,7 @@ impl World {
             .map(|host| DeadHost {
                 id: self.hosts[*host].id.clone(),
                 namespace: NAMESPACE,
+                servers: Vec::new(),
             })
             .collect();
         let hosts = Hosts {

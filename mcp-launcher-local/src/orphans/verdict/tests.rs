@@ -63,8 +63,11 @@ fn scene(more: &[Process]) -> Scene {
 
 fn with_hosts<T>(with: impl FnOnce(&Hosts<'_>) -> T) -> T {
     let this = host(10, BOOT, 1);
-    let dead = [(self::dead(), 7), (host(21, OTHER_BOOT, 3), 7)]
-        .map(|(id, namespace)| DeadHost { id, namespace });
+    let dead = [(self::dead(), 7), (host(21, OTHER_BOOT, 3), 7)].map(|(id, namespace)| DeadHost {
+        id,
+        namespace,
+        servers: vec![(77, 1077)],
+    });
     with(&Hosts {
         this: Some(&this),
         this_pid: 10,
@@ -173,6 +176,34 @@ fn a_cgroup_is_emptied_only_of_the_dead() {
     assert_eq!(empty(dead(), &[50, 0]), Emptying::Nothing, "out of sight");
     assert_eq!(empty(nested(), &[]), Emptying::Nothing);
     assert_eq!(empty(host(21, OTHER_BOOT, 3), &[]), Emptying::Nothing);
+}
+
+/// A process is kept by its name, and by what is above it; but never the server itself.
+#[test]
+fn who_was_to_stay_stays_and_a_server_of_that_name_does_not() {
+    let named = |pid, parent, start_time| Process {
+        stays: true,
+        start_time,
+        ..process(pid, parent, mark_of(dead()))
+    };
+    let all = [
+        named(50, 1, 200),
+        process(51, 50, mark_of(dead())),
+        named(77, 1, 1077),
+        process(78, 77, mark_of(dead())),
+        named(79, 77, 200),
+    ];
+    let with_all = scene(&all);
+    let judged = |pid| with_hosts(|hosts| hosts.judge(&with_all.processes[&pid], &with_all));
+    let verdicts = [50, 51, 77, 78, 79].map(judged);
+    let (stays, ends) = (Verdict::Spare, Verdict::End);
+    assert_eq!(verdicts, [stays, stays, ends, ends, stays]);
+    let empty = |pids: &[u32]| with_hosts(|hosts| hosts.empty(&dead(), pids, &with_all));
+    assert_eq!(empty(&[77, 78]), Emptying::All);
+    assert_eq!(empty(&[77, 79]), Emptying::Each);
+    // Another process of that number is not the server.
+    let reused = named(77, 1, 1078);
+    assert_eq!(judge(&reused), Verdict::Spare);
 }
 
 #[test]
