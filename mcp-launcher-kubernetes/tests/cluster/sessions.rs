@@ -6,7 +6,9 @@ use mcp_launcher_kubernetes::KubernetesLauncher;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use crate::support::{LIMIT, Namespace, POLITE, SOON, Server, eventually, launch, options, spec};
+use crate::support::{
+    LIMIT, Namespace, POLITE, SOON, Server, eventually, launch, options, plain, spec,
+};
 use crate::way::Way;
 
 async fn answers(server: &mut Server) {
@@ -38,6 +40,38 @@ async fn a_quiet_session_outlives_the_limit_of_its_node() {
     sleep(Duration::from_secs(40)).await;
     answers(&mut kept).await;
     kept.end().await.unwrap();
+}
+
+/// The protocol that this cluster speaks: version 4, unless `v5` is told, as where a translator of
+/// a later API server stands before it.
+fn closes_the_input_alone() -> bool {
+    std::env::var("MCP_KUBERNETES_PROTOCOL").is_ok_and(|protocol| protocol == "v5")
+}
+
+/// Version 5 of the protocol closes the input alone; with version 4 the session ends with it.
+#[tokio::test]
+async fn what_is_said_after_the_end_of_the_input_arrives_where_the_protocol_has_it() {
+    let ns = Namespace::new("last-words");
+    for options in [options(), plain()] {
+        let script = spec(options, "echo ready; cat; echo goodbye");
+        let mut server = launch(&ns.launcher(), &script).await.unwrap();
+        answers_after_ready(&mut server).await;
+        server.stdin.shutdown().await.unwrap();
+        let last = closes_the_input_alone().then_some("goodbye");
+        assert_eq!(server.line().await.as_deref(), last);
+        server.end().await.unwrap();
+    }
+}
+
+async fn answers_after_ready(server: &mut Server) {
+    // Without an init the first line may come before anybody is attached.
+    server.stdin.write_all(b"ping\n").await.unwrap();
+    let first = server.line().await;
+    if first.as_deref() == Some("ready") {
+        assert_eq!(server.line().await.as_deref(), Some("ping"));
+    } else {
+        assert_eq!(first.as_deref(), Some("ping"));
+    }
 }
 
 /// As proxies do, also those that look at what comes back alone.
