@@ -5,12 +5,15 @@
 //! file system that hangs, or serve its own page faults. So another thread waits, which is left behind
 //! where no answer comes, until one does.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::sys;
+use crate::sys::stat::Stat;
 
 /// The time that a process has to answer: it takes microseconds, or on a busy machine as long as that likes.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -20,6 +23,9 @@ const SHORT: Duration = Duration::from_millis(100);
 
 /// A wait consists of so many: while this process is stopped, only one of them passes.
 const SLICES: u32 = 10;
+
+/// So many more pass at most while the thread that asks waits for a processor: that is no silence of the process's.
+const BUSY_SLICES: u32 = 10 * SLICES;
 
 /// So many threads are left behind at most; then nobody is asked.
 const LEFT_MAX: usize = 16;
@@ -36,7 +42,7 @@ struct Silent {
     has_answered: Arc<AtomicBool>,
 }
 
-/// Asks a process; `None` if it does not answer. Blocks, for a second at most.
+/// Asks a process; `None` if it does not answer. Blocks, for a second at most, or for eleven where a busy machine lets nobody ask.
 pub(crate) fn one<T: Send + 'static>(
     pid: u32,
     question: impl Fn(u32) -> T + Copy + Send + 'static,
@@ -44,7 +50,8 @@ pub(crate) fn one<T: Send + 'static>(
     each(&[pid], question).pop().flatten()
 }
 
-/// Asks each of these processes in turn; `None` for one that does not answer. All that do not cost three seconds together.
+/// Asks each of these processes in turn; `None` for one that does not answer. All that do not cost three seconds together,
+/// beside the time in which a busy machine lets nobody ask.
 pub(crate) fn each<T: Send + 'static>(
     pids: &[u32],
     question: impl Fn(u32) -> T + Copy + Send + 'static,
@@ -98,6 +105,8 @@ struct Round<T> {
     pids: Vec<u32>,
     answers: Mutex<Vec<T>>,
     all_are_there: Condvar,
+    /// The thread that asks, as a directory of `/proc`, once it runs; `None` in it where that cannot be told.
+    asker: OnceLock<Option<PathBuf>>,
     /// Nobody waits for the rest.
     is_left: AtomicBool,
     is_over: Arc<AtomicBool>,
@@ -109,6 +118,7 @@ impl<T> Round<T> {
             answers: Mutex::new(Vec::with_capacity(pids.len())),
             pids,
             all_are_there: Condvar::new(),
+            asker: OnceLock::new(),
             is_left: AtomicBool::new(false),
             is_over: Arc::default(),
         }
@@ -116,6 +126,9 @@ impl<T> Round<T> {
 
     fn ask(&self, question: impl Fn(u32) -> T) {
         let _over = Over(self);
+        let asker = fs::read_link("/proc/thread-self").ok();
+        self.asker
+            .get_or_init(|| asker.map(|it| Path::new("/proc").join(it)));
         for pid in &self.pids {
             let answer = question(*pid);
             if self.is_left.load(Ordering::Acquire) {
@@ -128,7 +141,7 @@ impl<T> Round<T> {
     /// The answers until one process takes longer than `limit`, and that one.
     fn wait(&self, limit: Duration) -> (Vec<T>, Option<u32>) {
         let mut answers = lock(&self.answers);
-        let (mut before, mut idle) = (0, 0);
+        let (mut before, mut idle, mut busy) = (0, 0, 0);
         // One that has panicked answers nothing, either.
         while idle < SLICES
             && answers.len() < self.pids.len()
@@ -136,12 +149,28 @@ impl<T> Round<T> {
         {
             let waited = self.all_are_there.wait_timeout(answers, limit / SLICES);
             answers = waited.unwrap_or_else(PoisonError::into_inner).0;
-            idle = if answers.len() == before { idle + 1 } else { 0 };
-            before = answers.len();
+            match answers.len() == before {
+                true if busy < BUSY_SLICES && self.waits_for_a_processor() => busy += 1,
+                true => idle += 1,
+                false => (before, idle) = (answers.len(), 0),
+            }
         }
         self.is_left.store(true, Ordering::Release);
         let unanswered = self.pids.get(answers.len()).copied();
         (std::mem::take(&mut *answers), unanswered)
+    }
+}
+
+impl<T> Round<T> {
+    /// Whether the thread that asks would go on, if it were let: whom a process keeps waiting, sleeps.
+    fn waits_for_a_processor(&self) -> bool {
+        match self.asker.get() {
+            None => true,
+            Some(None) => false,
+            Some(Some(asker)) => {
+                Stat::read_in(asker).is_ok_and(|stat| stat.is_some_and(|stat| stat.state == 'R'))
+            }
+        }
     }
 }
 
@@ -201,5 +230,14 @@ mod tests {
         assert_eq!(one(own, |_| -> u32 { panic!("a question panics") }), None);
         assert!(begun.elapsed() < LIMIT);
         assert_eq!(one(own, question), Some(own));
+        // Whose asker only waits for a processor is not silent: that one would run.
+        let busy = |pid: u32| {
+            let begun = Instant::now();
+            while begun.elapsed() < LIMIT * 2 {
+                std::hint::spin_loop();
+            }
+            pid
+        };
+        assert_eq!(one(own, busy), Some(own));
     }
 }
