@@ -5,7 +5,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -56,8 +55,7 @@ impl Place {
         let name = format!("mcp-server-{name}-{}", std::process::id());
         let script = directory.path().join(&name);
         let deaf = "#!/bin/sh\ntrap '' TERM INT HUP\necho ready\nwhile :; do sleep 0.2; done\n";
-        fs::write(&script, deaf).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        mcp_lifecycle_conformance::copies::script(&script, deaf, 0o755).unwrap();
         let program = PathBuf::from(PROGRAM);
         Self {
             directory,

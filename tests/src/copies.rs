@@ -1,4 +1,4 @@
-//! Copies of programs, for a test that goes on as another user.
+//! Programs that a test makes: copies for one that goes on as another user, and scripts.
 //!
 //! A work tree may lie in a directory that only its owner may enter, such as root's home.
 //! Nobody else can run what was built there.
@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -38,7 +38,7 @@ impl Copies {
         ] {
             // A link takes no space and no time; there is none between file systems.
             if fs::hard_link(program, &copy).is_err() {
-                fs::copy(program, copy)?;
+                finished(Command::new("cp").arg(program).arg(copy))?;
             }
         }
         Ok(copies)
@@ -59,6 +59,31 @@ impl Copies {
     fn fixture(&self) -> PathBuf {
         self.0.path().join("mcp-fixture")
     }
+}
+
+/// Writes a file with this text and mode, which can be executed at once.
+///
+/// Another process writes it: no file is executed (`ETXTBSY`) that somebody has open for writing, and a
+/// thread that forks meanwhile hands on what this process has open.
+///
+/// # Errors
+///
+/// When `sh` cannot be started, or the file not be written.
+pub fn script(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        r#"printf %s "$1" >"$2" && chmod "$3" "$2""#,
+        "sh",
+        text,
+    ]);
+    finished(shell.arg(path).arg(format!("{mode:o}")))
+}
+
+fn finished(command: &mut Command) -> io::Result<()> {
+    let status = command.stdin(Stdio::null()).status()?;
+    let failed = || io::Error::other(format!("{command:?}: {status}"));
+    status.success().then_some(()).ok_or_else(failed)
 }
 
 /// The fixture for this process to run: the one that was built at `built`, or its copy.

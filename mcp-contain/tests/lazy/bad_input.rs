@@ -1,10 +1,11 @@
 //! Programs that cannot be executed, disks that are full, and caches that somebody has put something else into.
 
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use mcp_lifecycle_conformance::copies::script;
 use nix::sys::stat::Mode;
 use serde_json::json;
 
@@ -16,8 +17,7 @@ fn a_program_that_cannot_be_executed_is_told_as_without_a_relay() {
     let directory = tempfile::tempdir().unwrap();
     let program = |name: &str, text: &str, mode: u32| {
         let path = directory.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        script(&path, text, mode).unwrap();
         path
     };
     let programs = [

@@ -1,8 +1,6 @@
 //! Requests that are answered without a server, and messages that a server is sent when it comes.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-
+use mcp_lifecycle_conformance::copies::script;
 use serde_json::json;
 
 use crate::host::Streams;
@@ -141,11 +139,8 @@ fn the_path_of_the_login_shell_is_part_of_what_an_answer_is_found_by() {
     let shell = place.alive.file("shell");
     // What is started in a session with this at the end of its PATH.
     let started = |place: &mut Place, path: &str| {
-        place.write(
-            "shell",
-            &format!("#!/bin/sh\nPATH=$PATH:{path} exec sh -c \"$2\""),
-        );
-        fs::set_permissions(&shell, Permissions::from_mode(0o700)).unwrap();
+        let text = format!("#!/bin/sh\nPATH=$PATH:{path} exec sh -c \"$2\"\n");
+        script(&shell, &text, 0o700).unwrap();
         let mut command = place.command(&["--lazy", "--path", "login"]);
         let mut session = Session::of(command.env("SHELL", &shell), Streams::Pipes);
         session.open();

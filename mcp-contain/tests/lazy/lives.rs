@@ -1,8 +1,6 @@
 //! When a server is there, and how the relay ends.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-
+use mcp_lifecycle_conformance::copies;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -156,8 +154,8 @@ fn what_is_said_of_a_server_is_said_of_each_that_the_relay_starts() {
         script,
     ];
     let shell = place.alive.file("shell");
-    place.write("shell", "#!/bin/sh\nPATH=$PATH:/of/login exec sh -c \"$2\"");
-    std::fs::set_permissions(&shell, Permissions::from_mode(0o700)).unwrap();
+    let text = "#!/bin/sh\nPATH=$PATH:/of/login exec sh -c \"$2\"\n";
+    copies::script(&shell, text, 0o700).unwrap();
     let mut command = crate::host::wrapped(&words);
     command.env("SHELL", shell).env("PATH", "/bin:/usr/bin");
     let mut server = crate::host::Server::start(&mut command, crate::host::Streams::Pipes);

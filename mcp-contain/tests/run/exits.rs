@@ -3,6 +3,8 @@
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
+use mcp_lifecycle_conformance::copies::script;
+
 use crate::host::{BOTH, Server, Streams, wrapped};
 
 fn ended(words: &[&str]) -> (ExitStatus, String) {
@@ -42,10 +44,8 @@ fn a_signal_that_ends_the_server_ends_the_wrapper() {
 fn who_was_not_started_has_the_codes_of_env_and_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str, mode: u32| {
-        use std::os::unix::fs::PermissionsExt;
         let path = directory.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        script(&path, text, mode).unwrap();
         path.into_os_string().into_string().unwrap()
     };
     let missing = directory.path().join("missing").display().to_string();
@@ -84,11 +84,9 @@ fn who_was_not_started_has_the_codes_of_env_and_one_line() {
 
 #[test]
 fn a_script_without_a_first_line_is_run_by_a_shell_as_by_execvp() {
-    use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("script");
-    std::fs::write(&path, "[ \"$1\" = 'a b' ] && exit 9\n").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&path, "[ \"$1\" = 'a b' ] && exit 9\n", 0o755).unwrap();
     let (status, said) = ended(&[path.to_str().unwrap(), "a b"]);
     assert_eq!((status.code(), &*said), (Some(9), ""));
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use mcp_lifecycle_conformance::copies;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -27,8 +28,7 @@ impl Daemon {
             "echo $$ >>pids; sh -c 'echo $$ >>pids; printf . >&9; read never <&8' &\nprintf . >&9; read never <&8",
         );
         let path = alive.file("kept-daemon");
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        copies::script(&path, &format!("#!/bin/sh\n{script}\n"), 0o755).unwrap();
         let path = path.display().to_string();
         Self { alive, path }
     }

@@ -12,8 +12,7 @@ use nix::sys::signal::Signal;
 use crate::host::{Alive, Server, Streams, wrapped};
 
 fn executable(path: &Path, text: &str) {
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    mcp_lifecycle_conformance::copies::script(path, text, 0o755).unwrap();
 }
 
 /// A home with a program that only the login shell's `PATH` has.

@@ -97,9 +97,8 @@ impl Registry {
     /// Makes the program that `credHelpers` call `mcp-test`.
     pub(crate) fn helper(&self, script: &str) {
         let program = self.directory.path().join("docker-credential-mcp-test");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
+        let text = format!("#!/bin/sh\n{script}\n");
+        mcp_lifecycle_conformance::copies::script(&program, &text, 0o755).unwrap();
     }
 
     /// Puts the fixture there under this name, and nowhere else. Its digest.

@@ -64,9 +64,7 @@ impl Sshd {
         let real = which("ssh");
         let script = format!("#!/bin/sh\nexec {real} -F {here}/ssh_config \"$@\"\n");
         std::fs::create_dir(at("bin")).unwrap();
-        std::fs::write(at("bin/ssh"), script).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(at("bin/ssh"), mode).unwrap();
+        mcp_lifecycle_conformance::copies::script(&at("bin/ssh"), &script, 0o755).unwrap();
         let child = Command::new(which("sshd"))
             .args(["-D", "-e", "-f"])
             .arg(at("sshd_config"))

@@ -5,9 +5,6 @@ mod kills;
 mod options;
 mod podman;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-
 use mcp_lifecycle_core::launch::ServerSpec;
 
 use crate::support::{LIMIT, Rig, eventually};
@@ -77,8 +74,7 @@ impl Shape {
 
 fn executable(rig: &Rig, name: &str, text: &str) -> String {
     let path = rig.leases.path().join(name);
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    mcp_lifecycle_conformance::copies::script(&path, text, 0o755).unwrap();
     path.display().to_string()
 }
 
@@ -131,4 +127,7 @@ async fn nothing_is_left(rig: &Rig, host: &Host) {
     eventually("no container is left", || rig.started().is_empty()).await;
     rig.alive.expect_all_dead(LIMIT).await.unwrap();
     eventually("no process is left", || host.processes().is_empty()).await;
+    // A killed shim leaves its empty cgroup to whoever comes next.
+    let reaped = host::verb(rig, &["reap"]);
+    assert!(reaped.status.success(), "{reaped:?}");
 }
