@@ -21,7 +21,6 @@ pub(crate) struct Command {
     pub(crate) env: BTreeMap<OsString, OsString>,
     /// Whose it is, which its environment says as well. `None` where a process
     /// cannot be identified.
-    #[cfg_attr(windows, expect(dead_code, reason = "nobody has to be found there"))]
     pub(crate) identity: Option<Cookie>,
     /// The working directory, if it is not the host's own.
     pub(crate) cwd: Option<PathBuf>,

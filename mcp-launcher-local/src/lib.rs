@@ -51,7 +51,8 @@ mod resolve;
 mod sys;
 #[cfg(unix)]
 mod worker;
-#[cfg(target_os = "linux")]
+#[cfg(any(target_os = "linux", windows))]
+#[cfg_attr(windows, path = "wrapper/windows.rs")]
 mod wrapper;
 
 pub use launcher::LocalLauncher;
@@ -60,6 +61,8 @@ pub use level::{Isolation, Limits};
 pub use login::login_path;
 #[cfg(target_os = "linux")]
 pub use wrapper::{Require, WrapError, Wrapper};
+#[cfg(windows)]
+pub use wrapper::{WrapError, Wrapper};
 
 /// For `mcp-contain`, which watches its host where it stays itself.
 #[cfg(target_os = "linux")]

@@ -15,7 +15,7 @@ mod pipes;
 mod server;
 mod spawn;
 
-pub(crate) use spawn::spawn;
+pub(crate) use spawn::{spawn, start};
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 

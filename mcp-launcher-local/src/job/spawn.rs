@@ -1,6 +1,7 @@
 //! Starts a server inside of a job.
 
 use std::io;
+use std::os::windows::io::OwnedHandle;
 use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
@@ -22,24 +23,7 @@ pub(crate) fn spawn(
 ) -> Result<LaunchedServer, LaunchErrorKind> {
     let job = Job::new(limits).map_err(|error| short_of(error, "a job object was refused"))?;
     let (ours, streams) = pipes::open()?;
-    let invalid =
-        |error: io::Error| LaunchErrorKind::backend("the command cannot be passed on", error);
-    let interpreter;
-    let (program, line) = if command_line::is_script(&command.program) {
-        interpreter = command_interpreter().map_err(invalid)?;
-        let line = command_line::of_script(&command.program, &command.args);
-        (interpreter.as_path(), line.map_err(invalid)?)
-    } else {
-        let line = command_line::of_program(&command.arg0, &command.args);
-        (command.program.as_path(), line.map_err(invalid)?)
-    };
-    let start = Start {
-        program,
-        command_line: line,
-        environment: command_line::environment(&command.env).map_err(invalid)?,
-        cwd: command.cwd.as_deref(),
-        streams,
-    };
+    let start = start(command, streams)?;
     let server =
         JobServer::start(start, job, containment).map_err(|error| command.explain(error))?;
     Ok(LaunchedServer::new(
@@ -48,4 +32,28 @@ pub(crate) fn spawn(
         Some(Box::new(ours.stderr)),
         Arc::new(server),
     ))
+}
+
+/// What Windows has to be told to start `command` with these streams.
+pub(crate) fn start(
+    command: &Command,
+    streams: [OwnedHandle; 3],
+) -> Result<Start<'_>, LaunchErrorKind> {
+    let invalid =
+        |error: io::Error| LaunchErrorKind::backend("the command cannot be passed on", error);
+    let (program, line) = if command_line::is_script(&command.program) {
+        let interpreter = command_interpreter().map_err(invalid)?;
+        let line = command_line::of_script(&command.program, &command.args);
+        (interpreter, line.map_err(invalid)?)
+    } else {
+        let line = command_line::of_program(&command.arg0, &command.args);
+        (command.program.clone(), line.map_err(invalid)?)
+    };
+    Ok(Start {
+        program,
+        command_line: line,
+        environment: command_line::environment(&command.env).map_err(invalid)?,
+        cwd: command.cwd.as_deref(),
+        streams,
+    })
 }

@@ -5,14 +5,16 @@
 //! moment of the request. A server that has left its console, or has a window instead, hears nothing.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use windows_sys::Win32::System::Console::{
-    AttachConsole, CTRL_BREAK_EVENT, FreeConsole, GenerateConsoleCtrlEvent, GetConsoleCP,
+    AttachConsole, CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT,
+    FreeConsole, GenerateConsoleCtrlEvent, GetConsoleCP, SetConsoleCtrlHandler,
 };
 use windows_sys::Win32::System::Threading::{
     CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW, PROCESS_CREATION_FLAGS,
 };
+use windows_sys::core::BOOL;
 
 /// Held while this process is in a console of somebody else's: it can be in one at a time.
 static ENTERED: Mutex<()> = Mutex::new(());
@@ -41,6 +43,34 @@ pub(super) fn interrupt(pid: u32) -> io::Result<()> {
         let _ = unsafe { FreeConsole() };
     }
     asked
+}
+
+/// Has `tell` called, on a thread of its own, each time that this process is asked to end by its
+/// console. Once in a process. A console that is closed leaves it some seconds.
+pub(crate) fn when_asked(tell: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
+    if TELL.set(Box::new(tell)).is_err() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    // SAFETY: what is called follows no pointer.
+    super::check(unsafe { SetConsoleCtrlHandler(Some(asked), 1) })
+}
+
+static TELL: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+unsafe extern "system" fn asked(kind: u32) -> BOOL {
+    if let Some(tell) = TELL.get() {
+        super::shielded(tell);
+    }
+    if matches!(
+        kind,
+        CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT
+    ) {
+        // The answer would be the end of this process; it comes when the time has passed, or before.
+        loop {
+            std::thread::park();
+        }
+    }
+    1
 }
 
 fn has_console() -> bool {

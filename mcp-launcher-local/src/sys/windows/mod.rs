@@ -6,21 +6,28 @@
 //! process ── a process: started inside of a job, waited for, named
 //! console ── the request to end
 //! place ──── where programs are
+//! parent ─── the process that started this one
+//! streams ── the standard streams of this process, handed on
 //! ```
 
 mod attributes;
 mod console;
 mod job;
+mod parent;
 mod place;
 mod port;
 mod process;
+mod streams;
 
+pub(crate) use console::when_asked;
 pub(crate) use job::Job;
+pub(crate) use parent::Parent;
 pub(crate) use place::{
     DEFAULT_PATH, command_interpreter, limit_of, may_execute, names_a_path, spellings, variable,
 };
 pub(crate) use port::Heard;
 pub(crate) use process::{Process, Start, Wait};
+pub(crate) use streams::{InputState, hand_over, input};
 
 use std::io;
 

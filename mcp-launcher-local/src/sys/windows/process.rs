@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString, c_void};
 use std::io;
 use std::os::windows::ffi::{OsStrExt, OsStringExt};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use windows_sys::Win32::Foundation::{
@@ -12,10 +12,11 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::System::Threading::{
     CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, CreateProcessW, EXTENDED_STARTUPINFO_PRESENT,
-    GetExitCodeProcess, GetProcessTimes, INFINITE, OpenProcess, PROCESS_INFORMATION,
-    PROCESS_NAME_WIN32, PROCESS_QUERY_INFORMATION, PROCESS_SYNCHRONIZE, QueryFullProcessImageNameW,
-    RegisterWaitForSingleObject, ResumeThread, STARTF_USESTDHANDLES, STARTUPINFOEXW,
-    TerminateProcess, UnregisterWait, WT_EXECUTEONLYONCE, WaitForSingleObject,
+    GetCurrentProcess, GetExitCodeProcess, GetProcessTimes, INFINITE, OpenProcess,
+    PROCESS_ACCESS_RIGHTS, PROCESS_INFORMATION, PROCESS_NAME_WIN32, PROCESS_QUERY_INFORMATION,
+    PROCESS_SYNCHRONIZE, QueryFullProcessImageNameW, RegisterWaitForSingleObject, ResumeThread,
+    STARTF_USESTDHANDLES, STARTUPINFOEXW, TerminateProcess, UnregisterWait, WT_EXECUTEONLYONCE,
+    WaitForSingleObject,
 };
 
 use super::attributes::Attributes;
@@ -27,7 +28,7 @@ use super::port::{self, Heard};
 /// What is started.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
-    pub(crate) program: &'a Path,
+    pub(crate) program: PathBuf,
     /// Ends with a zero, as the environment does with two.
     pub(crate) command_line: Vec<u16>,
     pub(crate) environment: Vec<u16>,
@@ -132,15 +133,20 @@ impl Process {
     /// Holds the process of this number, if it is in `job`.
     pub(crate) fn in_job(pid: u32, job: &Job) -> Option<Self> {
         const RIGHTS: u32 = PROCESS_QUERY_INFORMATION | PROCESS_SYNCHRONIZE;
+        let process = Self::open(pid, RIGHTS).ok()?;
+        matches!(job.has(process.raw()), Ok(true)).then_some(process)
+    }
+
+    /// Holds whichever process has this number now.
+    pub(super) fn open(pid: u32, rights: PROCESS_ACCESS_RIGHTS) -> io::Result<Self> {
         // SAFETY: no pointers.
-        let handle = unsafe { OpenProcess(RIGHTS, 0, pid) };
+        let handle = unsafe { OpenProcess(rights, 0, pid) };
         if handle.is_null() {
-            return None;
+            return Err(io::Error::last_os_error());
         }
         // SAFETY: the handle was just made, and nobody else owns it.
         let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
-        let process = Self { handle, pid };
-        matches!(job.has(process.raw()), Ok(true)).then_some(process)
+        Ok(Self { handle, pid })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -168,11 +174,13 @@ impl Process {
 
     /// When it was created, in 100 ns since 1601.
     pub(crate) fn start_time(&self) -> Option<u64> {
-        let mut times = [FILETIME::default(); 4];
-        let [created, exited, kernel, user] = &mut times;
-        // SAFETY: the handle is open, and there is room for the four answers.
-        check(unsafe { GetProcessTimes(self.raw(), created, exited, kernel, user) }).ok()?;
-        Some(u64::from(times[0].dwHighDateTime) << 32 | u64::from(times[0].dwLowDateTime))
+        start_time(self.raw())
+    }
+
+    /// When this process was created, in the same count.
+    pub(super) fn own_start_time() -> Option<u64> {
+        // SAFETY: no pointers.
+        start_time(unsafe { GetCurrentProcess() })
     }
 
     /// Its exit code. To be asked once it has ended: before that, there is a number as well.
@@ -239,6 +247,15 @@ impl Drop for Wait {
         // moment needs nothing of it.
         let _ = unsafe { UnregisterWait(ptr::without_provenance_mut(self.registered)) };
     }
+}
+
+/// `process` is an open handle, or means this process.
+fn start_time(process: HANDLE) -> Option<u64> {
+    let mut times = [FILETIME::default(); 4];
+    let [created, exited, kernel, user] = &mut times;
+    // SAFETY: the handle is open, by the two callers, and there is room for the four answers.
+    check(unsafe { GetProcessTimes(process, created, exited, kernel, user) }).ok()?;
+    Some(u64::from(times[0].dwHighDateTime) << 32 | u64::from(times[0].dwLowDateTime))
 }
 
 /// Called on a thread of the system's, with the key of the job.

@@ -1,0 +1,75 @@
+//! The process that started this one.
+
+use std::io;
+use std::mem::size_of;
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+
+use windows_sys::Win32::Foundation::{ERROR_INVALID_PARAMETER, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::System::Diagnostics::ToolHelp::{
+    CreateToolhelp32Snapshot, PROCESSENTRY32W, Process32FirstW, Process32NextW, TH32CS_SNAPPROCESS,
+};
+use windows_sys::Win32::System::Threading::{
+    PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE,
+};
+
+use super::check;
+use super::process::Process;
+
+/// The parent, as far as it can be known.
+#[derive(Debug)]
+pub(crate) enum Parent {
+    /// Held: its end can be waited for.
+    Held(Process),
+    /// It has ended, and its number may be another process's.
+    Gone,
+    /// There is none, or it is somebody's who does not let it be watched.
+    Unknown,
+}
+
+impl Parent {
+    /// Looks for it. A process keeps the number of its parent when that has ended, so the one
+    /// of that number is the parent only if it is the older one.
+    pub(crate) fn hold() -> Self {
+        const RIGHTS: u32 = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
+        let number = match number() {
+            Ok(Some(number)) if number != 0 => number,
+            _ => return Self::Unknown,
+        };
+        match Process::open(number, RIGHTS) {
+            Ok(parent) => match (parent.start_time(), Process::own_start_time()) {
+                (Some(parent), Some(own)) if parent > own => Self::Gone,
+                _ => Self::Held(parent),
+            },
+            Err(error) if error.raw_os_error() == Some(ERROR_INVALID_PARAMETER.cast_signed()) => {
+                Self::Gone
+            }
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+/// The number of the process that started this one.
+fn number() -> io::Result<Option<u32>> {
+    // SAFETY: no pointers.
+    let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };
+    if snapshot == INVALID_HANDLE_VALUE {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the handle was just made, and nobody else owns it.
+    let snapshot = unsafe { OwnedHandle::from_raw_handle(snapshot) };
+    let mut entry = PROCESSENTRY32W {
+        dwSize: size_of::<PROCESSENTRY32W>() as u32,
+        ..PROCESSENTRY32W::default()
+    };
+    // SAFETY: the handle is open, and the entry says its own size.
+    check(unsafe { Process32FirstW(snapshot.as_raw_handle(), &mut entry) })?;
+    loop {
+        if entry.th32ProcessID == std::process::id() {
+            return Ok(Some(entry.th32ParentProcessID));
+        }
+        // SAFETY: as above.
+        if check(unsafe { Process32NextW(snapshot.as_raw_handle(), &mut entry) }).is_err() {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! A process that stands between a host and its server, and copies nothing: Windows.
+//!
+//! The job of the server is this process's, so the kernel ends the server when this process ends, for
+//! whatever reason. What is left to do is to wait, and to climb the ladder when the input has ended or
+//! the host is gone. `docs/windows.md` has the design.
+
+#[path = "../../guardian-bin/ladder.rs"]
+#[expect(
+    dead_code,
+    reason = "a guardian refuses requests for a while; a console does or does not"
+)]
+mod ladder;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mcp_lifecycle_core::launch::LaunchErrorKind;
+
+use crate::command::{Command, short_of};
+use crate::identity;
+use crate::job;
+use crate::level::Limits;
+use crate::resolve::resolve;
+use crate::sys::{self, Heard, InputState, Job, Parent, Process};
+use ladder::{Ladder, Order};
+
+/// A server that is to be started with this process's own standard streams.
+///
+/// [`run`](Self::run) starts it in a job object that this process alone holds, and stays until nothing
+/// of it is left. Nothing is copied between host and server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Wrapper {
+    /// The program: a path, or a name that is looked up in this process's `PATH`, with the
+    /// extensions of `PATHEXT`.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// The file that its standard error goes to, at the end of what is there; this process's own
+    /// standard error if nothing is said.
+    pub log: Option<PathBuf>,
+    /// The time that the server has to end by itself: after the end of its input, and after
+    /// CTRL_BREAK. Counted in milliseconds. 2 s by default. It has none where this process is killed.
+    pub grace: Duration,
+}
+
+/// No server runs.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}")]
+pub struct WrapError {
+    kind: LaunchErrorKind,
+}
+
+impl WrapError {
+    /// The kind of failure.
+    pub fn kind(&self) -> &LaunchErrorKind {
+        &self.kind
+    }
+}
+
+impl From<LaunchErrorKind> for WrapError {
+    fn from(kind: LaunchErrorKind) -> Self {
+        Self { kind }
+    }
+}
+
+/// What this process is told of.
+#[derive(Debug)]
+enum Event {
+    /// Somebody has ended: the server's process, the host, or the last one of the job.
+    Look,
+    InputEnded,
+    /// By this process's console.
+    Asked,
+}
+
+/// How often it is asked whether the input has ended: nobody is told of that.
+const INPUT_PERIOD: Duration = Duration::from_millis(50);
+
+impl Wrapper {
+    /// A program with its arguments.
+    pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: args.into_iter().collect(),
+            log: None,
+            grace: Duration::from_secs(2),
+        }
+    }
+
+    /// Starts the server, and returns the exit code of its own process once nobody of its job is left.
+    ///
+    /// To be called once, by a process that has nothing else to do: its standard output is the server's
+    /// from then on. Dropped or ended in between, by whatever, the server is ended by the kernel.
+    ///
+    /// # Errors
+    ///
+    /// No server was started, or the job can be asked nothing; it ends with this process.
+    pub fn run(&self) -> Result<u32, WrapError> {
+        let failed = |what| move |error| short_of(error, what);
+        let parent = Parent::hold();
+        if matches!(parent, Parent::Gone) {
+            let why = "the process that has started this one is gone already";
+            return Err(
+                LaunchErrorKind::backend(why, io::Error::from(io::ErrorKind::NotFound)).into(),
+            );
+        }
+        let command = self.command()?;
+        let log = self.open_log();
+        let log = log.map_err(failed("the server's standard error cannot go to its file"))?;
+        let job = Job::new(Limits::default()).map_err(failed("a job object was refused"))?;
+        let (tell, told) = mpsc::channel();
+        let look = tell.clone();
+        let heard = Heard::of(&job, move || drop(look.send(Event::Look)));
+        let heard = heard.map_err(failed("the job object could not be watched"))?;
+        let host = match &parent {
+            Parent::Held(parent) => Some(parent),
+            Parent::Gone | Parent::Unknown => None,
+        };
+        let wait = host.map(|host| host.wait(&heard)).transpose();
+        let _host_wait = wait.map_err(failed("the host could not be watched"))?;
+        watch_input(tell.clone()).map_err(failed("the standard input could not be watched"))?;
+        // Without a console there is nobody who asks.
+        let _ = sys::when_asked(move || drop(tell.send(Event::Asked)));
+        let streams = sys::hand_over().map_err(failed("the standard streams are not there"))?;
+        let [input, output, error] = streams;
+        let streams = [input, output, log.map_or(error, Into::into)];
+        let leader = job::start(&command, streams)?.inside(&job);
+        let leader = leader.map_err(|error| command.explain(error))?;
+        let wait = leader.wait(&heard);
+        let _leader_wait = wait.map_err(failed("the server could not be watched"))?;
+        let life = Life {
+            job: &job,
+            leader: &leader,
+            host,
+            told,
+            begun: Instant::now(),
+            ladder: Ladder::new(nanos(self.grace)),
+        };
+        Ok(life
+            .live()
+            .map_err(failed("the job object does not answer"))?)
+    }
+
+    /// The program found, and the environment as it is.
+    fn command(&self) -> Result<Command, LaunchErrorKind> {
+        let mut env: BTreeMap<_, _> = env::vars_os().collect();
+        // The host's own, if it is somebody's server, is not the server's.
+        env.remove(OsStr::new(identity::VARIABLE));
+        env.remove(OsStr::new(identity::KEEP));
+        let directory = env::current_dir();
+        let directory = directory.as_deref().unwrap_or(Path::new("."));
+        let program = resolve(&self.program, &env, directory)?;
+        Ok(Command {
+            program,
+            arg0: self.program.clone(),
+            args: self.args.clone(),
+            env,
+            identity: None,
+            cwd: None,
+        })
+    }
+
+    /// What is no file is refused: a pipe has to be read by somebody, and a console is nobody's log.
+    fn open_log(&self) -> io::Result<Option<File>> {
+        let Some(path) = &self.log else {
+            return Ok(None);
+        };
+        let log = OpenOptions::new().append(true).create(true).open(path)?;
+        match log.metadata()?.is_file() {
+            true => Ok(Some(log)),
+            false => Err(io::Error::other("it is not a file")),
+        }
+    }
+}
+
+/// A server that runs, and what is known of it.
+struct Life<'a> {
+    job: &'a Job,
+    leader: &'a Process,
+    host: Option<&'a Process>,
+    told: Receiver<Event>,
+    begun: Instant,
+    ladder: Ladder,
+}
+
+impl Life<'_> {
+    fn live(mut self) -> io::Result<u32> {
+        let (mut exited, mut is_orphan) = (false, false);
+        loop {
+            let now = self.now();
+            if !exited && self.leader.has_ended() {
+                exited = true;
+                self.ladder.main_exited(now);
+            }
+            if exited && self.job.active()? == 0 {
+                return self.leader.exit_code();
+            }
+            if !is_orphan && self.host.is_some_and(Process::has_ended) {
+                is_orphan = true;
+                let order = self.ladder.host_gone(now);
+                self.carry_out(order);
+            }
+            let order = self.ladder.pass(now);
+            self.carry_out(order);
+            match self.hear() {
+                Some(Event::InputEnded) => self.ladder.told(self.now()),
+                Some(Event::Asked) => {
+                    let order = self.ladder.terminated(self.now());
+                    self.carry_out(order);
+                }
+                Some(Event::Look) | None => {}
+            }
+        }
+    }
+
+    /// Waits for the next event, or until the ladder has something to do.
+    fn hear(&self) -> Option<Event> {
+        match self.ladder.alarm() {
+            None => self.told.recv().ok(),
+            Some(at) => {
+                let left = Duration::from_nanos(at.saturating_sub(self.now()));
+                self.told.recv_timeout(left).ok()
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Nothing => {}
+            Order::Terminate => {
+                // Who has no console cannot be asked: its grace passes.
+                let _ = self.leader.interrupt();
+                self.ladder.sent();
+            }
+            // Given again by the ladder until nobody is left.
+            Order::Kill => drop(self.job.terminate()),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        nanos(self.begun.elapsed())
+    }
+}
+
+/// Has the end of this process's input told, where it has one.
+fn watch_input(tell: Sender<Event>) -> io::Result<()> {
+    let input = sys::input()?;
+    let watch = move || {
+        loop {
+            match input.state() {
+                InputState::Open => thread::sleep(INPUT_PERIOD),
+                InputState::Ended => return drop(tell.send(Event::InputEnded)),
+                InputState::Unknown => return,
+            }
+        }
+    };
+    let thread = thread::Builder::new()
+        .name("input".to_owned())
+        .stack_size(64 * 1024);
+    thread.spawn(watch).map(drop)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
