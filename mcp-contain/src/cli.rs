@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+#[cfg(not(target_os = "linux"))]
+use crate::elsewhere;
 #[cfg(target_os = "linux")]
 use crate::{doctor, ps, reap, stats, stop};
 use crate::{manual, run, wrap};
@@ -50,6 +52,21 @@ pub(crate) enum Verb {
     /// Shows what is left behind now, what this machine can hold, and which hosts are wrapped
     #[cfg(target_os = "linux")]
     Doctor(doctor::Options),
+    /// Lists the servers that run: on Linux only
+    #[cfg(not(target_os = "linux"))]
+    Ps(elsewhere::Words),
+    /// Ends one server: on Linux only
+    #[cfg(not(target_os = "linux"))]
+    Stop(elsewhere::Words),
+    /// Ends what dead hosts left: on Linux only
+    #[cfg(not(target_os = "linux"))]
+    Reap(elsewhere::Words),
+    /// Shows how servers were ended so far: on Linux only
+    #[cfg(not(target_os = "linux"))]
+    Stats(elsewhere::Words),
+    /// Shows what this machine can hold: on Linux only
+    #[cfg(not(target_os = "linux"))]
+    Doctor(elsewhere::Words),
     /// Prints the manual page
     Man(manual::ManOptions),
     /// Prints the completions for a shell

@@ -19,7 +19,7 @@ impl Failure {
 
     /// The server could not be started: 127 where there is no such program, 126 where it
     /// cannot be executed, 125 otherwise.
-    #[cfg(target_os = "linux")]
+    #[cfg(any(target_os = "linux", windows))]
     pub(crate) fn launch(error: &mcp_launcher_local::WrapError) -> Self {
         use mcp_lifecycle_core::launch::LaunchErrorKind as Kind;
         let code = match error.kind() {

@@ -18,6 +18,8 @@ mod cli;
 mod containers;
 #[cfg(target_os = "linux")]
 mod doctor;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
 mod failure;
 #[cfg(target_os = "linux")]
 mod foreign;
@@ -69,6 +71,12 @@ fn main() -> ExitCode {
         Verb::Stats(options) => stats::run(&options),
         #[cfg(target_os = "linux")]
         Verb::Doctor(options) => doctor::run(&options),
+        #[cfg(not(target_os = "linux"))]
+        Verb::Ps(words)
+        | Verb::Stop(words)
+        | Verb::Reap(words)
+        | Verb::Stats(words)
+        | Verb::Doctor(words) => Err(words.refuse()),
     };
     done.unwrap_or_else(|failure| failure.report())
 }

@@ -1,12 +1,17 @@
 //! `run`: a server in place of this process.
 
+#[cfg(windows)]
+mod windows;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
+#[cfg(not(windows))]
 use std::process::ExitCode;
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use crate::containers::accompany;
+#[cfg(not(windows))]
 use crate::failure::Failure;
 #[cfg(target_os = "linux")]
 use crate::show::name;
@@ -44,16 +49,13 @@ pub(crate) struct Options {
     #[arg(long, hide = true)]
     pub(crate) sigkill_as_code: bool,
     /// Start the server at the first request that the cache cannot answer; reads messages
-    #[cfg(target_os = "linux")]
     #[arg(long)]
     pub(crate) lazy: bool,
     /// With --lazy: end the server after this much idle time. Default: 10 minutes for servers of
     /// 2026-07-28, never for older ones
-    #[cfg(target_os = "linux")]
     #[arg(long, value_name = "TIME", requires = "lazy", value_parser = humantime::parse_duration)]
     pub(crate) idle: Option<Duration>,
     /// Restart a server that exited by itself, at the next request; reads messages
-    #[cfg(target_os = "linux")]
     #[arg(long)]
     pub(crate) restart: bool,
     /// The server: a program and its arguments
@@ -144,8 +146,13 @@ pub(crate) fn path(PathOf::Login: PathOf) -> Option<OsString> {
     path.inspect_err(said).ok()
 }
 
+#[cfg(windows)]
+pub(crate) use windows::run;
+
 /// There is no wrapper for this system.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", windows)))]
 pub(crate) fn run(_: &Options) -> Result<ExitCode, Failure> {
-    Err(Failure::wrapper("servers can be started on Linux only"))
+    Err(Failure::wrapper(
+        "servers can be started on Linux and Windows only",
+    ))
 }

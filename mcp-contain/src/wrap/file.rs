@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process;
+
+use super::owner;
 
 /// Suffix of a file's backup.
 pub(crate) const BACKUP: &str = ".before-mcp-contain";
@@ -141,13 +142,13 @@ impl Document {
     }
 
     fn check_replaceable(&self) -> Result<(), FileError> {
-        if self.metadata.permissions().mode() & 0o200 == 0 {
+        if owner::is_read_only(&self.metadata) {
             return Err(FileError::ReadOnly);
         }
-        if self.metadata.nlink() > 1 {
-            return Err(FileError::Linked(self.metadata.nlink()));
+        match owner::names(&self.metadata) {
+            0 | 1 => Ok(()),
+            names => Err(FileError::Linked(names)),
         }
-        Ok(())
     }
 
     fn put(
@@ -173,15 +174,9 @@ impl Document {
 
     fn write(&self, new: &Path, text: &str) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        // Nobody else's until it has the permissions of the old one.
-        let mut file = options.write(true).create_new(true).mode(0o600).open(new)?;
+        let mut file = owner::private(options.write(true).create_new(true)).open(new)?;
         file.write_all(text.as_bytes())?;
-        let made = file.metadata()?;
-        let (user, group) = (self.metadata.uid(), self.metadata.gid());
-        if (made.uid(), made.gid()) != (user, group) {
-            fchown(&file, Some(user), Some(group))?;
-        }
-        file.set_permissions(self.metadata.permissions())?;
+        owner::pass_on(&file, &self.metadata)?;
         file.sync_all()
     }
 }
@@ -199,9 +194,9 @@ fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 

@@ -228,6 +228,7 @@ impl Base {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     fn places(name: &str, system: System, variables: &[(&str, &str)]) -> Vec<String> {
         let host = HOSTS.iter().find(|host| host.name == name).unwrap();
         let variable = |name: &str| {
@@ -241,6 +242,8 @@ mod tests {
             .collect()
     }
 
+    /// A path of another system is none here.
+    #[cfg(unix)]
     #[test]
     fn each_system_has_its_own_places() {
         let home = [("HOME", "/home/u")];
@@ -268,6 +271,7 @@ mod tests {
         );
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_variable_of_a_host_adds_a_place() {
         let variables = [

@@ -4,6 +4,7 @@
 //! hosts ─── which hosts there are, and where each keeps its servers. Data
 //! find ──── which files are looked at
 //! file ──── a file, read whole and replaced at once
+//! owner ─── whose it is, and who may do what to it
 //! format ── what JSON and TOML have in common: both say where each server is. Pure
 //! json ──── servers in JSON, with comments, or JSON5. Pure
 //! toml ──── servers in TOML. Pure
@@ -23,6 +24,7 @@ mod format;
 mod hosts;
 mod json;
 mod outcome;
+mod owner;
 mod rewrite;
 mod splice;
 #[cfg(target_os = "linux")]
@@ -75,9 +77,8 @@ fn host_names() -> PossibleValuesParser {
 
 /// Changes the files, one after the other: one that cannot be changed keeps no other back.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    if !cfg!(target_os = "linux") && !options.undo && !options.dry_run {
-        let why =
-            "servers can be started on Linux only: wrapped, they would not start on this system";
+    if !cfg!(any(target_os = "linux", windows)) && !options.undo && !options.dry_run {
+        let why = "servers can be started on Linux and Windows only: wrapped, they would not start on this system";
         return Err(Failure::wrapper(why));
     }
     let program = own_path().map_err(Failure::wrapper)?;

@@ -1,0 +1,34 @@
+//! `mcp-contain` on Windows or under wine: `tests/run windows`. Elsewhere there is nothing to test.
+//!
+//! Each process that is tested holds a connection to the test: its end is the end of the process.
+
+#[cfg(windows)]
+mod alive;
+#[cfg(windows)]
+mod cases;
+#[cfg(windows)]
+mod fixture;
+#[cfg(windows)]
+mod hosts;
+#[cfg(windows)]
+mod refusals;
+#[cfg(windows)]
+mod system;
+
+#[cfg(windows)]
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(fixture::MARK) {
+        fixture::run(arguments.collect());
+        return;
+    }
+    let tests = [cases::tests(), hosts::tests(), refusals::tests()];
+    let tests = tests.into_iter().flatten().collect();
+    let mut arguments = libtest_mimic::Arguments::from_args();
+    // Each starts many processes.
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, tests).exit();
+}
+
+#[cfg(not(windows))]
+fn main() {}
