@@ -33,7 +33,7 @@ impl Report {
             counts: taken.counts.clone(),
         };
         let verdict = |kind: &str, count| match is_root || !case.launches {
-            true if case.is_peer() => Verdict::Kept,
+            true if case.is_shown_only() => Verdict::Kept,
             true => compare(kind, count, &here, &self.compiler, budgets, case.name),
             false => Verdict::NotCompared("who is not root has another way".to_owned()),
         };

@@ -81,9 +81,10 @@ const fn whole(case: Case) -> Case {
 }
 
 impl Case {
-    /// Whether it is another one's: its counts are for ratios alone.
-    pub(crate) fn is_peer(&self) -> bool {
-        self.name.starts_with("rmcp-")
+    /// Whether its counts are shown and not compared: another one's, for ratios alone, or of a crowd, where each look that
+    /// is repeated costs once more for each process, and how many are repeated differs with the load.
+    pub(crate) fn is_shown_only(&self) -> bool {
+        self.name.starts_with("rmcp-") || self.name == "life-crowd"
     }
 }
 
