@@ -18,7 +18,7 @@ const WAITS: &[&str] = &[
     "sched_yield",
 ];
 
-/// How the names of [the marks](crate::meter::mark) begin.
+/// How the names of the marks begin.
 const MARK: &str = "\"/counts/";
 
 /// What was counted.
