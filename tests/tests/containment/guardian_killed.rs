@@ -120,7 +120,7 @@ fn ends_meanwhile() {
     stage.nobody_is_left();
 }
 
-fn is_running(pid: i32) -> bool {
+pub(crate) fn is_running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
 }

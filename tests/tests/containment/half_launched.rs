@@ -57,7 +57,7 @@ fn warmed_up(stage: &Stage, isolation: Isolation) -> Census {
 
 /// Looks again until it is so.
 #[track_caller]
-fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + LIMIT;
     loop {
         if let Some(found) = look() {

@@ -16,7 +16,8 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, mkfifo};
 
-use crate::guardian_killed::parent_of;
+use crate::guardian_killed::{is_running, parent_of};
+use crate::half_launched::until;
 use crate::stage::{self, LIMIT, OBSERVER, Stage, has_cgroups, leaves, perform, plays};
 
 const SHAPES: &str = "MCP_TEST_SHAPES";
@@ -159,10 +160,17 @@ pub(crate) fn kill_with_guardians(host: Child, servers: &[u32]) {
         matches!(stopped, Ok(WaitStatus::Stopped(..))),
         "{stopped:?}"
     );
-    for server in servers {
-        kill(parent_of(*server), Signal::SIGKILL).unwrap();
+    let guardians: Vec<Pid> = servers.iter().map(|server| parent_of(*server)).collect();
+    for guardian in &guardians {
+        kill(*guardian, Signal::SIGKILL).unwrap();
     }
     end(host);
+    // Who has been killed dies when it has a processor.
+    for guardian in guardians {
+        until("a killed guardian dies", || {
+            (!is_running(guardian.as_raw())).then_some(())
+        });
+    }
 }
 
 #[test]
