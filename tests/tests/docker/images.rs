@@ -235,9 +235,10 @@ async fn an_image_that_has_changed_behind_its_name_is_not_run() {
     rig.assert_clean().await;
 }
 
-/// Shorter than the pull, and longer than a container takes to start.
-const START_UP: Duration = Duration::from_secs(16);
-const PULL: Duration = Duration::from_secs(20);
+/// Shorter than the pull, and longer than a container takes to start. The engine gives a registry
+/// 15 s for its first answer.
+const START_UP: Duration = Duration::from_secs(10);
+const PULL: Duration = Duration::from_secs(12);
 
 /// As a host: starts one server by a manager and one by a pool, of these images.
 async fn start_as_host(told: &str) {
