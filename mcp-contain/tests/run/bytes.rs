@@ -1,13 +1,13 @@
 //! The server has the host's own streams: not a byte more, less or later than without the wrapper.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::chance::Chance;
 use crate::flow::{LONG, all_said, half_close, there_and_back};
-use crate::host::{BOTH, Server, bare, wrapped};
+use crate::host::{BOTH, Server, bare, in_time, wrapped};
 
 #[test]
 fn random_bytes_go_both_ways_at_once_as_they_are() {
@@ -59,25 +59,46 @@ fn either_direction_can_end_first() {
     }
 }
 
+/// Waits until the server has read what there was and says that it reads no more: what it takes from here on is what the
+/// kernel keeps for it. A server that still reads takes a page more or less, as the machine likes.
+fn stops_reading(server: &mut Server) {
+    server.stdin.as_mut().unwrap().write_all(b"last\n").unwrap();
+    let mut stdout = server.stdout.try_clone().unwrap();
+    let said = in_time(move || {
+        let mut said = [0; 8];
+        stdout.read_exact(&mut said).map(|()| said)
+    });
+    assert_eq!(&said.unwrap(), b"no more\n");
+}
+
 /// How much a server that reads nothing takes before its host has to wait.
 fn taken(server: &mut Server) -> usize {
     let stdin = server.stdin.as_mut().unwrap();
     fcntl(stdin.as_fd(), FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
     let mut taken = 0;
-    while let Ok(len) = stdin.write(&[0; 512]) {
-        taken += len;
+    loop {
+        match stdin.write(&[0; 512]) {
+            Ok(len) => taken += len,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "the server is there");
+                return taken;
+            }
+        }
     }
-    taken
 }
 
 #[test]
 fn a_server_that_stops_reading_holds_its_host_back_as_without_the_wrapper() {
     for streams in BOTH {
-        let words = ["sh", "-c", "read line; kill -STOP $$"];
-        let mut bare = Server::start(&mut bare(&words), streams);
-        let mut wrapped = Server::start(&mut wrapped(&words), streams);
-        assert_eq!(taken(&mut wrapped), taken(&mut bare), "{streams:?}");
-        for server in [bare, wrapped] {
+        let script = "read line; [ \"$line\" = last ] && echo no more; kill -STOP $$";
+        let words = ["sh", "-c", script];
+        let mut servers =
+            [bare(&words), wrapped(&words)].map(|mut command| Server::start(&mut command, streams));
+        servers.iter_mut().for_each(stops_reading);
+        let [bare, wrapped] = servers.each_mut().map(taken);
+        assert_eq!(wrapped, bare, "{streams:?}");
+        assert!(bare > 0, "{streams:?}");
+        for server in servers {
             server.signal(nix::sys::signal::Signal::SIGKILL);
             server.ended();
         }
