@@ -30,6 +30,7 @@ async fn a_pod_that_somebody_deletes_in_order_is_gone() {
     let ns = Namespace::new("deleted");
     let mut server = ns.launch(POLITE).await.unwrap();
     assert_eq!(server.line().await.as_deref(), Some("ready"));
+    ns.is_told().await;
     ns.kubectl(&["delete", "pod", &server.pod(), "--wait=false"]);
     server.end().await.unwrap();
 }
@@ -73,6 +74,7 @@ async fn a_finalizer_makes_an_end_by_force_provable() {
     let launcher = ns.launcher();
     let kept = || spec(plain().finalizer(true), STUBBORN);
     let server = launch(&launcher, &kept()).await.unwrap();
+    ns.is_told().await;
     let force = ["--force", "--grace-period=0", "--wait=false"];
     ns.kubectl(&[&["delete", "pod", &server.pod()], &force[..]].concat());
     let report = server.end().await.unwrap();

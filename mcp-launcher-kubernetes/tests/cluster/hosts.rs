@@ -58,6 +58,7 @@ async fn what_a_host_owns_goes_with_its_pod() {
     ];
     let mut process = Host::start_with(OWNED, &ns.0, &env);
     process.wait_for("launched");
+    ns.is_told().await;
     assert_eq!(lease(&ns)["metadata"]["ownerReferences"][0]["uid"], uid);
     // As where the node of the host is taken away: it has no time to say anything.
     process.kill();
@@ -160,6 +161,7 @@ async fn a_lease_that_is_stolen_is_taken_back_for_the_next_server() {
     let ns = Namespace::new("stolen-lease");
     let launcher = ns.launcher();
     let first = launch(&launcher, &spec(options(), POLITE)).await.unwrap();
+    ns.is_told().await;
     let stolen = lease(&ns);
     ns.kubectl(&["delete", "leases", "--all"]);
     apply(&ns, stolen);

@@ -152,6 +152,7 @@ async fn a_lease_that_is_lost_is_replaced_for_the_next_server() {
     let ns = Namespace::new("lost-lease");
     let launcher = ns.launcher();
     let first = launch(&launcher, &spec(options(), POLITE)).await.unwrap();
+    ns.is_told().await;
     ns.kubectl(&["delete", "leases", "--all"]);
     // What it owned is the garbage collector's.
     eventually("the first server is ended", || ns.names("pods").is_empty()).await;

@@ -74,7 +74,8 @@ impl Namespace {
     }
 
     /// Waits until the kubelets have said of all pods that they run: a server answers up to a
-    /// second earlier, before its container has been named to anybody.
+    /// second earlier, before its container has been named to anybody. A kubelet of 1.20 loses
+    /// sight of a pod that somebody deletes in that time.
     pub(crate) async fn is_told(&self) {
         let phases = ["get", "pods", "-o", "jsonpath={.items[*].status.phase}"];
         eventually("it is told that they run", || {
