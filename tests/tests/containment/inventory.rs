@@ -38,7 +38,7 @@ pub(crate) fn spec_of(shape: &str, observer: &str) -> ServerSpec {
 
 /// Ends a host that has no server any more. It removes a cgroup a moment after the proof, or leaves
 /// that to the next host.
-fn end_settled(stage: &Stage, host: Child) {
+pub(crate) fn end_settled(stage: &Stage, host: Child) {
     end(host);
     let report = reap(stage);
     assert!(report.failed.is_empty(), "{report:?}");

@@ -2,7 +2,7 @@
 //! servers with a long environment.
 
 use std::env;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use mcp_launcher_local::{LocalLauncher, inventory};
 use mcp_lifecycle_core::launch::ServerSpec;
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::guardian_held::wait_for_state;
 use crate::guardian_killed::{guardian_of, main_of, parent_of};
-use crate::inventory::{GRACE, find};
+use crate::inventory::{GRACE, end_settled, find};
 use crate::orphans::{end, launched, ledgers, reap, start_host};
 use crate::stage::{LIMIT, Stage, fixture_program, leaves, perform, perform_by, plays};
 
@@ -53,6 +53,16 @@ fn a_host_killed_alone_leaves_nothing() {
     perform_by(with_spares, "orphans::alone");
 }
 
+/// A host whose server has wiped its environment, and the server's process.
+fn host_of_a_wiped_server(stage: &Stage) -> (Child, u32) {
+    let mut host = start_host(stage, &["wiped-env"], false);
+    let pids = launched(&mut host);
+    for role in ["server", "wiped-env"] {
+        stage.wait_for(role);
+    }
+    (host, pids[0])
+}
+
 #[test]
 fn who_wiped_its_environment_is_ended_by_hand_as_the_rest() {
     perform("spares::wiped");
@@ -66,12 +76,8 @@ fn wiped() {
         return;
     }
     let stage = Stage::new();
-    let mut host = start_host(&stage, &["wiped-env"], false);
-    let pids = launched(&mut host);
-    for role in ["server", "wiped-env"] {
-        stage.wait_for(role);
-    }
-    let server = find(pids[0]).unwrap();
+    let (host, leader) = host_of_a_wiped_server(&stage);
+    let server = find(leader).unwrap();
     let report = inventory::stop(&server, GRACE).unwrap();
     assert!(report.is_gone(), "{report:?}");
     let asked = report.asked;
@@ -79,7 +85,7 @@ fn wiped() {
     let alive = stage.alive.block_on(alive).unwrap();
     assert!(alive.is_empty(), "{alive:?} live in spite of {report:?}");
     assert!(asked >= 2, "{report:?}");
-    end(host);
+    end_settled(&stage, host);
 }
 
 #[test]
@@ -95,12 +101,8 @@ fn stopped() {
         return;
     }
     let stage = Stage::new();
-    let mut host = start_host(&stage, &["wiped-env"], false);
-    let pids = launched(&mut host);
-    for role in ["server", "wiped-env"] {
-        stage.wait_for(role);
-    }
-    let guardian = parent_of(pids[0]);
+    let (host, leader) = host_of_a_wiped_server(&stage);
+    let guardian = parent_of(leader);
     kill(guardian, Signal::SIGSTOP).unwrap();
     wait_for_state(guardian, 'T');
     end(host);

@@ -24,16 +24,17 @@ async fn each(test: &str, end: impl AsyncFn(&mut Host, &Rig)) {
     stranger.assert_runs();
 }
 
+/// The shim ends, and its end is the proof.
+async fn is_proven_by_the_shim(host: &mut Host, rig: &Rig) {
+    host.ended().await;
+    assert_eq!(rig.started(), Vec::<String>::new(), "nothing is left");
+}
+
 #[tokio::test]
 async fn the_end_of_input_is_proven_by_the_shim() {
     each("contained-eof", async |host, rig| {
         host.close();
-        host.ended().await;
-        assert_eq!(
-            rig.started(),
-            Vec::<String>::new(),
-            "the shim has ended: nothing is left"
-        );
+        is_proven_by_the_shim(host, rig).await;
     })
     .await;
 }
@@ -42,12 +43,7 @@ async fn the_end_of_input_is_proven_by_the_shim() {
 async fn a_shim_that_is_asked_to_end_is_there_until_the_proof() {
     each("contained-term", async |host, rig| {
         signal(host.shim, Signal::SIGTERM);
-        host.ended().await;
-        assert_eq!(
-            rig.started(),
-            Vec::<String>::new(),
-            "the shim has ended: nothing is left"
-        );
+        is_proven_by_the_shim(host, rig).await;
     })
     .await;
 }
