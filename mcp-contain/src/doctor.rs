@@ -17,7 +17,7 @@ use crate::{containers, foreign, ps};
 /// `PATH` of programs that are started from a desktop, as a rule.
 const DESKTOP_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How it is shown.
+/// Options of how it is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Prints JSON (docs/contain-operate.md)
@@ -46,7 +46,7 @@ struct Leak {
     running: usize,
     /// Containers that servers of dead hosts started.
     containers: Vec<Remnant>,
-    /// What could not be looked at: there may be more of everything.
+    /// Places that could not be looked at: there may be more of everything there.
     unknown: Vec<UnknownRemnant>,
 }
 

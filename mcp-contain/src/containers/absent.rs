@@ -16,7 +16,7 @@ mod found;
 /// The first word of a companion, of which this build has none.
 pub(crate) const ROLE: &str = "--companion";
 
-/// No server rather than one whose containers are not known, if that was asked for.
+/// Refuses a server whose containers are not known, if that was asked for.
 pub(crate) fn accompany(when: Containers, _: &mut Wrapper) -> Result<(), Failure> {
     match when {
         Containers::Always => Err(Failure::wrapper(
@@ -26,20 +26,20 @@ pub(crate) fn accompany(when: Containers, _: &mut Wrapper) -> Result<(), Failure
     }
 }
 
-/// None is.
+/// Returns `false`: no server has a companion.
 pub(crate) fn may_accompany(_: Containers, _: &[OsString]) -> bool {
     false
 }
 
-/// Nobody starts one.
+/// Fails: this build starts no companion.
 pub(crate) fn attend(_: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// None is known.
+/// Ends none: none is known.
 pub(crate) fn end(_: &mut ReapReport) {}
 
-/// As little.
+/// Finds none.
 pub(crate) fn look() -> Left {
     Left::default()
 }

@@ -27,16 +27,16 @@ use super::reply::Reply;
 /// The longest time that containers are ended for, beginning with the end of their server. Later it is for `reap`, and for the next companion.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What a wrapper says to its companion, as words of its command line.
+/// Order of a wrapper to its companion, as words of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// How long a container has that is asked to end.
+    /// Time that a container has which is asked to end.
     pub(super) grace: Duration,
-    /// No server rather than one whose containers are not known.
+    /// Starts no server rather than one whose containers are not known.
     pub(super) insists: bool,
-    /// What people call the server.
+    /// Name that people have for the server.
     pub(super) name: OsString,
-    /// Its program and arguments.
+    /// Program and arguments of the server.
     pub(super) command: Vec<OsString>,
 }
 

@@ -1,4 +1,4 @@
-//! What a look for containers of dead hosts has found, in any build.
+//! The findings of a look for containers of dead hosts, in any build.
 
 use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
 
@@ -6,6 +6,6 @@ use mcp_lifecycle_core::launch::{Remnant, UnknownRemnant};
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) containers: Vec<Remnant>,
-    /// What could not be looked at: there may be more of them.
+    /// Places that could not be looked at: there may be more containers there.
     pub(crate) unknown: Vec<UnknownRemnant>,
 }

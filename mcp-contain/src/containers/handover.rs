@@ -10,7 +10,7 @@ use mcp_lifecycle_core::launch::{
 };
 use tokio::sync::watch;
 
-/// What hands a server over to the wrapper.
+/// Launcher that hands a server over to the wrapper.
 #[derive(Debug)]
 pub(super) struct Handover {
     spec: Mutex<Option<ServerSpec>>,
@@ -31,7 +31,7 @@ impl End {
 }
 
 impl Handover {
-    /// For a server of which `is_gone` says that nothing is left.
+    /// Makes the launcher for a server of which `is_gone` says that nothing is left.
     pub(super) fn new(is_gone: watch::Receiver<bool>) -> Self {
         Self {
             spec: Mutex::default(),
@@ -39,7 +39,7 @@ impl Handover {
         }
     }
 
-    /// What is to be started.
+    /// Returns the server that is to be started, once there is one.
     pub(super) fn spec(&self) -> Option<ServerSpec> {
         let spec = self.spec.lock().unwrap_or_else(PoisonError::into_inner);
         spec.clone()

@@ -1,4 +1,4 @@
-//! Whether a command line speaks of a container engine. Pure.
+//! The question whether a command line speaks of a container engine. Pure.
 
 use std::ffi::OsString;
 

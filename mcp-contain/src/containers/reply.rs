@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 /// The longest answer: more than the kernel takes for the arguments and environment of a program.
 const MOST: u32 = 8 << 20;
 
-/// What becomes of the server.
+/// Decision on what becomes of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// It is started by this command, with these variables, so that its containers are known.
@@ -17,7 +17,7 @@ pub(super) enum Reply {
     },
     /// There is no engine that it would use.
     Nothing,
-    /// Its containers will not be known, for this reason.
+    /// The server's containers will not be known, for this reason.
     Untracked(String),
 }
 

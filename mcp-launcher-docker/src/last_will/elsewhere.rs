@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum LastWill {}
 
-/// As little.
+/// Never there either.
 #[derive(Debug)]
 pub(crate) enum Included {}
 

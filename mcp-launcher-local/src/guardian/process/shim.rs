@@ -28,9 +28,9 @@ pub(crate) struct Shim<'a> {
     pub(crate) grace: Duration,
     /// Whether it exits with 137 where the server died of SIGKILL, instead of dying of it as well.
     pub(crate) sigkill_as_code: bool,
-    /// What people call the server, which `ps` shows after the shim's own arguments.
+    /// Name that people have for the server, which `ps` shows after the shim's own arguments.
     pub(crate) name: CString,
-    /// What `ps` shows after that.
+    /// Words that `ps` shows after that.
     pub(crate) argv: &'a [CString],
 }
 
@@ -43,7 +43,7 @@ const NAME: usize = 9;
 /// Stands there for a server without a name, and for a descriptor that there is not.
 pub(crate) const NAMELESS: &str = "-";
 
-/// What people call the server of a shim that was started with these words, if they do.
+/// Returns the name that people have for the server of a shim that was started with these words.
 pub(crate) fn name_in(words: &[String]) -> Option<String> {
     let (role, name) = (words.get(1)?, words.get(NAME)?);
     (role == "shim" && name != NAMELESS).then(|| name.clone())
