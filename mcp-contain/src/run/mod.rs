@@ -35,7 +35,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// When the server ends, end the containers that it has started. The default, auto, does so where the server's
-    /// command names docker, podman or nerdctl; `--containers` alone always; `--containers=never` never
+    /// command names docker, podman, nerdctl or testcontainers; `--containers` alone always; `--containers=never` never
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
     pub(crate) containers: Containers,
     /// Let processes of this name stay when the server ends, with all below them: a daemon, a browser. `*` and `?` as in a
