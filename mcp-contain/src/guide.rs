@@ -9,6 +9,9 @@ pub(crate) mod contain_containers {}
 #[doc = include_str!("../docs/contain-lazy.md")]
 pub(crate) mod contain_lazy {}
 
+#[doc = include_str!("../docs/contain-memory.md")]
+pub(crate) mod contain_memory {}
+
 #[doc = include_str!("../docs/contain-wrap.md")]
 pub(crate) mod contain_wrap {}
 

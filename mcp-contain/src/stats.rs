@@ -69,10 +69,14 @@ fn how(server: &PastServer, running: &BTreeSet<String>) -> How {
         None if running.contains(&server.id) => How::Running,
         None => How::Unknown,
         Some(end) if !end.is_proven => How::Unproven,
-        Some(end) if end.killed => How::Killed,
+        Some(end) if end.killed || end.out_of_memory => How::Killed,
         Some(end) if end.asked => How::Asked,
         Some(_) => How::Itself,
     }
+}
+
+fn is_out_of_memory(server: &PastServer) -> bool {
+    server.end.as_ref().is_some_and(|end| end.out_of_memory)
 }
 
 /// Of one name, or of all.
@@ -162,6 +166,16 @@ fn as_text(
         ];
         text.push_str(&render(&titles, &[0], &rows, style));
     }
+    let hungry = servers
+        .iter()
+        .filter(|(server, _)| is_out_of_memory(server));
+    let hungry = hungry.count();
+    if hungry > 0 {
+        let servers = units::count(hungry, "server", "servers");
+        text.push_str(&format!(
+            "{servers} killed at the limit of memory (`--memory`).\n"
+        ));
+    }
     for unknown in &seen.unknown {
         text.push_str(&format!(
             "not known: {} ({})\n",
@@ -187,6 +201,7 @@ fn as_json(seen: &History, servers: &[(&PastServer, How)]) -> Value {
             "started": date(server.started),
             "ended": end.map(|end| date(end.at)),
             "host_gone": end.map(|end| end.host_gone),
+            "out_of_memory": end.map(|end| end.out_of_memory),
             "code": end.and_then(|end| end.code),
             "signal": end.and_then(|end| end.signal),
             "swept": end.map(|end| end.swept),

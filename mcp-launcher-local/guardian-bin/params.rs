@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use crate::protocol::{
     CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_CGROUP_DIR, FLAG_CGROUP_KILL,
-    FLAG_CGROUP_LEAF, FLAG_CGROUP_PROCS, FLAG_COMPANION, FLAG_LEDGER, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, FLAG_RING, FLAG_SPARE,
+    FLAG_CGROUP_LEAF, FLAG_CGROUP_PROCS, FLAG_COMPANION, FLAG_LEDGER, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, FLAG_RING, FLAG_SPARE,
     LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, RING_FD,
 };
 use crate::sys::{self, Args, Fd, Nanos};
@@ -33,6 +33,8 @@ pub(crate) struct Params<'a> {
     /// The cgroup to remove at the end: its directory and its name.
     pub(crate) cgroup_dir: Option<Fd>,
     pub(crate) cgroup_name: &'a CStr,
+    /// That has a limit of memory.
+    pub(crate) has_memory_limit: bool,
     /// The ledger to remove at the end: the file, its directory and its name.
     pub(crate) ledger: Option<Fd>,
     pub(crate) ledger_dir: Option<Fd>,
@@ -78,6 +80,7 @@ impl<'a> Params<'a> {
             cgroup_kill: taken(FLAG_CGROUP_KILL, CGROUP_KILL_FD),
             cgroup_dir: taken(FLAG_CGROUP_DIR, CGROUP_DIR_FD),
             cgroup_name: args.get(4)?,
+            has_memory_limit: flags & FLAG_MEMORY != 0,
             ledger: taken(FLAG_LEDGER, LEDGER_FD),
             ledger_dir: taken(FLAG_LEDGER, LEDGER_DIR_FD),
             ledger_name: args.get(5)?,

@@ -63,6 +63,19 @@ pub(crate) fn subdirectories(buffer: &[u8], each: &mut impl FnMut(&CStr)) {
     });
 }
 
+/// Whether a file of lines, each a name and a number, has another number than 0 at this name.
+pub(crate) fn is_counted(text: &[u8], name: &[u8]) -> bool {
+    let mut lines = text.split(|&byte| byte == b'\n');
+    lines.any(|line| {
+        let (known, count) = line.split_at(
+            line.iter()
+                .position(|&byte| byte == b' ')
+                .unwrap_or(line.len()),
+        );
+        known == name && number(count.get(1..).unwrap_or_default()).is_some_and(|count| count > 0)
+    })
+}
+
 fn entries(mut buffer: &[u8], each: &mut impl FnMut(&[u8])) {
     while let Some(&[low, high]) = buffer.get(16..TYPE) {
         let len = usize::from(u16::from_le_bytes([low, high]));

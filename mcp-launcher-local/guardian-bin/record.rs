@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 
 use crate::ending::{Ending, HEAD_LEN};
-use crate::parse::subdirectories;
+use crate::parse::{is_counted, subdirectories};
 use crate::params::Params;
 use crate::sys::{self, Errno, Fd, Nanos};
 
@@ -23,6 +23,7 @@ const NAME_MAX: usize = 64;
 
 pub(crate) struct Record {
     cgroup: Option<Entry>,
+    has_memory_limit: bool,
     /// The ledger with the file itself, whose lock says that somebody looks after the server.
     ledger: Option<(Entry, Fd)>,
     ring: Option<Slot>,
@@ -80,6 +81,7 @@ impl Record {
         let entry = |directory: Option<Fd>, name| Entry::new(directory?, name);
         Self {
             cgroup: entry(params.cgroup_dir.take(), params.cgroup_name),
+            has_memory_limit: params.has_memory_limit,
             ledger: entry(params.ledger_dir.take(), params.ledger_name).zip(params.ledger.take()),
             ring: params.ring.take().and_then(Slot::new),
             _companion: params.companion.take(),
@@ -89,6 +91,20 @@ impl Record {
     /// The name of the cgroup, if it is removed here.
     pub(crate) fn cgroup(&self) -> &[u8] {
         self.cgroup.as_ref().map_or(&[], |cgroup| cgroup.name().to_bytes())
+    }
+
+    /// Whether the cgroup's own limit of memory was reached, and the kernel has killed for it. Known as long as there is the cgroup.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        let limited = self.cgroup.as_ref().filter(|_| self.has_memory_limit);
+        let directory = limited.and_then(|cgroup| sys::open_directory(&cgroup.directory, cgroup.name()).ok());
+        let says = |file, event| {
+            let mut text = [0; 512];
+            let file = directory.as_ref().and_then(|directory| sys::open_in(directory, file).ok());
+            let len = file.and_then(|file| sys::read(&file, &mut text).ok()).unwrap_or(0);
+            is_counted(text.get(..len).unwrap_or_default(), event)
+        };
+        // The machine's own shortage kills as well, without the first; a limit that the server has set below, without either.
+        says(c"memory.events.local", b"oom") && says(c"memory.events", b"oom_kill")
     }
 
     /// Writes down how the server has ended, where that is kept.

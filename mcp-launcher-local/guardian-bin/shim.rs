@@ -25,6 +25,8 @@ struct Shim {
     host: Option<Fd>,
     /// A copy of the server's input, never read.
     input: Option<Fd>,
+    /// The host's log, for a line where there is no proof, or no memory.
+    log: Option<Fd>,
     cgroup_kill: Option<Fd>,
     /// The socket to a process that ends what is no descendant of the server.
     companion: Option<Fd>,
@@ -63,6 +65,7 @@ impl Shim {
             guardian: Pid::new(number(args.get(6)?)?)?,
             sigkill_as_code: args.get(8).and_then(number) == Some(1),
             input: sys::inherited(0),
+            log: sys::inherited(2),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
             ladder: Ladder::new(grace),
         })
@@ -172,6 +175,9 @@ impl Shim {
                     self.input = None;
                     self.ladder.main_exited(now);
                 }
+                Some(Report::OutOfMemory) => {
+                    self.say(b"mcp-contain: the server and all that it had started were killed: they needed more memory than --memory lets them have\n");
+                }
                 Some(Report::Gone { status, .. }) if self.companion_is_done() => self.end(status),
                 Some(Report::Gone { .. }) => self.unproven(
                     b"mcp-contain: what ends the containers of the server did not do so: some may live (see `mcp-contain reap`)\n",
@@ -236,16 +242,21 @@ impl Shim {
     }
 
     fn unproven(&self, line: &[u8]) -> ! {
-        // Only where there is room now: a host that reads nothing must not keep its wrapper.
-        if let Some(log) = sys::inherited(2) {
-            let mut fds = [PollFd::readable(Some(&log)).not_readable().or_writable(true)];
-            sys::poll(&mut fds, Some(Nanos(0)));
-            if fds[0].ready() && !fds[0].hung_up() {
-                let _ = sys::write(&log, line);
-            }
-        }
+        self.say(line);
         let _ = sys::kill(self.guardian, Signal::CONT);
         self.reap_guardian();
         sys::exit(EXIT_UNPROVEN)
+    }
+
+    /// Says a line on standard error.
+    fn say(&self, line: &[u8]) {
+        // Only where there is room now: a host that reads nothing must not keep its wrapper.
+        if let Some(log) = &self.log {
+            let mut fds = [PollFd::readable(Some(log)).not_readable().or_writable(true)];
+            sys::poll(&mut fds, Some(Nanos(0)));
+            if fds[0].ready() && !fds[0].hung_up() {
+                let _ = sys::write(log, line);
+            }
+        }
     }
 }

@@ -216,9 +216,13 @@ impl Supervisor {
             let status = self.course.status();
             // A host that hears that nothing was started removes what it had made for it.
             let is_left_to_host = self.failed.is_some() && !self.control.is_closed();
+            let out_of_memory = self.server.record.is_out_of_memory();
             let may_kill = self.sweep.put_beside(None, self.server.record.cgroup());
             let emptied = is_left_to_host || self.server.record.end(self.sweep.cgroup_kill().filter(|_| may_kill));
-            self.server.record.complete(self.ending(emptied, &swept));
+            self.server.record.complete(self.ending(emptied, out_of_memory, &swept));
+            if out_of_memory && self.failed.is_none() {
+                self.control.owe(Report::OutOfMemory);
+            }
             self.control.owe(match self.failed {
                 Some((stage, errno)) => Report::ExecFailed {
                     stage,
@@ -245,7 +249,7 @@ impl Supervisor {
     }
 
     /// The record of its end.
-    fn ending(&self, emptied: bool, swept: &Swept) -> Ending {
+    fn ending(&self, emptied: bool, out_of_memory: bool, swept: &Swept) -> Ending {
         if self.failed.is_some() {
             return Ending::NotStarted;
         }
@@ -257,6 +261,7 @@ impl Supervisor {
             forced,
             host_gone,
             unproven: !emptied,
+            out_of_memory,
             status: self.course.status(),
             swept: swept.total(),
             at: sys::date().0 / MILLISECOND,

@@ -48,6 +48,8 @@ pub struct End {
     pub host_gone: bool,
     /// Whether nothing of it is left. `false` if its cgroup could not be emptied.
     pub is_proven: bool,
+    /// The kernel has killed it, because it needed more than its [limit of memory](crate::Wrapper::memory).
+    pub out_of_memory: bool,
     /// The exit code of its own process, if that has exited.
     pub code: Option<i32>,
     /// The signal that has ended its own process, if one has.

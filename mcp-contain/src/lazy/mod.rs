@@ -98,6 +98,9 @@ fn words(options: &Options) -> Vec<OsString> {
     if let Some(level) = options.require.and_then(|level| level.to_possible_value()) {
         words.extend(["--require".into(), level.get_name().into()]);
     }
+    if let Some(memory) = options.memory {
+        words.extend(["--memory".into(), memory.to_string().into()]);
+    }
     if let Some(log) = &options.log {
         words.push(assigned("--log=", log.as_os_str()));
     }

@@ -1,5 +1,6 @@
 //! `run`: a server in place of this process.
 
+mod size;
 #[cfg(windows)]
 mod windows;
 
@@ -28,6 +29,10 @@ pub(crate) struct Options {
     /// Start no server unless at least this containment is available
     #[arg(long, value_name = "LEVEL")]
     pub(crate) require: Option<Level>,
+    /// Memory that the server and all that it starts may use together: bytes, or with K, M, G or T. It is ended where it needs
+    /// more, and not started where that cannot be set
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) memory: Option<u64>,
     /// Take PATH from the user's login shell, for the lookup and for the server
     #[arg(long, value_name = "WHOSE")]
     pub(crate) path: Option<PathOf>,
@@ -117,6 +122,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     wrapper.label = Some(name::of(&words, "?").into());
     wrapper.mark = !options.no_mark;
     wrapper.log.clone_from(&options.log);
+    wrapper.memory = options.memory;
     wrapper.keep.clone_from(&options.keep);
     wrapper.sigkill_as_code = options.sigkill_as_code;
     wrapper.path = options.path.and_then(path);

@@ -19,6 +19,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let mut wrapper = Wrapper::new(program, args.iter().cloned());
     wrapper.grace = options.grace;
+    wrapper.memory = options.memory;
     wrapper.log.clone_from(&options.log);
     match wrapper.run() {
         // All 32 bits of it, of which `ExitCode` has eight.

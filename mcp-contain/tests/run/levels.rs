@@ -16,7 +16,7 @@ use crate::host::{Alive, Server, Streams, wrapped};
 const SERVES: &str = "trap 'echo term >>log; exit 4' TERM; trap 'echo int >>log; printf . >&9' INT
 printf . >&9; while :; do read never <&8; done";
 
-fn children(pid: u32) -> Vec<i32> {
+pub(crate) fn children(pid: u32) -> Vec<i32> {
     let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     list.split_whitespace()
         .map(|word| word.parse().unwrap())
@@ -24,7 +24,7 @@ fn children(pid: u32) -> Vec<i32> {
 }
 
 /// The pid of the guardian, once the wrapper has become the shim.
-fn guardian(server: &Server) -> Pid {
+pub(crate) fn guardian(server: &Server) -> Pid {
     let shim = server.child.id();
     let end = std::time::Instant::now() + crate::host::DEADLINE;
     while fs::read_to_string(format!("/proc/{shim}/cmdline"))

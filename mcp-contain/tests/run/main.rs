@@ -13,5 +13,6 @@ mod flow;
 mod host;
 mod keep;
 mod levels;
+mod memory;
 mod not_kept;
 mod options;

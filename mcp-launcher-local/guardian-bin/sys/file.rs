@@ -78,6 +78,19 @@ pub(crate) fn open_directory(directory: &Fd, name: &CStr) -> Result<Fd> {
     check(fd).map(|fd| Fd(fd as i32))
 }
 
+/// A file, and no link to one, in an open directory.
+pub(crate) fn open_in(directory: &Fd, name: &CStr) -> Result<Fd> {
+    let flags = O_CLOEXEC | arch::O_NOFOLLOW;
+    // SAFETY: `name` is terminated, and the kernel only reads it.
+    let fd = unsafe {
+        syscall(
+            nr::OPENAT,
+            [word(directory.0), name.as_ptr() as usize, flags, 0, 0, 0],
+        )
+    };
+    check(fd).map(|fd| Fd(fd as i32))
+}
+
 /// Removes a file from a directory.
 pub(crate) fn unlink(directory: &Fd, name: &CStr) -> Result<()> {
     unlinkat(directory, name, 0)

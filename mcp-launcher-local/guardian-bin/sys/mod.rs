@@ -14,7 +14,7 @@ pub(crate) use args::{keep_last_variable, release};
 use freestanding as arch;
 pub(crate) use freestanding::Args;
 pub(crate) use file::{
-    become_stream, chdir, close_copy, close_range, date, fchdir, getdents, inherited, now, open, open_directory, open_to_write, pipe, poll,
+    become_stream, chdir, close_copy, close_range, date, fchdir, getdents, inherited, now, open, open_directory, open_in, open_to_write, pipe, poll,
     read, recv, remove_directory, seek_back, send, shutdown_sending, unlink, write,
 };
 pub(crate) use once::Once;

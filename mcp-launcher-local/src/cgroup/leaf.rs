@@ -62,6 +62,28 @@ impl Leaf {
         Ok(Self::at(path))
     }
 
+    /// Limits the memory of all inside together, and has the kernel end all of them where they need more.
+    ///
+    /// # Errors
+    ///
+    /// The limit is not set.
+    pub(crate) fn limit(&self, memory: u64) -> io::Result<()> {
+        let write = |name: &str, text: &str| {
+            let said = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}"));
+            let file = open_to_write(&self.path.join(name));
+            file.and_then(|mut file| file.write_all(text.as_bytes()))
+                .map_err(said)
+        };
+        // First: whoever is ended is ended with all others.
+        write("memory.oom.group", "1")?;
+        match write("memory.swap.max", "0") {
+            // There is no swap, or nobody counts it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
+        }
+        write("memory.max", &memory.to_string())
+    }
+
     /// Takes over a cgroup that an earlier host has made. An error if it is
     /// not one: a directory of any other kind is nothing we may empty.
     pub(crate) fn adopt(path: PathBuf) -> io::Result<Self> {

@@ -101,7 +101,8 @@ impl Server {
             Report::MainExited { status } => heard.exit = Some(exit_status(status)),
             // Of a guardian without a server.
             // To nobody who has a server, and whose record is its own to remove.
-            Report::Adopted { .. } | Report::Unproven { .. } => {}
+            // Of a limit that nobody has set.
+            Report::Adopted { .. } | Report::Unproven { .. } | Report::OutOfMemory => {}
             Report::Gone { status, swept } => {
                 heard.exit = Some(exit_status(status));
                 heard.gone = Some(account(&swept));

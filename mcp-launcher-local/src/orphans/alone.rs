@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use super::directory::{self, Refused};
 use super::format::{self, Record};
@@ -31,20 +32,21 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Writes down that this server is about to start.
+    /// Writes down that this server is about to start, with a cgroup of its own below this one if there is to be any.
     ///
     /// # Errors
     ///
     /// No directory takes it.
-    pub(crate) fn begin(server: &Cookie, in_cgroup: bool) -> io::Result<Self> {
+    pub(crate) fn begin(server: &Cookie, cgroups: Option<&Path>) -> io::Result<Self> {
         let host = identity::this_host()?;
         // Nothing else of its sight: each look into `/proc` is on the way of a start.
-        let mut text = title(host, own_namespace()?)?;
+        let parent = cgroups.ok_or_else(|| io::ErrorKind::NotFound.into());
+        let mut text = title(host, own_namespace()?, parent)?;
         let line = text.len() as u64;
         let record = Record {
             serial: server.serial(),
             process: None,
-            in_cgroup,
+            in_cgroup: cgroups.is_some(),
         };
         text.push_str(&String::from_utf8_lossy(&format::line(record)));
         let page = publish(host, None, text.as_bytes())?;

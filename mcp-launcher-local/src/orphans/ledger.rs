@@ -217,7 +217,7 @@ impl Ledger {
     fn create() -> io::Result<Self> {
         let host = identity::this_host()?;
         let sight = Sight::look()?;
-        let title = title(host, sight.namespace)?;
+        let title = title(host, sight.namespace, cgroup::parent())?;
         let page = publish(host, None, title.as_bytes())?;
         Ok(Self {
             host,
@@ -300,9 +300,13 @@ fn watch_name(inotify: &Inotify, page: &Page) -> io::Result<()> {
     Ok(inotify.add_watch(&page.path, what).map(drop)?)
 }
 
-/// The first line of a ledger of this process, which is in this PID namespace.
-pub(super) fn title(host: &HostId, namespace: u64) -> io::Result<String> {
-    let place = match cgroup::parent().and_then(Place::of) {
+/// The first line of a ledger of this process, which is in this PID namespace, and has the cgroups of its servers below `parent`.
+pub(super) fn title(
+    host: &HostId,
+    namespace: u64,
+    parent: io::Result<&Path>,
+) -> io::Result<String> {
+    let place = match parent.and_then(Place::of) {
         Err(error) if sys::is_shortage(&error) => return Err(error),
         place => place.ok(),
     };

@@ -160,6 +160,7 @@ fn end(ended: &Ended) -> Option<End> {
         killed: ended.forced,
         host_gone: ended.host_gone,
         is_proven: !ended.unproven,
+        out_of_memory: ended.out_of_memory,
         code: (signal == 0).then_some((ended.status >> 8) & 0xff),
         signal: (signal != 0).then_some(signal),
         swept: ended.swept,

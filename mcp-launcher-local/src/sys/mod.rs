@@ -44,6 +44,8 @@ pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,
     members_of_group, own_start_time, set_pipe_size, start_time, watch_process,
 };
+#[cfg(target_os = "linux")]
+pub(crate) use unix::may_write;
 pub(crate) use unix::{
     DEFAULT_PATH, is_in_group, limit_of, may_execute, names_a_path, spellings, variable,
 };

@@ -59,6 +59,18 @@ pub(crate) fn may_execute(path: &Path) -> bool {
     .is_ok()
 }
 
+/// Returns whether this process may write to the file, with its effective ids.
+#[cfg(target_os = "linux")]
+pub(crate) fn may_write(path: &Path) -> bool {
+    faccessat(
+        nix::fcntl::AT_FDCWD,
+        path,
+        AccessFlags::W_OK,
+        AtFlags::AT_EACCESS,
+    )
+    .is_ok()
+}
+
 /// Signals a process group by number. Only sound while the number cannot be
 /// reissued: its leader is our child and not reaped.
 pub(super) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {

@@ -55,10 +55,15 @@ pub(super) fn exec(
         host,
         parent,
     };
-    let insists = wrapper.require == Require::Cgroup;
-    let parent = match cgroup::parent() {
-        Err(error) if insists => return Err(no_cgroup(error)),
-        parent => parent.ok(),
+    let insists = wrapper.insists_on_cgroup();
+    let limited;
+    let parent = match (wrapper.memory, cgroup::parent()) {
+        (Some(_), _) => {
+            limited = cgroup::parent_with_memory().map_err(no_limit)?;
+            Some(limited.as_path())
+        }
+        (None, Err(error)) if insists => return Err(no_cgroup(error)),
+        (None, parent) => parent.ok(),
     };
     match start(parent).exec() {
         Err(Failed::At(Stage::Exec, error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
@@ -80,7 +85,7 @@ pub(super) fn exec(
         Failed::At(stage, error) => WrapError {
             may_live: false,
             // A sandbox refuses what a guardian needs.
-            is_unavailable: is_unavailable(stage) && wrapper.require == Require::Nothing,
+            is_unavailable: is_unavailable(stage) && wrapper.takes_anything(),
             kind: explain(command, stage, error),
         },
     })
@@ -119,12 +124,16 @@ fn no_cgroup(error: io::Error) -> WrapError {
     LaunchErrorKind::backend("the server cannot have a cgroup of its own", error).into()
 }
 
+fn no_limit(error: io::Error) -> WrapError {
+    LaunchErrorKind::backend("the server's memory cannot be limited", error).into()
+}
+
 struct Start<'a> {
     wrapper: &'a Wrapper,
     server: Server<'a>,
     host: Option<&'a OwnedFd>,
     /// The cgroup below which the server gets its own.
-    parent: Option<&'static Path>,
+    parent: Option<&'a Path>,
 }
 
 impl Start<'_> {
@@ -160,6 +169,7 @@ impl Start<'_> {
                 cgroup: leaf
                     .as_ref()
                     .map(|(_, parent, name)| (parent.as_fd(), name.as_c_str())),
+                has_memory_limit: self.wrapper.memory.is_some(),
                 ledger: ledger.as_ref().map(|ledger| {
                     let (directory, name) = ledger.place();
                     (ledger.file(), directory, name.as_c_str())
@@ -255,7 +265,7 @@ impl Start<'_> {
         let Some(identity) = self.server.identity else {
             return Ok(None);
         };
-        match orphans::Alone::begin(identity, self.parent.is_some()) {
+        match orphans::Alone::begin(identity, self.parent) {
             Err(error) if sys::is_shortage(&error) => {
                 Err(short_of(error, orphans::UNRECORDED).into())
             }
@@ -278,16 +288,24 @@ impl Start<'_> {
 
     /// A fresh cgroup, the directory that it is in, and its name there.
     fn leaf(&self) -> Result<Option<(Leaf, OwnedFd, CString)>, WrapError> {
+        let insists = self.wrapper.insists_on_cgroup();
         let (Some(parent), Some(identity)) = (self.parent, self.server.identity) else {
-            return Ok(None);
+            let nameless = || io::Error::other("this process could not be identified");
+            return match insists && self.parent.is_some() {
+                true => Err(no_cgroup(nameless())),
+                false => Ok(None),
+            };
         };
         let name = cgroup::name(identity);
         let made = Leaf::create(parent, &name).and_then(|leaf| {
             let directory = File::open(parent)?;
             Ok((leaf, directory.into(), CString::new(name)?))
         });
+        if let (Ok((leaf, ..)), Some(memory)) = (&made, self.wrapper.memory) {
+            leaf.limit(memory).map_err(no_limit)?;
+        }
         match made {
-            Err(error) if self.wrapper.require == Require::Cgroup => Err(no_cgroup(error)),
+            Err(error) if insists => Err(no_cgroup(error)),
             made => Ok(made.ok()),
         }
     }
@@ -308,7 +326,7 @@ impl Start<'_> {
         WrapError {
             kind,
             may_live: false,
-            is_unavailable: is_unavailable && self.wrapper.require == Require::Nothing,
+            is_unavailable: is_unavailable && self.wrapper.takes_anything(),
         }
     }
 }

@@ -61,6 +61,10 @@ pub struct Wrapper {
     pub grace: Duration,
     /// The least containment that the server must have. [`Require::Nothing`] by default.
     pub require: Require,
+    /// The memory that the server and all that it starts may use together, in bytes; no limit if nothing is said.
+    /// Where they need more, the kernel ends all of them, and the shim says so in one line. There is no server where it
+    /// cannot be set: `docs/contain-memory.md`.
+    pub memory: Option<u64>,
     /// Whether the server's environment says whose it is (`MCP_LIFECYCLE_ID`), by which
     /// it is found when everything that held it was killed. `true` by default.
     pub mark: bool,
@@ -163,12 +167,23 @@ impl Wrapper {
             label: None,
             grace: Duration::from_secs(2),
             require: Require::Nothing,
+            memory: None,
             mark: true,
             env: Vec::new(),
             keep: Vec::new(),
             sigkill_as_code: false,
             companion: None,
         }
+    }
+
+    /// Whether it starts a server that is held by less than a cgroup.
+    fn insists_on_cgroup(&self) -> bool {
+        self.require == Require::Cgroup || self.memory.is_some()
+    }
+
+    /// Whether a server that nothing holds is better than none.
+    fn takes_anything(&self) -> bool {
+        self.require == Require::Nothing && self.memory.is_none()
     }
 
     fn companion_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -31,6 +31,9 @@ pub(super) fn check(wrapper: &Wrapper) -> Result<(), LaunchErrorKind> {
     if !wrapper.keep.is_empty() && wrapper.require == Require::PidNamespace {
         return refused("nobody leaves a PID namespace of the server's own, which ends with it");
     }
+    if !wrapper.keep.is_empty() && wrapper.memory.is_some() {
+        return refused("there is no place for them beside a cgroup with a limit of memory");
+    }
     let words = std::iter::once(&wrapper.program).chain(&wrapper.args);
     let words: Vec<&[u8]> = words.map(|word| word.as_bytes()).collect();
     let program = words.first().copied().unwrap_or_default();
@@ -113,6 +116,9 @@ mod tests {
         let mut boxed = Wrapper::new("npx", []);
         boxed.keep = vec!["adb".into()];
         boxed.require = Require::PidNamespace;
+        assert!(check(&boxed).is_err());
+        boxed.require = Require::Nothing;
+        boxed.memory = Some(1 << 30);
         assert!(check(&boxed).is_err());
     }
 }

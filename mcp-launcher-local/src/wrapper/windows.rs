@@ -46,6 +46,9 @@ pub struct Wrapper {
     /// The file that its standard error goes to, at the end of what is there; this process's own
     /// standard error if nothing is said.
     pub log: Option<PathBuf>,
+    /// The memory that the server and all that it starts may commit together, in bytes: more is refused to the program
+    /// that asks for it, by the kernel. No limit if nothing is said.
+    pub memory: Option<u64>,
     /// The time that the server has to end by itself: after the end of its input, and after
     /// CTRL_BREAK. Counted in milliseconds. 2 s by default. It has none where this process is killed.
     pub grace: Duration,
@@ -91,6 +94,7 @@ impl Wrapper {
             program: program.into(),
             args: args.into_iter().collect(),
             log: None,
+            memory: None,
             grace: Duration::from_secs(2),
         }
     }
@@ -115,7 +119,11 @@ impl Wrapper {
         let command = self.command()?;
         let log = self.open_log();
         let log = log.map_err(failed("the server's standard error cannot go to its file"))?;
-        let job = Job::new(Limits::default()).map_err(failed("a job object was refused"))?;
+        let job = Job::new(Limits {
+            memory: self.memory,
+            ..Limits::default()
+        })
+        .map_err(failed("a job object was refused"))?;
         let (tell, told) = mpsc::channel();
         let look = tell.clone();
         let heard = Heard::of(&job, move || drop(look.send(Event::Look)));

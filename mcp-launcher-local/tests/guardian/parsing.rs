@@ -5,7 +5,7 @@ mod parse;
 #[path = "../../guardian-bin/stat.rs"]
 mod stat;
 
-use parse::{Numbers, numeric_entries, subdirectories};
+use parse::{Numbers, is_counted, numeric_entries, subdirectories};
 use stat::Stat;
 
 /// A `stat` line with fields 3 to 22 as given and the rest as they come.
@@ -167,4 +167,23 @@ fn subdirectories_are_all_but_this_one_and_the_one_above() {
     for len in 0..buffer.len() {
         names(&buffer[..len]);
     }
+}
+
+#[test]
+fn a_count_is_that_of_its_name_alone() {
+    let events = b"low 0\nhigh 0\nmax 412\noom 1\noom_kill 3\noom_group_kill 0\n";
+    for (name, counted) in [
+        ("max", true),
+        ("oom", true),
+        ("oom_kill", true),
+        ("oom_group_kill", false),
+        ("oo", false),
+        ("low", false),
+        ("", false),
+    ] {
+        assert_eq!(is_counted(events, name.as_bytes()), counted, "{name}");
+    }
+    assert!(!is_counted(b"oom_kill 1", b"oom"));
+    assert!(!is_counted(b"oom\noom x\noom 0", b"oom"));
+    assert!(is_counted(b"oom 7", b"oom"), "cut at its end");
 }

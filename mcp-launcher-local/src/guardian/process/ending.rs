@@ -14,6 +14,7 @@ const ASKED: u8 = 1;
 const FORCED: u8 = 2;
 const HOST_GONE: u8 = 4;
 const UNPROVEN: u8 = 8;
+const OUT_OF_MEMORY: u8 = 16;
 
 /// The second half of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Ended {
     pub host_gone: bool,
     /// Somebody may be left in its cgroup.
     pub unproven: bool,
+    /// The kernel has killed it, because it needed more memory than its limit.
+    pub out_of_memory: bool,
     /// The wait status of its own process.
     pub status: i32,
     /// Processes other than its own that had to be ended.
@@ -58,7 +61,8 @@ impl Ending {
         bytes[1] = flag(ended.asked, ASKED)
             | flag(ended.forced, FORCED)
             | flag(ended.host_gone, HOST_GONE)
-            | flag(ended.unproven, UNPROVEN);
+            | flag(ended.unproven, UNPROVEN)
+            | flag(ended.out_of_memory, OUT_OF_MEMORY);
         bytes[4..8].copy_from_slice(&ended.status.to_le_bytes());
         bytes[8..12].copy_from_slice(&ended.swept.to_le_bytes());
         bytes[12..16].copy_from_slice(&ended.took.to_le_bytes());
@@ -78,6 +82,7 @@ impl Ending {
                 forced: flags & FORCED != 0,
                 host_gone: flags & HOST_GONE != 0,
                 unproven: flags & UNPROVEN != 0,
+                out_of_memory: flags & OUT_OF_MEMORY != 0,
                 status: i32::from_le_bytes([a, b, c, d]),
                 swept: u32::from_le_bytes([e, f, g, h]),
                 took: u32::from_le_bytes([i, j, k, l]),
@@ -99,6 +104,7 @@ mod tests {
             forced: false,
             host_gone: true,
             unproven: false,
+            out_of_memory: true,
             status: 0x0f00,
             swept: 7,
             at: 1_700_000_000_123,

@@ -61,6 +61,9 @@ pub const COMPANION_DONE: u8 = b'D';
 /// The last variable of the environment is the guardian's alone: its server does not get it.
 pub const FLAG_OWN_VARIABLE: u32 = 1024;
 
+/// The server's cgroup has a limit of memory: the guardian says whether it was reached.
+pub const FLAG_MEMORY: u32 = 2048;
+
 /// Arguments of the guardian before those of the server: its own name, pid of the host, flags, posthumous grace in milliseconds, names of
 /// the cgroup and of the ledger that it removes, working directory (empty to keep the host's), path of the program, patterns of who is to stay.
 pub const PARAM_COUNT: usize = 9;
@@ -81,6 +84,7 @@ const MAIN_EXITED: u8 = 3;
 const GONE: u8 = 4;
 const ADOPTED: u8 = 5;
 const UNPROVEN: u8 = 6;
+const OUT_OF_MEMORY: u8 = 7;
 
 /// The host's requests to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +211,8 @@ pub enum Report<'a> {
         /// Wait status of the server's own process.
         status: i32,
     },
+    /// The kernel has killed the server, which needed more memory than its limit. Said before the last message.
+    OutOfMemory,
     /// The only message of an orphan that was asked for ([`FLAG_ORPHAN`]).
     Adopted {
         /// Process id of its new parent.
@@ -225,6 +231,7 @@ impl<'a> Report<'a> {
                 .byte(stage.to_byte())
                 .word(errno.cast_unsigned()),
             Self::MainExited { status } => out.byte(MAIN_EXITED).word(status.cast_unsigned()),
+            Self::OutOfMemory => out.byte(OUT_OF_MEMORY),
             Self::Unproven { status } => out.byte(UNPROVEN).word(status.cast_unsigned()),
             Self::Gone { status, swept } => out
                 .byte(GONE)
@@ -249,6 +256,7 @@ impl<'a> Report<'a> {
                     errno,
                 });
             }
+            OUT_OF_MEMORY => return body.is_empty().then_some(Self::OutOfMemory),
             _ => body.split_first_chunk::<4>()?,
         };
         let first = u32::from_le_bytes(*first);

@@ -19,8 +19,8 @@ use super::image::{check_support, image};
 use super::protocol::{
     CGROUP_DIR_FD, CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, CONTROL_FD,
     FIRST_FREE_FD, FLAG_CGROUP_DIR, FLAG_CGROUP_KILL, FLAG_CGROUP_LEAF, FLAG_CGROUP_PROCS,
-    FLAG_COMPANION, FLAG_LEDGER, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE, FLAG_RING,
-    FLAG_SPARE, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, RING_FD,
+    FLAG_COMPANION, FLAG_LEDGER, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE, FLAG_PID_NAMESPACE,
+    FLAG_RING, FLAG_SPARE, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, RING_FD,
 };
 use super::unreaped::{self, Unreaped};
 use crate::sys;
@@ -69,6 +69,8 @@ pub struct SpawnRequest<'a> {
 pub struct Record<'a> {
     /// The directory that the server's cgroup is in, and the cgroup's name.
     pub cgroup: Option<(BorrowedFd<'a>, &'a CStr)>,
+    /// Whether that cgroup has a limit of memory: the guardian [says](super::protocol::Report::OutOfMemory) whether it was reached.
+    pub has_memory_limit: bool,
     /// The ledger, whose lock the guardian keeps; the directory that it is in, and its name.
     pub ledger: Option<(BorrowedFd<'a>, BorrowedFd<'a>, &'a CStr)>,
     /// The ring of what ended, at the record of this server. The guardian completes it.
@@ -211,6 +213,7 @@ fn start(
 ) -> Result<Pid, SpawnGuardianError> {
     let Record {
         cgroup,
+        has_memory_limit,
         ledger,
         ring,
         companion,
@@ -237,6 +240,7 @@ fn start(
         number(
             descriptors.flags
                 | (u32::from(request.pid_namespace) * FLAG_PID_NAMESPACE)
+                | (u32::from(has_memory_limit) * FLAG_MEMORY)
                 | (u32::from(request.orphan) * FLAG_ORPHAN)
                 | (u32::from(request.spare) * FLAG_SPARE)
                 | (u32::from(request.own_variable) * FLAG_OWN_VARIABLE),

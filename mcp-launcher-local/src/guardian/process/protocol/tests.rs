@@ -34,6 +34,7 @@ fn reports_round_trip() {
         Report::MainExited { status: 0x0700 },
         Report::Adopted { by: 1 },
         Report::Unproven { status: 9 },
+        Report::OutOfMemory,
         Report::Gone {
             status: -1,
             swept: names.finish(),
