@@ -38,7 +38,7 @@
 //!
 //! When the *host* is killed, a server that leaves at the end of its input is
 //! gone at once. A server that ignores the end of its input is removed 1 s later
-//! by a small process beside the host, which is started with the first launch; it
+//! by the launcher's *last will*, a small process beside the host, which is started with the first launch; it
 //! needs Linux and a daemon behind a Unix socket. Where that process cannot run,
 //! such a server lives until [`reap_orphans`] of the next host, and [`Containment::on_host_death`] says
 //! so. With [`Init::Supervised`] it is ended within the container, wherever the

@@ -58,11 +58,11 @@ impl DockerLauncherBuilder {
         self
     }
 
-    /// Sets whether a small process beside this one removes the containers of
-    /// servers that ignore the end of their input, 1 s after this process has
-    /// died. By default it does, where it can: on Linux, with an engine behind a
-    /// Unix socket. It starts with the first launch and ends with the launcher
-    /// and its containers.
+    /// Sets whether this launcher has a *last will*: a small process that removes
+    /// the containers of servers that ignore the end of their input, 1 s after
+    /// this process has died. By default it has one, where it can: on Linux, with
+    /// an engine behind a Unix socket. The process starts with the first launch
+    /// and ends with the launcher and its containers.
     pub fn last_will(mut self, last_will: bool) -> Self {
         self.settings.last_will = last_will;
         self

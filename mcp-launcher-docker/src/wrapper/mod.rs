@@ -68,6 +68,11 @@ pub enum ProxyMode {
 /// let launcher = ContainerTracker::new(local).reap(ReapPolicy::Tied);
 /// # }
 /// ```
+///
+/// # Drop
+///
+/// Servers that were launched live on, and so does the tracking of their containers: each has its
+/// own owner.
 #[derive(Debug)]
 pub struct ContainerTracker<L> {
     launcher: L,
@@ -125,8 +130,9 @@ impl<L> ContainerTracker<L> {
         self
     }
 
-    /// Sets whether a small process beside this one ends the containers of
-    /// servers when this one dies, 1 s after it; it does, by default. It starts
+    /// Sets whether this tracker has a *last will*: a small process that removes the containers of
+    /// servers when this process dies, 1 s after it. It has one by default, where it can: on Linux, with
+    /// an engine behind a Unix socket. It starts
     /// with the first container that a server creates through its proxy.
     #[must_use]
     pub fn last_will(mut self, last_will: bool) -> Self {
@@ -231,6 +237,10 @@ impl<L: ServerLauncher> ContainerTracker<L> {
     ///
     /// [`ReapError`] when the leases of this user's hosts cannot be read. An engine that does not answer is
     /// [unknown](FoundContainers::unknown).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed. The search goes on to its end, and its answer is lost.
     pub async fn find_orphans(&self) -> Result<FoundContainers, ReapError> {
         let report = self.containers_of_the_dead(Aim::Name).await?;
         Ok(FoundContainers {
