@@ -19,6 +19,10 @@ const NAME: &str = "executor";
 /// It understands one option in a [`ServerSpec`] and refuses any other:
 /// `labels`, an object of strings, which an [`ExecutorSet`](crate::ExecutorSet)
 /// places the server by.
+///
+/// # Drop
+///
+/// Servers that were launched live on: each has its own owner, which holds the connection.
 #[derive(Debug, Clone)]
 pub struct ExecutorLauncher {
     executor: Arc<dyn Executor>,

@@ -10,7 +10,7 @@ use mcp_lifecycle_core::launch::UnknownRemnant;
 
 use crate::orphans;
 
-/// Everything that was read.
+/// Records of started servers.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct History {
@@ -28,7 +28,7 @@ pub struct PastServer {
     pub id: String,
     /// The name of the server, forty bytes at most, of anybody's choice.
     pub name: String,
-    /// When it was started.
+    /// Time of the start.
     pub started: SystemTime,
     /// How it has ended; `None` while it runs, and for ever if its guardian was killed.
     pub end: Option<End>,
@@ -38,7 +38,7 @@ pub struct PastServer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct End {
-    /// When nothing of it was left.
+    /// Time at which nothing of the server was left.
     pub at: SystemTime,
     /// It was asked to, by SIGTERM to all of its processes.
     pub asked: bool,
@@ -60,7 +60,7 @@ pub struct End {
     pub took: Duration,
 }
 
-/// Reads it. Blocks, for a few milliseconds.
+/// Reads the record. Blocks for a few milliseconds.
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ use crate::orphans;
 #[cfg(target_os = "linux")]
 use crate::plan::Plan;
 
-/// Everything that was seen.
+/// Servers that [`look`] found.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Inventory {
@@ -72,7 +72,7 @@ pub struct KnownServer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownHost {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
     /// The name that the process gives itself, if it lives.
     pub name: Option<String>,
@@ -102,13 +102,13 @@ pub enum HostState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownProcess {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// The number of its parent; 0 where it is not visible.
+    /// Process ID of its parent; 0 where it is not visible.
     pub parent: u32,
     /// The name that the process gives itself, sixteen bytes at most.
     pub name: String,
-    /// Since it started.
+    /// Time since its start.
     pub age: Duration,
     /// Its share of the memory that it uses (PSS), in bytes; `None` if that cannot be read.
     pub memory: Option<u64>,
@@ -125,7 +125,7 @@ pub struct KnownProcess {
 pub struct Unclaimed {
     /// It carries no identity, its parent has died, its standard input is a pipe or a Unix socket whose other end is closed, nothing of it listens on a socket, and no service manager keeps it.
     pub process: KnownProcess,
-    /// Those that it has started, and they.
+    /// Descendants of the process.
     pub descendants: Vec<KnownProcess>,
 }
 

@@ -32,6 +32,11 @@ use crate::{orphans, sys};
 /// host, shared by all servers and all launchers, which notice and reap what
 /// has ended, and search for processes that left their cgroup. It installs no signal handler, changes no disposition of SIGCHLD,
 /// and waits for no process but its own.
+///
+/// # Drop
+///
+/// Servers that were launched live on: each has its own owner. The last clone's drop ends the
+/// [spare guardians](Self::spare_guardians).
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LocalLauncher {
