@@ -18,7 +18,7 @@ use crate::{manual, run, wrap};
 #[command(
     name = "mcp-contain",
     version,
-    about = "Starts a stdio MCP server such that nothing of it outlives its host",
+    about = "Start a stdio MCP server such that nothing of it outlives its host",
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     override_usage = "mcp-contain [OPTIONS] [--] PROGRAM [ARGS]...\n       mcp-contain VERB ..."
@@ -33,43 +33,43 @@ pub(crate) struct Cli {
 /// The verb, with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Starts PROGRAM (the default; the word `run` may be left out)
+    /// Start PROGRAM (the default; the word `run` may be left out)
     Run(run::Options),
-    /// Puts this program in front of the servers in the configuration files of hosts
+    /// Put this program in front of the servers in the configuration files of hosts
     Wrap(wrap::Options),
-    /// Lists the servers that run: whose, how they are held, what they use
+    /// List the servers that run: whose, how they are held, what they use
     #[cfg(target_os = "linux")]
     Ps(ps::Options),
-    /// Ends one server, and proves that nothing of it is left
+    /// End one server, and prove that nothing of it is left
     #[cfg(target_os = "linux")]
     Stop(stop::Options),
-    /// Ends what dead hosts left, by identity and never by name
+    /// End what dead hosts left, by identity and never by name
     #[cfg(target_os = "linux")]
     Reap(reap::Options),
-    /// Shows how servers were ended so far: by themselves, asked, or killed
+    /// Show how servers were ended so far: by themselves, asked, or killed
     #[cfg(target_os = "linux")]
     Stats(stats::Options),
-    /// Shows what is left behind now, what this machine can hold, and which hosts are wrapped
+    /// Show what is left behind now, what this machine can hold, and which hosts are wrapped
     #[cfg(target_os = "linux")]
     Doctor(doctor::Options),
-    /// Lists the servers that run: on Linux only
+    /// List the servers that run: on Linux only
     #[cfg(not(target_os = "linux"))]
     Ps(elsewhere::Words),
-    /// Ends one server: on Linux only
+    /// End one server: on Linux only
     #[cfg(not(target_os = "linux"))]
     Stop(elsewhere::Words),
-    /// Ends what dead hosts left: on Linux only
+    /// End what dead hosts left: on Linux only
     #[cfg(not(target_os = "linux"))]
     Reap(elsewhere::Words),
-    /// Shows how servers were ended so far: on Linux only
+    /// Show how servers were ended so far: on Linux only
     #[cfg(not(target_os = "linux"))]
     Stats(elsewhere::Words),
-    /// Shows what this machine can hold: on Linux only
+    /// Show what this machine can hold: on Linux only
     #[cfg(not(target_os = "linux"))]
     Doctor(elsewhere::Words),
-    /// Prints the manual page
+    /// Print the manual page
     Man(manual::ManOptions),
-    /// Prints the completions for a shell
+    /// Print the completions for a shell
     Completions(manual::CompletionOptions),
 }
 

@@ -20,7 +20,7 @@ const DESKTOP_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// Options of how it is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Prints JSON (docs/contain-operate.md)
+    /// Print JSON (docs/contain-operate.md)
     #[arg(long)]
     json: bool,
 }

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Destination of the manual.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManOptions {
-    /// Writes a page for the program and one for each verb into this directory, instead of printing the first
+    /// Write a page for the program and one for each verb into this directory, instead of printing the first
     #[arg(long, value_name = "DIRECTORY")]
     out: Option<PathBuf>,
 }

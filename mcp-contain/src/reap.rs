@@ -15,7 +15,7 @@ use crate::{containers, foreign, ps};
 /// The options of `reap`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Shows what would be ended, and ends nothing
+    /// Show what would be ended, and end nothing
     #[arg(long)]
     dry_run: bool,
     /// Show processes that look like servers left behind by hosts without containment (a guess); end them only with --yes
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     foreign: bool,
     #[command(flatten)]
     guess: foreign::Guess,
-    /// Prints JSON (docs/contain-operate.md)
+    /// Print JSON (docs/contain-operate.md)
     #[arg(long)]
     json: bool,
 }

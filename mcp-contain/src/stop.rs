@@ -24,13 +24,13 @@ const COMPANION_LIMIT: Duration = Duration::from_secs(14);
 pub(crate) struct Options {
     /// The server's name, the beginning of its ID, or the pid of one of its processes, as `ps` shows them
     server: String,
-    /// Ends all servers of this name
+    /// End all servers of this name
     #[arg(long)]
     all: bool,
     /// Time between SIGTERM and SIGKILL
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     grace: Duration,
-    /// Prints JSON (docs/contain-operate.md)
+    /// Print JSON (docs/contain-operate.md)
     #[arg(long)]
     json: bool,
 }

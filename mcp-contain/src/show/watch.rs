@@ -10,10 +10,10 @@ use crate::failure::Failure;
 /// The way in which a text is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Prints JSON (docs/contain-operate.md)
+    /// Print JSON (docs/contain-operate.md)
     #[arg(long)]
     pub(crate) json: bool,
-    /// Looks again every two seconds, until it is interrupted
+    /// Look again every two seconds, until it is interrupted
     #[arg(long, conflicts_with = "json")]
     watch: bool,
 }

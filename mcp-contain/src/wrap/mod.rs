@@ -53,17 +53,17 @@ use rewrite::{Shape, Wrapper};
 pub(crate) struct Options {
     /// Files to change instead of those of the hosts
     files: Vec<PathBuf>,
-    /// Changes the files of this host only; can be given several times
+    /// Change the files of this host only; can be given several times
     #[arg(long, value_name = "NAME", value_parser = host_names(), conflicts_with = "files")]
     host: Vec<String>,
-    /// Changes the files of the project in this directory as well (.mcp.json, .vscode/mcp.json, ...),
+    /// Change the files of the project in this directory as well (.mcp.json, .vscode/mcp.json, ...),
     /// which others may share
     #[arg(long, conflicts_with = "files")]
     project: bool,
-    /// Shows what would change, and changes nothing
+    /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Puts every file back as it was before
+    /// Put every file back as it was before
     #[arg(long)]
     undo: bool,
 }
