@@ -1,4 +1,4 @@
-//! Launch stdio MCP servers and never lose one: the traits, the termination
+//! Launches stdio MCP servers and never loses one: the traits, the termination
 //! ladder, and a client that owns its server.
 //!
 #![cfg_attr(feature = "client", doc = "```no_run")]
@@ -24,12 +24,13 @@
 //! |---|---|---|
 //! | [`launch`] | | the seam: [`ServerLauncher`] and [`ProcessTerminator`], and the data they exchange |
 //! | [`terminate`] | | the ladder, its clocks, and [`ServerHandle`], which owns a server of any protocol |
-//! | [`client`] | `client` | [`LifecycleClient`], an MCP client over `rmcp` that owns the server it started |
+//! | [`client`] | `client` | [`LifecycleClient`], an MCP client over `rmcp` that owns the server it started; [`ServerTransport`](client::ServerTransport), an `rmcp` transport that does, for a service loop of your own |
 //! | [`fleet`] | `fleet` | [`ServerManager`], a declared set, and [`ServerPool`], servers on demand |
 //! | [`config`] | `config` | the files that users of MCP hosts already have |
 //!
-//! Each needs only those above it, and all are on by default. A launcher needs the first
-//! two (`default-features = false`), and depends on no MCP library.
+//! Each needs only those above it. `client`, `fleet` and `config` are on by default; `toml` (Codex's
+//! files) and `metrics` (export of counters) are not. A launcher needs the first
+//! two modules (`default-features = false`), and depends on no MCP library.
 //!
 //! A termination is `Ok` only on evidence that nothing of the server is left;
 //! otherwise the error names the survivors. What a launcher can promise is data:
