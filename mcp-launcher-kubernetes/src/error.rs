@@ -347,5 +347,4 @@ impl Failure {
 }
 
 #[cfg(test)]
-#[path = "error_tests.rs"]
 mod tests;

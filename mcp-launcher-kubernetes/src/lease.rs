@@ -385,5 +385,4 @@ fn holder(instance: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "lease_tests.rs"]
 mod tests;

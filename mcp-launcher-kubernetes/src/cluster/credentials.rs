@@ -295,5 +295,4 @@ fn given(said: &[u8]) -> Result<Given, &'static str> {
 }
 
 #[cfg(test)]
-#[path = "credentials_tests.rs"]
 mod tests;

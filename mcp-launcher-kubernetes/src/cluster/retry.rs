@@ -174,5 +174,4 @@ impl Patience {
 }
 
 #[cfg(test)]
-#[path = "retry_tests.rs"]
 mod tests;

@@ -386,5 +386,4 @@ impl Drop for Entry {
 }
 
 #[cfg(test)]
-#[path = "watch_tests.rs"]
 mod tests;

@@ -68,7 +68,7 @@ impl PodOptions {
 
     /// Adds a label that its node must have.
     #[must_use]
-    pub fn on_nodes_with(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
+    pub fn node_selector(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.node_selector.insert(label.into(), value.into());
         self
     }

@@ -203,5 +203,4 @@ fn remnant(pod: &Pod) -> Remnant {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -300,5 +300,4 @@ fn unproven(seen: &Seen, pod: &Facts) -> String {
 }
 
 #[cfg(test)]
-#[path = "decide_tests.rs"]
 mod tests;

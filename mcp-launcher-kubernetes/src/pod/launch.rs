@@ -300,5 +300,4 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
 }
 
 #[cfg(test)]
-#[path = "launch_tests.rs"]
 mod tests;

@@ -82,7 +82,7 @@ async fn a_finalizer_makes_an_end_by_force_provable() {
     // And in an orderly end it is in nobody's way, nor where no node takes the pod.
     let server = launch(&launcher, &kept()).await.unwrap();
     server.end().await.unwrap();
-    let nowhere = plain().finalizer(true).on_nodes_with("no", "such-node");
+    let nowhere = plain().finalizer(true).node_selector("no", "such-node");
     let soon = tokio::time::Instant::now() + Duration::from_secs(3);
     let context = LaunchContext::new().with_deadline(soon);
     let launched = launcher.launch(&spec(nowhere, STUBBORN), &context).await;

@@ -77,7 +77,7 @@ async fn an_init_container_that_fails_is_named_and_leaves_nothing() {
 #[tokio::test]
 async fn the_scheduler_is_quoted_before_the_deadline() {
     let ns = Namespace::new("unschedulable");
-    let options = options().on_nodes_with("no", "such-node");
+    let options = options().node_selector("no", "such-node");
     let context = LaunchContext::new().with_deadline(Instant::now() + Duration::from_secs(4));
     let launched = ns.launcher().launch(&spec(options, POLITE), &context).await;
     let text = launched.unwrap_err().to_string();

@@ -11,7 +11,7 @@ use crate::support::{
 
 fn on_node2() -> PodOptions {
     options()
-        .on_nodes_with("kubernetes.io/hostname", "node2")
+        .node_selector("kubernetes.io/hostname", "node2")
         .toleration(json!({"key": "only", "operator": "Exists"}))
 }
 

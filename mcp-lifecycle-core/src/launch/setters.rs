@@ -1,4 +1,4 @@
-//! The one convention for settings: public fields, and a `with_FIELD` for each.
+//! The core's convention for settings: public fields, and a `with_FIELD` for each.
 
 /// Writes `with_FIELD` methods that take and return the settings by value.
 macro_rules! setters {

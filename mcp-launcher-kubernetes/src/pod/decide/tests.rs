@@ -3,7 +3,6 @@
 use super::*;
 use crate::pod::facts::Container;
 
-#[path = "decide_status_tests.rs"]
 mod status;
 
 fn container(name: &str, state: State) -> Container {
