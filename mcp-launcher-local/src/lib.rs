@@ -68,6 +68,8 @@ pub mod inventory;
 mod job;
 mod launcher;
 mod level;
+#[cfg(all(unix, test))]
+mod lineage;
 #[cfg(target_os = "linux")]
 mod login;
 #[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]
