@@ -11,6 +11,8 @@ pub(super) use mcp_lifecycle_host::state::Refused;
 use mcp_lifecycle_host::{private, state};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+/// Permissions, in the type that this system has for them.
+pub(super) use nix::libc::mode_t as Permissions;
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, linkat, unlinkat};
 
@@ -108,10 +110,10 @@ impl Home {
     }
 
     /// A file that was not there, with this mode whatever the umask is.
-    pub(crate) fn create_new(&self, name: &str, mode: u16) -> io::Result<File> {
+    pub(crate) fn create_new(&self, name: &str, mode: Permissions) -> io::Result<File> {
         let flags =
             OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let mode = Mode::from_bits_truncate(mode.into());
+        let mode = Mode::from_bits_truncate(mode);
         let file = openat(&self.directory, name, flags, mode)?;
         fchmod(&file, mode)?;
         Ok(file.into())
@@ -136,9 +138,9 @@ impl Home {
     }
 
     /// Returns whether this file has this mode.
-    pub(super) fn has_mode(file: &File, mode: u16) -> io::Result<bool> {
+    pub(super) fn has_mode(file: &File, mode: Permissions) -> io::Result<bool> {
         let found = Mode::from_bits_truncate(fstat(file)?.st_mode);
-        Ok(found == Mode::from_bits_truncate(mode.into()))
+        Ok(found == Mode::from_bits_truncate(mode))
     }
 
     /// Returns whether this file has this name.

@@ -187,7 +187,7 @@ impl Lease {
     /// A program of these bytes in its directory, which stays, and which everybody may
     /// execute. Named by what is in it, so that another version is another file.
     pub(crate) fn keep_file(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-        const MODE: u16 = 0o555;
+        const MODE: home::Permissions = 0o555;
         let home = self.home();
         let path = home.path().join(name);
         let mut found = Vec::new();

@@ -4,6 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Permissions, which nobody keeps.
+pub(super) type Permissions = u16;
+
 /// The reason a directory is not used.
 #[derive(Debug)]
 pub(super) enum Refused {
@@ -60,7 +63,7 @@ impl Home {
         self.path.try_exists()
     }
 
-    pub(crate) fn create_new(&self, name: &str, _: u16) -> io::Result<File> {
+    pub(crate) fn create_new(&self, name: &str, _: Permissions) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         options.open(self.path.join(name))
@@ -70,7 +73,7 @@ impl Home {
         File::open(self.path.join(name))
     }
 
-    pub(super) fn has_mode(_: &File, _: u16) -> io::Result<bool> {
+    pub(super) fn has_mode(_: &File, _: Permissions) -> io::Result<bool> {
         Ok(true)
     }
 
