@@ -68,7 +68,7 @@ pub mod inventory;
 mod job;
 mod launcher;
 mod level;
-#[cfg(all(unix, test))]
+#[cfg(any(target_os = "macos", all(unix, test)))]
 mod lineage;
 #[cfg(target_os = "linux")]
 mod login;

@@ -82,7 +82,8 @@ impl EndUnlessOwned {
         let pid = self
             .pid()
             .ok_or_else(|| io::Error::other("an impossible process id"))?;
-        let server = GroupServer::watch(Leader::new(pid)?, self.identity.clone(), containment)?;
+        let leader = Leader::new(pid, self.identity.as_ref())?;
+        let server = GroupServer::watch(leader, self.identity.clone(), containment)?;
         // std's handle would reap by number; from here on the leader's does.
         self.child = None;
         Ok(server)

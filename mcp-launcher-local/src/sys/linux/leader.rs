@@ -17,6 +17,7 @@ use super::pidfd::{
     group_flag_works, hold_this, is_refusal, pidfd_open, pidfd_signal_alone, pidfd_signal_group,
 };
 use super::wait::{Child, is_child, peek, reap, waited};
+use crate::identity::Cookie;
 
 /// A child of ours that leads a process group, held by a pidfd: the number
 /// behind it cannot come to mean another process.
@@ -47,7 +48,7 @@ pub(crate) fn can_lead() -> io::Result<()> {
 /// SIGKILL to the group of a child that nobody owns. Says whether it reached
 /// whoever was in it: not if the number may be somebody else's by now.
 pub(crate) fn kill_group_of_child(pid: Pid) -> bool {
-    let leader = reserve::with(|| Leader::new(pid));
+    let leader = reserve::with(|| Leader::new(pid, None));
     // Held first, and then asked: whoever is our child now was that before.
     let is_child = is_child(pid);
     match leader {
@@ -62,8 +63,8 @@ pub(crate) fn kill_group_of_child(pid: Pid) -> bool {
 }
 
 impl Leader {
-    /// Takes hold of a child that nobody has reaped.
-    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+    /// Takes hold of a child that nobody has reaped. Its mark serves the next host's search alone.
+    pub(crate) fn new(pid: Pid, _: Option<&Cookie>) -> io::Result<Self> {
         Ok(Self {
             pid,
             pidfd: Arc::new(pidfd_open(pid)?),

@@ -6,6 +6,22 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 
 use super::super::{Member, Pid};
+use crate::lineage::{Listing, Seen, Witness, witness as witness_of};
+
+/// What `PROC_PIDT_BSDINFOWITHUNIQID` tells, which Apple's headers for programs leave out: XNU's
+/// `bsd/sys/proc_info_private.h`.
+#[repr(C)]
+struct InfoWithIds {
+    info: libc::proc_bsdinfo,
+    program: [u8; 16],
+    unique: u64,
+    started_by: u64,
+    version: i32,
+    starter_version: i32,
+    reserved: [u64; 2],
+}
+
+const PROC_PIDT_BSDINFOWITHUNIQID: c_int = 18;
 
 /// When a process started, in microseconds of the wall clock.
 pub(super) fn start_time_of(pid: u32) -> Option<u64> {
@@ -53,14 +69,109 @@ pub(super) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
     let member = |pid: c_int| {
         let pid = Pid::new(pid.into())?;
         let info = info(pid.as_u32()).filter(|info| info.pbi_status != libc::SZOMB)?;
-        let name = info.pbi_comm.map(|byte| byte.cast_unsigned());
-        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         Some(Member {
             pid,
-            name: name.to_string_lossy().into_owned(),
+            name: name_of(&info),
         })
     };
     Ok(pids.into_iter().filter_map(member).collect())
+}
+
+/// Everybody who is there, with zombies.
+pub(super) fn everybody() -> io::Result<Listing> {
+    let mut pids = vec![0 as c_int; 4096];
+    loop {
+        let bytes = c_int::try_from(pids.len() * size_of::<c_int>()).unwrap_or(c_int::MAX);
+        // SAFETY: `pids` has `bytes` bytes to write to.
+        let written = unsafe { libc::proc_listallpids(pids.as_mut_ptr().cast(), bytes) };
+        let count = usize::try_from(nix::errno::Errno::result(written)?).unwrap_or(0);
+        if count == 0 {
+            // At least this process is there.
+            return Err(io::Error::last_os_error());
+        }
+        // A number of pids, not of bytes; as many as fit means there may be more.
+        if count < pids.len() || pids.len() >= 1 << 20 {
+            let is_whole = count < pids.len();
+            pids.truncate(count);
+            let pids = pids
+                .into_iter()
+                .filter_map(|pid| Pid::new(pid.into()))
+                .collect();
+            return Ok(Listing { pids, is_whole });
+        }
+        pids.resize(pids.len() * 2, 0);
+    }
+}
+
+/// The process of this number, also when it is a zombie.
+pub(super) fn seen(pid: Pid) -> io::Result<Option<Seen>> {
+    let size = c_int::try_from(size_of::<InfoWithIds>()).unwrap_or(c_int::MAX);
+    let mut told = MaybeUninit::<InfoWithIds>::uninit();
+    // SAFETY: `told` has `size` bytes to write to. 1: of a zombie as well.
+    let written = unsafe {
+        libc::proc_pidinfo(
+            pid.raw().as_raw(),
+            PROC_PIDT_BSDINFOWITHUNIQID,
+            1,
+            told.as_mut_ptr().cast::<c_void>(),
+            size,
+        )
+    };
+    if written != size {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ESRCH) => Ok(None),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: the kernel has written all of it, and any bytes are valid for it.
+    let told = unsafe { told.assume_init() };
+    Ok(Some(Seen {
+        pid,
+        unique: told.unique,
+        started_by: told.started_by,
+        group: told.info.pbi_pgid,
+        is_zombie: told.info.pbi_status == libc::SZOMB,
+    }))
+}
+
+/// The mark of whoever has this number, as far as it can be read.
+pub(super) fn witness(pid: Pid, variable: &str) -> Witness {
+    let mut what = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid.raw().as_raw()];
+    // As much as arguments and environment may take together on macOS.
+    let mut told = vec![0u8; 1 << 20];
+    let mut len = told.len();
+    // SAFETY: `what` has three numbers; `told` has `len` bytes to write to, and the kernel changes `len` to what it
+    // wrote; nothing is set.
+    let result = unsafe {
+        libc::sysctl(
+            what.as_mut_ptr(),
+            3,
+            told.as_mut_ptr().cast::<c_void>(),
+            &raw mut len,
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    match (nix::errno::Errno::result(result), told.get(..len)) {
+        (Ok(_), Some(told)) => witness_of(told, variable),
+        _ => Witness::Hidden,
+    }
+}
+
+/// A process with its name, which is empty if it has ended.
+pub(super) fn member(pid: Pid) -> Member {
+    let name = info(pid.as_u32()).map(|info| name_of(&info));
+    Member {
+        pid,
+        name: name.unwrap_or_default(),
+    }
+}
+
+fn name_of(info: &libc::proc_bsdinfo) -> String {
+    let name = info.pbi_comm.map(|byte| byte.cast_unsigned());
+    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 fn info(pid: u32) -> Option<libc::proc_bsdinfo> {

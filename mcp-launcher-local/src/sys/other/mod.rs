@@ -4,6 +4,7 @@
 //! ```text
 //! exits ──── when a process has ended: kqueue, or a thread for each
 //! facts ──── who is in a group, when a process started, which boot this is
+//! descent ── who descends from a server: macOS
 //! wait ───── how a child has ended
 //! ```
 //!
@@ -32,6 +33,9 @@
 )]
 mod exits;
 
+#[cfg_attr(target_os = "macos", path = "descent_macos.rs")]
+#[cfg_attr(not(target_os = "macos"), path = "descent_none.rs")]
+mod descent;
 #[cfg_attr(target_os = "macos", path = "facts_macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "facts_ps.rs")]
 mod facts;
@@ -39,17 +43,24 @@ mod wait;
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_lifecycle_core::launch::{ExitStatus, Reach};
 
+use self::descent::Descent;
 use super::lifeline::Lifeline;
 #[cfg(not(target_os = "macos"))]
 use super::listing;
 use super::{Member, Pid, Signal, unix};
+use crate::identity::Cookie;
 
 /// The mechanism that ends a group when the host dies, and how far that reaches.
+#[cfg(not(target_os = "macos"))]
 pub(crate) const HOST_DEATH: (&str, Reach) = ("process group and pipe watcher", Reach::Group);
+/// The same. The lineage reaches further than the group; nobody has measured how far, so nothing is promised.
+#[cfg(target_os = "macos")]
+pub(crate) const HOST_DEATH: (&str, Reach) =
+    ("process group, lineage and pipe watcher", Reach::Group);
 
 /// A child of ours that leads a process group.
 #[derive(Debug)]
@@ -57,6 +68,8 @@ pub(crate) struct Leader {
     pid: Pid,
     /// Struck off before the leader is reaped.
     lifeline: Mutex<Option<Lifeline>>,
+    /// Forgotten before the leader is reaped.
+    descent: Mutex<Option<Descent>>,
 }
 
 /// Returns whether a child could be watched, asked before there is one.
@@ -65,10 +78,11 @@ pub(crate) fn can_lead() -> io::Result<()> {
 }
 
 impl Leader {
-    pub(crate) fn new(pid: Pid) -> io::Result<Self> {
+    pub(crate) fn new(pid: Pid, identity: Option<&Cookie>) -> io::Result<Self> {
         Ok(Self {
             pid,
             lifeline: Mutex::new(Some(Lifeline::tie(pid)?)),
+            descent: Mutex::new(Some(Descent::begin(pid, identity))),
         })
     }
 
@@ -83,6 +97,7 @@ impl Leader {
     pub(crate) fn reap(&self) {
         let lifeline = self.lifeline.lock();
         drop(lifeline.unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.descent().take());
         if let Err(error) = wait::reap(self.pid) {
             let pid = self.pid.as_u32();
             super::shielded(|| tracing::debug!(pid, %error, "a server could not be reaped"));
@@ -103,7 +118,20 @@ impl Leader {
         if reaped {
             return Ok(());
         }
-        Ok(unix::signal_group(self.pid, signal)?)
+        let descent = self.descent();
+        // Before the group: who is held first cannot give its children away.
+        if let (Some(descent), Signal::Kill) = (&*descent, signal) {
+            descent.end();
+        }
+        let sent = unix::signal_group(self.pid, signal);
+        if let (Some(descent), Signal::Terminate) = (&*descent, signal) {
+            descent.ask_to_end();
+        }
+        Ok(sent?)
+    }
+
+    fn descent(&self) -> MutexGuard<'_, Option<Descent>> {
+        self.descent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn group_is_empty(&self) -> bool {
@@ -140,7 +168,7 @@ pub(crate) fn watch_process(
     mut still: impl FnMut() -> io::Result<bool>,
     on_exit: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    if !still()? {
+    if !still()? && !descent::is_member(pid) {
         on_exit();
         return Ok(());
     }
@@ -153,8 +181,11 @@ pub(crate) fn kill_group_of_child(pid: Pid) -> bool {
     is_child && unix::signal_group(pid, Signal::Kill).is_ok()
 }
 
+/// The live members of the group of a leader, and who descends from it outside of that, as far as it was seen.
 pub(crate) fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
-    facts::members_of_group(group)
+    let mut members = facts::members_of_group(group)?;
+    members.extend(descent::outside(group)?);
+    Ok(members)
 }
 
 pub(crate) fn start_time(pid: Pid) -> Option<u64> {
