@@ -1,6 +1,6 @@
-//! The fixture as an image: the static program, and a shell.
+//! The fixture as an image: the program, a shell, and the libraries of both.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 
@@ -8,9 +8,6 @@ use super::Engine;
 
 /// The image.
 pub(crate) const NAME: &str = "mcp-fixture:test";
-
-/// Names a static `mcp-fixture`, instead of building one.
-const STATIC: &str = "MCP_FIXTURE_STATIC";
 
 /// Makes sure that the engine has the image.
 pub(crate) fn image(engine: &Engine) {
@@ -29,8 +26,11 @@ pub(crate) fn image(engine: &Engine) {
 /// The image's contents, as a tar archive.
 pub(crate) fn archive() -> tempfile::NamedTempFile {
     let root = tempfile::tempdir().unwrap();
-    std::fs::copy(static_fixture(), root.path().join("mcp-fixture")).unwrap();
-    copy_program(Path::new("/bin/sh"), root.path());
+    let fixture = Path::new(env!("CARGO_BIN_EXE_mcp-fixture"));
+    std::fs::copy(fixture, root.path().join("mcp-fixture")).unwrap();
+    copy_libraries(fixture, root.path());
+    copy(Path::new("/bin/sh"), root.path());
+    copy_libraries(Path::new("/bin/sh"), root.path());
     let archive = tempfile::NamedTempFile::new().unwrap();
     run(Command::new("tar")
         .arg("-C")
@@ -41,41 +41,23 @@ pub(crate) fn archive() -> tempfile::NamedTempFile {
     archive
 }
 
-fn static_fixture() -> PathBuf {
-    if let Some(path) = std::env::var_os(STATIC) {
-        return path.into();
-    }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
-    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    run(Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--quiet",
-            "--bin",
-            "mcp-fixture",
-            "--target",
-            &triple,
-        ])
-        .arg("--manifest-path")
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        .arg("--target-dir")
-        .arg(&target)
-        .env("RUSTFLAGS", "-C target-feature=+crt-static"));
-    target.join(triple).join("debug").join("mcp-fixture")
-}
-
-/// Copies a program with the libraries it is linked to.
-fn copy_program(program: &Path, root: &Path) {
+/// Copies the libraries that a program is linked to.
+fn copy_libraries(program: &Path, root: &Path) {
     let libraries = Command::new("ldd").arg(program).output().unwrap();
     let libraries = String::from_utf8(libraries.stdout).unwrap();
     let libraries = libraries
         .split_whitespace()
         .filter(|word| word.starts_with('/'));
-    for path in libraries.map(Path::new).chain([program]) {
-        let to = root.join(path.strip_prefix("/").unwrap());
-        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::copy(path, to).unwrap();
+    for path in libraries.map(Path::new) {
+        copy(path, root);
     }
+}
+
+/// Copies a file to where it is here.
+fn copy(path: &Path, root: &Path) {
+    let to = root.join(path.strip_prefix("/").unwrap());
+    std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+    std::fs::copy(path, to).unwrap();
 }
 
 fn run(command: &mut Command) {
