@@ -27,8 +27,8 @@ const RESTLESS: &str = "processes come and go faster than they can be looked at"
 /// Names that are given; more are counted.
 const NAMES_MAX: usize = 16;
 
-/// For each of the servers, who may be left of it. Blocks for milliseconds, and on
-/// a machine that is busy for half a second.
+/// For each of the servers, who may be left of it. Blocks for milliseconds, for a second and a half where
+/// processes come and go, and on a machine that lets nobody run for eleven times as long.
 pub(super) fn look(wanted: &[Wanted<'_>]) -> Vec<Adopted> {
     if wanted.is_empty() {
         return Vec::new();
@@ -48,7 +48,7 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
         let scene = see_all(&adopters, wanted, &mut patience)?;
         let mut answers = BTreeMap::new();
         let mut names = Vec::new();
-        let mut rests = true;
+        let mut restless = Vec::new();
         for server in wanted {
             let mut left = Vec::new();
             for process in scene.adopted_since(server.since) {
@@ -60,7 +60,7 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
                     }
                 };
                 match answer {
-                    Answer::Later => rests = false,
+                    Answer::Later => restless.push(process.pid),
                     Answer::Whose(whose) if !whose.may_be(server.identity, server.since) => {
                         continue;
                     }
@@ -70,7 +70,7 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
             }
             names.push(left);
         }
-        equal = match rests {
+        equal = match restless.is_empty() {
             true if last.as_ref() == Some(&names) => equal + 1,
             true => 1,
             false => 0,
@@ -80,7 +80,7 @@ fn look_until_it_rests(wanted: &[Wanted<'_>]) -> io::Result<Vec<Adopted>> {
         if equal == EQUAL_LOOKS {
             return Ok(found);
         }
-        if !patience.lasts() {
+        if !patience.lasts_beside(restless) {
             return Err(io::Error::other(RESTLESS));
         }
     }

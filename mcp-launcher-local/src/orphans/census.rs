@@ -104,7 +104,7 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
         if is_whole && passing.is_empty() {
             return Ok(found);
         }
-        if !patience.lasts() {
+        if !patience.lasts_beside(passing.iter().map(|it| it.seen.pid)) {
             break;
         }
     }

@@ -151,7 +151,9 @@ impl<'a> Roster<'a> {
         let mut patience = Patience::new();
         for pid in suspects {
             let mut now = processes::read(pid);
-            while now.as_ref().is_some_and(|now| now.mark == Mark::Passing) && patience.lasts() {
+            while now.as_ref().is_some_and(|now| now.mark == Mark::Passing)
+                && patience.lasts_beside([pid])
+            {
                 now = processes::read(pid);
             }
             match now {
