@@ -59,9 +59,17 @@ enum Refusal {
 
 /// The first file that `path` may mean.
 fn find(path: &Path, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Refusal> {
-    let mut spellings = sys::spellings(path, env).into_iter();
-    match spellings.find(|spelling| check(spelling).is_ok()) {
-        Some(found) => Ok(found),
+    let mut refused = None;
+    for spelling in sys::spellings(path, env).into_iter() {
+        match check(&spelling) {
+            Ok(()) => return Ok(spelling),
+            Err(refusal) if spelling == path => refused = Some(refusal),
+            Err(_) => {}
+        }
+    }
+    match refused {
+        // It was looked at: each look is on the way of a start.
+        Some(refusal) => Err(refusal),
         None => check(path).map(|()| path.to_owned()),
     }
 }
