@@ -28,11 +28,14 @@ pub(crate) struct Options {
 /// Looks, and changes nothing. Ledgers of an earlier boot go, as for whoever looks at ledgers.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let leak = Leak::look()?;
-    let containment = inventory::containment();
+    let machine = Machine {
+        containment: inventory::containment(),
+        no_memory_limit: inventory::memory_limit().err().map(|why| why.to_string()),
+    };
     let files = survey();
     match options.json {
-        true => out::line(format_args!("{:#}", as_json(&leak, &containment, &files))),
-        false => out::print(printable(&text(&leak, &containment, &files))),
+        true => out::line(format_args!("{:#}", as_json(&leak, &machine, &files))),
+        false => out::print(printable(&text(&leak, &machine, &files))),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -112,7 +115,14 @@ impl Leak {
     }
 }
 
-fn text(leak: &Leak, containment: &Containment, files: &[Survey]) -> String {
+/// What this machine can hold.
+struct Machine {
+    containment: Containment,
+    /// Why `--memory` cannot be kept.
+    no_memory_limit: Option<String>,
+}
+
+fn text(leak: &Leak, machine: &Machine, files: &[Survey]) -> String {
     let mut lines = vec![leak.sentence(), String::new()];
     if !leak.orphans.is_empty() {
         let orphans = units::count(leak.orphans.len(), "process is", "processes are");
@@ -143,7 +153,12 @@ fn text(leak: &Leak, containment: &Containment, files: &[Survey]) -> String {
     lines.push(format!(
         "{running} under containment now (`mcp-contain ps`)."
     ));
-    lines.push(format!("This machine: {containment}."));
+    lines.push(format!("This machine: {}.", machine.containment));
+    lines.push(match &machine.no_memory_limit {
+        None => "A limit of memory (`--memory`) can be set for a server that is started from here."
+            .to_owned(),
+        Some(why) => format!("A limit of memory (`--memory`) cannot be set from here: {why}."),
+    });
     lines.push(String::new());
     if files.is_empty() {
         lines.push("No configuration file of a known host was found.".to_owned());
@@ -207,7 +222,8 @@ fn is_lost(file: &Survey, server: &Server) -> bool {
     !is_found(&server.program, path)
 }
 
-fn as_json(leak: &Leak, containment: &Containment, files: &[Survey]) -> Value {
+fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
+    let containment = &machine.containment;
     let unclaimed = leak.unclaimed.iter().map(|(name, it)| {
         json!({
             "name": name,
@@ -245,6 +261,7 @@ fn as_json(leak: &Leak, containment: &Containment, files: &[Survey]) -> Value {
             "mechanism": containment.mechanism,
             "says": containment.to_string(),
             "fallback": containment.fallback,
+            "no_memory_limit": machine.no_memory_limit,
         },
         "files": files.collect::<Vec<_>>(),
     })

@@ -161,6 +161,16 @@ pub fn containment() -> Containment {
     Plan::look().containment().clone()
 }
 
+/// Finds out whether a server that this process wraps could have a [limit of memory](crate::Wrapper::memory), and changes nothing.
+///
+/// # Errors
+///
+/// It could not, for the reason that is told, with what to do.
+#[cfg(target_os = "linux")]
+pub fn memory_limit() -> io::Result<()> {
+    crate::cgroup::parent_with_memory().map(drop)
+}
+
 /// Looks for processes that nobody claims. What each of them is, nobody knows: no launcher ends them. Blocks, as [`look`] does.
 ///
 /// # Errors

@@ -99,6 +99,8 @@ fn the_doctor_says_which_hosts_are_wrapped() {
         (&"sh".into(), &true.into())
     );
     assert!(seen["containment"]["mechanism"].is_string());
+    let why = &seen["containment"]["no_memory_limit"];
+    assert!(why.is_null() || why.as_str().is_some_and(|why| !why.is_empty()));
 }
 
 #[test]

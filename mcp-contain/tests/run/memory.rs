@@ -123,6 +123,12 @@ fn where_no_limit_can_be_set_there_is_no_server() {
     let words = ["--memory", "64M", "sh", "-c", &script];
     let Some(room) = Room::new() else {
         let said = refused(&mut wrapped(&words));
+        let doctor = wrapped(&["doctor"]).output().unwrap();
+        let (_, why) = said.trim_end().split_once("limited: ").unwrap();
+        assert!(
+            String::from_utf8_lossy(&doctor.stdout).contains(why),
+            "{why}"
+        );
         assert!(!alive.file("began").exists(), "{said}");
         // The same server runs where nobody asks for one.
         let (status, said) = Server::start(&mut wrapped(&words[2..]), Streams::Pipes).ended();
@@ -205,6 +211,9 @@ fn a_server_within_its_limit_ends_as_any_other() {
         assert_eq!((status.code(), &*said), (Some(7), ""), "{how:?}");
         assert_eq!(room.servers(), [""; 0].map(PathBuf::from));
     }
+    let doctor = room.wrapped(&["doctor", "--json"]).output().unwrap();
+    let said = String::from_utf8_lossy(&doctor.stdout);
+    assert!(said.contains("\"no_memory_limit\": null"), "{said}");
     // A server that its host has killed has not needed too much.
     let mut alive = Alive::new();
     let script = alive.script("trap '' TERM; printf . >&9; while :; do read never <&8; done");
