@@ -23,7 +23,7 @@
 //! |---|---|---|---|
 //! | Linux, by default | a [guardian](Isolation::Guardian), and a cgroup where one can be made | every descendant | the guardian ends all of it |
 //! | Linux, by choice | a guardian and a [PID namespace](Isolation::PidNamespace) | every process in the namespace | the kernel ends all of it, also when the guardian is killed with the host |
-//! | any Unix; the default on macOS and FreeBSD | a [process group](Isolation::ProcessGroup) | the group | Linux: nothing; elsewhere a pipe watcher ends the group, best effort |
+//! | any Unix; the default on macOS and FreeBSD | a [process group](Isolation::ProcessGroup) | the group; on macOS, best effort, also descendants that left it | Linux: nothing; elsewhere a pipe watcher ends the group, best effort |
 //! | Windows | a job object | every process in the job | the kernel ends all of it |
 //!
 //! Where a system refuses the default, the launcher takes the next best and says so:
@@ -45,7 +45,7 @@
 //! - It contains accidents, not adversaries: a server of the same user can kill its guardian.
 //!
 //! Every guarantee with its test: `docs/guarantees.md` in the repository. How it works:
-//! `docs/containment.md`, `docs/guardian.md`, `docs/orphans.md`, `docs/windows.md`.
+//! `docs/containment.md`, `docs/guardian.md`, `docs/orphans.md`, `docs/lineage.md`, `docs/windows.md`.
 
 #[cfg(target_os = "linux")]
 mod answers;
