@@ -16,7 +16,8 @@ use crate::mutex::Mutex;
 /// How long a frame may stand still while it, or another one of its share, has no room.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long at most, however much larger ones grow meanwhile.
+/// How long at most, whatever larger ones do meanwhile: grow, or stay where they were told
+/// to give way.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// How much of a frame has to arrive in this time for it not to stand still, in bytes.
@@ -112,14 +113,13 @@ impl Standing {
         let largest = larger().filter(|it| stands(it, PATIENCE));
         if let Some(largest) = largest.max_by_key(|it| it.weight()) {
             largest.leave.cancel();
-            return Verdict::Wait;
         }
-        // A larger one that grows will be complete.
+        // A larger one that grows will be complete, and one that was told will leave.
         let patience = larger().next().map_or(PATIENCE, |_| LONGEST);
-        if stands(this, patience) {
-            return Verdict::GiveWay;
+        match stands(this, patience) {
+            true => Verdict::GiveWay,
+            false => Verdict::Wait,
         }
-        Verdict::Wait
     }
 
     /// Cancelled when this one has to give way.
@@ -185,5 +185,16 @@ mod tests {
         assert_eq!(small.who_gives_way(at(start, 79)), Verdict::Wait);
         assert_eq!(small.who_gives_way(at(start, 80)), Verdict::GiveWay);
         drop(growing);
+    }
+
+    #[test]
+    fn who_was_told_and_stays_is_not_waited_for_without_end() {
+        let (frames, start) = (Arc::<Frames>::default(), Instant::now());
+        let (larger, small) = (frames.add(MIB, start), frames.add(0, start));
+        for seconds in [10, 11, 59] {
+            assert_eq!(small.who_gives_way(at(start, seconds)), Verdict::Wait);
+            assert!(larger.leave().is_cancelled());
+        }
+        assert_eq!(small.who_gives_way(at(start, 60)), Verdict::GiveWay);
     }
 }

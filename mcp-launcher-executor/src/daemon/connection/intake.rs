@@ -115,8 +115,9 @@ impl Intake {
         unfinished: usize,
     ) -> Poll<Result<Option<Incoming>, End>> {
         if unfinished <= FREE {
+            // One that waited for room once may have to give way all the same.
             self.slow = None;
-            return Poll::Pending;
+            return self.told(cx).map(Err);
         }
         let (begun, until) = self
             .slow

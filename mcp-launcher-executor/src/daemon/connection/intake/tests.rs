@@ -78,12 +78,12 @@ async fn a_frame_counts_until_it_has_been_carried_out() {
     );
 }
 
-/// A frame of so many bytes from a session of this share, of which so many come, all of
-/// them as soon as they are read; how it fares, and after how long.
-async fn frame_of(
+/// A frame of so many bytes from a session of this share, of which these parts come, each
+/// as soon as it is read and a second after the one before; how it fares, and after how long.
+async fn frame_of<const N: usize>(
     session: Arc<Session>,
     size: usize,
-    sent: usize,
+    parts: [usize; N],
 ) -> (Duration, Result<Option<Incoming>, End>) {
     let (mut client, stream) = duplex(64 * 1024);
     let mut link = link(stream).await;
@@ -94,7 +94,10 @@ async fn frame_of(
         head.extend((size as u64).to_be_bytes());
         head.extend([0; 4]);
         let _ = client.write_all(&head).await;
-        let _ = client.write_all(&vec![b' '; sent]).await;
+        for part in parts {
+            let _ = client.write_all(&vec![b' '; part]).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
         std::future::pending::<()>().await;
     });
     let begun = Instant::now();
@@ -117,11 +120,11 @@ async fn late_among_greedy(sent: usize, later: Duration) -> (Duration, bool) {
     let first = of(0, None);
     let mut greedy = tokio::task::JoinSet::new();
     for number in 1..=20 {
-        greedy.spawn(frame_of(of(number, Some(&first)), 15 << 20, sent));
+        greedy.spawn(frame_of(of(number, Some(&first)), 15 << 20, [sent]));
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     tokio::time::sleep(later).await;
-    let (took, outcome) = frame_of(of(21, Some(&first)), 500 << 10, 500 << 10).await;
+    let (took, outcome) = frame_of(of(21, Some(&first)), 500 << 10, [500 << 10]).await;
     (took, matches!(outcome, Ok(Some(Incoming::Frame(_)))))
 }
 
@@ -138,4 +141,43 @@ async fn a_small_frame_outlives_the_large_ones_of_its_share() {
         }
     }
     assert!(cut.is_empty(), "{} of 60: {cut:?}", cut.len());
+}
+
+/// Two small frames of a share have no room; then there is some for the larger one, whose
+/// client sends no more.
+#[tokio::test(start_paused = true)]
+async fn a_small_frame_hears_that_it_has_to_give_way() {
+    let daemon = Daemon::new(Arc::new(LocalLauncher::new()), Limits::default());
+    let of = |number: usize, kin: Option<&Session>| {
+        let (id, of) = (number.to_string(), Share::User(0));
+        Session::new(id, &daemon.shared, kin, None, None, of)
+    };
+    let larger = of(0, None);
+    let smaller = of(1, Some(&larger));
+    let taken = |session: &Session| {
+        let mut taken = Grant::of(&session.portion);
+        taken.set(Limits::default().max_memory);
+        taken
+    };
+    let frames = [(&larger, 20 << 10), (&smaller, 1 << 10)].map(|(session, part)| {
+        let frame = frame_of(Arc::clone(session), 1 << 20, [part, part, part]);
+        tokio::spawn(tokio::time::timeout(Duration::from_secs(300), frame))
+    });
+    // A part of each has its room by now.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let (all, others) = (taken(&smaller), taken(&larger));
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    drop(others);
+    let [larger, smaller] = frames;
+    let (took, outcome) = larger.await.unwrap().expect("the larger one is told");
+    assert!(
+        outcome.is_err() && took < Duration::from_secs(30),
+        "{took:?}"
+    );
+    let (took, outcome) = smaller.await.unwrap().expect("the smaller one has an end");
+    assert!(
+        outcome.is_err() && took < Duration::from_secs(40),
+        "{took:?}"
+    );
+    drop(all);
 }
