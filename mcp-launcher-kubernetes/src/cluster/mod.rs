@@ -16,7 +16,7 @@ use http::Request;
 use k8s_openapi::api::core::v1::Event;
 use kube::Client;
 use kube::client::Connection;
-use kube::core::WatchEvent;
+use kube::core::{PartialObjectMeta, WatchEvent};
 use percent_encoding::NON_ALPHANUMERIC;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-use crate::error::{Action, ClusterError};
+use crate::error::{Action, ClusterError, Meaning};
 use crate::labels;
 
 pub(crate) use credentials::NoCredentials;
@@ -296,6 +296,14 @@ impl Cluster {
     ) -> Result<T, ClusterError> {
         let request = Request::get(self.path(kind, name).await?).body(Vec::new());
         self.object("get", kind.plural(), request).await
+    }
+
+    /// Returns whether a look says that this object has gone, or that another one has its name. A 409 alone does not say so: others may have changed it at the same instant.
+    pub(crate) async fn has_gone(&self, kind: Kind, name: &str, uid: &str) -> bool {
+        match self.get::<PartialObjectMeta>(kind, name).await {
+            Ok(there) => there.metadata.uid.is_some_and(|there| there != uid),
+            Err(error) => error.meaning() == Meaning::Absent,
+        }
     }
 
     /// Orders a deletion. What is not there any more, or another one, is [`Meaning`]'s

@@ -127,27 +127,35 @@ async fn order_deletion(
         version: None,
         grace: Some(order.grace),
     };
-    until_answered(name, || cluster.delete(Kind::Pod, what), again, &refused).await;
+    let has_gone = || cluster.has_gone(Kind::Pod, name, uid);
+    let delete = || cluster.delete(Kind::Pod, what);
+    until_answered(name, delete, has_gone, again, &refused).await;
     if order.kept && order.grace == 0 {
-        until_answered(name, || cluster.let_go(name, uid), again, &refused).await;
+        let let_go = || cluster.let_go(name, uid);
+        until_answered(name, let_go, has_gone, again, &refused).await;
     }
 }
 
-/// Asks until it is answered, ever less often: what may run is given up by nobody. A reason is
-/// told once, and what `again` says is asked for at once.
-async fn until_answered<F>(
+/// Asks until it is answered, ever less often: what may run is given up by nobody. A conflict
+/// is an answer where the pod `has_gone`. A reason is told once, and what `again` says is asked
+/// for at once.
+async fn until_answered<F, G>(
     name: &str,
     mut ask: impl FnMut() -> F,
+    has_gone: impl Fn() -> G,
     again: Option<&Notify>,
     refused: &impl Fn(&ClusterError),
 ) where
     F: Future<Output = Result<(), ClusterError>>,
+    G: Future<Output = bool>,
 {
     let mut pauses = Pauses::patient();
     let mut told = String::new();
     while let Err(error) = ask().await {
-        if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) {
-            return;
+        match error.meaning() {
+            Meaning::Absent => return,
+            Meaning::Conflict if has_gone().await => return,
+            _ => {}
         }
         refused(&error);
         let words = error.to_string();
@@ -227,3 +235,7 @@ async fn remove_secret_now(cluster: &Cluster, name: &str) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+#[path = "keep_tests.rs"]
+mod tests;

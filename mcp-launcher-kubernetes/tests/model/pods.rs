@@ -125,8 +125,26 @@ impl Store {
         Some(state.put(kind, "MODIFIED", object))
     }
 
+    /// Deletes an object, unless a finalizer keeps it.
     pub(crate) fn delete(&self, kind: &str, name: &str) -> Option<Value> {
+        if is_kept(&self.get(kind, name)?) {
+            return self.change(kind, name, |object| {
+                object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+                object["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+            });
+        }
         self.delete_with(kind, name, |_| {})
+    }
+
+    /// Takes the finalizers of a pod away, and the pod with them if it is deleted.
+    pub(crate) fn let_go(&self, name: &str) -> Option<Value> {
+        let pod = self.change("pods", name, |pod| {
+            pod["metadata"]["finalizers"] = Value::Null;
+        })?;
+        match pod["metadata"]["deletionTimestamp"].is_null() {
+            true => Some(pod),
+            false => self.delete_with("pods", name, |_| {}),
+        }
     }
 
     /// Deletes an object, and changes it with that.
@@ -231,4 +249,9 @@ fn is_selected(object: &Value, selector: &str) -> bool {
         Some((key, value)) => labels[key] == value,
         None => !labels[first].is_null(),
     }
+}
+
+fn is_kept(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|finalizers| !finalizers.is_empty())
 }

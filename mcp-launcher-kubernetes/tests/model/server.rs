@@ -152,6 +152,7 @@ async fn answer(
             }
             None => refused(409, "AlreadyExists"),
         },
+        "patch" if kind == "pods" => found(store.let_go(&name)),
         "patch" => found(store.change(&kind, &name, |_| {})),
         _ if kind == "pods" => {
             let grace = sent().await["gracePeriodSeconds"].as_u64();

@@ -154,3 +154,22 @@ async fn the_exit_is_known_that_is_told_with_the_deletion() {
     assert_eq!(exit, ExitStatus::Code(0));
     server.end().await;
 }
+
+/// Somebody else changes the pod at the same instant, again and again: its finalizer is taken
+/// away all the same.
+#[tokio::test]
+async fn a_conflict_over_the_finalizer_is_not_the_end_of_trying() {
+    let model = Model::start(V5);
+    model.refuse("patch pods", 409, 3);
+    let options = PodOptions::new("image").finalizer(true);
+    let spec = options.command("server", "cat").build().unwrap();
+    let launched = model.launcher().launch(&spec, &LaunchContext::new()).await;
+    let parts = launched.unwrap().into_parts();
+    parts.terminator.kill_now();
+    let gone = timeout(LIMIT, parts.terminator.gone()).await;
+    let counts = model.counts();
+    gone.expect("a proof in time").unwrap();
+    let times = |request: &str| counts.requests.get(request).copied().unwrap_or_default();
+    assert_eq!((times("patch pods 409"), times("patch pods")), (3, 1));
+    assert_eq!(counts.objects["pods"], 0);
+}
