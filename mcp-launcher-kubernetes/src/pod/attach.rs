@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::client::Connection;
 use mcp_lifecycle_host::output::Output;
-use tokio::io::{self, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::io::{self, AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
@@ -27,8 +28,6 @@ use tokio_util::sync::{CancellationToken, PollSender};
 use tracing::debug;
 
 use crate::error::ClusterError;
-
-type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -63,8 +62,12 @@ const CHUNK: usize = 32 * 1024;
 /// How often a session is kept alive, unless a host says otherwise.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// How long the end of the output waits for the word that the server has exited.
+/// How long the end of the output waits for the word that the server has exited, and that word
+/// for more output: so long after the last message that was taken.
 const LATE_EXIT: Duration = Duration::from_secs(5);
+
+/// How long after the word that the server has exited output may arrive at most.
+const LATE_OUTPUT: Duration = Duration::from_secs(60);
 
 /// The streams as the host sees them.
 pub(super) struct Streams {
@@ -74,8 +77,8 @@ pub(super) struct Streams {
 }
 
 /// An attached connection, not yet in use.
-pub(super) struct Attached {
-    socket: Socket,
+pub(super) struct Attached<S = TokioIo<Upgraded>> {
+    socket: WebSocketStream<S>,
     /// Standard input can be closed alone.
     half_close: bool,
     /// What precedes the server's own output is left out, per stream.
@@ -90,11 +93,13 @@ impl Attached {
         let config = WebSocketConfig::default().read_buffer_size(READ);
         Self {
             half_close,
-            socket: Socket::from_raw_socket(io, Role::Client, Some(config)).await,
+            socket: WebSocketStream::from_raw_socket(io, Role::Client, Some(config)).await,
             gated: [false; 2],
         }
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
     /// Opens the gate of a supervised init, once both of its outputs are known to arrive:
     /// what the server says from its first byte on is not lost.
     pub(super) async fn open_gate(&mut self) -> Result<(), ClusterError> {
@@ -156,11 +161,13 @@ impl Attached {
         let (out, stdout) = mpsc::channel(QUEUE);
         let (err, stderr) = mpsc::channel(QUEUE);
         let ended = CancellationToken::new();
+        let late = Arc::new(Late::default());
         let reader = Reader {
             stream,
             outputs: [out, err],
             gated: self.gated,
             discard,
+            late: Arc::clone(&late),
             broken: None,
         };
         let half_close = self.half_close;
@@ -172,10 +179,11 @@ impl Attached {
                 ended.cancel();
                 outputs
             };
-            // The connection ends with the server; where it does not, it is of no use.
+            // The connection ends with the server; where it does not, it is of no use once what
+            // was under way has arrived.
             let late = async {
                 exited.clone().await;
-                sleep(LATE_EXIT).await;
+                late.is_over().await;
                 ended.cancel();
                 std::future::pending::<Infallible>().await
             };
@@ -227,8 +235,8 @@ fn failure(status: &[u8]) -> Option<String> {
 }
 
 /// Feeds standard input, until it is closed or the session has ended. Whether it was closed.
-async fn write(
-    mut sink: SplitSink<Socket, Message>,
+async fn write<S: AsyncRead + AsyncWrite + Unpin>(
+    mut sink: SplitSink<WebSocketStream<S>, Message>,
     mut fed: mpsc::Receiver<Bytes>,
     half_close: bool,
     keep_alive: Duration,
@@ -284,22 +292,77 @@ fn input(data: &[u8]) -> Message {
     Message::Binary(message.freeze())
 }
 
-struct Reader {
-    stream: SplitStream<Socket>,
+/// The output that arrives after the word that the server has exited.
+#[derive(Default)]
+struct Late {
+    /// Told of each message that was taken.
+    taken: Notify,
+    cut: OnceLock<Cut>,
+}
+
+/// Why the session is ended after its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// No output was taken for [`LATE_EXIT`].
+    Quiet,
+    /// Output arrived for [`LATE_OUTPUT`].
+    Endless,
+}
+
+impl Cut {
+    /// The words for whoever reads what was not lost.
+    fn words(self) -> String {
+        match self {
+            Self::Quiet => {
+                let limit = LATE_EXIT.as_secs();
+                format!("its last output is lost, for nobody took it for {limit} s")
+            }
+            Self::Endless => {
+                let limit = LATE_OUTPUT.as_secs();
+                format!("its output was still under way {limit} s after the server's exit")
+            }
+        }
+    }
+}
+
+impl Late {
+    /// Until no output was taken for a while, or it has lasted too long.
+    async fn is_over(&self) {
+        let mut most = std::pin::pin!(sleep(LATE_OUTPUT));
+        let cut = loop {
+            tokio::select! {
+                biased;
+                () = &mut most => break Cut::Endless,
+                () = self.taken.notified() => {}
+                () = sleep(LATE_EXIT) => break Cut::Quiet,
+            }
+        };
+        let _ = self.cut.set(cut);
+    }
+}
+
+struct Reader<S> {
+    stream: SplitStream<WebSocketStream<S>>,
     outputs: [mpsc::Sender<Bytes>; 2],
     gated: [bool; 2],
     discard: CancellationToken,
+    late: Arc<Late>,
     /// Why the session has ended, where not with the server.
     broken: Option<String>,
 }
 
-impl Reader {
+impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     /// Reads until the session ends. The outputs end with what it returns.
     async fn read(mut self, ended: &CancellationToken) -> [mpsc::Sender<Bytes>; 2] {
         loop {
             let message = tokio::select! {
                 message = self.stream.next() => message,
-                () = ended.cancelled() => break,
+                () = ended.cancelled() => {
+                    if self.late.cut.get() == Some(&Cut::Endless) {
+                        self.broken = Some(Cut::Endless.words());
+                    }
+                    break;
+                }
             };
             match message {
                 Some(Ok(message)) => self.take(message, ended).await,
@@ -356,9 +419,15 @@ impl Reader {
                 biased;
                 _ = self.outputs[at].send(data) => {}
                 () = self.discard.cancelled() => {}
-                () = ended.cancelled() => {}
+                () = ended.cancelled() => {
+                    if let Some(cut) = self.late.cut.get() {
+                        self.broken = Some(cut.words());
+                    }
+                    return;
+                }
             }
         }
+        self.late.taken.notify_one();
     }
 }
 
@@ -392,3 +461,7 @@ impl AsyncWrite for Input {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+#[path = "attach_tests.rs"]
+mod tests;
