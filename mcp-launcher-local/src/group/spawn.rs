@@ -18,7 +18,7 @@ use crate::{orphans, pipes};
 /// Starts `command` with its streams on pipes. Blocks for as long as the system
 /// needs to execute it, some tenths of a millisecond.
 ///
-/// No `pre_exec`: it would turn `posix_spawn` into `fork`, whose cost grows
+/// No `pre_exec` but on FreeBSD: it turns `posix_spawn` into `fork`, whose cost grows
 /// with the host's heap.
 ///
 /// Whatever can fail or panic without a server does so before there is one.
@@ -43,6 +43,7 @@ pub(crate) fn spawn(
     if let Some(dir) = &command.cwd {
         process.current_dir(dir);
     }
+    sys::prepare(&mut process);
     if let Some(server) = &command.identity {
         orphans::register_uncontained(server)
             .map_err(|error| short_of(error, orphans::UNRECORDED))?;

@@ -42,7 +42,7 @@ pub(crate) use os::{
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,
-    members_of_group, own_start_time, set_pipe_size, start_time, watch_process,
+    members_of_group, own_start_time, prepare, set_pipe_size, start_time, watch_process,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use unix::may_write;

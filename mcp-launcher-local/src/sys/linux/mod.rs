@@ -33,6 +33,9 @@ pub(crate) use wait::{Child, waited};
 /// work, so whoever asks for a process group alone gets no more than that.
 pub(crate) const HOST_DEATH: (&str, Reach) = ("process group", Reach::Nothing);
 
+/// Nothing: on Linux the guardian prepares, and a group is a group.
+pub(crate) fn prepare(_: &mut std::process::Command) {}
+
 /// Returns whether this error of exec says that the file cannot be executed.
 pub(crate) fn is_not_executable(errno: i32) -> bool {
     matches!(

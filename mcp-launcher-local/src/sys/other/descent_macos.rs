@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
@@ -38,6 +39,9 @@ struct Traced {
 
 /// The servers of this host, by the number of their main process.
 static SERVERS: Mutex<BTreeMap<Pid, Arc<Mutex<Traced>>>> = Mutex::new(BTreeMap::new());
+
+/// Nothing: a server is looked at when it runs.
+pub(super) fn prepare(_: &mut Command) {}
 
 impl Descent {
     /// Begins with a child of ours that has not been reaped. Without one, the process group has to do.

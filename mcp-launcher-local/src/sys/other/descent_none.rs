@@ -1,6 +1,7 @@
 //! Where nothing tells who descends from whom: the process group is all.
 
 use std::io;
+use std::process::Command;
 
 use crate::identity::Cookie;
 
@@ -8,6 +9,9 @@ use super::super::{Member, Pid};
 
 #[derive(Debug)]
 pub(super) struct Descent;
+
+/// Nothing: a server is looked at when it runs.
+pub(super) fn prepare(_: &mut Command) {}
 
 impl Descent {
     pub(super) fn begin(_: Pid, _: Option<&Cookie>) -> Self {

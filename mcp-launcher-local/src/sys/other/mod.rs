@@ -4,7 +4,7 @@
 //! ```text
 //! exits ──── when a process has ended: kqueue, or a thread for each
 //! facts ──── who is in a group, when a process started, which boot this is
-//! descent ── who descends from a server: macOS
+//! descent ── the descendants of a server: the lineage of macOS, the reaper of FreeBSD
 //! wait ───── how a child has ended
 //! ```
 //!
@@ -34,7 +34,11 @@
 mod exits;
 
 #[cfg_attr(target_os = "macos", path = "descent_macos.rs")]
-#[cfg_attr(not(target_os = "macos"), path = "descent_none.rs")]
+#[cfg_attr(target_os = "freebsd", path = "descent_freebsd.rs")]
+#[cfg_attr(
+    not(any(target_os = "macos", target_os = "freebsd")),
+    path = "descent_none.rs"
+)]
 mod descent;
 #[cfg_attr(target_os = "macos", path = "facts_macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "facts_ps.rs")]
@@ -43,6 +47,7 @@ mod wait;
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mcp_lifecycle_core::launch::{ExitStatus, Reach};
@@ -55,8 +60,12 @@ use super::{Member, Pid, Signal, unix};
 use crate::identity::Cookie;
 
 /// The mechanism that ends a group when the host dies, and how far that reaches.
-#[cfg(not(target_os = "macos"))]
+#[cfg(not(any(target_os = "macos", target_os = "freebsd")))]
 pub(crate) const HOST_DEATH: (&str, Reach) = ("process group and pipe watcher", Reach::Group);
+/// The same. The reaper reaches further than the group while the server lives; unmeasured, so nothing is promised.
+#[cfg(target_os = "freebsd")]
+pub(crate) const HOST_DEATH: (&str, Reach) =
+    ("process group, reaper and pipe watcher", Reach::Group);
 /// The same. The lineage reaches further than the group; nobody has measured how far, so nothing is promised.
 #[cfg(target_os = "macos")]
 pub(crate) const HOST_DEATH: (&str, Reach) =
@@ -70,6 +79,11 @@ pub(crate) struct Leader {
     lifeline: Mutex<Option<Lifeline>>,
     /// Forgotten before the leader is reaped.
     descent: Mutex<Option<Descent>>,
+}
+
+/// Prepares what a server is to have before its first instruction.
+pub(crate) fn prepare(command: &mut Command) {
+    descent::prepare(command);
 }
 
 /// Returns whether a child could be watched, asked before there is one.
