@@ -12,7 +12,8 @@ use crate::launch::error::spec::SpecError;
 /// `Display` begins with the place, as compilers do: `file:line:column: `.
 #[derive(Debug)]
 pub struct ConfigError {
-    context: ConfigErrorContext,
+    /// Boxed: a path is larger on Windows, and every `Result` of a configuration with it.
+    context: Box<ConfigErrorContext>,
     kind: ConfigErrorKind,
 }
 
@@ -97,7 +98,7 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ConfigErrorContext { file, line, column } = &self.context;
+        let ConfigErrorContext { file, line, column } = &*self.context;
         match file {
             Some(file) => write!(f, "{}:", file.display())?,
             None => f.write_str("configuration:")?,
@@ -122,7 +123,7 @@ impl ConfigErrorKind {
             column: before[line_start..].chars().count() + 1,
         };
         ConfigError {
-            context,
+            context: Box::new(context),
             kind: self,
         }
     }
@@ -130,7 +131,7 @@ impl ConfigErrorKind {
     /// Of the file as a whole.
     pub(super) fn nowhere(self) -> ConfigError {
         ConfigError {
-            context: ConfigErrorContext::default(),
+            context: Box::default(),
             kind: self,
         }
     }

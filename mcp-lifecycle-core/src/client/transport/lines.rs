@@ -1,5 +1,13 @@
 //! Bounded lines from a byte stream, without a buffer of its own while idle.
 
+#![cfg_attr(
+    all(windows, target_env = "gnu"),
+    expect(
+        clippy::missing_const_for_thread_local,
+        reason = "they are; the macro hides it there"
+    )
+)]
+
 use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
