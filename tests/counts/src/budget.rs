@@ -30,6 +30,8 @@ pub(crate) struct Path {
 pub(crate) struct Budgets {
     /// The compiler that made the instructions.
     pub(crate) compiler: String,
+    /// The processor that they were counted on: valgrind passes on what it can do, and the C library chooses by that.
+    pub(crate) processor: String,
     pub(crate) path: BTreeMap<String, Path>,
 }
 
@@ -45,6 +47,7 @@ impl Budgets {
              # the numbers are.\n",
         );
         let _ = writeln!(text, "compiler = \"{}\"", self.compiler);
+        let _ = writeln!(text, "processor = \"{}\"", self.processor);
         for name in order {
             let Some(path) = self.path.get(*name) else {
                 continue;
@@ -61,6 +64,13 @@ impl Budgets {
         }
         text
     }
+}
+
+/// What has made the instructions of this run, and has carried them out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Maker<'a> {
+    pub(crate) compiler: &'a str,
+    pub(crate) processor: &'a str,
 }
 
 /// How a count compares with the one on record.
@@ -83,7 +93,7 @@ pub(crate) fn compare(
     kind: &str,
     count: u64,
     here: &Path,
-    compiler: &str,
+    maker: Maker<'_>,
     budgets: &Budgets,
     name: &str,
 ) -> Verdict {
@@ -97,8 +107,14 @@ pub(crate) fn compare(
         let [there, here] = [&record.held_by, &here.held_by];
         return Verdict::NotCompared(format!("on record with {there}, here with {here}"));
     }
-    if kind == "instructions" && budgets.compiler != compiler {
-        return Verdict::NotCompared(format!("on record with {}", budgets.compiler));
+    if kind == "instructions" {
+        let of = [
+            (&budgets.compiler, maker.compiler),
+            (&budgets.processor, maker.processor),
+        ];
+        if let Some((there, _)) = of.iter().find(|(there, here)| there != here) {
+            return Verdict::NotCompared(format!("on record with {there}"));
+        }
     }
     let is_beyond = count.abs_diff(on_record) * 100 > on_record * TOLERANCE;
     match count.cmp(&on_record) {
@@ -113,9 +129,16 @@ mod tests {
     use super::*;
 
     fn budgets() -> Budgets {
-        let text = "compiler = \"rustc 1\"\n[path.call]\nallocations = 100\ncalls = 0\ninstructions = 1000\n\
+        let text = "compiler = \"rustc 1\"\nprocessor = \"a\"\n[path.call]\nallocations = 100\ncalls = 0\ninstructions = 1000\n\
                     [path.end]\nheld_by = \"guardian\"\ncalls = 50\n";
         Budgets::read(text).unwrap()
+    }
+
+    fn maker(compiler: &'static str, processor: &'static str) -> Maker<'static> {
+        Maker {
+            compiler,
+            processor,
+        }
     }
 
     fn verdict(name: &str, kind: &str, count: u64) -> Verdict {
@@ -124,7 +147,7 @@ mod tests {
             held_by: held_by.unwrap_or_default(),
             ..Path::default()
         };
-        compare(kind, count, &here, "rustc 1", &budgets(), name)
+        compare(kind, count, &here, maker("rustc 1", "a"), &budgets(), name)
     }
 
     #[test]
@@ -141,11 +164,17 @@ mod tests {
     #[test]
     fn what_another_machine_counts_is_not_compared() {
         let here = Path::default();
-        let compared = compare("calls", 900, &here, "rustc 1", &budgets(), "end");
+        let same = maker("rustc 1", "a");
+        let compared = compare("calls", 900, &here, same, &budgets(), "end");
         assert!(matches!(compared, Verdict::NotCompared(_)), "{compared:?}");
-        let compared = compare("instructions", 9000, &here, "rustc 2", &budgets(), "call");
-        assert!(matches!(compared, Verdict::NotCompared(_)), "{compared:?}");
-        let compared = compare("allocations", 900, &here, "rustc 2", &budgets(), "call");
+        for other in [maker("rustc 2", "a"), maker("rustc 1", "b")] {
+            let compared = compare("instructions", 9000, &here, other, &budgets(), "call");
+            assert!(matches!(compared, Verdict::NotCompared(_)), "{compared:?}");
+        }
+        let compared = compare("instructions", 9000, &here, same, &budgets(), "call");
+        assert_eq!(compared, Verdict::Worse(1000));
+        let other = maker("rustc 2", "a");
+        let compared = compare("allocations", 900, &here, other, &budgets(), "call");
         assert_eq!(compared, Verdict::Worse(100));
     }
 

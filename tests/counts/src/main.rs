@@ -21,6 +21,9 @@ use meter::{Meter, Part};
 use report::Report;
 use take::Stage;
 
+/// So often a path is taken before it is said to cost more than on record, and for the record itself: the least counts.
+const TAKES: usize = 3;
+
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.toml");
 
 fn main() -> ExitCode {
@@ -73,17 +76,26 @@ fn compare_all(words: &[&str]) -> ExitCode {
         directory: directory.path(),
         is_root: is_root(),
     };
-    let mut report = Report::new(compiler());
+    let is_write = options.contains(&"--write");
+    let mut report = Report::new(compiler(), processor());
     for case in ALL
         .iter()
         .filter(|case| names.is_empty() || names.contains(&case.name))
     {
         eprintln!("counting: {}", case.what);
-        let taken = stage.take(case);
+        let mut taken = stage.take(case);
+        // What comes in between adds to a count and never takes from it.
+        for _ in 1..TAKES {
+            if !is_write && report.is_within(case, &taken, &budgets, stage.is_root) {
+                break;
+            }
+            eprintln!("  once more");
+            taken = taken.least(stage.take(case));
+        }
         report.add(case, taken, &budgets, stage.is_root);
     }
     print!("{}", report.table(options.contains(&"--names")));
-    if options.contains(&"--write") {
+    if is_write {
         report.record(&mut budgets);
         let order: Vec<_> = ALL.iter().map(|case| case.name).collect();
         std::fs::write(FILE, budgets.write(&order)).unwrap();
@@ -104,8 +116,21 @@ fn is_root() -> bool {
         .is_ok_and(|own| own.uid() == 0)
 }
 
+const UNKNOWN: &str = "unknown";
+
+/// The kind of processor: the C library has ways for each.
+fn processor() -> String {
+    let known = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let mut fields = known.lines().filter_map(|line| line.split_once(':'));
+        let found = fields.find(|(field, _)| field.trim() == name);
+        found.map_or(UNKNOWN, |(_, value)| value.trim())
+    };
+    let [name, family, model] = ["model name", "cpu family", "model"].map(field);
+    format!("{name}, family {family}, model {model}").replace('"', "")
+}
+
 fn compiler() -> String {
-    const UNKNOWN: &str = "unknown";
     let said = std::process::Command::new("rustc")
         .arg("--version")
         .output();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::budget::{Budgets, KINDS, Path, Verdict, compare};
+use crate::budget::{Budgets, KINDS, Maker, Path, Verdict, compare};
 use crate::cases::Case;
 use crate::take::Taken;
 
@@ -10,6 +10,7 @@ use crate::take::Taken;
 #[derive(Debug)]
 pub(crate) struct Report {
     compiler: String,
+    processor: String,
     rows: Vec<Row>,
 }
 
@@ -21,33 +22,64 @@ struct Row {
 }
 
 impl Report {
-    pub(crate) fn new(compiler: String) -> Self {
-        let rows = Vec::new();
-        Self { compiler, rows }
+    pub(crate) fn new(compiler: String, processor: String) -> Self {
+        Self {
+            compiler,
+            processor,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Whether no count of a path is more than on record.
+    pub(crate) fn is_within(
+        &self,
+        case: &Case,
+        taken: &Taken,
+        budgets: &Budgets,
+        is_root: bool,
+    ) -> bool {
+        let verdicts = self.verdicts(case, taken, budgets, is_root);
+        !verdicts
+            .iter()
+            .any(|(_, _, verdict)| matches!(verdict, Verdict::Worse(_)))
     }
 
     /// Takes a path, and compares it with its record, where that can be.
     pub(crate) fn add(&mut self, case: &Case, taken: Taken, budgets: &Budgets, is_root: bool) {
-        let here = Path {
-            held_by: held_by(case, &taken),
-            counts: taken.counts.clone(),
-        };
-        let verdict = |kind: &str, count| match is_root || !case.launches {
-            true if case.is_shown_only() => Verdict::Kept,
-            true => compare(kind, count, &here, &self.compiler, budgets, case.name),
-            false => Verdict::NotCompared("who is not root has another way".to_owned()),
-        };
-        let counted = KINDS
-            .iter()
-            .filter_map(|kind| Some((*kind, *taken.counts.get(*kind)?)));
-        let verdicts = counted
-            .map(|(kind, count)| (kind, count, verdict(kind, count)))
-            .collect();
+        let verdicts = self.verdicts(case, &taken, budgets, is_root);
         self.rows.push(Row {
             case: *case,
             taken,
             verdicts,
         });
+    }
+
+    fn verdicts(
+        &self,
+        case: &Case,
+        taken: &Taken,
+        budgets: &Budgets,
+        is_root: bool,
+    ) -> Vec<(&'static str, u64, Verdict)> {
+        let here = Path {
+            held_by: held_by(case, taken),
+            counts: taken.counts.clone(),
+        };
+        let maker = Maker {
+            compiler: &self.compiler,
+            processor: &self.processor,
+        };
+        let verdict = |kind: &str, count| match is_root || !case.launches {
+            true if case.is_shown_only() => Verdict::Kept,
+            true => compare(kind, count, &here, maker, budgets, case.name),
+            false => Verdict::NotCompared("who is not root has another way".to_owned()),
+        };
+        let counted = KINDS
+            .iter()
+            .filter_map(|kind| Some((*kind, *taken.counts.get(*kind)?)));
+        counted
+            .map(|(kind, count)| (kind, count, verdict(kind, count)))
+            .collect()
     }
 
     /// Whether nothing is worse than on record, and everything is on record.
@@ -59,6 +91,7 @@ impl Report {
     /// Replaces what is on record by what was counted.
     pub(crate) fn record(&self, budgets: &mut Budgets) {
         budgets.compiler.clone_from(&self.compiler);
+        budgets.processor.clone_from(&self.processor);
         for row in &self.rows {
             let path = Path {
                 held_by: held_by(&row.case, &row.taken),
@@ -175,14 +208,16 @@ mod tests {
             ..Taken::default()
         };
         let mut budgets = Budgets::default();
-        let mut report = Report::new("rustc".to_owned());
+        let mut report = Report::new("rustc".to_owned(), "cpu".to_owned());
         report.add(case, taken(50), &budgets, true);
         assert!(!report.is_kept());
         report.record(&mut budgets);
         let kept = |count| {
-            let mut report = Report::new("rustc".to_owned());
+            let mut report = Report::new("rustc".to_owned(), "cpu".to_owned());
+            let is_within = report.is_within(case, &taken(count), &budgets, true);
             report.add(case, taken(count), &budgets, true);
-            report.is_kept()
+            assert_eq!(report.is_kept(), is_within);
+            is_within
         };
         assert!(kept(50) && kept(40) && !kept(52));
     }

@@ -169,6 +169,19 @@ fn reason(error: &io::Error) -> String {
 }
 
 impl Taken {
+    /// The least of both, count by count.
+    pub(crate) fn least(mut self, other: Self) -> Self {
+        for (kind, count) in other.counts {
+            let least = self.counts.entry(kind).or_insert(count);
+            *least = count.min(*least);
+        }
+        for (kind, (least, most)) in other.spread {
+            let spread = self.spread.entry(kind).or_insert((least, most));
+            *spread = (spread.0.min(least), spread.1.max(most));
+        }
+        self
+    }
+
     fn note(&mut self, kind: &'static str, count: u64, spread: &[u64]) {
         self.counts.insert(kind.to_owned(), count);
         if let [least, most] = *spread

@@ -120,6 +120,11 @@ pub(crate) const ALL: &[Case] = &[
         "spawn to ready, guardian, cgroup and ledger",
         Some("rmcp-start"),
     ),
+    life(
+        "start-spare",
+        "the same with a spare guardian",
+        Some("rmcp-start"),
+    ),
     life("rmcp-start", "spawn to ready with rmcp's client", None),
     whole(life(
         "life-group",
@@ -183,6 +188,7 @@ pub(crate) async fn take(name: &str, how: How, turns: usize, meter: &mut Meter) 
         "daemon" => daemon::calls(turns, meter).await,
         "start-group" => ours::starts(group(), turns, meter).await,
         "start-guardian" => ours::starts(guardian(), turns, meter).await,
+        "start-spare" => ours::starts(guardian().spare_guardians(1), turns, meter).await,
         "rmcp-start" => theirs::starts(turns, meter).await,
         "life-group" => ours::lives(group(), turns, meter).await,
         "life-guardian" => ours::lives(guardian(), turns, meter).await,

@@ -70,13 +70,15 @@ pub(super) async fn leases(
 }
 
 pub(super) async fn starts(local: LocalLauncher, turns: usize, meter: &mut Meter) -> String {
-    let launcher: Arc<dyn ServerLauncher> = Arc::new(local);
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(local.clone());
     let mut held = String::new();
     for _ in 0..WARM_UP {
         start(&launcher).await.shutdown().await.unwrap();
     }
     meter.first();
     for _ in 0..turns {
+        // Where there are spares: the one that the last start has taken was replaced, or is now.
+        local.warm_up().await;
         let client = meter.turn(start(&launcher)).await;
         held = mechanism(&client);
         client.shutdown().await.unwrap();
