@@ -85,7 +85,8 @@ impl LocalLauncher {
 
     /// Keeps up to `most` idle guardians ready, so that later launches start sooner. 0, the default, turns this off.
     ///
-    /// The first spare is made in the background after the first launch. Their number grows up to `most` while
+    /// The first spare is made in the background when the first server is ready for calls (`LaunchContext::keep_until_ready`);
+    /// none is made while a server starts. Their number grows up to `most` while
     /// launches come faster than spares are made, and shrinks after 30 s without a launch. Each spare is an idle
     /// process (some 30 KiB of private memory) with an empty cgroup and two descriptors in the host; it serves one
     /// launch and ends with the host. If the host's user, limits or umask have changed since, the launch starts a
@@ -189,12 +190,13 @@ impl ServerLauncher for LocalLauncher {
     async fn launch(
         &self,
         spec: &ServerSpec,
-        _: &LaunchContext,
+        context: &LaunchContext,
     ) -> Result<LaunchedServer, LaunchError> {
         let fail = |kind| LaunchError::new(NAME, spec, kind);
         let (isolation, required) = (self.isolation, self.required.clone());
         let (grace, limits) = (self.posthumous_grace, self.limits);
         let spares = self.spares.clone();
+        let launching = spares.as_ref().map(|spares| spares.launching());
         let owned = spec.clone();
         // Dropped here, the server is started anyway and killed at once, by the
         // drop of what nobody took.
@@ -213,7 +215,12 @@ impl ServerLauncher for LocalLauncher {
                 .spawn(Command::prepare(&owned)?, spares.as_deref())
         });
         let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
-        spawned.started().await.map_err(fail)
+        let launched = spawned.started().await.map_err(fail)?;
+        // The next spare is made when this server is ready.
+        if let Some(launching) = launching {
+            context.keep_until_ready(launching);
+        }
+        Ok(launched)
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {

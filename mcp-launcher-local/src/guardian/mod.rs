@@ -27,6 +27,7 @@
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! spares ─── guardians that are ready before there is a server
 //! demand ─── how many of them. Pure
+//! lull ───── when they are made. Pure
 //! fitness ── whether they are of use
 //! surroundings  for which launches they will do
 //! server ─── the primitives of a running server
@@ -48,6 +49,7 @@ mod demand;
 mod fitness;
 mod hear;
 mod look;
+mod lull;
 mod probe;
 #[doc(hidden)]
 pub mod process;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::demand::Demand;
 use super::fitness::Fitness;
+use super::lull::Lull;
 use super::process::{self, GuardianHandle, SpawnRequest};
 use super::spawn::Record;
 use super::surroundings::Surroundings;
@@ -47,6 +48,9 @@ struct State {
     ready: Vec<Spare>,
     demand: Demand,
     fitness: Fitness,
+    lull: Lull,
+    /// Somebody waits for them: they are made now.
+    is_urgent: bool,
     /// What the last launch asked for, which the next ones are made for.
     plan: Option<Plan>,
     maker: Maker,
@@ -74,6 +78,24 @@ impl State {
         }
     }
 
+    /// The plan for one that is made now, if one is.
+    fn to_be_made(&mut self, wanted: usize, now: Instant) -> Option<Plan> {
+        if self.ready.len() >= wanted {
+            self.is_urgent = false;
+            return None;
+        }
+        let is_time = self.is_urgent || self.lull.remains(now).is_zero();
+        self.plan.clone().filter(|_| is_time)
+    }
+
+    /// The time after which another number is wanted, or one is to be made.
+    fn until_change(&self, wanted: usize, now: Instant) -> Duration {
+        let fewer = self.demand.until_fewer(now);
+        let wants = self.plan.is_some() && self.ready.len() < wanted;
+        let lull = wants.then(|| self.lull.remains(now));
+        fewer.into_iter().chain(lull).min().unwrap_or(Duration::MAX)
+    }
+
     /// The spare for a launch with these surroundings, if one fits, and those that are given up.
     fn choose(&mut self, plan: &Plan, now: Surroundings) -> (Option<Spare>, Vec<Spare>) {
         let (alike, odd): (Vec<_>, Vec<_>) = self
@@ -99,6 +121,8 @@ impl Spares {
             ready: Vec::new(),
             demand: Demand::new(most),
             fitness: Fitness::default(),
+            lull: Lull::default(),
+            is_urgent: false,
             plan: None,
             maker: Maker::None,
             generation: 0,
@@ -112,7 +136,15 @@ impl Spares {
         }
     }
 
-    /// Takes one that is no other than one that would be started now, and has the next one made in the background.
+    /// Notes that a start begins, during which none is made.
+    pub(crate) fn launching(&self) -> Launching {
+        self.shelf.lock().lull.began(Instant::now());
+        Launching {
+            shelf: Arc::clone(&self.shelf),
+        }
+    }
+
+    /// Takes one that is no other than one that would be started now. The next one is made when the start is over.
     pub(super) fn take(&self, plan: &Plan) -> Option<Spare> {
         // As any fault of a spare, this is not the launch's.
         let now = Surroundings::read().ok()?;
@@ -124,7 +156,6 @@ impl Spares {
             self.have_maker(&mut state);
             chosen
         };
-        self.shelf.changed.notify_all();
         drop(unfit);
         taken
     }
@@ -138,6 +169,7 @@ impl Spares {
         state.demand.expected(Instant::now());
         state.fitness = Fitness::default();
         state.plan = Some(plan.clone());
+        state.is_urgent = true;
         self.shelf.changed.notify_all();
         let generation = state.generation;
         if !self.have_maker(&mut state) {
@@ -158,6 +190,7 @@ impl Spares {
             state.maker = Maker::None;
             state.plan = None;
             state.fitness = Fitness::default();
+            state.is_urgent = false;
             std::mem::take(&mut state.ready)
         };
         self.shelf.changed.notify_all();
@@ -175,6 +208,19 @@ impl Spares {
             };
         }
         state.maker == Maker::Runs
+    }
+}
+
+/// A start that is under way. Dropped when it is over.
+#[derive(Debug)]
+pub(crate) struct Launching {
+    shelf: Arc<Shelf>,
+}
+
+impl Drop for Launching {
+    fn drop(&mut self) {
+        self.shelf.lock().lull.ended(Instant::now());
+        self.shelf.changed.notify_all();
     }
 }
 
@@ -210,10 +256,11 @@ impl Shelf {
                 drop(state);
                 drop(surplus);
                 state = self.lock();
-            } else if let Some(plan) = state.plan.clone().filter(|_| state.ready.len() < wanted) {
+            } else if let Some(plan) = state.to_be_made(wanted, now) {
                 drop(state);
                 let made = Spare::start(&plan);
                 state = self.lock();
+                state.lull.made(Instant::now());
                 match made {
                     Ok(spare) if !is_over(&state) => {
                         state.ready.push(spare);
@@ -231,7 +278,7 @@ impl Shelf {
                     }
                 }
             } else {
-                let pause = state.demand.until_fewer(now).unwrap_or(Duration::MAX);
+                let pause = state.until_change(wanted, now);
                 let waited = self.changed.wait_timeout(state, pause);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }

@@ -24,8 +24,16 @@ impl Spares {
         Self
     }
 
+    pub(crate) fn launching(&self) -> Launching {
+        Launching
+    }
+
     pub(crate) fn give_up(&self) {}
 }
+
+/// A start during which none is made.
+#[derive(Debug)]
+pub(crate) struct Launching;
 
 /// A server that runs.
 pub(crate) struct Spawned(LaunchedServer);

@@ -26,6 +26,7 @@ use super::watcher::{Pumps, Watcher};
 use crate::launch::context::LaunchContext;
 use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
 use crate::launch::launched::LaunchedServer;
+use crate::launch::starting::{OwnedStart, Starting};
 use crate::terminate::callback::guarded;
 use crate::terminate::handle::ServerHandle;
 use crate::terminate::report::EndReason;
@@ -85,6 +86,7 @@ pub(crate) struct StartAttempt {
     asked: Instant,
     /// The start of the start-up clock.
     begun: Instant,
+    start: OwnedStart,
 }
 
 impl StartAttempt {
@@ -94,6 +96,7 @@ impl StartAttempt {
             builder,
             asked: now,
             begun: now,
+            start: OwnedStart(Starting::new()),
         }
     }
 
@@ -134,7 +137,7 @@ impl StartAttempt {
             Some(Ok(())) => {}
         }
         self.begun = Instant::now();
-        let context = self.context(self.deadline());
+        let context = self.context(self.deadline()).with_start(&self.start.0);
         let launch = self
             .config()
             .launcher()
@@ -189,11 +192,13 @@ impl StartAttempt {
                     era,
                     took: self.begun.elapsed(),
                 });
+                self.start.0.over();
                 return Ok(era);
             }
             Ok(Err(kind)) => kind,
             Err(_) => StartErrorKind::Timeout(self.config().startup_timeout),
         };
+        self.start.0.over();
         Err(self.undo(client, kind).await)
     }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::Span;
 
+use super::starting::Starting;
+
 /// The caller's side of a launch: deadline, progress, span. More may be added to it.
 #[derive(Clone)]
 pub struct LaunchContext {
     deadline: Option<Instant>,
     progress: Option<Arc<Tell>>,
     span: Span,
+    start: Option<Starting>,
 }
 
 type Tell = dyn Fn(&LaunchProgress) + Send + Sync;
@@ -23,6 +26,7 @@ impl LaunchContext {
             deadline: None,
             progress: None,
             span: Span::current(),
+            start: None,
         }
     }
 
@@ -48,6 +52,24 @@ impl LaunchContext {
     pub fn with_span(mut self, span: Span) -> Self {
         self.span = span;
         self
+    }
+
+    /// Makes the launch a part of a start.
+    #[must_use]
+    pub(crate) fn with_start(mut self, start: &Starting) -> Self {
+        self.start = Some(start.clone());
+        self
+    }
+
+    /// Keeps `guard` until the start that this launch is a part of is over: the server is ready for calls, or the start
+    /// has failed or was given up. By its drop, which must not block, a launcher hears of that: what it does for later
+    /// launches need not compete with the server's first steps.
+    ///
+    /// Drops it at once where there is no such start: the caller launches by itself.
+    pub fn keep_until_ready(&self, guard: impl Send + 'static) {
+        if let Some(start) = &self.start {
+            start.keep(Box::new(guard));
+        }
     }
 
     /// The time when the caller drops the launch. A launcher may pass it on to another machine;
