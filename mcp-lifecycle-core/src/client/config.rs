@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::era::ProtocolPreference;
+use super::era::{Kind, ProtocolPreference};
 use super::options::CallOptions;
 use super::restart::RestartPolicy;
 use super::transport::TransportLimits;
@@ -103,6 +103,11 @@ impl ServerConfig {
     /// The description of the program that is started.
     pub fn spec(&self) -> &ServerSpec {
         &self.spec
+    }
+
+    /// What its era is remembered under.
+    pub(super) fn kind(&self) -> Kind {
+        Kind::new(&self.launcher_name, self.fingerprint.as_ref(), &self.spec)
     }
 
     /// The launcher that starts it.

@@ -21,6 +21,8 @@ pub(super) struct Handshake<'a> {
     pub(super) service: CancellationToken,
     pub(super) limits: &'a TransportLimits,
     pub(super) mode: ClientLifecycleMode,
+    /// The mode is that of an era that is remembered: the server may have changed since.
+    pub(super) is_guess: bool,
     pub(super) probe_timeout: Duration,
 }
 
@@ -31,25 +33,34 @@ pub(super) async fn handshake(handshake: Handshake<'_>) -> Result<Era, StartErro
         service,
         limits,
         mode,
+        is_guess,
         probe_timeout,
     } = handshake;
-    let attempt = async |mode: ClientLifecycleMode| {
-        let probe = matches!(mode, ClientLifecycleMode::Auto { .. }).then_some(probe_timeout);
+    let attempt = async |mode: ClientLifecycleMode, probe: Option<Duration>| {
         let transport = StdioTransport::new(session.wire.clone(), limits, probe);
         let handler = session.handler.clone();
         serve_client_with_lifecycle_and_ct(handler, transport, mode, service.clone()).await
     };
-    let mut result = attempt(mode.clone()).await;
+    let discover = || ClientLifecycleMode::Discover {
+        preferred_versions: modern_versions(),
+    };
+    let probe = matches!(mode, ClientLifecycleMode::Auto { .. }).then_some(probe_timeout);
+    let mut result = attempt(mode.clone(), probe).await;
     if let (Err(error), ClientLifecycleMode::Auto { .. }) = (&result, &mode)
         && refused(error).is_some()
         && session.wire.late_discover()
     {
         // A slow server of the modern era: it answered the probe after we had
         // given it up, and knows no `initialize`.
-        result = attempt(ClientLifecycleMode::Discover {
-            preferred_versions: modern_versions(),
-        })
-        .await;
+        result = attempt(discover(), None).await;
+    }
+    if let (Err(error), ClientLifecycleMode::Initialize, true) = (&result, &mode, is_guess)
+        && refused(error).is_some_and(|data| data.code != LIFECYCLE_ERROR)
+        && let Ok(running) = attempt(discover(), Some(probe_timeout)).await
+    {
+        // It spoke the legacy era once, and was replaced. If it does not speak the other one either, its
+        // refusal stands.
+        result = Ok(running);
     }
     let running = match result {
         Ok(running) => running,

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::builder::LifecycleClientBuilder;
 use super::callback::guarded_async;
 use super::config::ServerConfig;
-use super::era::{self, Era};
+use super::era::{Era, ProtocolPreference};
 use super::error::start::{StartError, StartErrorContext, StartErrorKind, StartPhase};
 use super::event::{Observed, ServerEventKind, StartReason};
 use super::handler::SharedHandler;
@@ -196,7 +196,11 @@ impl StartAttempt {
                 return Ok(era);
             }
             Ok(Err(kind)) => kind,
-            Err(_) => StartErrorKind::Timeout(self.config().startup_timeout),
+            Err(_) => {
+                // It may be that it knows no more what it was asked.
+                self.config().kind().remember(None);
+                StartErrorKind::Timeout(self.config().startup_timeout)
+            }
         };
         self.start.0.over();
         Err(self.undo(client, kind).await)
@@ -248,17 +252,19 @@ impl StartAttempt {
 
     async fn shake_hands(&self, client: &LifecycleClient) -> Result<Era, StartErrorKind> {
         let config = self.config();
-        let key = era::key(config.launcher().name(), config.spec());
+        let kind = config.kind();
+        let remembered = kind.remembered();
         let session = client.peer.session();
         let result = handshake(Handshake {
             session,
             service: client.owner.service.child_token(),
             limits: &config.limits,
-            mode: config.protocol.mode(era::remembered(key)),
+            mode: config.protocol.mode(remembered),
+            is_guess: config.protocol == ProtocolPreference::Auto && remembered.is_some(),
             probe_timeout: config.probe_timeout,
         })
         .await;
-        era::remember(key, result.as_ref().ok().copied());
+        kind.remember(result.as_ref().ok().copied());
         let era = result?;
         // An end that began meanwhile stands.
         session.state.send_if_modified(|state| {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod calls;
+mod eras;
 mod host_ends;
 mod ownership;
 mod real_servers;
