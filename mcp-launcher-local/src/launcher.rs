@@ -210,9 +210,12 @@ impl ServerLauncher for LocalLauncher {
                     .require(guarantee)
                     .map_err(LaunchErrorKind::Containment)?;
             }
-            plan.with_posthumous_grace(grace)
+            let spawned = plan
+                .with_posthumous_grace(grace)
                 .with_limits(limits)?
-                .spawn(Command::prepare(&owned)?, spares.as_deref())
+                .spawn(Command::prepare(&owned)?, spares.as_deref())?;
+            spares.iter().for_each(|spares| spares.launched());
+            Ok(spawned)
         });
         let spawned = spawned.await.and_then(|spawned| spawned).map_err(fail)?;
         let launched = spawned.started().await.map_err(fail)?;

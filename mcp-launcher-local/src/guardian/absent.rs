@@ -66,6 +66,8 @@ impl Spares {
         Launching
     }
 
+    pub(crate) fn launched(&self) {}
+
     pub(crate) fn give_up(&self) {}
 }
 

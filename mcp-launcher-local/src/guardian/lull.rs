@@ -1,4 +1,4 @@
-//! When a spare guardian is made: between starts of servers, not during one. Pure.
+//! When a spare guardian is made: between starts of servers, or in the midst of a long one. Pure.
 //!
 //! ```text
 //!  start ──▶ BUSY ── last start over ──▶ PAUSE ──▶ made
@@ -9,10 +9,11 @@
 
 use std::time::{Duration, Instant};
 
-/// The time after a start in which none is made: its first calls have the processors for themselves.
-const PAUSE: Duration = Duration::from_millis(2);
-/// The time for which starts that follow one another without a pause keep one from being made.
-const MOST: Duration = Duration::from_secs(2);
+/// The time after a start in which none is made: its first call has the processors for itself.
+const PAUSE: Duration = Duration::from_millis(1);
+/// The time for which a start keeps one from being made, or starts that follow one another without a pause. What takes
+/// longer waits for an interpreter, or for the network.
+const MOST: Duration = Duration::from_millis(100);
 
 /// The starts that are under way.
 #[derive(Debug, Default)]

@@ -79,7 +79,7 @@ impl State {
     }
 
     /// The plan for one that is made now, if one is.
-    fn to_be_made(&mut self, wanted: usize, now: Instant) -> Option<Plan> {
+    fn next_plan(&mut self, wanted: usize, now: Instant) -> Option<Plan> {
         if self.ready.len() >= wanted {
             self.is_urgent = false;
             return None;
@@ -142,6 +142,11 @@ impl Spares {
         Launching {
             shelf: Arc::clone(&self.shelf),
         }
+    }
+
+    /// Has the thread that makes them look at the clock. The launch has done its part by now, and is not delayed.
+    pub(crate) fn launched(&self) {
+        self.shelf.changed.notify_all();
     }
 
     /// Takes one that is no other than one that would be started now. The next one is made when the start is over.
@@ -256,7 +261,7 @@ impl Shelf {
                 drop(state);
                 drop(surplus);
                 state = self.lock();
-            } else if let Some(plan) = state.to_be_made(wanted, now) {
+            } else if let Some(plan) = state.next_plan(wanted, now) {
                 drop(state);
                 let made = Spare::start(&plan);
                 state = self.lock();

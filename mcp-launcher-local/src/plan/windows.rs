@@ -28,6 +28,8 @@ impl Spares {
         Launching
     }
 
+    pub(crate) fn launched(&self) {}
+
     pub(crate) fn give_up(&self) {}
 }
 

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+type Guards = Vec<Box<dyn Send>>;
+
 /// One start, and what is kept until it is over.
 #[derive(Clone)]
 pub(crate) struct Starting {
     /// `None` once it is over.
-    kept: Arc<Mutex<Option<Vec<Box<dyn Send>>>>>,
+    kept: Arc<Mutex<Option<Guards>>>,
 }
 
 impl Starting {
