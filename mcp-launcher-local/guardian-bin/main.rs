@@ -98,7 +98,7 @@ fn main(args: sys::Args) -> ! {
     match launched {
         Ok(server) => {
             let args = ordered.unwrap_or(args);
-            sys::exit(supervise::Supervisor::new(server, control, args).run())
+            supervise::Supervisor::new(server, control, args).run()
         }
         Err(launch::Failure::HostGone) => sys::exit(EXIT_NOT_STARTED),
         Err(launch::Failure::Failed(stage, errno)) => {

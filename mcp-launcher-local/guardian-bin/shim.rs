@@ -169,12 +169,13 @@ impl Shim {
                 Err(Errno::ECONNRESET | Errno::ENOMEM | Errno::ENOBUFS) => continue,
                 Err(_) => self.bereaved(),
             };
-            match buffer.get(..len).and_then(Report::decode) {
-                Some(Report::MainExited { .. }) => {
-                    // Nobody reads it any more.
-                    self.input = None;
-                    self.ladder.main_exited(now);
-                }
+            let report = buffer.get(..len).and_then(Report::decode);
+            if let Some(Report::MainExited { .. } | Report::Gone { .. } | Report::Unproven { .. }) = report {
+                // Nobody reads it any more.
+                self.input = None;
+            }
+            match report {
+                Some(Report::MainExited { .. }) => self.ladder.main_exited(now),
                 Some(Report::OutOfMemory) => {
                     self.say(b"mcp-contain: the server and all that it had started were killed: they needed more memory than --memory lets them have\n");
                 }

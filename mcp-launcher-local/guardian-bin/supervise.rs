@@ -24,6 +24,8 @@ pub(crate) struct Supervisor {
     /// For as long as exec's outcome is unknown: the arguments, which exec needs.
     starting: Option<Args>,
     failed: Option<(Stage, Errno)>,
+    /// How the server's own process has ended, until that is reported: with the last word, if nobody else is left.
+    main_exit: Option<i32>,
     /// The init of a namespace has nothing more to say.
     heard_inside: bool,
     /// When the tree was signalled first.
@@ -46,13 +48,14 @@ impl Supervisor {
             swept: Some(swept),
             starting: Some(args),
             failed: None,
+            main_exit: None,
             heard_inside: false,
             signalled: None,
         }
     }
 
-    /// Runs until no descendant is left, and returns the code to exit with.
-    pub(crate) fn run(mut self) -> i32 {
+    /// Runs until no descendant is left, and exits. The kernel closes what is open: the host waits for the exit.
+    pub(crate) fn run(mut self) -> ! {
         sys::set_name(c"mcp-guardian");
         // Not to keep the host's directory busy.
         let _ = sys::chdir(c"/");
@@ -63,14 +66,15 @@ impl Supervisor {
             // After the look at the deaths that `wait` was woken by, and before they are reaped: an order to kill that came first counts first.
             self.hear();
             self.reap();
+            self.tell_main_exit();
             if self.control.is_closed() {
                 // Nobody can be told anything: as good as no host.
                 self.host_gone();
             }
-            self.kill_if_due();
             if self.course.is_done() && !self.control.owes() {
-                return self.exit_code();
+                sys::exit(self.exit_code())
             }
+            self.kill_if_due();
         }
     }
 
@@ -182,6 +186,15 @@ impl Supervisor {
     /// The server's own process has exited, or was killed with its namespace.
     fn main_exited(&mut self, status: i32) {
         if self.course.main_exited(status) && self.failed.is_none() {
+            self.main_exit = Some(status);
+        }
+    }
+
+    /// Nobody hears of an exit whose last word is out already: that has the status, too.
+    fn tell_main_exit(&mut self) {
+        if let Some(status) = self.main_exit.take()
+            && !self.course.is_done()
+        {
             self.control.owe(Report::MainExited { status });
         }
     }
@@ -241,8 +254,9 @@ impl Supervisor {
         if self.course.is_sweeping() && self.signalled.is_none() {
             self.signalled = Some(sys::now());
         }
-        self.course.pass(sys::now().0);
-        if self.course.is_round_due(sys::now().0) {
+        let now = sys::now().0;
+        self.course.pass(now);
+        if self.course.is_round_due(now) {
             let reached = self.sweep.kill(self.leader, self.server.record.cgroup());
             self.course.round_reached(reached, sys::now().0);
         }

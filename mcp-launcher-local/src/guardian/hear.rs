@@ -77,18 +77,18 @@ impl Server {
                 }
             }
         };
-        match heard.gone {
-            Some(gone) => {
-                self.concluding.store(true, Ordering::Relaxed);
-                self.conclude(heard.exit, gone, heard.failed);
-            }
-            None if heard.exit.is_some() => {
-                self.ending
-                    .update(|known| known.exit = known.exit.or(heard.exit));
-            }
-            None => {}
+        // Also before the last word: the proof takes longer, and calls in flight fail now.
+        if heard.exit.is_some() && !self.ending.has_exited() && heard.failed.is_none() {
+            self.ending
+                .update(|known| known.exit = known.exit.or(heard.exit));
         }
-        interest
+        let Some(gone) = heard.gone else {
+            return interest;
+        };
+        self.concluding.store(true, Ordering::Relaxed);
+        self.conclude(heard.exit, gone, heard.failed);
+        // Nothing follows but the end of the socket, which its exit says as well.
+        Interest::Done
     }
 
     fn take(&self, report: Report<'_>, heard: &mut Heard) {

@@ -121,7 +121,7 @@ impl Server {
 
     /// Finds the living that carry the identity of this server.
     fn marked(&self) -> io::Result<Vec<Seen>> {
-        let all = orphans::census(Where::Everywhere, self.since)?;
+        let all = orphans::census(Where::Everywhere, self.since, &[])?;
         let own = all.into_iter().filter(|it| it.identity == self.identity);
         let seen = own.filter(|it| it.identity.is_some()).map(|it| it.seen);
         Ok(seen

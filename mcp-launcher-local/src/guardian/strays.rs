@@ -65,6 +65,7 @@ pub(super) fn end(
         place,
         identity,
         since: server.since,
+        guardian: server.guardian.pid(),
         ended: Ended::new(),
         suspects: None,
         awaits: Box::new(move |process| {
@@ -82,6 +83,7 @@ struct Search {
     place: Where,
     identity: Cookie,
     since: u64,
+    guardian: u32,
     ended: Ended,
     /// The processes that may be one of them without saying so, by pid and start time, from the
     /// first look on that found none of them alive. Those who end start nobody any
@@ -115,7 +117,12 @@ fn serve(searches: Vec<Search>) {
         }
         let since = searches.iter().map(|search| search.since);
         let since = since.min().unwrap_or_default();
-        let found = sys::reserve::with(|| orphans::census(place, since));
+        // A guardian that has reaped everybody may go during the look, and leaves nobody.
+        let childless: Vec<u32> = match place {
+            Where::Abroad => searches.iter().map(|search| search.guardian).collect(),
+            Where::Everywhere => Vec::new(),
+        };
+        let found = sys::reserve::with(|| orphans::census(place, since, &childless));
         let mut over = Vec::new();
         for search in searches {
             // Wakers are others' code: one that panics is not the next one's.
@@ -288,6 +295,7 @@ mod tests {
             place: Where::Abroad,
             identity: server(1),
             since: 100,
+            guardian: 2,
             ended: Ended::new(),
             suspects: None,
             awaits: Box::new(|_| ()),

@@ -56,12 +56,13 @@ enum Look {
 /// clock ticks since boot: nobody else is asked, since who asks may wait for an answer.
 ///
 /// Whoever comes after the first whole listing has its environment from somebody
-/// on it, so only those of it who are being executed are looked at again.
+/// on it, so only those of it who are being executed are looked at again. Nor is the list made again for one of
+/// the `childless` who has gone meanwhile.
 ///
 /// # Errors
 ///
 /// Somebody could not be looked at who is not another user's.
-pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
+pub(crate) fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Vec<Carrier>> {
     let home = sight::home()?;
     // In order. No set: nothing is to be allocated for each process of the machine.
     let mut known = Vec::<u32>::new();
@@ -87,7 +88,8 @@ pub(crate) fn take(place: Where, since: u64) -> io::Result<Vec<Carrier>> {
         for (pid, look) in pids.into_iter().zip(looks) {
             match look? {
                 Look::Vanished => {
-                    is_whole = false;
+                    // Whoever has its number by now is on no list yet.
+                    is_whole &= childless.contains(&pid);
                     continue;
                 }
                 Look::Carrier(carrier) if carrier.is_passing() => passing.push(carrier),
@@ -206,7 +208,7 @@ mod tests {
         let all = sys::numbers_in_proc().unwrap().len();
         for place in [Where::Abroad, Where::Everywhere] {
             let begun = std::time::Instant::now();
-            let found = take(place, 0).unwrap();
+            let found = take(place, 0, &[]).unwrap();
             eprintln!(
                 "{place:?}: {} of {all} in {:?}",
                 found.len(),
@@ -241,7 +243,7 @@ mod tests {
         };
         let refused = std::thread::scope(|scope| {
             let storms = [(); 4].map(|()| scope.spawn(storm));
-            let looks = (0..12).map(|_| take(Where::Everywhere, 0));
+            let looks = (0..12).map(|_| take(Where::Everywhere, 0, &[]));
             let refused = looks.filter_map(Result::err).count();
             over.store(true, Ordering::Relaxed);
             drop(storms);
@@ -258,7 +260,7 @@ mod tests {
         let mut child = child.spawn().unwrap();
         let started = sys::see(child.id()).unwrap().start_time;
         let found = [started, started + 1].map(|since| {
-            let all = take(Where::Everywhere, since).unwrap();
+            let all = take(Where::Everywhere, since, &[]).unwrap();
             all.iter().any(|it| it.identity.as_ref() == Some(&server))
         });
         child.kill().unwrap();

@@ -185,7 +185,7 @@ fn look_for(contents: &Contents, sight: &Sight, carriers: &Carriers) -> Looked {
     if let Err(why) = sight.covers(contents.namespace) {
         return Looked::Unseen(why);
     }
-    let take = || census::take(Where::Everywhere, carriers.since);
+    let take = || census::take(Where::Everywhere, carriers.since, &[]);
     let take = || take().map_err(|error| error.to_string());
     let carriers = match carriers.found.get_or_init(take) {
         Ok(carriers) => carriers,

@@ -102,7 +102,7 @@ impl Leaf {
         if let Said::Started(pid) = said {
             assert_eq!(self.members(), format!("{pid}\n"));
             server.stdin = None;
-            assert!(matches!(server.hear(), Said::MainExited(_)));
+            assert!(matches!(server.hear(), Said::Gone { .. }));
         }
         said
     }

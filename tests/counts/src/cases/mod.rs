@@ -81,10 +81,10 @@ const fn whole(case: Case) -> Case {
 }
 
 impl Case {
-    /// Whether its counts are shown and not compared: another one's, for ratios alone, or of a crowd, where each look that
-    /// is repeated costs once more for each process, and how many are repeated differs with the load.
-    pub(crate) fn is_shown_only(&self) -> bool {
-        self.name.starts_with("rmcp-") || self.name == "life-crowd"
+    /// Whether a count is compared with its record. Another one's is shown for the ratios alone; and so are the guardians
+    /// of starts with spares: one more or less is there when the turns begin, or made when a turn has found none.
+    pub(crate) fn is_compared(&self, kind: &str) -> bool {
+        !self.name.starts_with("rmcp-") && (self.name, kind) != ("start-spare", "helpers")
     }
 }
 
