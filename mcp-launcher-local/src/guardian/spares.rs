@@ -189,6 +189,10 @@ impl Spares {
 
     /// Ends all that there are. The next launch starts the thread that makes more, which inherits what that launch's thread has then.
     pub(crate) fn give_up(&self) {
+        if sys::not_forked().is_err() {
+            // They are the other process's, and so are their records.
+            return;
+        }
         let ready = {
             let mut state = self.shelf.lock();
             state.generation += 1;
@@ -231,16 +235,19 @@ impl Drop for Launching {
 
 impl Drop for Spares {
     fn drop(&mut self) {
+        if sys::not_forked().is_err() {
+            // They are the other process's. Nor is the lock taken, which a thread of that
+            // process may have held.
+            std::mem::forget(Arc::clone(&self.shelf));
+            return;
+        }
         let ready = {
             let mut state = self.shelf.lock();
             state.is_closed = true;
             std::mem::take(&mut state.ready)
         };
         self.shelf.changed.notify_all();
-        if sys::not_forked().is_err() {
-            // They are the other process's.
-            std::mem::forget(ready);
-        }
+        drop(ready);
     }
 }
 
