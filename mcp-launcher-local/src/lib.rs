@@ -103,3 +103,8 @@ pub use wrapper::{WrapError, Wrapper};
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use sys::hold_parent;
+
+/// For the executor's daemon, whose protocol has SIGINT.
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub use sys::interrupt_group;

@@ -1,8 +1,8 @@
 //! SIGINT to a process's group, as the base protocol has it.
 
+#[cfg(target_os = "linux")]
+use mcp_launcher_local::interrupt_group;
 use mcp_lifecycle_core::launch::ServerIdentity;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 
 use crate::protocol::{RpcError, code};
 
@@ -21,22 +21,22 @@ pub(super) fn interrupt(process: &ServerIdentity) -> Result<(), RpcError> {
         let text = format!("the process could not be interrupted: {error}");
         RpcError::new(code::INTERNAL, text)
     };
-    // A name may be any bytes.
-    let stat = match std::fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => String::from_utf8_lossy(&stat).into_owned(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed(error)),
+    let is_meant = || {
+        // A name may be any bytes.
+        let stat = match std::fs::read(format!("/proc/{pid}/stat")) {
+            Ok(stat) => String::from_utf8_lossy(&stat).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        Ok(leads_its_group(&stat, *pid, *start_time))
     };
-    // Compared right before the signal: the number of a process that has been
-    // reaped may be another one's.
-    if leads_its_group(&stat, *pid, *start_time) {
-        let group = Pid::from_raw(i32::try_from(*pid).unwrap_or(i32::MAX));
-        match killpg(group, Signal::SIGINT) {
-            Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
-            Err(error) => return Err(failed(error.into())),
-        }
-    }
-    Ok(())
+    interrupt_group(*pid, is_meant).map_err(failed)
+}
+
+/// Elsewhere a group cannot be held, nor is it known here whose a number is.
+#[cfg(not(target_os = "linux"))]
+fn interrupt_group(_: u32, _: impl FnOnce() -> std::io::Result<bool>) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// Whether this line of `/proc/PID/stat` is of that very process, as the leader

@@ -28,8 +28,6 @@ mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 
-#[cfg(target_os = "linux")]
-pub use os::hold_parent;
 #[cfg(all(target_os = "linux", test))]
 pub(crate) use os::set_io_priority;
 #[cfg(target_os = "linux")]
@@ -44,6 +42,8 @@ pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,
     members_of_group, own_start_time, prepare, set_pipe_size, start_time, watch_process,
 };
+#[cfg(target_os = "linux")]
+pub use os::{hold_parent, interrupt_group};
 #[cfg(target_os = "linux")]
 pub(crate) use unix::may_write;
 pub(crate) use unix::{

@@ -1,6 +1,7 @@
 //! Linux: pidfds, and `/proc` to put names to processes.
 
 mod inherited;
+mod interrupt;
 mod leader;
 mod pidfd;
 mod seen;
@@ -17,6 +18,7 @@ use nix::sys::signal::{SigSet, Signal};
 pub(crate) use inherited::inherited_by_threads;
 #[cfg(test)]
 pub(crate) use inherited::set_io_priority;
+pub use interrupt::interrupt_group;
 pub(crate) use leader::{ExitEvent, Leader, can_lead, kill_group_of_child, watch_process};
 pub(crate) use pidfd::{
     continue_held, end_within, ends_within, hold, hold_this, is_running, kill_held, terminate_held,
