@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::net::TcpListener;
+
 use crate::frames::Frames;
 use crate::prelude::*;
 use crate::proxy::{Mood, Proxy, echo_through, echo_under};
@@ -16,6 +18,24 @@ async fn cuts(proxy: &Proxy) {
         proxy.set(Mood::Fair);
         cuts += 1;
     }
+}
+
+/// Of the proxy itself: a cut is one also where no connection had the time to see it.
+#[tokio::test]
+async fn a_cut_that_is_over_at_once_cuts_all_the_same() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::before(&format!("ws://{}", listener.local_addr().unwrap())).await;
+    let near = TcpStream::connect(proxy.url.trim_start_matches("ws://"));
+    let mut near = within(near).await.unwrap();
+    let (mut far, _) = within(listener.accept()).await.unwrap();
+    near.write_all(b"x").await.unwrap();
+    within(far.read_exact(&mut [0])).await.unwrap();
+    proxy.set(Mood::Mute);
+    near.write_all(b"y").await.unwrap();
+    proxy.set(Mood::Cut);
+    proxy.set(Mood::Fair);
+    let read = within(far.read(&mut [0])).await;
+    assert_eq!(read.unwrap_or(0), 0, "it was not cut");
 }
 
 #[tokio::test(flavor = "multi_thread")]

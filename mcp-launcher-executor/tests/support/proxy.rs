@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -29,9 +30,17 @@ pub(crate) enum Mood {
     Cut,
 }
 
+/// The mood, and how often it was to cut: a connection that does not get to look between a cut
+/// and what comes after it is cut all the same.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    mood: Mood,
+    cuts: u64,
+}
+
 pub(crate) struct Proxy {
     pub(crate) url: String,
-    mood: watch::Sender<Mood>,
+    state: watch::Sender<State>,
     /// Connections accepted.
     pub(crate) accepted: Arc<AtomicU64>,
 }
@@ -41,12 +50,14 @@ impl Proxy {
         let target: SocketAddr = url.trim_start_matches("ws://").parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
-        let (mood, current) = watch::channel(Mood::Fair);
+        let mood = Mood::Fair;
+        let (state, current) = watch::channel(State { mood, cuts: 0 });
         let accepted = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&accepted);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if *current.borrow() == Mood::Cut {
+                let State { mood, cuts } = *current.borrow();
+                if mood == Mood::Cut {
                     continue;
                 }
                 count.fetch_add(1, Ordering::Relaxed);
@@ -56,51 +67,51 @@ impl Proxy {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let (client_read, client_write) = client.into_split();
                 let (server_read, server_write) = server.into_split();
-                tokio::spawn(pass(client_read, server_write, current.clone()));
-                tokio::spawn(pass(server_read, client_write, current.clone()));
+                tokio::spawn(pass(client_read, server_write, current.clone(), cuts));
+                tokio::spawn(pass(server_read, client_write, current.clone(), cuts));
             }
         });
         Self {
             url,
-            mood,
+            state,
             accepted,
         }
     }
 
     pub(crate) fn set(&self, mood: Mood) {
-        self.mood.send_replace(mood);
+        self.state.send_modify(|state| {
+            state.mood = mood;
+            state.cuts += u64::from(mood == Mood::Cut);
+        });
     }
 }
 
-async fn pass(
-    mut from: tokio::net::tcp::OwnedReadHalf,
-    mut to: tokio::net::tcp::OwnedWriteHalf,
-    mut mood: watch::Receiver<Mood>,
-) {
+/// Passes bytes on until a cut after the first `cuts`.
+async fn pass(from: OwnedReadHalf, to: OwnedWriteHalf, state: watch::Receiver<State>, cuts: u64) {
+    let mut watched = state.clone();
+    tokio::select! {
+        _ = watched.wait_for(|state| state.cuts != cuts) => {}
+        () = carry(from, to, state) => {}
+    }
+}
+
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut state: watch::Receiver<State>) {
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        let now = *mood.borrow_and_update();
-        match now {
-            Mood::Cut => return,
-            // A connection that was mute once stays so: its bytes are lost.
-            Mood::Mute => {
-                let _ = mood.wait_for(|mood| *mood == Mood::Cut).await;
-                return;
-            }
-            _ => {}
+        let mood = state.borrow_and_update().mood;
+        // A connection that was mute once stays so: its bytes are lost.
+        if mood == Mood::Mute {
+            std::future::pending::<()>().await;
         }
         let read = tokio::select! {
             read = from.read(&mut buffer) => read,
-            _ = mood.changed() => continue,
+            _ = state.changed() => continue,
         };
         let Ok(read @ 1..) = read else { return };
-        if let Mood::Late(delay) = now {
-            tokio::select! {
-                () = tokio::time::sleep(delay) => {}
-                _ = mood.wait_for(|mood| *mood == Mood::Cut) => return,
-            }
+        if let Mood::Late(delay) = mood {
+            tokio::time::sleep(delay).await;
         }
-        let size = if now == Mood::Crumbs { 1 } else { read };
+        let size = if mood == Mood::Crumbs { 1 } else { read };
         for piece in buffer[..read].chunks(size) {
             if to.write_all(piece).await.is_err() {
                 return;
