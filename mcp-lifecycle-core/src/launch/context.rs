@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::Span;
 
+#[cfg(feature = "client")]
 use super::starting::Starting;
 
 /// The caller's side of a launch: deadline, progress, span. More may be added to it.
@@ -14,6 +15,7 @@ pub struct LaunchContext {
     deadline: Option<Instant>,
     progress: Option<Arc<Tell>>,
     span: Span,
+    #[cfg(feature = "client")]
     start: Option<Starting>,
 }
 
@@ -26,6 +28,7 @@ impl LaunchContext {
             deadline: None,
             progress: None,
             span: Span::current(),
+            #[cfg(feature = "client")]
             start: None,
         }
     }
@@ -55,6 +58,7 @@ impl LaunchContext {
     }
 
     /// Makes the launch a part of a start.
+    #[cfg(feature = "client")]
     #[must_use]
     pub(crate) fn with_start(mut self, start: &Starting) -> Self {
         self.start = Some(start.clone());
@@ -67,9 +71,11 @@ impl LaunchContext {
     ///
     /// Drops it at once where there is no such start: the caller launches by itself.
     pub fn keep_until_ready(&self, guard: impl Send + 'static) {
+        #[cfg(feature = "client")]
         if let Some(start) = &self.start {
-            start.keep(Box::new(guard));
+            return start.keep(Box::new(guard));
         }
+        drop(guard);
     }
 
     /// The time when the caller drops the launch. A launcher may pass it on to another machine;

@@ -20,6 +20,7 @@ pub(crate) mod remnant;
 pub(crate) mod semantics;
 pub(crate) mod setters;
 pub(crate) mod spec;
+#[cfg(feature = "client")]
 pub(crate) mod starting;
 pub(crate) mod terminator;
 
