@@ -31,7 +31,10 @@ fn shell(directory: &Path, block: &str) -> Command {
 /// Starts a block that serves.
 async fn serve(directory: &Path, block: &str) -> Peer {
     // The shell makes way for its last command, which is then killed with it.
-    started(&mut shell(directory, &format!("exec {block}"))).await
+    let block = block.trim_end();
+    let last = block.rfind('\n').map_or(0, |end| end + 1);
+    let (first, last) = block.split_at(last);
+    started(&mut shell(directory, &format!("{first}exec {last}"))).await
 }
 
 async fn works(config: ExecServerConfig) {
