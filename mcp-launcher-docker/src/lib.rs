@@ -65,6 +65,14 @@
 //! [`Containment::on_host_death`]: mcp_lifecycle_core::Containment
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    windows,
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "what the tracker of containers behind a wrapper uses, which is for Unix"
+    )
+)]
 
 #[cfg(all(test, unix))]
 mod alone;

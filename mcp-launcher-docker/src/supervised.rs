@@ -179,6 +179,10 @@ mod tests {
         words.join(" ")
     }
 
+    #[cfg_attr(
+        not(target_os = "linux"),
+        ignore = "the program is built on Linux only"
+    )]
     #[test]
     fn it_runs_what_would_have_run() {
         let body = ContainerCreateBody::default;
@@ -196,6 +200,10 @@ mod tests {
         assert_eq!(wrapped(program), "/.mcp-init 1500 sh");
     }
 
+    #[cfg_attr(
+        not(target_os = "linux"),
+        ignore = "the program is built on Linux only"
+    )]
     #[test]
     fn a_read_only_root_gets_a_mount_and_another_architecture_an_error() {
         let read_only = || ContainerCreateBody {
@@ -223,6 +231,7 @@ mod tests {
         GRACE.wrap(&mut read_only(), other, None).unwrap_err();
     }
 
+    #[cfg_attr(windows, ignore = "wine has no tar")]
     #[test]
     fn the_archive_is_one_that_tar_reads() {
         let mut tar = std::process::Command::new("tar")

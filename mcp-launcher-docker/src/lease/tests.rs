@@ -28,6 +28,10 @@ fn a_held_lease_is_alive_and_a_dropped_one_is_not_there() {
     assert!(seen(&dir).is_empty());
 }
 
+#[cfg_attr(
+    windows,
+    ignore = "a death closes the file there; to unlock one is refused under wine (error 33)"
+)]
 #[test]
 fn a_lease_whose_holder_died_tells_where_to_look() {
     let dir = tempfile::tempdir().unwrap();
@@ -47,6 +51,10 @@ fn a_lease_whose_holder_died_tells_where_to_look() {
 }
 
 /// As a cleaner of temporary files does, with the files or with all.
+#[cfg_attr(
+    windows,
+    ignore = "a file that is open keeps its name there until it is closed"
+)]
 #[test]
 fn a_lease_that_was_removed_is_made_again_with_its_domain() {
     for with_directory in [false, true] {
