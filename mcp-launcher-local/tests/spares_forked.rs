@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use mcp_launcher_local::LocalLauncher;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use nix::libc;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
@@ -33,17 +34,17 @@ fn perform(role: &str) {
     assert!(passed, "{}\n{said}\n{words}", output.status);
 }
 
-/// What a copy of this process does before it ends, in time.
-fn in_a_copy(act: impl FnOnce()) {
+/// What a copy of this process does before it ends, in time; whether it is as it should be.
+fn in_a_copy(act: impl FnOnce() -> bool) {
     // SAFETY: the copy uses nothing that another thread may have locked but the allocator,
     // which the C library sees to, and what is tried here; it ends without running exits.
     match unsafe { fork() }.unwrap() {
         ForkResult::Child => {
             // SAFETY: sets a timer of the kernel's.
             unsafe { libc::alarm(HUNG) };
-            act();
+            let code = i32::from(!act());
             // SAFETY: ends this process at once.
-            unsafe { libc::_exit(0) }
+            unsafe { libc::_exit(code) }
         }
         ForkResult::Parent { child } => {
             let ended = waitpid(child, None).unwrap();
@@ -60,6 +61,15 @@ fn warm() -> LocalLauncher {
         .unwrap();
     assert_eq!(runtime.block_on(launcher.warm_up()), 1);
     launcher
+}
+
+/// Whether a launch is refused at once.
+fn launches_nothing(launcher: &LocalLauncher) -> bool {
+    let spec = ServerSpec::builder("true", "/bin/true").build().unwrap();
+    let context = LaunchContext::new();
+    let launch = launcher.launch(&spec, &context);
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(launch).is_err()
 }
 
 /// The files of the ledger.
@@ -90,7 +100,10 @@ fn a_copy_that_gives_spares_up_takes_nothing_from_its_host() {
 fn gives_up() {
     let launcher = warm();
     let before = ledger_of_this();
-    in_a_copy(|| launcher.give_up_spares());
+    in_a_copy(|| {
+        launcher.give_up_spares();
+        true
+    });
     assert_eq!(ledger_of_this(), before);
 }
 
@@ -111,8 +124,10 @@ fn drops() {
     for _ in 0..100 {
         in_a_copy(|| {
             launcher.give_up_spares();
+            let refused = launches_nothing(launcher);
             // SAFETY: the copy has no other thread, and uses the launcher no more.
             drop(unsafe { std::ptr::read(launcher) });
+            refused
         });
     }
 }

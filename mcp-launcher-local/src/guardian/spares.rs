@@ -138,7 +138,10 @@ impl Spares {
 
     /// Notes that a start begins, during which none is made.
     pub(crate) fn launching(&self) -> Launching {
-        self.shelf.lock().lull.began(Instant::now());
+        // A fork of the host launches nothing, and takes no lock that a thread may have held.
+        if sys::not_forked().is_ok() {
+            self.shelf.lock().lull.began(Instant::now());
+        }
         Launching {
             shelf: Arc::clone(&self.shelf),
         }
@@ -228,6 +231,9 @@ pub(crate) struct Launching {
 
 impl Drop for Launching {
     fn drop(&mut self) {
+        if sys::not_forked().is_err() {
+            return;
+        }
         self.shelf.lock().lull.ended(Instant::now());
         self.shelf.changed.notify_all();
     }
