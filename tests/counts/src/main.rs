@@ -22,7 +22,7 @@ use report::Report;
 use take::Stage;
 
 /// So often a path is taken before it is said to cost more than on record, and for the record itself: the least counts.
-const TAKES: usize = 3;
+const TAKES: usize = 5;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.toml");
 
