@@ -10,6 +10,7 @@
 //! - `ps`, `stop`, `reap`, `foreign`, `stats`, `doctor`: what runs, what is left, what ended and how, what this machine can hold
 //! - [`manual`]: the manual page and the completions
 //! - `show`: what they say in the same way
+//! - `sys`: system calls that are no safe function
 //! - [`wrap`]: the configurations of hosts
 
 mod cli;
@@ -38,6 +39,8 @@ mod show;
 mod stats;
 #[cfg(target_os = "linux")]
 mod stop;
+#[cfg(target_os = "linux")]
+mod sys;
 mod wrap;
 
 use std::process::ExitCode;
@@ -47,6 +50,10 @@ use cli::Verb;
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
     {
+        if let Err(error) = sys::be_told_of_children() {
+            let why = format_args!("the ends of children would not be seen: {error}");
+            return failure::Failure::wrapper(why).report();
+        }
         let mut words = std::env::args_os().skip(1).peekable();
         if words.next_if(|word| word == containers::ROLE).is_some() {
             return containers::attend(words);

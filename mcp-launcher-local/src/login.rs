@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::{Pid, User, geteuid};
+use nix::unistd::{User, geteuid};
 
-use crate::sys;
+use crate::sys::{self, Pid};
 
 /// More than that says nothing.
 const TEXT_MAX: usize = 1 << 20;
@@ -21,6 +20,7 @@ const TEXT_MAX: usize = 1 << 20;
 ///
 /// The shell is that of the variable `SHELL`, or else the one that the system has for this user. It reads the files of an interactive login shell, in a session of
 /// its own, without a terminal and with an empty input. It and its process group are killed when it has answered, or when the time is over; what its files start in other groups stays.
+/// Where this process ignores SIGCHLD, so does what is in the group of a shell that has ended by then: its number may be somebody else's.
 /// SIGTERM, SIGINT, SIGHUP and SIGQUIT wait for that, as far as this thread is concerned, and end the wait. If this process is killed meanwhile, the kernel kills the shell, but not what its files have started.
 ///
 /// # Errors
@@ -45,11 +45,12 @@ pub fn login_path(limit: Duration) -> io::Result<OsString> {
     let said = |what: String| io::Error::other(format!("{}: {what}", shell.display()));
     let mut child = command.spawn().map_err(|error| said(error.to_string()))?;
     let answer = listen(&mut child, &held, mark.as_bytes(), end);
-    if let Ok(group) = i32::try_from(child.id()) {
-        // Its number is its own until it is reaped.
-        let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-    }
-    let _ = child.wait();
+    let is_killed = Pid::new(child.id().into()).is_some_and(sys::kill_group_of_child);
+    let _ = match is_killed {
+        true => child.wait().map(Some),
+        // Somebody else has reaped it, or does so: the kernel, where SIGCHLD is ignored.
+        false => child.try_wait(),
+    };
     match answer {
         Ok(path) => path.ok_or_else(|| said("it has ended without saying its PATH".to_owned())),
         Err(error) => Err(said(error.to_string())),

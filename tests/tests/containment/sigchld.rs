@@ -180,6 +180,36 @@ fn undone() {
     );
 }
 
+/// A login shell may end by itself a moment before it is killed, and its number be free.
+#[test]
+fn a_login_shell_is_not_killed_by_a_number_that_may_be_a_strangers() {
+    // Other shells end an interactive session that has no terminal.
+    let by_bash = |role| {
+        let mut command = ignoring(role);
+        command.env("SHELL", "/bin/bash").env("HOME", "/nowhere");
+        command
+    };
+    perform_by(by_bash, "sigchld::login");
+}
+
+#[test]
+#[ignore = "a role"]
+fn login() {
+    if !plays_as_told() {
+        return;
+    }
+    let (tell, told) = mpsc::channel();
+    ask_about(&[libc::SYS_kill], move |listener, call| {
+        if let Some(group) = group_by_number(&call) {
+            tell.send(group).unwrap();
+        }
+        listener.answer(call, None);
+    });
+    let path = mcp_launcher_local::login_path(LIMIT).unwrap();
+    assert!(!path.is_empty());
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [], "by their numbers");
+}
+
 /// Before Linux 6.9 a group is known by its number alone.
 #[test]
 fn without_groups_by_pidfd_all_ends_and_no_strangers_number_is_signalled() {

@@ -12,6 +12,7 @@ use std::process::ExitStatus;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
+use rustix::io::Errno;
 use rustix::process::{WaitOptions, waitpid};
 
 /// The program that is started: this one.
@@ -85,12 +86,20 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// How it has ended, if it has. It is reaped then.
+    /// How it has ended, if it has. It is reaped then. One that somebody else has reaped has ended, and counts as killed: it proves nothing.
     pub(super) fn try_wait(&mut self) -> Option<ExitStatus> {
-        if self.ended.is_none() {
+        while self.ended.is_none() {
             let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
-            let status = waitpid(pid, WaitOptions::NOHANG).ok().flatten();
-            self.ended = status.map(|(_, status)| ExitStatus::from_raw(status.as_raw()));
+            match waitpid(pid, WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => {
+                    self.ended = Some(ExitStatus::from_raw(status.as_raw()));
+                }
+                Err(Errno::CHILD) => {
+                    self.ended = Some(ExitStatus::from_raw(Signal::SIGKILL as i32))
+                }
+                Err(Errno::INTR) => {}
+                Ok(None) | Err(_) => break,
+            }
         }
         self.ended
     }

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use mcp_lifecycle_core::launch::Reach;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
 pub(crate) use inherited::inherited_by_threads;
 #[cfg(test)]
@@ -64,7 +64,8 @@ pub(crate) fn ticks_since_boot() -> u64 {
     seconds * TICKS + nanos / (1_000_000_000 / TICKS)
 }
 
-/// Has a command run in a session of its own, which has no terminal, until the thread that starts it ends, and with these signals blocked.
+/// Has a command run in a session of its own, which has no terminal, until the thread that starts it ends, with these signals blocked, and with
+/// SIGCHLD as programs expect it.
 pub(crate) fn in_a_session(command: &mut std::process::Command, blocked: SigSet) {
     use std::os::unix::process::CommandExt as _;
     let parent = nix::unistd::getpid();
@@ -74,6 +75,9 @@ pub(crate) fn in_a_session(command: &mut std::process::Command, blocked: SigSet)
             return Err(nix::errno::Errno::ESRCH.into());
         }
         nix::unistd::setsid()?;
+        // A shell that ignores the ends of its children, as its host may, does not find out that a program has ended.
+        // SAFETY: `signal` may be called here, and no handler is replaced: a program follows.
+        unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
         blocked.thread_set_mask()?;
         Ok(())
     };
