@@ -15,6 +15,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+#[path = "operate/asked.rs"]
+mod asked;
 #[path = "operate/attended.rs"]
 mod attended;
 #[path = "operate/companion.rs"]

@@ -15,7 +15,6 @@ use mcp_lifecycle_core::launch::{
     ErrorChain, InheritEnv, LaunchContext, LaunchError, LaunchedServer, ProcessTerminator,
     ServerLauncher, ServerSpec,
 };
-use nix::sys::signal::SigSet;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -23,6 +22,7 @@ use tokio::time::timeout;
 
 use super::handover::Handover;
 use super::reply::Reply;
+use crate::sys;
 
 /// The longest time that containers are ended for, beginning with the end of their server. Later it is for `reap`, and for the next companion.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -74,7 +74,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let _ = nix::sys::prctl::set_name(c"mcp-companion");
     // Who ends programs by their name ends a server, and not what it has left.
-    let _ = SigSet::all().thread_block();
+    let _ = sys::be_deaf();
     match attend(&order) {
         Ok(()) => ExitCode::SUCCESS,
         // The wrapper sees the end of file.
@@ -207,7 +207,7 @@ async fn wait_for_end(wrapper: &mut UnixStream) {
 /// Ends the containers: asks those that are detached, and after the grace no more. Returns whether there is a proof.
 async fn ended(server: &dyn ProcessTerminator, grace: Duration) -> bool {
     let end = async {
-        if timeout(grace, server.gone()).await.is_ok() {
+        if matches!(timeout(grace, server.gone()).await, Ok(Ok(_))) {
             return true;
         }
         let _ = server.force_end().await;
@@ -220,7 +220,76 @@ async fn ended(server: &dyn ProcessTerminator, grace: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use async_trait::async_trait;
+    use mcp_lifecycle_core::launch::{
+        Containment, Evidence, ExitStatus, Gone, Reach, Remnant, ServerIdentity, StepError,
+        TerminationSemantics,
+    };
+
     use super::*;
+
+    /// A server of which nobody can tell at the first time whether it is gone, and at the second.
+    #[derive(Debug, Default)]
+    struct Unsure {
+        is_forced: AtomicBool,
+        is_gone: bool,
+    }
+
+    #[async_trait]
+    impl ProcessTerminator for Unsure {
+        fn identity(&self) -> ServerIdentity {
+            ServerIdentity::Other("a server".to_owned())
+        }
+
+        fn semantics(&self) -> TerminationSemantics {
+            TerminationSemantics::new(Containment::new("none", Reach::Nothing))
+        }
+
+        async fn exited(&self) -> ExitStatus {
+            ExitStatus::Unknown
+        }
+
+        async fn request_end(&self) -> Result<(), StepError> {
+            Ok(())
+        }
+
+        async fn force_end(&self) -> Result<(), StepError> {
+            self.is_forced.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+
+        async fn gone(&self) -> Result<Gone, StepError> {
+            match self.is_gone && self.is_forced.load(Ordering::Relaxed) {
+                true => Ok(Gone::proven_by(Evidence::ContainerAbsent)),
+                false => Err(StepError::new("look", io::Error::other("no answer"))),
+            }
+        }
+
+        async fn survivors(&self) -> Result<Vec<Remnant>, StepError> {
+            Ok(Vec::new())
+        }
+
+        fn kill_now(&self) {}
+    }
+
+    #[test]
+    fn what_cannot_be_told_in_the_grace_is_forced_and_is_no_proof() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        for is_gone in [true, false] {
+            let server = Unsure {
+                is_gone,
+                ..Unsure::default()
+            };
+            let has_ended = runtime.block_on(ended(&server, Duration::from_secs(60)));
+            assert!(server.is_forced.load(Ordering::Relaxed));
+            assert_eq!(has_ended, is_gone);
+        }
+    }
 
     #[test]
     fn an_order_is_read_as_it_was_written() {
