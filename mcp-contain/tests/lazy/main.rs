@@ -14,6 +14,7 @@ mod flow;
 mod host;
 mod input;
 mod lives;
+mod long;
 mod orphans;
 mod random;
 mod real;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bounds::{KEPT, REQUESTS};
 use super::flight::{Kind, Pending};
 use super::words::{Action, FromHost, Key, List, Method, Request};
-use super::{Handshake, Phase, Relay, Said, answer, refusal};
+use super::{Handshake, Long, Phase, Relay, Said, answer, refusal};
 use crate::lazy::message::Id;
 
 impl Relay {
@@ -48,6 +48,21 @@ impl Relay {
                 self.wake_for(now, line, &mut todo);
                 self.is_kept = true;
             }
+            FromHost::Long => {
+                self.is_legacy = true;
+                self.long = match self.passes() {
+                    true => Long::Given,
+                    false => Long::Held,
+                };
+                self.wake_for(now, line, &mut todo);
+                self.is_kept = true;
+            }
+            FromHost::More => match self.long {
+                Long::Held => self.held.extend_from_slice(line),
+                Long::Given if self.passes() => todo.push(Action::Pass),
+                // It would be the beginning of a line to another server.
+                Long::Given | Long::Lost => {}
+            },
             FromHost::Other => self.wake_for(now, line, &mut todo),
         }
         todo

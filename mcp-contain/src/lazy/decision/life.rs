@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bounds::KEPT;
 use super::words::{Action, Exit};
-use super::{Own, Phase, Relay, Said, refusal};
+use super::{Long, Own, Phase, Relay, Said, refusal};
 use crate::lazy::message::Id;
 
 /// A server that has run for so long did not fail at its start.
@@ -131,6 +131,9 @@ impl Relay {
         // What is held since its end began is the next one's.
         self.is_kept &= phase == Phase::Ending;
         self.own.clear();
+        if self.long == Long::Given {
+            self.long = Long::Lost;
+        }
         self.forget_questions(&mut todo);
         let by_itself = matches!(phase, Phase::Running | Phase::Starting) && !was_closed;
         let is_over = match phase {
@@ -255,6 +258,9 @@ impl Relay {
     fn give(&mut self, now: Duration, todo: &mut Vec<Action>) {
         self.phase = Phase::Running;
         let held = std::mem::take(&mut self.held);
+        if self.long == Long::Held {
+            self.long = Long::Given;
+        }
         if !held.is_empty() {
             todo.push(Action::Tell(held.into()));
         }
@@ -294,6 +300,9 @@ impl Relay {
     fn refuse(&mut self, why: &str, todo: &mut Vec<Action>) {
         self.held.clear();
         self.holds_handshake = false;
+        if self.long == Long::Held {
+            self.long = Long::Lost;
+        }
         let refusals = self.flight.drain();
         let refusals = refusals.map(|pending| refusal(&pending.text, why));
         todo.extend(refusals);

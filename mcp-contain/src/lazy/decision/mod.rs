@@ -57,6 +57,8 @@ pub(super) struct Relay {
     held: Vec<u8>,
     /// An `initialize` is among them.
     holds_handshake: bool,
+    /// The last line that was too long to be looked at.
+    long: Long,
 
     /// The host's `initialize`.
     handshake: Option<Handshake>,
@@ -98,6 +100,17 @@ enum Phase {
     Ending,
     /// The same, because it cannot be used.
     Failing,
+}
+
+/// What became of the first part of a line: the others follow it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Long {
+    /// It waits for a server.
+    Held,
+    /// The server has it.
+    Given,
+    /// It has gone with its server.
+    Lost,
 }
 
 /// A question that the relay asks on its own account.
@@ -152,6 +165,7 @@ impl Relay {
             own: HashMap::new(),
             held: Vec::new(),
             holds_handshake: false,
+            long: Long::Lost,
             handshake: None,
             initialized: None,
             level: None,

@@ -37,6 +37,10 @@ pub(in crate::lazy) enum FromHost {
     Response(Id),
     /// May hold several messages.
     Batch,
+    /// The first part of a line that is too long to be looked at.
+    Long,
+    /// A further part of it.
+    More,
     Blank,
     Other,
 }

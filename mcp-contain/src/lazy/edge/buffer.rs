@@ -107,6 +107,11 @@ pub(super) enum Piece {
 }
 
 impl Lines {
+    /// Returns whether the last piece was part of a line, and its end did not follow.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_long
+    }
+
     /// The piece at the front, to be consumed; `None` if more has to be read first. At
     /// the end of the stream, what is left is a line.
     pub(super) fn next(&mut self, is_end: bool) -> Option<Piece> {

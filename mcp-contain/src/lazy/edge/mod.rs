@@ -167,11 +167,16 @@ impl Edge {
             if server.is_gone() {
                 let status = server.ended;
                 let is_proven = server.is_proven();
+                // Or the next server's first line would be the end of what this one has not ended.
+                let is_cut = server.from_it.is_cut() && !server.is_muted;
                 self.server = None;
                 self.last = status;
                 // They may be asleep for long.
                 self.to_host.release();
                 self.from_host.buffer.release();
+                if is_cut && (self.policy.restart || !self.relay.is_last()) {
+                    self.to_host.push(b"\n");
+                }
                 let how = status.map_or_else(String::new, describe);
                 let todo = match is_proven {
                     true => self.relay.gone(now, &how),
@@ -205,17 +210,19 @@ impl Edge {
             moved = true;
             let (Piece::Line(len) | Piece::Long(len) | Piece::More(len)) = piece;
             let line = lines.buffer.bytes().get(..len).unwrap_or_default();
-            let message = match piece {
-                Piece::Line(_) => Message::of(line),
-                Piece::Long(_) => Message::Batch,
-                Piece::More(_) => Message::Other,
-            };
-            let id = match message {
-                Message::Request { id, .. } => id,
-                _ => &[],
-            };
             let cache = (self.policy.lazy && !self.relay.passes()).then_some(&self.cache);
-            let (what, entry) = reading::of_host(&message, self.handshake.as_ref(), cache);
+            let mut id: &[u8] = &[];
+            let (what, entry) = match piece {
+                Piece::Line(_) => {
+                    let message = Message::of(line);
+                    if let Message::Request { id: its, .. } = message {
+                        id = its;
+                    }
+                    reading::of_host(&message, self.handshake.as_ref(), cache)
+                }
+                Piece::Long(_) => (FromHost::Long, None),
+                Piece::More(_) => (FromHost::More, None),
+            };
             if let FromHost::Request(request) = &what
                 && request.method == Method::Initialize
             {

@@ -200,3 +200,35 @@ fn a_handshake_that_is_never_answered_has_an_end() {
     assert!(says(&todo)[0].contains("handshake"), "{todo:?}");
     assert!(todo.contains(&Action::Close));
 }
+
+#[test]
+fn the_rest_of_a_long_line_goes_where_its_beginning_went() {
+    // To a server that runs.
+    let mut relay = running();
+    assert_eq!(relay.host(secs(3), b"lo", FromHost::Long), [Action::Pass]);
+    assert_eq!(relay.host(secs(3), b"ng", FromHost::More), [Action::Pass]);
+    relay.gone(secs(3), "it was killed");
+    // To nobody, and nobody is started for it.
+    assert_eq!(relay.host(secs(3), b"er\n", FromHost::More), []);
+    let next = relay.host(secs(4), &line("x"), call(4));
+    assert_eq!(next, [Action::Start, tell("init")]);
+    let ready = relay.server(secs(4), answer(0, Some(known(0))));
+    assert!(ready.contains(&tell("x")), "{ready:?}");
+    // To a server that is started for it, also when that was given all else before.
+    let mut relay = asleep();
+    let started = relay.host(secs(1), b"lo", FromHost::Long);
+    assert_eq!(started, [Action::Start, tell("init")]);
+    assert_eq!(relay.host(secs(1), b"ng", FromHost::More), []);
+    let ready = relay.server(secs(1), answer(0, Some(known(0))));
+    assert!(
+        ready.contains(&Action::Tell(b"long"[..].into())),
+        "{ready:?}"
+    );
+    assert_eq!(relay.host(secs(1), b"er\n", FromHost::More), [Action::Pass]);
+    // To nobody, when what was held is not given to anybody.
+    let mut relay = asleep();
+    relay.host(secs(1), b"lo", FromHost::Long);
+    relay.gone(secs(1), "it was killed");
+    assert_eq!(relay.host(secs(1), b"nger\n", FromHost::More), []);
+    assert_eq!(relay.held(), 0);
+}
