@@ -1,28 +1,24 @@
 //! `stop`: the ladder by hand, with its proof.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+mod containers;
+mod meant;
+
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mcp_launcher_local::inventory::{self, KnownServer};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::ps;
 use crate::show::text::printable;
 use crate::show::{out, units};
-use crate::{containers, ps};
+use meant::{By, Called, SHOWN};
 
-/// The longest time that a companion is waited for: less than the 15 s after which a shim gives it up, so that one that has ended
-/// by then has heard that no container is left, or that there is no companion any more.
-const COMPANION_LIMIT: Duration = Duration::from_secs(14);
-
-/// Which server, and how long it is asked.
+/// The server, and how long it is asked.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The server's name, the beginning of its ID, or the pid of one of its processes, as `ps` shows them
+    /// The server's name, the pid of one of its processes, or its ID, in this order, as `ps` shows them
     server: String,
     /// End all servers of this name
     #[arg(long)]
@@ -37,28 +33,13 @@ pub(crate) struct Options {
 
 /// Ends it. The exit code is 0 with the proof that nothing is left, and 1 without.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let wanted = &options.server;
-    let mut meant = ps::look()?.servers;
-    meant.retain(|server| is_meant(server, wanted));
-    if meant.is_empty() {
-        return Err(Failure::plain(format_args!(
-            "no server is called {wanted}; see `mcp-contain ps`"
-        )));
-    }
-    if meant.len() > 1 && !options.all {
-        let ids: Vec<_> = meant.iter().map(|server| &server.id[..8]).collect();
-        let several = format_args!(
-            "{} servers are called {wanted}: name one by its ID ({}), or give --all",
-            meant.len(),
-            ids.join(", ")
-        );
-        return Err(Failure::plain(several));
-    }
+    let servers = ps::look()?.servers;
+    let meant = find(&servers, options)?;
     let mut is_proven = true;
     let mut said = Vec::new();
-    for server in &meant {
+    for server in meant {
         let name = ps::name_of(server);
-        let shim = hold_shim(server);
+        let before = containers::hold(server);
         let mut report = match inventory::stop(server, options.grace) {
             Ok(report) => report,
             Err(error) => {
@@ -69,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             }
         };
         if report.is_gone() {
-            report.unknown = shim.and_then(containers_left);
+            report.unknown = before.and_then(containers::Before::containers_left);
         }
         is_proven &= report.is_gone();
         let left: Vec<_> = report
@@ -120,63 +101,39 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!is_proven)))
 }
 
-/// The shim of a server with a companion; none in it if it has ended.
-fn hold_shim(server: &KnownServer) -> Option<Result<Option<OwnedFd>, Errno>> {
-    let pid = i32::try_from(server.host.pid).ok().and_then(Pid::from_raw);
-    let pid = pid.filter(|_| server.host.has_companion)?;
-    Some(match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(shim) => Ok(Some(shim)),
-        Err(rustix::io::Errno::SRCH) => Ok(None),
-        Err(error) => Err(Errno::from_raw(error.raw_os_error())),
-    })
-}
-
-/// Why it is not known whether containers of a server live whose processes have gone.
-fn containers_left(shim: Result<Option<OwnedFd>, Errno>) -> Option<String> {
-    match shim {
-        Err(error) => return Some(format!("its shim cannot be waited for: {error}")),
-        Ok(Some(shim)) if !ends_within(&shim, COMPANION_LIMIT) => {
-            let limit = units::time(COMPANION_LIMIT);
-            return Some(format!(
-                "its containers may live: what ends them has not said within {limit} that it has done so"
-            ));
-        }
-        Ok(_) => {}
-    }
-    let left = containers::look();
-    if let Some(unknown) = left.unknown.first() {
-        let what = printable(&unknown.what.to_string());
-        return Some(format!("{what} cannot be looked at: {}", unknown.why));
-    }
-    (!left.containers.is_empty()).then(|| {
-        format!(
-            "{} of dead hosts, which may be its, can be ended by `mcp-contain reap`",
-            units::count(left.containers.len(), "container", "containers")
-        )
-    })
-}
-
-/// Waits for the end of a process.
-fn ends_within(process: &OwnedFd, limit: Duration) -> bool {
-    let end = Instant::now() + limit;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, left) {
-            Ok(ended) => return ended > 0,
-            Err(Errno::EINTR) => {}
-            Err(_) => return false,
-        }
-    }
-}
-
-fn is_meant(server: &KnownServer, wanted: &str) -> bool {
-    let is_id = wanted.len() >= 4 && server.id.starts_with(wanted);
-    let is_pid = || {
-        wanted
-            .parse()
-            .is_ok_and(|pid: u32| server.processes.iter().any(|it| it.pid == pid))
+/// Finds the one server that is meant, or all of a name.
+fn find<'a>(
+    servers: &'a [KnownServer],
+    options: &Options,
+) -> Result<Vec<&'a KnownServer>, Failure> {
+    let wanted = &options.server;
+    let called = servers.iter().map(|server| Called {
+        name: ps::name_of(server),
+        id: &server.id,
+        pids: server.processes.iter().map(|it| it.pid).collect(),
+    });
+    let called: Vec<_> = called.collect();
+    let Some((by, those)) = meant::meant(&called, wanted) else {
+        return Err(Failure::plain(format_args!(
+            "no server is called {wanted}, and there is none with this pid, or with an ID that begins with it (at least {SHOWN} digits); see `mcp-contain ps`"
+        )));
     };
-    is_id || ps::name_of(server) == wanted || is_pid()
+    let meant: Vec<_> = those.iter().filter_map(|at| servers.get(*at)).collect();
+    let number = meant.len();
+    if number == 1 || (by == By::Name && options.all) {
+        return Ok(meant);
+    }
+    let ids: Vec<_> = meant.iter().map(|server| &*server.id).collect();
+    let ids = ids.join(", ");
+    Err(match by {
+        By::Name => Failure::plain(format_args!(
+            "{number} servers are called {wanted}: name one by its ID ({ids}), or give --all"
+        )),
+        By::Pid => Failure::plain(format_args!(
+            "{number} servers have process {wanted}: name one by its ID ({ids})"
+        )),
+        By::Id => Failure::plain(format_args!(
+            "{number} servers have an ID that begins with {wanted}: give more of it ({ids})"
+        )),
+    })
 }

@@ -19,6 +19,8 @@ use serde_json::Value;
 mod asked;
 #[path = "operate/attended.rs"]
 mod attended;
+#[path = "operate/bereaved.rs"]
+mod bereaved;
 #[path = "operate/companion.rs"]
 mod companion;
 #[path = "operate/doctor.rs"]
@@ -27,6 +29,8 @@ mod doctor;
 mod engine;
 #[path = "operate/foreign.rs"]
 mod foreign;
+#[path = "operate/meant.rs"]
+mod meant;
 #[path = "operate/reap.rs"]
 mod reap;
 #[path = "operate/stats.rs"]

@@ -180,6 +180,27 @@ pub fn unclaimed() -> io::Result<Vec<Unclaimed>> {
     orphans::unclaimed()
 }
 
+/// Looks for the [companion](crate::Wrapper::companion) of a server: the process of this user whose first argument is `role`, and whose standard input is the other end of a
+/// socket of the server's shim or guardian. `None` if there is none any more. Blocks, as [`look`] does.
+///
+/// # Errors
+///
+/// Neither the shim nor the guardian lives, or the kernel does not say what they are connected to; processes cannot be listed; or the system is not Linux.
+pub fn companion(server: &KnownServer, role: &str) -> io::Result<Option<KnownProcess>> {
+    orphans::companion(server, role)
+}
+
+/// Looks for [companions](crate::Wrapper::companion) of this user whose first argument is `role`, and of whose server neither the shim nor the guardian lives: the other end of
+/// the socket that is their standard input is closed, or the kernel does not say. Whose they were, nobody can tell any more; what they look after may live while they do.
+/// Blocks, as [`look`] does.
+///
+/// # Errors
+///
+/// Processes cannot be listed; or the system is not Linux.
+pub fn bereaved_companions(role: &str) -> io::Result<Vec<KnownProcess>> {
+    orphans::bereaved(role)
+}
+
 /// Ends one server, whoever its host is: SIGTERM to each of its processes, and after `grace` SIGKILL to
 /// those that are left, and to whoever they start meanwhile. Blocks, up to ten seconds longer than
 /// `grace`. Its guardian ends by itself. A host that lives may start it again.

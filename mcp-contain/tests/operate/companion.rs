@@ -10,6 +10,7 @@ use std::sync::Arc;
 use mcp_launcher_local::Wrapper;
 use nix::sys::signal::Signal;
 
+use crate::bereaved::alone;
 use crate::{DEADLINE, Place, becomes_the_shim, send};
 
 /// Says which server the process of [`becomes_a_shim`] starts.
@@ -94,6 +95,7 @@ fn stop(place: &Place) -> (Option<i32>, serde_json::Value) {
 
 #[test]
 fn there_is_no_proof_while_a_shim_waits_for_who_ends_containers() {
+    let _alone = alone();
     let place = Place::new("companion");
     let (mut shim, mut companion) = start(&place);
     let (code, said) = stop(&place);
@@ -107,6 +109,7 @@ fn there_is_no_proof_while_a_shim_waits_for_who_ends_containers() {
 
 #[test]
 fn there_is_a_proof_once_they_have_ended() {
+    let _alone = alone();
     let place = Place::new("companion-done");
     let (mut shim, mut companion) = start(&place);
     let answers = std::thread::spawn(move || {

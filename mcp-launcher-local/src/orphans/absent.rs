@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::ReapReport;
 
 use crate::history::History;
-use crate::inventory::{Inventory, KnownServer, StopReport, Unclaimed};
+use crate::inventory::{Inventory, KnownProcess, KnownServer, StopReport, Unclaimed};
 
 #[cfg(unix)]
 #[path = "unrecorded.rs"]
@@ -22,6 +22,14 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
 }
 
 pub(crate) fn history() -> io::Result<History> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn companion(_: &KnownServer, _role: &str) -> io::Result<Option<KnownProcess>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn bereaved(_role: &str) -> io::Result<Vec<KnownProcess>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

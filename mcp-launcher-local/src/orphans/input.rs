@@ -26,6 +26,15 @@ pub(super) fn is_abandoned(pid: u32) -> bool {
     }
 }
 
+/// Returns whether nobody has the other end of the socket that is its standard input, or that cannot be told.
+pub(super) fn may_be_bereaved(pid: u32) -> bool {
+    let Some(input) = target(pid, "0") else {
+        return true;
+    };
+    let inode = number_in(&input, "socket:[");
+    inode.is_some_and(|inode| peer_is_closed(inode).unwrap_or(true))
+}
+
 /// Returns whether it has a socket on which it listens, and so may serve somebody who is not seen. What cannot be told listens.
 pub(super) fn may_listen(pid: u32) -> bool {
     let listens = || -> io::Result<bool> {
@@ -61,8 +70,47 @@ fn has_no_writer(pid: u32) -> io::Result<bool> {
         .is_some_and(|it| it.contains(PollFlags::POLLHUP)))
 }
 
-/// Asks the kernel by `sock_diag`. A peer that is closed has no number any more, and has shut both directions down. One that waits to be accepted has none either.
+/// Returns the numbers of the sockets that the Unix sockets of a process are connected to.
+///
+/// # Errors
+///
+/// Its sockets cannot be listed, or the kernel says of none of them whether it is connected.
+pub(super) fn peers_of(pid: u32) -> io::Result<BTreeSet<u32>> {
+    let mut answers = sockets_of(pid)?.into_iter().map(peer_of).peekable();
+    let mut peers = BTreeSet::new();
+    let mut refused = answers
+        .peek()
+        .is_none()
+        .then(|| io::ErrorKind::NotFound.into());
+    let mut has_answered = false;
+    for answer in answers {
+        match answer {
+            Ok((peer, _)) => {
+                has_answered = true;
+                peers.extend(peer);
+            }
+            // Of another family, for one.
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if !has_answered => Err(error),
+        _ => Ok(peers),
+    }
+}
+
+/// Returns the number of the socket that is the standard input of a process.
+pub(super) fn input_of(pid: u32) -> Option<u32> {
+    number_in(&target(pid, "0")?, "socket:[")
+}
+
+/// Asks the kernel. A peer that is closed has no number any more, and has shut both directions down. One that waits to be accepted has none either.
 fn peer_is_closed(inode: u32) -> io::Result<bool> {
+    Ok(peer_of(inode)? == (Some(0), Some(3)))
+}
+
+/// Asks the kernel by `sock_diag` for the peer, and for what was shut down.
+fn peer_of(inode: u32) -> io::Result<(Option<u32>, Option<u8>)> {
     const BY_FAMILY: u16 = 20;
     const SHOW_PEER: u32 = 4;
     const ANY_COOKIE: u32 = u32::MAX;
@@ -86,17 +134,17 @@ fn peer_is_closed(inode: u32) -> io::Result<bool> {
     // It has answered before `send` returns.
     let mut answer = [0; 512];
     let len = recv(kernel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT)?;
-    Ok(says_closed(&answer[..len], BY_FAMILY))
+    peer_in(&answer[..len], BY_FAMILY).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Reads a `nlmsghdr`, a `unix_diag_msg` and attributes.
-fn says_closed(answer: &[u8], wanted: u16) -> bool {
+/// Reads a `nlmsghdr`, a `unix_diag_msg` and attributes; `None` for another answer.
+fn peer_in(answer: &[u8], wanted: u16) -> Option<(Option<u32>, Option<u8>)> {
     const ATTRIBUTES: usize = 32;
     const PEER: u16 = 2;
     const SHUTDOWN: u16 = 6;
     let word = |bytes: &[u8]| Some(u16::from_ne_bytes(*bytes.first_chunk()?));
     if answer.get(4..).and_then(word) != Some(wanted) {
-        return false;
+        return None;
     }
     let (mut peer, mut shutdown) = (None, None);
     let mut rest = answer.get(ATTRIBUTES..).unwrap_or_default();
@@ -111,7 +159,7 @@ fn says_closed(answer: &[u8], wanted: u16) -> bool {
             .get(usize::from(len).next_multiple_of(4).max(4)..)
             .unwrap_or_default();
     }
-    (peer, shutdown) == (Some(0), Some(3))
+    Some((peer, shutdown))
 }
 
 /// A list of the kernel's, of the sockets of one kind.
@@ -193,6 +241,13 @@ mod tests {
         assert!(!peer_is_closed(inode(&own)).unwrap());
         drop(copy);
         assert!(peer_is_closed(inode(&own)).unwrap());
+        let (own, other) = UnixStream::pair().unwrap();
+        assert_eq!(peer_of(inode(&own)).unwrap().0, Some(inode(&other)));
+        let peers = peers_of(std::process::id()).unwrap();
+        assert!(peers.contains(&inode(&own)) && peers.contains(&inode(&other)));
+        let gone = inode(&own);
+        drop(own);
+        peer_is_closed(gone).expect_err("there is no such socket");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();

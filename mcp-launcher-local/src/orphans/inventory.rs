@@ -177,7 +177,9 @@ fn nobody(cookie: Cookie, state: HostState) -> KnownServer {
 /// The process that launched it, if that is still there.
 fn living_host(server: &KnownServer) -> Option<sys::Seen> {
     let host = sys::see(server.host.pid)?;
-    (host.start_time == server.cookie.host().start_time()).then_some(host)
+    let is_it = host.start_time == server.cookie.host().start_time();
+    // One that nobody has reaped yet has ended all the same.
+    (is_it && host.state != sys::ProcessState::Dead).then_some(host)
 }
 
 /// What is known of a process; `None` if it has ended, or cannot be looked at.

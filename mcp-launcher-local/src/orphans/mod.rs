@@ -28,12 +28,14 @@
 //! inventory ─ what runs, for people to look at
 //! members ──── whom one server has now
 //! unclaimed ─ what hosts leave that keep no account
+//! companions  what looks after the containers of servers
 //! input ───── whether anybody can write to a process, or reach it
 //! stop ────── one server, on behalf of a person
 //! ```
 
 mod alone;
 mod census;
+mod companions;
 mod directory;
 mod format;
 mod group;
@@ -62,6 +64,7 @@ mod verdict;
 
 pub(crate) use alone::Alone;
 pub(crate) use census::{Carrier, Where, take as census};
+pub(crate) use companions::{bereaved, companion};
 pub(crate) use group::end_group;
 pub(crate) use inventory::{command_line, inventory};
 pub(crate) use ledger::{Entry, UNRECORDED, register, register_uncontained};
