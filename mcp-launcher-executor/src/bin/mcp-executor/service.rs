@@ -7,7 +7,7 @@ use sd_notify::NotifyState;
 
 /// More descriptors than this help nobody, and programs that walk through all
 /// that they may have would take minutes.
-const DESCRIPTORS: u64 = 524_288;
+const DESCRIPTORS: nix::libc::rlim_t = 524_288;
 
 /// Raises the limit of descriptors as far as it may be: a process takes five or
 /// so, and the usual limit is 1024. What is started inherits it.
