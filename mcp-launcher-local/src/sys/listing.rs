@@ -17,6 +17,9 @@ pub(super) fn members(listing: &str, group: Pid) -> Vec<Member> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -32,19 +35,29 @@ mod tests {
 
     #[test]
     fn ps_of_this_system_is_understood() {
-        let ps = std::process::Command::new("ps")
+        // A group of its own: that of these tests may have no number in their namespace.
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let ps = Command::new("ps")
             .args([
                 "-A", "-o", "pgid=", "-o", "pid=", "-o", "stat=", "-o", "comm=",
             ])
             .output();
+        drop(child.stdin.take());
+        child.wait().unwrap();
         let Ok(ps) = ps else {
             eprintln!("SKIPPED: this system has no ps(1), and no need of one");
             return;
         };
-        let own = nix::unistd::getpgrp();
-        let group = Pid::new(own.as_raw().into()).unwrap();
+        let group = Pid::new(child.id().into()).unwrap();
         let members = members(&String::from_utf8_lossy(&ps.stdout), group);
-        let this = std::process::id();
-        assert!(members.iter().any(|member| member.pid.as_u32() == this));
+        let cat = Member {
+            pid: group,
+            name: "cat".to_owned(),
+        };
+        assert_eq!(members, [cat]);
     }
 }

@@ -45,15 +45,22 @@ mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Child, Command, Stdio};
 
+    use nix::sys::signal::{SigHandler, signal};
+
     use super::*;
 
     /// The number that was given last: the next process gets the next one. Root chooses it.
     const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 
-    /// The leader of a group of its own, which ends with its input.
+    /// The leader of a group of its own, which ends with its input, or by SIGINT, also where these
+    /// tests ignore that, as what a script starts in the background does.
     fn leader() -> Child {
         let mut command = Command::new("/bin/cat");
         command.stdin(Stdio::piped()).stdout(Stdio::null());
+        // SAFETY: one async-signal-safe call.
+        let by_default = || unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) }.map(drop);
+        // SAFETY: the closure makes one system call, and has nothing of this process's.
+        unsafe { command.pre_exec(move || by_default().map_err(io::Error::from)) };
         command.process_group(0).spawn().unwrap()
     }
 
