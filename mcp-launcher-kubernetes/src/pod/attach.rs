@@ -356,13 +356,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     async fn read(mut self, ended: &CancellationToken) -> [mpsc::Sender<Bytes>; 2] {
         loop {
             let message = tokio::select! {
-                message = self.stream.next() => message,
+                // Nothing follows a message that was cut.
+                biased;
                 () = ended.cancelled() => {
                     if self.late.cut.get() == Some(&Cut::Endless) {
                         self.broken = Some(Cut::Endless.words());
                     }
                     break;
                 }
+                message = self.stream.next() => message,
             };
             match message {
                 Some(Ok(message)) => self.take(message, ended).await,

@@ -65,7 +65,7 @@ pub(super) fn end(
         place,
         identity,
         since: server.since,
-        guardian: server.guardian.pid(),
+        guardian: Some(server.guardian.pid()),
         ended: Ended::new(),
         suspects: None,
         awaits: Box::new(move |process| {
@@ -83,7 +83,8 @@ struct Search {
     place: Where,
     identity: Cookie,
     since: u64,
-    guardian: u32,
+    /// Until the first look is over: later, another process may have its number.
+    guardian: Option<u32>,
     ended: Ended,
     /// The processes that may be one of them without saying so, by pid and start time, from the
     /// first look on that found none of them alive. Those who end start nobody any
@@ -119,7 +120,10 @@ fn serve(searches: Vec<Search>) {
         let since = since.min().unwrap_or_default();
         // A guardian that has reaped everybody may go during the look, and leaves nobody.
         let childless: Vec<u32> = match place {
-            Where::Abroad => searches.iter().map(|search| search.guardian).collect(),
+            Where::Abroad => searches
+                .iter()
+                .filter_map(|search| search.guardian)
+                .collect(),
             Where::Everywhere => Vec::new(),
         };
         let found = sys::reserve::with(|| orphans::census(place, since, &childless));
@@ -221,7 +225,8 @@ impl Search {
     }
 
     /// Looks again at the end of a process.
-    fn again_after(self, seen: &Seen) {
+    fn again_after(mut self, seen: &Seen) {
+        self.guardian = None;
         let Some(pid) = Pid::new(seen.pid.into()) else {
             return self.fail("a process with a number that nobody has".to_owned());
         };
@@ -295,7 +300,7 @@ mod tests {
             place: Where::Abroad,
             identity: server(1),
             since: 100,
-            guardian: 2,
+            guardian: Some(2),
             ended: Ended::new(),
             suspects: None,
             awaits: Box::new(|_| ()),
