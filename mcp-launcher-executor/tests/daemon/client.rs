@@ -16,7 +16,9 @@ async fn bytes_go_both_ways_and_end_of_file_ends_the_server() {
         let launcher = launcher(config).await;
         let mut server = launch(&launcher, sh("exec cat")).await;
         echo(&mut server, 3_000_000).await;
-        let report = server.end(&TerminationPolicy::default()).await.unwrap();
+        // The proof of its end is given time.
+        let policy = TerminationPolicy::default().with_straggler_grace(Duration::from_secs(30));
+        let report = server.end(&policy).await.unwrap();
         assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
         assert!(report.was_graceful(), "{report}");
     })

@@ -81,7 +81,8 @@ fn a_server_that_ignores_sigterm_as_well_gets_sigkill() {
 #[test]
 fn a_helper_that_outlives_a_graceful_exit_is_swept() {
     test("helper", async |rig| {
-        let report = shut_down_in_flight(rig, &["helper"], patient()).await;
+        let policy = patient().with_straggler_grace(short().straggler_grace);
+        let report = shut_down_in_flight(rig, &["helper"], policy).await;
         assert_eq!(report.exit, ExitStatus::Code(0), "{report}");
         assert_eq!(report.gone.swept_count, 1, "{report}");
     });

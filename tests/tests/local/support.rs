@@ -135,9 +135,10 @@ pub(crate) fn short() -> TerminationPolicy {
         .with_kill_confirmation(Duration::from_secs(5))
 }
 
-/// Graces that no server which cooperates needs.
+/// Graces that no server which cooperates needs, nor the proof of its end.
 pub(crate) fn patient() -> TerminationPolicy {
-    short().with_eof_grace(LIMIT).with_term_grace(LIMIT)
+    let policy = short().with_eof_grace(LIMIT).with_term_grace(LIMIT);
+    policy.with_straggler_grace(LIMIT)
 }
 
 /// For a server that ignores the end of its input and obeys SIGTERM.

@@ -26,7 +26,9 @@ async fn serve(transport: ServerTransport) -> RunningService<RoleClient, ()> {
 fn calls_work_and_a_cancelled_service_ends_its_server() {
     test("cancelled", async |rig| {
         // The server leaves at the end of its input; what it left behind is deaf, and not waited for.
-        let policy = patient().with_term_grace(short().term_grace);
+        let short = short();
+        let policy = patient().with_term_grace(short.term_grace);
+        let policy = policy.with_straggler_grace(short.straggler_grace);
         let transport = transport(rig, &["setsid"], policy).await;
         let outcome = transport.outcome();
         let service = serve(transport).await;
