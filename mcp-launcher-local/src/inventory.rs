@@ -80,7 +80,8 @@ pub struct KnownHost {
     pub parent: Option<(u32, String)>,
     /// `true` if it is a [`Wrapper`](crate::Wrapper): the one who uses the server is its parent.
     pub is_wrapper: bool,
-    /// `true` if it is a wrapper with a [companion](crate::Wrapper::companion), for whose word it waits when nothing else of the server is left.
+    /// `true` if it is a wrapper with a [companion](crate::Wrapper::companion), for whose word it waits when nothing else of the server is left; or if it lives and that
+    /// cannot be told.
     pub has_companion: bool,
     /// State of the host: alive, dead, or not known.
     pub state: HostState,
@@ -185,13 +186,13 @@ pub fn unclaimed() -> io::Result<Vec<Unclaimed>> {
 ///
 /// # Errors
 ///
-/// Neither the shim nor the guardian lives, or the kernel does not say what they are connected to; processes cannot be listed; or the system is not Linux.
+/// Neither the shim nor the guardian lives, or the kernel does not say what they are connected to; a process may be it that does not say; processes cannot be listed; or the system is not Linux.
 pub fn companion(server: &KnownServer, role: &str) -> io::Result<Option<KnownProcess>> {
     orphans::companion(server, role)
 }
 
 /// Looks for [companions](crate::Wrapper::companion) of this user whose first argument is `role`, and of whose server neither the shim nor the guardian lives: the other end of
-/// the socket that is their standard input is closed, or the kernel does not say. Whose they were, nobody can tell any more; what they look after may live while they do.
+/// the socket that is their standard input is closed, or the kernel does not say; and such of whom it cannot be told what their first argument is. Whose they were, nobody can tell any more; what they look after may live while they do.
 /// Blocks, as [`look`] does.
 ///
 /// # Errors
@@ -235,9 +236,9 @@ impl KnownProcess {
         (self.pid, self.start_time) == (other.pid, other.start_time)
     }
 
-    /// Reads its program and arguments, which may hold secrets; empty if it has gone, or has overwritten them.
+    /// Reads its program and arguments, which may hold secrets; empty if it has gone, has overwritten them, or does not say.
     pub fn command_line(&self) -> Vec<String> {
-        orphans::command_line(self.pid, self.start_time)
+        orphans::command_line(self.pid, self.start_time).unwrap_or_default()
     }
 }
 

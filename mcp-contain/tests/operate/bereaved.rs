@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout};
@@ -12,6 +13,7 @@ use mcp_lifecycle_conformance::copies;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use crate::unproven::{as_nobody, give_to_nobody, is_root};
 use crate::{DEADLINE, PROGRAM, Place, ends, send};
 
 /// One of these tests at a time: of a companion whose shim and guardian have gone, nobody can tell whose it was.
@@ -181,4 +183,26 @@ fn containers_whose_companion_was_killed_as_well_are_looked_for() {
         "the one of its lease: {why}"
     );
     ends(stdout);
+}
+
+#[test]
+fn root_has_no_proof_that_another_users_containers_have_gone() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let mut place = Place::new("anothers");
+    give_to_nobody(&mut place);
+    let (engine, _) = mute_engine(&place);
+    fs::set_permissions(&engine, fs::Permissions::from_mode(0o777)).unwrap();
+    let engine = format!("unix://{}", engine.display());
+    let (mut shim, stdout) = place.start_by(&["--containers"], |command| {
+        as_nobody(command);
+        command.env("DOCKER_HOST", engine);
+    });
+    let stopped = stop(&place);
+    let why = is_not_proven(&stopped);
+    assert!(why.contains("another user's to look for"), "{why}");
+    ends(stdout);
+    shim.wait().unwrap();
 }

@@ -45,8 +45,8 @@ pub(crate) fn stop_unclaimed(_left: &Unclaimed, _grace: Duration) -> io::Result<
     Err(io::ErrorKind::Unsupported.into())
 }
 
-pub(crate) fn command_line(_pid: u32, _start_time: u64) -> Vec<String> {
-    Vec::new()
+pub(crate) fn command_line(_pid: u32, _start_time: u64) -> io::Result<Vec<String>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 pub(crate) fn reap() -> io::Result<ReapReport> {

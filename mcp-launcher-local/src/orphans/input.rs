@@ -12,7 +12,7 @@ use nix::sys::socket::{
 };
 
 use crate::sys;
-use crate::sys::stat::Stat;
+use crate::sys::stat::{Stat, is_gone};
 
 /// Returns whether its standard input is a pipe or a Unix socket of which the kernel says that the other end is closed, everywhere. A daemon has neither.
 /// What cannot be told has somebody.
@@ -99,9 +99,17 @@ pub(super) fn peers_of(pid: u32) -> io::Result<BTreeSet<u32>> {
     }
 }
 
-/// Returns the number of the socket that is the standard input of a process.
-pub(super) fn input_of(pid: u32) -> Option<u32> {
-    number_in(&target(pid, "0")?, "socket:[")
+/// Returns the number of the socket that is the standard input of a process; `None` if that is something else, or there is none.
+///
+/// # Errors
+///
+/// It cannot be looked at.
+pub(super) fn input_of(pid: u32) -> io::Result<Option<u32>> {
+    match fs::read_link(format!("/proc/{pid}/fd/0")) {
+        Ok(input) => Ok(input.to_str().and_then(|it| number_in(it, "socket:["))),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Asks the kernel. A peer that is closed has no number any more, and has shut both directions down. One that waits to be accepted has none either.

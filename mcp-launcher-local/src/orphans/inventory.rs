@@ -18,6 +18,7 @@ use crate::guardian::process::shim;
 use crate::identity::Cookie;
 use crate::inventory::{HostState, Inventory, KnownHost, KnownProcess, KnownServer};
 use crate::sys;
+use crate::sys::stat::is_gone;
 
 /// Looks at all hosts' ledgers, and at who carries an identity.
 pub(crate) fn inventory() -> io::Result<Inventory> {
@@ -97,14 +98,23 @@ pub(crate) fn inventory() -> io::Result<Inventory> {
         }
         if let Some(host) = living_host(server) {
             let parent = sys::see(host.parent);
-            server.host.parent = parent.map(|parent| (parent.pid, parent.name));
-            server.host.is_wrapper = processes::is_guardian(host.pid);
-            if server.host.is_wrapper {
-                let words = command_line(host.pid, host.start_time);
-                server.name = shim::name_in(&words);
-                server.host.has_companion = shim::has_companion(&words);
+            let is_wrapper = processes::try_is_guardian(host.pid);
+            let (name, has_companion) = match &is_wrapper {
+                Ok(true) => {
+                    let words = command_line(host.pid, host.start_time).unwrap_or_default();
+                    (shim::name_in(&words), shim::may_have_companion(&words))
+                }
+                Ok(false) => (None, false),
+                Err(_) => (None, true),
+            };
+            // One that ended meanwhile has shown nothing of what it was.
+            if living_host(server).is_some() {
+                server.name = name;
+                server.host.is_wrapper = is_wrapper.unwrap_or(false);
+                server.host.has_companion = has_companion;
+                server.host.parent = parent.map(|parent| (parent.pid, parent.name));
+                server.host.name = Some(host.name);
             }
-            server.host.name = Some(host.name);
         }
         for process in &mut server.processes {
             let known = scene.processes.get(&process.pid);
@@ -177,9 +187,17 @@ fn nobody(cookie: Cookie, state: HostState) -> KnownServer {
 /// The process that launched it, if that is still there.
 fn living_host(server: &KnownServer) -> Option<sys::Seen> {
     let host = sys::see(server.host.pid)?;
-    let is_it = host.start_time == server.cookie.host().start_time();
-    // One that nobody has reaped yet has ended all the same.
-    (is_it && host.state != sys::ProcessState::Dead).then_some(host)
+    is_living(&host, server.cookie.host().start_time()).then_some(host)
+}
+
+/// Returns whether it is the one that started at this time. One that nobody has reaped yet has ended all the same, and one on its way out shows no more what
+/// it executes.
+fn is_living(host: &sys::Seen, start_time: u64) -> bool {
+    let has_ended = matches!(
+        host.state,
+        sys::ProcessState::Exiting | sys::ProcessState::Dead
+    );
+    host.start_time == start_time && !has_ended
 }
 
 /// What is known of a process; `None` if it has ended, or cannot be looked at.
@@ -209,16 +227,43 @@ pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
     }))
 }
 
-/// The words that a process was started with.
-pub(crate) fn command_line(pid: u32, start_time: u64) -> Vec<String> {
-    let read = |pid| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let text = answers::one(pid, read).unwrap_or_default();
-    let is_it = sys::see(pid).is_some_and(|seen| seen.start_time == start_time);
+/// The words that a process was started with; none if it has ended, or has overwritten them.
+///
+/// # Errors
+///
+/// It cannot be asked, or does not answer, which says nothing.
+pub(crate) fn command_line(pid: u32, start_time: u64) -> io::Result<Vec<String>> {
+    let read = |pid| fs::read(format!("/proc/{pid}/cmdline"));
+    let text = match answers::one(pid, read) {
+        Some(Err(error)) if is_gone(&error) => return Ok(Vec::new()),
+        Some(text) => text?,
+        None => return Err(io::Error::other(answers::NO_ANSWER)),
+    };
+    let is_it = sys::look_at(pid)?.is_some_and(|seen| seen.start_time == start_time);
+    if !is_it || text.is_empty() {
+        return Ok(Vec::new());
+    }
     let text = text.strip_suffix(b"\0").unwrap_or(&text);
     let words = text.split(|&byte| byte == 0);
-    let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
-    match is_it && !text.is_empty() {
-        true => words.collect(),
-        false => Vec::new(),
+    Ok(words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::ProcessState::{Dead, Exiting, Live, Stopped};
+
+    #[test]
+    fn a_host_that_is_on_its_way_out_does_not_live() {
+        let own = sys::see(std::process::id()).unwrap();
+        let lives = |state| {
+            let own = own.clone();
+            is_living(&sys::Seen { state, ..own }, own.start_time)
+        };
+        assert!(lives(Live) && lives(Stopped));
+        assert!(!lives(Exiting) && !lives(Dead));
+        assert!(!is_living(&own, own.start_time + 1), "it is another one");
     }
 }

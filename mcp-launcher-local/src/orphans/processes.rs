@@ -254,9 +254,18 @@ fn find_mark(environment: &[u8]) -> Mark {
 /// Returns whether it executes our program, of this version or another one. What cannot be read
 /// and is called so is taken for it: nobody ends a guardian for being unreadable.
 pub(crate) fn is_guardian(pid: u32) -> bool {
+    try_is_guardian(pid).unwrap_or(false)
+}
+
+/// The same.
+///
+/// # Errors
+///
+/// It cannot be told what it executes: another user's, for one, or one that has ended.
+pub(super) fn try_is_guardian(pid: u32) -> io::Result<bool> {
     let image = format!("/proc/{pid}/exe");
-    let is_called_so = fs::read_link(&image).is_ok_and(|path| process::is_image_path(&path));
-    is_called_so && File::open(&image).map_or(true, |image| process::is_image(&image))
+    let is_called_so = process::is_image_path(&fs::read_link(&image)?);
+    Ok(is_called_so && File::open(&image).map_or(true, |image| process::is_image(&image)))
 }
 
 #[cfg(test)]

@@ -49,10 +49,10 @@ pub(crate) fn name_in(words: &[String]) -> Option<String> {
     (role == "shim" && name != NAMELESS).then(|| name.clone())
 }
 
-/// Returns whether a shim that was started with these words waits for a companion.
-pub(crate) fn has_companion(words: &[String]) -> bool {
+/// Returns whether a shim that was started with these words waits for a companion. One of which no words are known may.
+pub(crate) fn may_have_companion(words: &[String]) -> bool {
     let is_shim = words.get(1).is_some_and(|role| role == "shim");
-    is_shim && words.get(COMPANION).is_some_and(|fd| fd != NAMELESS)
+    words.is_empty() || (is_shim && words.get(COMPANION).is_some_and(|fd| fd != NAMELESS))
 }
 
 /// Becomes the shim.
@@ -99,4 +99,24 @@ pub(crate) fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         .collect();
     const NO_ENVIRONMENT: [&CStr; 0] = [];
     IMAGE.run(|program| Ok(execve(&exec_path(program)?, &argv, &NO_ENVIRONMENT)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_say_whether_it_has_a_companion_may_have_one() {
+        let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+        assert!(may_have_companion(&[]));
+        assert!(may_have_companion(&words(
+            "mcp-contain shim 3 4 - 2000 77 5 0 name"
+        )));
+        assert!(!may_have_companion(&words(
+            "mcp-contain shim 3 4 - 2000 77 - 0 name"
+        )));
+        assert!(!may_have_companion(&words(
+            "mcp-contain guardian 3 4 - 2000 77 5 0 name"
+        )));
+    }
 }
