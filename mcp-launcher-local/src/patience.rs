@@ -32,6 +32,13 @@ impl Patience {
         }
     }
 
+    /// One that lasts no longer than until then, however long anybody waits for a processor.
+    pub(crate) fn until(end: Instant) -> Self {
+        let mut patience = Self::new();
+        patience.end = patience.end.min(end);
+        patience
+    }
+
     /// Sleeps a little, longer each time; `false` when it has been long enough.
     pub(crate) fn lasts(&mut self) -> bool {
         self.lasts_beside([])
@@ -93,6 +100,16 @@ mod tests {
         }
         let counted = std::iter::from_fn(|| course.next(true)).count();
         assert!(counted <= pauses.len(), "{counted}");
+    }
+
+    #[test]
+    fn patience_with_an_end_lasts_no_longer() {
+        assert!(!Patience::until(Instant::now()).lasts());
+        let begun = Instant::now();
+        let mut patience = Patience::until(begun + Duration::from_millis(20));
+        while patience.lasts() {}
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+        assert!(patience.course.total < LIMIT, "{:?}", patience.course.total);
     }
 
     #[test]

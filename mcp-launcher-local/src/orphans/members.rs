@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Instant;
 
 use super::inventory::try_see;
 use super::processes;
@@ -78,7 +79,8 @@ impl<'a> Roster<'a> {
     }
 
     /// Everybody who is the server's now: who carries its identity, who is below its guardian or its own process, and who is in its cgroup.
-    pub(super) fn look(&mut self) -> Members {
+    /// Who comes and goes is waited for until `end` at most, and not while anybody is known who can be ended.
+    pub(super) fn look(&mut self, end: Instant) -> Members {
         let mut unseen = None;
         let mut note = |why: String| {
             unseen.get_or_insert(why);
@@ -86,7 +88,10 @@ impl<'a> Roster<'a> {
         let mut pids = Vec::new();
         match processes::look(&[]) {
             Ok(mut scene) => {
-                if let Some(why) = self.doubt(&mut scene) {
+                let mut all = scene.processes.values();
+                let has_some = all.any(|it| !it.is_guardian && is_of(self.server, it, &scene));
+                let end = if has_some { Instant::now() } else { end };
+                if let Some(why) = self.doubt(&mut scene, end) {
                     note(why);
                 }
                 let all = scene.processes.values().filter(|it| !it.is_guardian);
@@ -119,7 +124,7 @@ impl<'a> Roster<'a> {
 
     /// Why one of those may be the server's who do not say whose they are, if one may: while its guardian lives,
     /// whoever is the server's is below that, and where it had a cgroup, it is inside.
-    fn doubt(&mut self, scene: &mut Scene) -> Option<String> {
+    fn doubt(&mut self, scene: &mut Scene, end: Instant) -> Option<String> {
         let is_guard = |it: &&Process| {
             it.is_guardian && matches!(&it.mark, Mark::Cookie(mark) if *mark == self.server.cookie)
         };
@@ -148,7 +153,7 @@ impl<'a> Roster<'a> {
         let suspects =
             all.filter(|it| says_nothing(it) && !is_known(it) && scene.server_of(it).is_none());
         let suspects: Vec<u32> = suspects.map(|it| it.pid).collect();
-        let mut patience = Patience::new();
+        let mut patience = Patience::until(end);
         for pid in suspects {
             let mut now = processes::read(pid);
             while now.as_ref().is_some_and(|now| now.mark == Mark::Passing)

@@ -31,8 +31,8 @@ type Key = (u32, u64);
 
 /// Processes to end.
 trait Target {
-    /// Everybody who is to be ended now.
-    fn members(&mut self) -> Members;
+    /// Everybody who is to be ended now. Takes no longer than until `end` to make sure that there is nobody else.
+    fn members(&mut self, end: Instant) -> Members;
 
     /// Returns whether a process that is held, and is the one that was seen, is still one of them.
     fn has(&self, process: &KnownProcess) -> bool;
@@ -44,8 +44,8 @@ trait Target {
 }
 
 impl Target for Roster<'_> {
-    fn members(&mut self) -> Members {
-        self.look()
+    fn members(&mut self, end: Instant) -> Members {
+        self.look(end)
     }
 
     fn has(&self, process: &KnownProcess) -> bool {
@@ -66,7 +66,7 @@ impl Target for Roster<'_> {
 }
 
 impl Target for Line {
-    fn members(&mut self) -> Members {
+    fn members(&mut self, _end: Instant) -> Members {
         self.look()
     }
 
@@ -139,7 +139,7 @@ fn signal_all(
     let mut clean = 0;
     let mut has_tried = false;
     loop {
-        let here = target.members();
+        let here = target.members(end);
         clean = if here.are_none() { clean + 1 } else { 0 };
         let left = end.saturating_duration_since(Instant::now());
         if clean >= CLEAN_LOOKS || (left.is_zero() && clean == 0 && has_tried) {
@@ -186,7 +186,7 @@ fn hold(target: &impl Target, process: &KnownProcess) -> io::Result<Option<Owned
 
 /// Whoever asks must not be ended by it, nor what started it.
 fn refuse_own(target: &mut impl Target) -> io::Result<()> {
-    let members = target.members().known;
+    let members = target.members(Instant::now()).known;
     let mut above = Some(std::process::id());
     for _ in 0..1024 {
         let Some(pid) = above.filter(|pid| *pid > 1) else {
