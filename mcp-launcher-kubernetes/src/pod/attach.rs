@@ -5,38 +5,38 @@
 //! API server dies, and one stream that nobody reads blocks the others and the pings.
 
 use std::convert::Infallible;
-use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use futures_util::future::{FutureExt, join};
-use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::client::Connection;
 use mcp_lifecycle_host::output::Output;
-use tokio::io::{self, AsyncRead, AsyncWrite};
-use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_util::sync::{CancellationToken, PollSender};
-use tracing::debug;
 
+use self::late::{LATE_EXIT, Late};
+use self::read::Reader;
+use self::write::{Input, write};
 use crate::error::ClusterError;
+
+mod late;
+mod read;
+mod write;
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 /// How the session itself has ended.
 const STATUS: u8 = 3;
-/// Closes the stream whose number follows: from version 5 of the protocol on.
-const CLOSE: u8 = 255;
-
 /// Bytes that probe the supervised init before the gate is opened, and that open it.
 const PROBE: u8 = b'?';
 const OPEN: u8 = b'!';
@@ -56,18 +56,8 @@ const QUEUE: usize = 8;
 /// How much is read at a time, and is kept for it by each server: 128 KiB otherwise.
 const READ: usize = 8 * 1024;
 
-/// The longest message to standard input.
-const CHUNK: usize = 32 * 1024;
-
 /// How often a session is kept alive, unless a host says otherwise.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
-
-/// How long the end of the output waits for the word that the server has exited, and that word
-/// for more output: so long after the last message that was taken.
-const LATE_EXIT: Duration = Duration::from_secs(5);
-
-/// How long after the word that the server has exited output may arrive at most.
-const LATE_OUTPUT: Duration = Duration::from_secs(60);
 
 /// The streams as the host sees them.
 pub(super) struct Streams {
@@ -223,247 +213,5 @@ fn frame(message: Message) -> Option<(u8, Bytes)> {
     }
 }
 
-/// The words of a session's status, if it is a failure.
-fn failure(status: &[u8]) -> Option<String> {
-    let status: kube::core::Status = serde_json::from_slice(status).ok()?;
-    let is_failure = status.is_failure();
-    is_failure.then(|| {
-        format!("{} {}", status.reason, status.message)
-            .trim()
-            .to_owned()
-    })
-}
-
-/// Feeds standard input, until it is closed or the session has ended. Whether it was closed.
-async fn write<S: AsyncRead + AsyncWrite + Unpin>(
-    mut sink: SplitSink<WebSocketStream<S>, Message>,
-    mut fed: mpsc::Receiver<Bytes>,
-    half_close: bool,
-    keep_alive: Duration,
-    ended: &CancellationToken,
-) -> bool {
-    // Also while there is input: what comes back may be nothing else.
-    let mut alive = interval_at(Instant::now() + keep_alive, keep_alive);
-    alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let data = tokio::select! {
-            data = fed.recv() => Some(data),
-            _ = alive.tick() => None,
-            () = ended.cancelled() => return false,
-        };
-        let message = match &data {
-            Some(Some(data)) => input(data),
-            // The API server and kubelets count data only: an empty message to standard input.
-            None => input(&[]),
-            Some(None) if half_close => Message::binary(vec![CLOSE, STDIN]),
-            Some(None) => Message::Close(None),
-        };
-        let sending = async {
-            sink.send(message).await?;
-            if data.is_none() {
-                // Some proxies look at what comes back only: the answer to this.
-                sink.send(Message::Ping(Bytes::new())).await?;
-            }
-            Ok::<(), tokio_tungstenite::tungstenite::Error>(())
-        };
-        let sent = tokio::select! {
-            sent = sending => sent,
-            () = ended.cancelled() => return false,
-        };
-        if let Err(error) = sent {
-            debug!(%error, "standard input was not taken");
-            return false;
-        }
-        if let Some(None) = data {
-            break;
-        }
-    }
-    if !half_close {
-        ended.cancel();
-    }
-    true
-}
-
-/// A message to standard input.
-fn input(data: &[u8]) -> Message {
-    let mut message = BytesMut::with_capacity(data.len() + 1);
-    message.put_u8(STDIN);
-    message.put_slice(data);
-    Message::Binary(message.freeze())
-}
-
-/// The output that arrives after the word that the server has exited.
-#[derive(Default)]
-struct Late {
-    /// Told of each message that was taken.
-    taken: Notify,
-    cut: OnceLock<Cut>,
-}
-
-/// Why the session is ended after its server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
-    /// No output was taken for [`LATE_EXIT`].
-    Quiet,
-    /// Output arrived for [`LATE_OUTPUT`].
-    Endless,
-}
-
-impl Cut {
-    /// The words for whoever reads what was not lost.
-    fn words(self) -> String {
-        match self {
-            Self::Quiet => {
-                let limit = LATE_EXIT.as_secs();
-                format!("its last output is lost, for nobody took it for {limit} s")
-            }
-            Self::Endless => {
-                let limit = LATE_OUTPUT.as_secs();
-                format!("its output was still under way {limit} s after the server's exit")
-            }
-        }
-    }
-}
-
-impl Late {
-    /// Until no output was taken for a while, or it has lasted too long.
-    async fn is_over(&self) {
-        let mut most = std::pin::pin!(sleep(LATE_OUTPUT));
-        let cut = loop {
-            tokio::select! {
-                biased;
-                () = &mut most => break Cut::Endless,
-                () = self.taken.notified() => {}
-                () = sleep(LATE_EXIT) => break Cut::Quiet,
-            }
-        };
-        let _ = self.cut.set(cut);
-    }
-}
-
-struct Reader<S> {
-    stream: SplitStream<WebSocketStream<S>>,
-    outputs: [mpsc::Sender<Bytes>; 2],
-    gated: [bool; 2],
-    discard: CancellationToken,
-    late: Arc<Late>,
-    /// Why the session has ended, where not with the server.
-    broken: Option<String>,
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
-    /// Reads until the session ends. The outputs end with what it returns.
-    async fn read(mut self, ended: &CancellationToken) -> [mpsc::Sender<Bytes>; 2] {
-        loop {
-            let message = tokio::select! {
-                // Nothing follows a message that was cut.
-                biased;
-                () = ended.cancelled() => {
-                    if self.late.cut.get() == Some(&Cut::Endless) {
-                        self.broken = Some(Cut::Endless.words());
-                    }
-                    break;
-                }
-                message = self.stream.next() => message,
-            };
-            match message {
-                Some(Ok(message)) => self.take(message, ended).await,
-                Some(Err(error)) => {
-                    self.broken = Some(error.to_string());
-                    break;
-                }
-                None => break,
-            }
-        }
-        self.tell_why();
-        self.outputs
-    }
-
-    /// Tells the reader of standard error why the session broke: the end of both outputs is all
-    /// that is seen of it otherwise. An end that was ordered needs no reason.
-    fn tell_why(&mut self) {
-        let Some(why) = self.broken.take() else {
-            return;
-        };
-        debug!(why, "the session broke");
-        if !self.discard.is_cancelled() {
-            let line = format!("[mcp-launcher-kubernetes] the session with the pod broke: {why}\n");
-            // Who has not read what came before is not waited for.
-            let _ = self.outputs[1].try_send(line.into());
-        }
-    }
-
-    async fn take(&mut self, message: Message, ended: &CancellationToken) {
-        let Some((stream, mut data)) = frame(message) else {
-            return;
-        };
-        let at = match stream {
-            STDOUT | STDERR => usize::from(stream - STDOUT),
-            STATUS => {
-                self.broken = failure(&data);
-                return;
-            }
-            _ => return,
-        };
-        if self.gated[at] {
-            match data.iter().position(|&byte| byte == BEGIN) {
-                Some(begin) => data.advance(begin + 1),
-                None => return,
-            }
-            self.gated[at] = false;
-        }
-        if data.is_empty() {
-            return;
-        }
-        // A slow reader holds the server back, as a pipe would, until its end has begun.
-        if let Err(mpsc::error::TrySendError::Full(data)) = self.outputs[at].try_send(data) {
-            tokio::select! {
-                biased;
-                _ = self.outputs[at].send(data) => {}
-                () = self.discard.cancelled() => {}
-                () = ended.cancelled() => {
-                    if let Some(cut) = self.late.cut.get() {
-                        self.broken = Some(cut.words());
-                    }
-                    return;
-                }
-            }
-        }
-        self.late.taken.notify_one();
-    }
-}
-
-/// The server's standard input.
-///
-/// # Drop
-///
-/// Closes it.
-pub(super) struct Input(PollSender<Bytes>);
-
-impl AsyncWrite for Input {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let closed = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        ready!(self.0.poll_reserve(cx)).map_err(closed)?;
-        let n = buf.len().min(CHUNK);
-        let data = Bytes::copy_from_slice(&buf[..n]);
-        self.0.send_item(data).map_err(closed)?;
-        Poll::Ready(Ok(n))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.close();
-        Poll::Ready(Ok(()))
-    }
-}
-
 #[cfg(test)]
-#[path = "attach_tests.rs"]
 mod tests;

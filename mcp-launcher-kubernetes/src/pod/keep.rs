@@ -237,5 +237,4 @@ async fn remove_secret_now(cluster: &Cluster, name: &str) {
 }
 
 #[cfg(test)]
-#[path = "keep_tests.rs"]
 mod tests;

@@ -1,6 +1,7 @@
 //! The end of the output, in virtual time.
 
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+use tokio::time::Instant;
 
 use super::*;
 
