@@ -2,6 +2,7 @@
 
 mod connect;
 mod credentials;
+mod objects;
 mod retry;
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -18,7 +19,6 @@ use kube::Client;
 use kube::client::Connection;
 use kube::core::{PartialObjectMeta, WatchEvent};
 use percent_encoding::NON_ALPHANUMERIC;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -28,6 +28,7 @@ use crate::error::{Action, ClusterError, Meaning};
 use crate::labels;
 
 pub(crate) use credentials::NoCredentials;
+pub(crate) use objects::{Deletion, Kind, Listed};
 pub(crate) use retry::{Patience, Pauses};
 pub(crate) use watch::{Entry, Watcher};
 
@@ -63,65 +64,6 @@ struct Connected {
     client: Client,
     namespace: String,
     address: String,
-}
-
-/// The kinds of objects that a launcher asks for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
-    Pod,
-    Secret,
-    ConfigMap,
-    Lease,
-    Event,
-}
-
-impl Kind {
-    /// The group and version of the API that has it.
-    fn api(self) -> &'static str {
-        match self {
-            Self::Lease => "/apis/coordination.k8s.io/v1",
-            Self::Pod | Self::Secret | Self::ConfigMap | Self::Event => "/api/v1",
-        }
-    }
-
-    fn plural(self) -> &'static str {
-        match self {
-            Self::Pod => "pods",
-            Self::Secret => "secrets",
-            Self::ConfigMap => "configmaps",
-            Self::Lease => "leases",
-            Self::Event => "events",
-        }
-    }
-}
-
-/// Result of a list.
-#[derive(Deserialize)]
-pub(crate) struct Listed<T> {
-    pub(crate) metadata: ListMeta,
-    pub(crate) items: Vec<T>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ListMeta {
-    /// A watch that begins here tells what has happened since.
-    pub(crate) resource_version: String,
-    /// Where the next page begins.
-    #[serde(rename = "continue")]
-    rest: Option<String>,
-}
-
-/// Which object is to be deleted, and how.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Deletion<'a> {
-    pub(crate) name: &'a str,
-    /// Another object of that name is left alone.
-    pub(crate) uid: Option<&'a str>,
-    /// One that was changed since is left alone.
-    pub(crate) version: Option<&'a str>,
-    /// In seconds. 0 only for what has ended: it takes away the object and ends nothing.
-    pub(crate) grace: Option<u32>,
 }
 
 impl Cluster {
