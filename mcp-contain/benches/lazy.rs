@@ -9,6 +9,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mcp_lifecycle_measure::{Figure, Run};
+
 const TURNS: usize = 15;
 
 /// A server that answers each request with its own parameters.
@@ -92,35 +94,26 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn compare(
-    what: &str,
-    mut measure: impl FnMut(bool) -> io::Result<Duration>,
-) -> io::Result<(Duration, Duration)> {
+/// The medians of the relayed and of the bare server in seconds, measured in turns.
+fn compare(mut measure: impl FnMut(bool) -> io::Result<Duration>) -> io::Result<(f64, f64)> {
     let (mut bare, mut relayed) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         bare.push(measure(false)?);
         relayed.push(measure(true)?);
     }
-    let (bare, relayed) = (median(bare), median(relayed));
-    println!(
-        "{what:<44} bare {bare:>10.1?}   relayed {relayed:>10.1?}   {:+.1?} us",
-        relayed.as_secs_f64() * 1e6 - bare.as_secs_f64() * 1e6
-    );
-    Ok((bare, relayed))
+    Ok((median(relayed).as_secs_f64(), median(bare).as_secs_f64()))
 }
 
 fn main() -> io::Result<()> {
     if std::env::args().nth(1).as_deref() == Some("serve") {
         return serve();
     }
+    let mut run = Run::begin("lazy");
     let home = tempfile::tempdir()?;
-    for (what, size, count) in [
-        ("round trip of 200 bytes", 140, 2000),
-        ("round trip of 1 MiB each way", 1 << 20, 20),
-    ] {
+    for (size, count) in [(140, 2000), (1 << 20, 20)] {
         let params = format!("{{\"text\":\"{}\"}}", "x".repeat(size));
         let line = request(7, "tools/call", &params);
-        let (_, relayed) = compare(what, |is_relayed| {
+        let (relayed, bare) = compare(|is_relayed| {
             let mut server = Server::start(is_relayed, home.path())?;
             server.round_trip(&line)?;
             let begin = Instant::now();
@@ -131,10 +124,15 @@ fn main() -> io::Result<()> {
             server.end()?;
             Ok(each)
         })?;
-        if size >= 1 << 20 {
-            let rate = 2.0 * size as f64 / relayed.as_secs_f64() / f64::from(1 << 20);
-            println!("{:<44} {rate:.0} MiB/s", "through the relay");
-        }
+        run.figure(if size >= 1 << 20 {
+            // A MiB there, and one back.
+            let name = "messages of 1 MiB, both directions";
+            Figure::ours(name, 2.0 / relayed, "MiB/s").at_least(400.0)
+        } else {
+            let name = "round trip of 200 B, beyond the bare server";
+            let bare = ("bare", bare * 1e6);
+            Figure::beyond(name, relayed * 1e6, bare, "us").at_most(25.0)
+        });
     }
     let initialize = request(
         0,
@@ -144,7 +142,7 @@ fn main() -> io::Result<()> {
     let mut server = Server::start(true, home.path())?;
     server.round_trip(&initialize)?;
     server.end()?;
-    compare("start to the answer of initialize", |is_relayed| {
+    let (relayed, bare) = compare(|is_relayed| {
         let begin = Instant::now();
         let mut server = Server::start(is_relayed, home.path())?;
         server.round_trip(&initialize)?;
@@ -152,6 +150,10 @@ fn main() -> io::Result<()> {
         server.end()?;
         Ok(first)
     })?;
+    // The bar is for the time itself; the bare server's is beside it.
+    let name = "start to the answer of initialize from the cache";
+    run.figure(Figure::ours(name, relayed * 1e3, "ms").at_most(3.0));
+    run.figure(Figure::ours("the same, bare", bare * 1e3, "ms"));
     let mut server = Server::start(true, home.path())?;
     server.round_trip(&initialize)?;
     let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", server.child.id()))?;
@@ -161,9 +163,9 @@ fn main() -> io::Result<()> {
     let private: u64 = private
         .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum();
-    println!(
-        "{:<44} private and written {private} kB",
-        "a relay whose server is asleep"
-    );
-    server.end()
+    let name = "memory of a relay whose server is asleep, private and written";
+    run.figure(Figure::ours(name, private as f64, "KiB"));
+    server.end()?;
+    run.finish();
+    Ok(())
 }

@@ -10,6 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use mcp_lifecycle_measure::{Figure, Run};
+
 const LINE: [u8; 200] = [b'x'; 200];
 const ROUND_TRIPS: usize = 2_000;
 const TURNS: usize = 15;
@@ -74,17 +76,15 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// The medians of the bare and of the wrapped server, measured in turns.
-fn compare(what: &str, mut measure: impl FnMut(bool) -> io::Result<Duration>) -> io::Result<()> {
+/// The medians of the wrapped and of the bare server in seconds, measured in turns.
+fn compare(mut measure: impl FnMut(bool) -> io::Result<Duration>) -> io::Result<(f64, f64)> {
     let (mut bare, mut wrapped) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         bare.push(measure(false)?);
         wrapped.push(measure(true)?);
     }
     let (bare, wrapped) = (median(bare), median(wrapped));
-    let ratio = wrapped.as_secs_f64() / bare.as_secs_f64();
-    println!("{what:<44} bare {bare:>10.1?}   wrapped {wrapped:>10.1?}   {ratio:.2}x");
-    Ok(())
+    Ok((wrapped.as_secs_f64(), bare.as_secs_f64()))
 }
 
 /// The kilobytes that a process shares with nobody, and how often it went to sleep.
@@ -102,7 +102,7 @@ fn held(pid: u32) -> io::Result<(u64, u64)> {
     ))
 }
 
-fn idle() -> io::Result<()> {
+fn idle(run: &mut Run) -> io::Result<()> {
     const FOR: Duration = Duration::from_secs(5);
     let mut server = Echo::start(true, true)?;
     server.round_trip()?;
@@ -111,19 +111,25 @@ fn idle() -> io::Result<()> {
     let shim = server.child.id();
     let children = fs::read_to_string(format!("/proc/{shim}/task/{shim}/children"))?;
     let guardian: u32 = children.trim().parse().map_err(io::Error::other)?;
-    for (name, pid) in [("shim", shim), ("guardian", guardian)] {
+    let (mut private, mut wake_ups) = (0, 0);
+    for pid in [shim, guardian] {
         let before = held(pid)?.1;
         std::thread::sleep(FOR);
         let (memory, after) = held(pid)?;
-        let woken = after - before;
-        println!("{name:<44} private {memory} kB, woken up {woken} times in {FOR:?}");
+        private += memory;
+        wake_ups += after - before;
     }
+    let figure = Figure::ours("private memory, shim and guardian", private as f64, "KiB");
+    run.figure(figure.at_most(512.0));
+    let name = "wake-ups of both in 5 s";
+    run.figure(Figure::ours(name, wake_ups as f64, "").at_most(0.0));
     server.end()
 }
 
 fn main() -> io::Result<()> {
+    let mut run = Run::begin("wrapper");
     for (kind, sockets) in [("pipes", false), ("socket pairs", true)] {
-        compare(&format!("round trip of 200 bytes, {kind}"), |wrapped| {
+        let (wrapped, bare) = compare(|wrapped| {
             let mut server = Echo::start(wrapped, sockets)?;
             server.round_trip()?;
             let begin = Instant::now();
@@ -134,8 +140,11 @@ fn main() -> io::Result<()> {
             server.end()?;
             Ok(each)
         })?;
+        let name = format!("round trip of 200 B, {kind}");
+        let figure = Figure::ratio(name, wrapped * 1e6, ("bare", bare * 1e6), "us");
+        run.figure(figure.at_most(1.0));
     }
-    compare("start to first reply", |wrapped| {
+    let (wrapped, bare) = compare(|wrapped| {
         let begin = Instant::now();
         let mut server = Echo::start(wrapped, true)?;
         server.round_trip()?;
@@ -143,12 +152,20 @@ fn main() -> io::Result<()> {
         server.end()?;
         Ok(first)
     })?;
-    compare("start to first reply, and the end", |wrapped| {
+    let bare = ("bare", bare * 1e3);
+    let name = "start to first reply, beyond the bare server";
+    run.figure(Figure::beyond(name, wrapped * 1e3, bare, "ms").at_most(1.5));
+    let (wrapped, bare) = compare(|wrapped| {
         let begin = Instant::now();
         let mut server = Echo::start(wrapped, true)?;
         server.round_trip()?;
         server.end()?;
         Ok(begin.elapsed())
     })?;
-    idle()
+    let bare = ("bare", bare * 1e3);
+    let name = "start to first reply, and the end, beyond the bare server";
+    run.figure(Figure::beyond(name, wrapped * 1e3, bare, "ms"));
+    idle(&mut run)?;
+    run.finish();
+    Ok(())
 }

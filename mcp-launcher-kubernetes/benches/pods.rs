@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use mcp_launcher_kubernetes::{Init, KubernetesLauncher, PodOptions};
 use mcp_lifecycle_core::launch::{BoxRead, LaunchContext, ServerLauncher};
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
+use mcp_lifecycle_measure::{Figure, Run};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader as Buffered, Lines};
 
@@ -119,16 +120,17 @@ fn kubectl(args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {output:?}");
 }
 
-fn report(what: &str, limit: f64, mut ours: Vec<Duration>, mut theirs: Vec<Duration>) {
+/// The medians in milliseconds, and their ratio.
+fn figure(name: &str, mut ours: Vec<Duration>, mut theirs: Vec<Duration>) -> Figure {
     ours.sort();
     theirs.sort();
-    let (ours, theirs) = (ours[ours.len() / 2], theirs[theirs.len() / 2]);
-    let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
-    println!("{what:44} {ours:>10.2?} kubectl {theirs:>10.2?} ratio {ratio:.2} (at most {limit})");
+    let ms = |times: &[Duration]| times[times.len() / 2].as_secs_f64() * 1e3;
+    Figure::ratio(name, ms(&ours), ("kubectl", ms(&theirs)), "ms")
 }
 
 #[tokio::main]
 async fn main() {
+    let mut measured = Run::begin("pods");
     let launcher = KubernetesLauncher::builder()
         .namespace("default")
         .build()
@@ -166,9 +168,10 @@ async fn main() {
         kubectl(&["delete", "pod", &name, "--wait"]);
         deletes.push(begun.elapsed());
     }
-    report("create to first reply", 1.1, ours, theirs.clone());
-    report("the same without an init", 1.1, plain, theirs);
-    report("end of a cooperative server", 1.0, ends, deletes);
+    measured.figure(figure("create to first reply", ours, theirs.clone()).at_most(1.1));
+    let name = "create to first reply, without an init";
+    measured.figure(figure(name, plain, theirs).at_most(1.1));
+    measured.figure(figure("end of a cooperative server", ends, deletes).at_most(1.0));
 
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -197,7 +200,8 @@ async fn main() {
                 .collect::<Vec<_>>(),
         );
     }
-    report("20 in parallel", 0.9, ours, theirs);
+    let name = "20 in parallel, to the first reply of all";
+    measured.figure(figure(name, ours, theirs).at_most(0.9));
 
     let mut server = Server::launch(&launcher, Init::Supervised).await;
     kubectl(
@@ -218,8 +222,9 @@ async fn main() {
         pod.ping();
         theirs.push(begun.elapsed());
     }
-    report("round trip", 1.2, ours, theirs);
+    measured.figure(figure("round trip", ours, theirs).at_most(1.2));
     server.end().await;
     drop(pod);
     kubectl(&["delete", "pod", "bench", "--wait"]);
+    measured.finish();
 }

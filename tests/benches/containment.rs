@@ -23,6 +23,7 @@ use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::deadline::Watchdog;
 use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchedParts, ServerLauncher, ServerSpec};
+use mcp_lifecycle_measure::{Figure, Run};
 
 /// Trees ended in each way.
 const ROUNDS: usize = 25;
@@ -55,18 +56,20 @@ fn main() {
         .collect();
     let wanted = |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
     println!("{}", runtime.block_on(launcher.probe()));
+    let mut run = Run::begin("containment");
     if wanted("burst") {
-        burst(&runtime, &launcher);
+        burst(&mut run, &runtime, &launcher);
     }
     if wanted("idle") {
-        idle(&launcher);
+        idle(&mut run, &launcher);
     }
     if wanted("cycles") {
-        cycles(&runtime, &launcher);
+        cycles(&mut run, &runtime, &launcher);
     }
+    run.finish();
 }
 
-fn burst(runtime: &tokio::runtime::Runtime, launcher: &LocalLauncher) {
+fn burst(run: &mut Run, runtime: &tokio::runtime::Runtime, launcher: &LocalLauncher) {
     let _watchdog = Watchdog::arm("bursts", Duration::from_secs(300));
     let (mut floor, mut order, mut host) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -74,15 +77,27 @@ fn burst(runtime: &tokio::runtime::Runtime, launcher: &LocalLauncher) {
         order.push(runtime.block_on(killed_by_order(launcher)));
         host.push(killed_with_the_host());
     }
-    println!("\n199-process burst, to the end of file    p50        max    bar");
     for (what, mut times, bar) in [
-        ("killpg, which reaches all of it", floor, "floor"),
-        ("force_end", order, "15 ms"),
-        ("SIGKILL of the host", host, "20 ms"),
+        ("floor: killpg of a group of 200 processes", floor, None),
+        ("a tree of 200 processes by force_end", order, Some(15.0)),
+        (
+            "a tree of 200 processes, SIGKILL of the host",
+            host,
+            Some(20.0),
+        ),
     ] {
         times.sort_unstable();
-        let (p50, max) = (times[times.len() / 2], times[times.len() - 1]);
-        println!("{what:<36} {p50:>8.1?} {max:>10.1?}    {bar}");
+        let ms = |at: usize| times[at].as_secs_f64() * 1e3;
+        let p50 = Figure::ours(format!("{what}, p50"), ms(times.len() / 2), "ms");
+        run.figure(match bar {
+            Some(bar) => p50.at_most(bar),
+            None => p50,
+        });
+        run.figure(Figure::ours(
+            format!("{what}, most"),
+            ms(times.len() - 1),
+            "ms",
+        ));
     }
 }
 
@@ -202,7 +217,7 @@ impl Fifo {
 }
 
 /// Wake-ups of a host with ready clients, and of their guardians.
-fn idle(launcher: &Arc<LocalLauncher>) {
+fn idle(run: &mut Run, launcher: &Arc<LocalLauncher>) {
     const CLIENTS: usize = 20;
     const SPAN: Duration = Duration::from_secs(3);
     // Of its own, so that nothing else runs on it.
@@ -215,15 +230,17 @@ fn idle(launcher: &Arc<LocalLauncher>) {
         clients.push(runtime.block_on(start).unwrap());
     }
     // The first span shows what a start still has to do after it is ready.
-    for _ in 0..2 {
+    for span in ["first", "second"] {
         let (host, guardians) = (wake_ups("self"), guardian_wake_ups());
         thread::sleep(SPAN);
         // This thread's own sleep is one of them.
         let host = wake_ups("self") - host - 1;
         let guardians = guardian_wake_ups() - guardians;
-        println!(
-            "\n{CLIENTS} idle clients, wake-ups in {SPAN:?}: host {host}, guardians {guardians}"
-        );
+        for (who, times) in [("host", host), ("guardians", guardians)] {
+            let name = format!("wake-ups of {CLIENTS} idle clients, {who}, {span} {SPAN:?}");
+            let figure = Figure::ours(name, times as f64, "");
+            run.figure(figure.at_most(0.0));
+        }
     }
     for client in clients {
         runtime.block_on(client.shutdown()).unwrap();
@@ -247,12 +264,13 @@ fn guardian_wake_ups() -> u64 {
     children().iter().map(|pid| wake_ups(pid)).sum()
 }
 
-fn cycles(runtime: &tokio::runtime::Runtime, launcher: &LocalLauncher) {
+fn cycles(run: &mut Run, runtime: &tokio::runtime::Runtime, launcher: &LocalLauncher) {
     let begun = Instant::now();
     let seed = begun.elapsed().as_nanos() as u64 ^ u64::from(std::process::id());
     println!("\n{ORDERS} daemonising servers killed at random instants, seed {seed}");
     runtime.block_on(killed_at_random(launcher, seed));
-    println!("survivors: 0, after {:.1?}", begun.elapsed());
+    let name = format!("survivors of {ORDERS} daemonising servers killed at random instants");
+    run.figure(Figure::ours(name, 0.0, "").at_most(0.0));
 }
 
 async fn killed_at_random(launcher: &LocalLauncher, mut seed: u64) {

@@ -19,6 +19,7 @@ use mcp_lifecycle_core::launch::{
     BoxRead, LaunchContext, LaunchedServer, ServerLauncher, ServerSpec,
 };
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, ServerStdin, TerminationPolicy};
+use mcp_lifecycle_measure::{Figure, Run};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 const IMAGE: &str = "mcp-fixture:test";
@@ -27,14 +28,16 @@ const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"
 #[tokio::main]
 async fn main() {
     let launcher = DockerLauncher::new().unwrap();
-    launch(&launcher).await;
-    parallel(&launcher).await;
-    calls(&launcher).await;
-    memory().await;
-    stubborn(&launcher).await;
+    let mut run = Run::begin("docker");
+    launch(&mut run, &launcher).await;
+    parallel(&mut run, &launcher).await;
+    calls(&mut run, &launcher).await;
+    memory(&mut run).await;
+    stubborn(&mut run, &launcher).await;
+    run.finish();
 }
 
-async fn launch(launcher: &DockerLauncher) {
+async fn launch(run: &mut Run, launcher: &DockerLauncher) {
     let (mut ours, mut cli) = (Vec::new(), Vec::new());
     for _ in 0..15 {
         let begun = Instant::now();
@@ -46,16 +49,12 @@ async fn launch(launcher: &DockerLauncher) {
         cli.push(begun.elapsed());
         drop(session);
     }
-    ratio(
-        "launch to first reply",
-        median(ours),
-        median(cli),
-        "docker run",
-        1.0,
-    );
+    let docker_run = ("docker run", ms(median(cli)));
+    let figure = Figure::ratio("launch to first reply", ms(median(ours)), docker_run, "ms");
+    run.figure(figure.at_most(1.0));
 }
 
-async fn parallel(launcher: &DockerLauncher) {
+async fn parallel(run: &mut Run, launcher: &DockerLauncher) {
     let (mut ours, mut cli) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let all = (0..20).map(|_| Session::ours(launcher));
@@ -69,17 +68,13 @@ async fn parallel(launcher: &DockerLauncher) {
         cli.push(begun.elapsed());
         drop(all);
     }
-    ratio(
-        "20 in parallel to first reply",
-        median(ours),
-        median(cli),
-        "20 docker runs",
-        0.9,
-    );
+    let name = "20 in parallel to first reply";
+    let docker_runs = ("20 docker runs", ms(median(cli)));
+    run.figure(Figure::ratio(name, ms(median(ours)), docker_runs, "ms").at_most(0.9));
 }
 
 /// A bare attach is the docker program's: bytes in, bytes out, on a thread.
-async fn calls(launcher: &DockerLauncher) {
+async fn calls(run: &mut Run, launcher: &DockerLauncher) {
     const CALLS: usize = 2000;
     let mut ours = Session::ours(launcher).await;
     let mut bare = Cli::start();
@@ -94,20 +89,21 @@ async fn calls(launcher: &DockerLauncher) {
         times[2].push(time(proxied.ping()).await);
         times[3].push(time(unproxied.ping()).await);
     }
-    let [ours_time, bare_time, proxied_time, unproxied_time] = times.map(median);
-    ratio("round trip", ours_time, bare_time, "docker run -i", 1.3);
-    let added = proxied_time.saturating_sub(unproxied_time);
-    println!(
-        "wrapper proxy adds {:.1?} per message, {added:.1?} per round trip ({proxied_time:.1?} against {unproxied_time:.1?}); 50 us per message allowed",
-        added / 2
-    );
+    let per_message = |times| ms(median(times)) * 1e3;
+    let [ours_time, bare_time, proxied_time, unproxied_time] = times.map(per_message);
+    let bare = ("docker run -i", bare_time);
+    run.figure(Figure::ratio("round trip", ours_time, bare, "us").at_most(1.3));
+    // A round trip is two messages.
+    let name = "the wrapper proxy, per message";
+    let direct = ("without it", unproxied_time / 2.0);
+    run.figure(Figure::beyond(name, proxied_time / 2.0, direct, "us").at_most(50.0));
     ours.end().await;
     proxied.end().await;
     unproxied.end().await;
 }
 
 /// The memory that a proxy in use takes in this process, beside that of the server.
-async fn memory() {
+async fn memory(run: &mut Run) {
     const SERVERS: u32 = 10;
     let tracker = ContainerTracker::new(LocalLauncher::new());
     // What is set up once, and what the allocator keeps.
@@ -127,10 +123,10 @@ async fn memory() {
     }
     let after = resident();
     let (without, with) = (between - before, after - between);
-    println!(
-        "wrapper proxy takes {} KiB per server ({with} KiB for {SERVERS} servers, {without} KiB for as many without it); 4096 KiB allowed",
-        (with - without).max(0) / i64::from(SERVERS)
-    );
+    let name = "the wrapper proxy, resident memory per server";
+    let each = |kib: i64| kib as f64 / f64::from(SERVERS);
+    let figure = Figure::beyond(name, each(with), ("without it", each(without)), "KiB");
+    run.figure(figure.at_most(4096.0));
     join_all(direct.iter().chain(&proxied).map(Session::end)).await;
 }
 
@@ -142,7 +138,7 @@ fn resident() -> i64 {
     words.rev().nth(1).unwrap().parse().unwrap()
 }
 
-async fn stubborn(launcher: &DockerLauncher) {
+async fn stubborn(run: &mut Run, launcher: &DockerLauncher) {
     let options =
         options().apply(ServerSpec::builder("bench", "/mcp-fixture").arg("ignore-eof-term"));
     let spec = options.build().unwrap();
@@ -182,10 +178,10 @@ async fn stubborn(launcher: &DockerLauncher) {
         tokio::task::spawn_blocking(move || command.status())
     });
     join_all(removals).await;
-    println!(
-        "20 stubborn containers: graces + {over:.2?}; 1 s allowed (20 x docker rm -f: {:.2?})",
-        begun.elapsed()
-    );
+    let removal = begun.elapsed().as_secs_f64();
+    let name = "20 stubborn containers ended, beyond the graces";
+    run.figure(Figure::ours(name, over.as_secs_f64(), "s").at_most(1.0));
+    run.figure(Figure::ours("floor: 20 x docker rm -f", removal, "s"));
 }
 
 fn options() -> ContainerOptions {
@@ -315,7 +311,6 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-fn ratio(what: &str, ours: Duration, base: Duration, of: &str, allowed: f64) {
-    let ratio = ours.as_secs_f64() / base.as_secs_f64();
-    println!("{what}: {ours:.1?}, {ratio:.2} x {of} ({base:.1?}); {allowed} x allowed");
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }

@@ -2,7 +2,7 @@
 //! the floor of both beside them.
 //!
 //! `MCP_BENCH_ECHO` names the `mcp-echo` binary, `MCP_TEST_CODEX` codex's (left
-//! out without it). Prints ratios; absolute numbers are this machine's.
+//! out without it).
 //!
 //! Each peer is measured in turns, interleaved, and the best turn counts: what
 //! else the machine does only ever makes a turn slower.
@@ -18,6 +18,7 @@ use mcp_launcher_executor::{ExecServer, ExecServerConfig, ExecutorLauncher};
 use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchedParts, ServerLauncher, ServerSpec};
+use mcp_lifecycle_measure::{Figure, Run};
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
 
@@ -108,8 +109,8 @@ fn p99(sorted: &[Duration]) -> Duration {
     sorted[sorted.len() * 99 / 100]
 }
 
-fn ratio(a: Duration, b: Duration) -> f64 {
-    a.as_secs_f64() / b.as_secs_f64()
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
 fn main() {
@@ -126,6 +127,7 @@ async fn run() {
         eprintln!("SKIPPED: MCP_BENCH_ECHO does not name the mcp-echo binary");
         return;
     };
+    let mut run = Run::begin("executor");
     let daemon = listen(DAEMON, &["--listen", "ws://127.0.0.1:0"]);
     let codex = std::env::var("MCP_TEST_CODEX").ok();
     let codex = codex.map(|path| listen(&path, &["exec-server", "--listen", "ws://127.0.0.1:0"]));
@@ -152,41 +154,28 @@ async fn run() {
         floor.0 = floor.0.min(floor::pipe(&echo, CALLS));
         floor.1 = floor.1.min(floor::relay(&echo, CALLS));
     }
-    for (at, (name, _)) in clients.iter().enumerate() {
-        let rate = BLOBS as f64 / blobs[at].as_secs_f64();
-        println!(
-            "{name:8} call {:>9.1?}   1 MiB results {rate:6.0}/s",
-            calls[at]
-        );
-    }
-    println!(
-        "floor    call {:>9.1?} by pipe, {:.1?} over a relay: {:.2}",
-        floor.0,
-        floor.1,
-        ratio(floor.1, floor.0)
-    );
-    println!(
-        "latency daemon/local {:.2} (at most 3)",
-        ratio(calls[1], calls[0])
-    );
+    run.figure(Figure::ours("floor: call by pipe", us(floor.0), "us"));
+    run.figure(Figure::ours("floor: call over a relay", us(floor.1), "us"));
+    let latency = |name, at: usize| {
+        let peer = (clients[at].0, us(calls[at]));
+        Figure::ratio(name, us(calls[1]), peer, "us")
+    };
+    run.figure(latency("call latency, daemon to local", 0).at_most(3.0));
     if clients.len() > 2 {
-        println!(
-            "latency daemon/codex {:.2} (at most 0.7)",
-            ratio(calls[1], calls[2])
-        );
-        println!(
-            "throughput daemon/codex {:.2} (at least 2)",
-            ratio(blobs[2], blobs[1])
-        );
+        run.figure(latency("call latency, daemon to codex", 2).at_most(0.7));
+        let rate = |at: usize| BLOBS as f64 / blobs[at].as_secs_f64();
+        let name = "1 MiB results, daemon to codex";
+        run.figure(Figure::ratio(name, rate(1), ("codex", rate(2)), "/s").at_least(2.0));
     }
     for (_, client) in &clients {
         client.shutdown().await.expect("proven gone");
     }
-    fleet(&peers[1].1, &echo).await;
+    fleet(&mut run, &peers[1].1, &echo).await;
+    run.finish();
 }
 
 /// 500 servers on one connection; one of them stalls.
-async fn fleet(launcher: &Arc<dyn ServerLauncher>, echo: &str) {
+async fn fleet(run: &mut Run, launcher: &Arc<dyn ServerLauncher>, echo: &str) {
     let mut fleet = Vec::with_capacity(FLEET);
     for _ in 0..FLEET {
         fleet.push(client(launcher, echo).await);
@@ -210,11 +199,9 @@ async fn fleet(launcher: &Arc<dyn ServerLauncher>, echo: &str) {
     for _ in 0..3 {
         beside = beside.min(p99(&round(&fleet).await));
     }
-    println!("{FLEET} servers: p99 {quiet:.1?}, beside a stalled one {beside:.1?}");
-    println!(
-        "p99 beside a stalled server {:.2} (at most 2)",
-        ratio(beside, quiet)
-    );
+    let name = format!("{FLEET} servers, p99 of a call beside a stalled one");
+    let alone = ("without it", us(quiet));
+    run.figure(Figure::ratio(name, us(beside), alone, "us").at_most(2.0));
     terminator.kill_now();
     drop(stdout);
     let ends = fleet.iter().map(LifecycleClient::shutdown);

@@ -6,17 +6,20 @@
 //! ```
 //!
 //! Absolute times say little on a shared machine; the ratios are the result,
-//! and the floor (a bare round trip through two pipes) is printed beside them.
+//! and the floor (a bare round trip through two pipes) is beside them.
 
 mod floor;
 mod peers;
 mod stats;
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
+use mcp_lifecycle_measure::{Figure, Run, Series};
 use peers::{Ours, Peer, Theirs};
-use stats::{Table, median, millis, percentile};
+use stats::{median, percentile};
 
 /// How often each measurement is repeated, turn by turn with the other side.
 const ROUNDS: usize = 9;
@@ -31,59 +34,100 @@ fn main() {
     let ours = Ours::new(LocalLauncher::new());
     let group = Ours::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
     let spare = Ours::new(LocalLauncher::new().spare_guardians(4));
-    let mut table = Table::new("rmcp");
+    let mut run = Run::begin("client");
 
     if wanted("latency") {
-        table.floor("pipe round trip, 200 B", floor::round_trip(2000));
-        for (what, percent, bar) in [("p50", 50, "<= 0.95"), ("p99", 99, "<= 1.0")] {
-            let (a, b) = sides(&runtime, &ours, ROUNDS, |_| Latency {
-                calls: 2000,
-                bytes: 0,
-                percent,
-            });
-            table.row(&format!("call latency {what}, concurrency 1"), a, b, bar);
+        let floor = floor::round_trip(2000);
+        run.figure(Figure::ours(
+            "floor: pipe round trip, 200 B",
+            floor * 1e6,
+            "us",
+        ));
+        let mut all = Distributions::default();
+        for (what, percent, bar) in [("p50", 50, 0.95), ("p99", 99, 1.0)] {
+            let (a, b) = sides(
+                &runtime,
+                &ours,
+                ROUNDS,
+                &Latency::new(2000, 0, percent, &all),
+            );
+            let name = format!("call latency {what}, concurrency 1");
+            run.figure(Figure::ratio(name, a * 1e6, ("rmcp", b * 1e6), "us").at_most(bar));
         }
+        all.write(&mut run, "a call, one at a time");
     }
     if wanted("throughput") {
-        let (a, b) = sides(&runtime, &ours, ROUNDS, |_| Throughput { calls: 6400 });
-        table.rate("calls/s, concurrency 64", a, b, ">= 1.6");
+        let (a, b) = sides(&runtime, &ours, ROUNDS, &Throughput { calls: 6400 });
+        let figure = Figure::ratio("calls/s, concurrency 64", 1.0 / a, ("rmcp", 1.0 / b), "/s");
+        run.figure(figure.at_least(1.6));
     }
+    // Ours or theirs, with what it is compared with, and the bar.
+    let mut times = |name: &str, a: f64, b: (&str, f64), bar| {
+        run.figure(Figure::ratio(name, a * 1e3, (b.0, b.1 * 1e3), "ms").at_most(bar));
+    };
     if wanted("large") {
-        let (a, b) = sides(&runtime, &ours, ROUNDS, |_| Latency {
-            calls: 60,
-            bytes: 1 << 20,
-            percent: 50,
-        });
-        table.row("1 MiB result p50", a, b, "<= 0.5");
+        let all = Distributions::default();
+        let (a, b) = sides(
+            &runtime,
+            &ours,
+            ROUNDS,
+            &Latency::new(60, 1 << 20, 50, &all),
+        );
+        times("1 MiB result p50", a, ("rmcp", b), 0.5);
     }
     if wanted("spawn") {
-        let start = |_| Start { times: 40 };
+        let start = &Start { times: 40 };
         let (group_small, b) = sides(&runtime, &group, ROUNDS, start);
-        table.row("spawn to ready, process group", group_small, b, "<= 1.1");
+        times(
+            "spawn to ready, process group",
+            group_small,
+            ("rmcp", b),
+            1.1,
+        );
         let (small, b) = sides(&runtime, &ours, ROUNDS, start);
-        table.row("spawn to ready, guardian", small, b, "<= 1.3");
+        times("spawn to ready, guardian", small, ("rmcp", b), 1.3);
         let (warm, b) = sides(&runtime, &spare, ROUNDS, start);
-        table.row("spawn to ready, spare guardian", warm, b, "<= 1.0");
+        times("spawn to ready, spare guardian", warm, ("rmcp", b), 1.0);
         let ballast = vec![1u8; 1 << 30];
         let (group_large, _) = sides(&runtime, &group, ROUNDS, start);
-        table.compare(
+        times(
             "1 GiB heap, process group",
             group_large,
-            group_small,
-            "<= 1.2",
+            ("no heap", group_small),
+            1.2,
         );
         let (large, _) = sides(&runtime, &ours, ROUNDS, start);
-        table.compare("1 GiB heap, guardian", large, small, "<= 1.2");
+        times("1 GiB heap, guardian", large, ("no heap", small), 1.2);
         drop(std::hint::black_box(ballast));
     }
     if wanted("close") {
-        let close = |_| Close { times: 60 };
+        let close = &Close { times: 60 };
         let (a, b) = sides(&runtime, &group, ROUNDS, close);
-        table.row("shutdown, process group", a, b, "<= 1.1");
+        times("shutdown, process group", a, ("rmcp", b), 1.1);
         let (a, b) = sides(&runtime, &ours, ROUNDS, close);
-        table.row("shutdown, guardian", a, b, "<= 1.3");
+        times("shutdown, guardian", a, ("rmcp", b), 1.3);
     }
-    print!("{table}");
+    run.finish();
+}
+
+/// Every single call of both sides, over all rounds, in us.
+#[derive(Default)]
+struct Distributions {
+    calls: Mutex<BTreeMap<&'static str, Vec<f64>>>,
+}
+
+impl Distributions {
+    fn add(&self, side: &'static str, times: &[Duration]) {
+        let mut calls = self.calls.lock().unwrap();
+        let calls = calls.entry(side).or_default();
+        calls.extend(times.iter().map(|time| time.as_secs_f64() * 1e6));
+    }
+
+    fn write(&mut self, run: &mut Run, panel: &str) {
+        for (side, calls) in self.calls.get_mut().unwrap() {
+            run.series(Series::distribution(panel, side, "us", calls));
+        }
+    }
 }
 
 /// One measurement: seconds, as a median over its own repetitions.
@@ -91,13 +135,25 @@ trait Measure {
     async fn measure<P: Peer>(&self, peer: &P) -> f64;
 }
 
-struct Latency {
+struct Latency<'a> {
     calls: usize,
     bytes: usize,
     percent: usize,
+    all: &'a Distributions,
 }
 
-impl Measure for Latency {
+impl<'a> Latency<'a> {
+    fn new(calls: usize, bytes: usize, percent: usize, all: &'a Distributions) -> Self {
+        Self {
+            calls,
+            bytes,
+            percent,
+            all,
+        }
+    }
+}
+
+impl Measure for Latency<'_> {
     async fn measure<P: Peer>(&self, peer: &P) -> f64 {
         let connection = peer.connect().await;
         let mut times = Vec::with_capacity(self.calls);
@@ -110,6 +166,7 @@ impl Measure for Latency {
             }
         }
         peer.close(connection).await;
+        self.all.add(P::NAME, &times);
         percentile(times, self.percent)
     }
 }
@@ -181,12 +238,11 @@ fn sides<M: Measure>(
     runtime: &tokio::runtime::Runtime,
     ours: &Ours,
     rounds: usize,
-    measure: impl Fn(usize) -> M,
+    what: &M,
 ) -> (f64, f64) {
     let theirs = Theirs;
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        let what = measure(round);
         runtime.block_on(async {
             if round % 2 == 0 {
                 a.push(what.measure(ours).await);
@@ -198,7 +254,5 @@ fn sides<M: Measure>(
         });
     }
     let middle = |v: Vec<f64>| median(v.into_iter().map(Duration::from_secs_f64));
-    let result = (middle(a), middle(b));
-    eprintln!("measured {} / {}", millis(result.0), millis(result.1));
-    result
+    (middle(a), middle(b))
 }

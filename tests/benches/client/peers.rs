@@ -15,18 +15,20 @@ use serde_json::json;
 const SERVER: &str = env!("CARGO_BIN_EXE_mcp-echo");
 
 /// What a side must be able to do.
-pub(crate) trait Peer {
-    type Connection;
+pub(crate) trait Peer: Send + Sync + 'static {
+    type Connection: Send + 'static;
     type Caller: Send + 'static;
+
+    const NAME: &'static str;
 
     /// What is done before a start, and is not measured.
     async fn prepare(&self) {}
-    async fn connect(&self) -> Self::Connection;
+    fn connect(&self) -> impl Future<Output = Self::Connection> + Send;
     /// A small call, or one for a result of this many bytes.
     async fn call(&self, connection: &Self::Connection, bytes: usize);
     fn caller(&self, connection: &Self::Connection) -> Self::Caller;
     fn call_by(caller: &Self::Caller) -> impl Future<Output = ()> + Send;
-    async fn close(&self, connection: Self::Connection);
+    fn close(&self, connection: Self::Connection) -> impl Future<Output = ()> + Send;
 }
 
 fn params(bytes: usize) -> CallToolRequestParams {
@@ -53,6 +55,8 @@ impl Ours {
 impl Peer for Ours {
     type Connection = LifecycleClient;
     type Caller = LifecyclePeer;
+
+    const NAME: &'static str = "ours";
 
     /// Where there are spare guardians, one is ready.
     async fn prepare(&self) {
@@ -95,6 +99,8 @@ type Running = RunningService<RoleClient, ()>;
 impl Peer for Theirs {
     type Connection = Running;
     type Caller = rmcp::Peer<RoleClient>;
+
+    const NAME: &'static str = "rmcp";
 
     async fn connect(&self) -> Running {
         let command = tokio::process::Command::new(SERVER);

@@ -14,7 +14,6 @@ pub(crate) const FIXTURE: &str = env!("CARGO_BIN_EXE_mcp-fixture");
 pub(crate) struct Options {
     parts: Vec<String>,
     pub(crate) scale: usize,
-    pub(crate) svg: String,
 }
 
 impl Options {
@@ -22,13 +21,11 @@ impl Options {
         let mut options = Self {
             parts: Vec::new(),
             scale: 1,
-            svg: "manager-refresh.svg".to_owned(),
         };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--scale" => options.scale = args.next().and_then(|n| n.parse().ok()).unwrap_or(1),
-                "--svg" => options.svg = args.next().unwrap_or(options.svg),
                 // What cargo itself passes to a benchmark.
                 "--bench" => {}
                 part => options.parts.push(part.to_owned()),
@@ -62,14 +59,6 @@ pub(crate) fn echo(launcher: &Arc<dyn ServerLauncher>, name: &str, version: usiz
 pub(crate) fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
-}
-
-/// `pass` or `FAIL`, and the reason in numbers.
-pub(crate) fn verdict(what: &str, holds: bool, numbers: impl std::fmt::Display) {
-    println!(
-        "{:4}  {what}: {numbers}",
-        if holds { "pass" } else { "FAIL" }
-    );
 }
 
 /// Resident memory of this process in bytes.

@@ -9,21 +9,22 @@ use mcp_lifecycle_core::client::ServerConfig;
 use mcp_lifecycle_core::fleet::ServerManager;
 use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
+use mcp_lifecycle_measure::{Figure, Run};
 
-use crate::common::{ECHO, FIXTURE, Options, echo, launcher, verdict};
+use crate::common::{ECHO, FIXTURE, Options, echo, launcher};
 
 const KINDS: usize = 4;
 const EACH: usize = 123;
 
-pub(crate) async fn run(options: &Options) {
+pub(crate) async fn run(run: &mut Run, options: &Options) {
     let each = options.scaled(EACH);
     let launcher = launcher();
-    stubborn(&launcher, each).await;
-    cooperative(&launcher, each).await;
+    stubborn(run, &launcher, each).await;
+    cooperative(run, &launcher, each).await;
 }
 
 /// All ignore end of file and SIGTERM.
-async fn stubborn(launcher: &Arc<dyn ServerLauncher>, each: usize) {
+async fn stubborn(run: &mut Run, launcher: &Arc<dyn ServerLauncher>, each: usize) {
     let policy = TerminationPolicy::new();
     let server = |n: usize| {
         let spec = ServerSpec::builder(format!("s{n}"), FIXTURE).args(["ignore-eof-term"]);
@@ -31,28 +32,17 @@ async fn stubborn(launcher: &Arc<dyn ServerLauncher>, each: usize) {
         config.with_startup_timeout(Duration::from_secs(300))
     };
     let took = end((0..KINDS * each).map(server)).await;
-    let limit = policy.eof_grace + policy.term_grace + Duration::from_millis(500);
-    let what = format!(
-        "{} stubborn servers within their graces + 0.5 s",
-        KINDS * each
-    );
-    verdict(
-        &what,
-        took <= limit,
-        format_args!("{took:.2?} of {limit:.2?}"),
-    );
+    let over = took.saturating_sub(policy.eof_grace + policy.term_grace);
+    let name = format!("{} stubborn servers ended, beyond the graces", KINDS * each);
+    run.figure(Figure::ours(name, over.as_secs_f64(), "s").at_most(0.5));
 }
 
-async fn cooperative(launcher: &Arc<dyn ServerLauncher>, each: usize) {
+async fn cooperative(run: &mut Run, launcher: &Arc<dyn ServerLauncher>, each: usize) {
     let ours = end((0..KINDS * each).map(|n| echo(launcher, &format!("s{n}"), n))).await;
     let shell = killed_by_a_shell(KINDS * each);
-    let ratio = ours.as_secs_f64() / shell.as_secs_f64();
-    let what = format!("{} cooperative servers within 1.8x of `kill`", KINDS * each);
-    verdict(
-        &what,
-        ratio <= 1.8,
-        format_args!("{ratio:.2}x ({ours:.2?} and {shell:.2?})"),
-    );
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let name = format!("{} cooperative servers ended", KINDS * each);
+    run.figure(Figure::ratio(name, ms(ours), ("kill", ms(shell)), "ms").at_most(1.8));
 }
 
 async fn end(servers: impl Iterator<Item = ServerConfig>) -> Duration {

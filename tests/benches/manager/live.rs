@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use mcp_lifecycle_conformance::census::Census;
 use mcp_lifecycle_core::fleet::ServerPool;
+use mcp_lifecycle_measure::{Figure, Run};
 
-use crate::common::{Options, echo, launcher, resident, verdict};
+use crate::common::{Options, echo, launcher, resident};
 
-pub(crate) async fn run(options: &Options) {
+pub(crate) async fn run(run: &mut Run, options: &Options) {
     let count = options.scaled(1000);
     let launcher = launcher();
     let pool = ServerPool::builder("bench").max_live(count + 1).build();
@@ -30,22 +31,14 @@ pub(crate) async fn run(options: &Options) {
     let kib = per(memory) / 1024.0;
     let fds = per(after.fd_count().saturating_sub(census.fd_count()));
     let threads = after.thread_count().saturating_sub(census.thread_count());
-    let what = |what: &str| format!("{count} idle servers, {what} each");
-    verdict(
-        &what("at most 64 KiB of host memory"),
-        kib <= 64.0,
-        format_args!("{kib:.1} KiB"),
-    );
-    verdict(
-        &what("at most 5 descriptors"),
-        fds <= 5.0,
-        format_args!("{fds:.2}"),
-    );
-    verdict(
-        &what("no thread"),
-        threads == 0,
-        format_args!("{threads} altogether"),
-    );
+    for (what, value, unit, bar) in [
+        ("host memory of each", kib, "KiB", 64.0),
+        ("descriptors of each", fds, "", 5.0),
+        ("threads of all", threads as f64, "", 0.0),
+    ] {
+        let name = format!("{count} idle servers, {what}");
+        run.figure(Figure::ours(name, value, unit).at_most(bar));
+    }
     pool.shutdown(Duration::from_secs(120))
         .await
         .expect("a proof");

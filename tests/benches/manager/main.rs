@@ -6,16 +6,15 @@
 //!
 //! Parts: `warm`, `end`, `live`, `refresh`; all of them without a name. `--scale 10`
 //! divides the numbers of servers and cycles by ten, for a quick look.
-//! `refresh` writes a plot to `--svg FILE` (`manager-refresh.svg`).
 
 mod common;
 mod end;
 mod live;
-mod plot;
 mod refresh;
 mod warm;
 
 use common::Options;
+use mcp_lifecycle_measure::Run;
 
 fn main() {
     let options = Options::from_args();
@@ -24,18 +23,20 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
+    let mut run = Run::begin("manager");
     runtime.block_on(async {
         if options.wants("warm") {
-            warm::run(&options).await;
+            warm::run(&mut run, &options).await;
         }
         if options.wants("end") {
-            end::run(&options).await;
+            end::run(&mut run, &options).await;
         }
         if options.wants("live") {
-            live::run(&options).await;
+            live::run(&mut run, &options).await;
         }
         if options.wants("refresh") {
-            refresh::run(&options).await;
+            refresh::run(&mut run, &options).await;
         }
     });
+    run.finish();
 }

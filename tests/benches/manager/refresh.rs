@@ -4,22 +4,24 @@ use std::time::Duration;
 
 use mcp_lifecycle_conformance::census::Census;
 use mcp_lifecycle_core::fleet::ServerManager;
+use mcp_lifecycle_measure::{Figure, Run, Series};
 
-use crate::common::{Options, echo, launcher, resident, verdict};
-use crate::plot::{Series, plot};
+use crate::common::{Options, echo, launcher, resident};
 
 const SERVERS: usize = 4;
 const SAMPLES: usize = 100;
 
-pub(crate) async fn run(options: &Options) {
+pub(crate) async fn run(run: &mut Run, options: &Options) {
     let cycles = options.scaled(5000);
     let launcher = launcher();
     let manager = ServerManager::new("bench");
-    let mut series =
-        ["resident memory, MiB", "descriptors", "threads", "zombies"].map(|name| Series {
-            name,
-            points: Vec::new(),
-        });
+    let kinds = [
+        ("resident memory", "MiB"),
+        ("descriptors", "number"),
+        ("threads", "number"),
+        ("zombies", "number"),
+    ];
+    let mut series = kinds.map(|(name, unit)| Series::new(name, "ours", "refreshes", unit));
     for cycle in 0..cycles {
         // Each server changes every fourth cycle.
         let version = |server: usize| (cycle + server) / SERVERS;
@@ -34,7 +36,7 @@ pub(crate) async fn run(options: &Options) {
                 census.zombie_count() as f64,
             ];
             for (series, value) in series.iter_mut().zip(values) {
-                series.points.push((cycle as f64, value));
+                series.add(cycle as f64, value);
             }
         }
     }
@@ -42,17 +44,27 @@ pub(crate) async fn run(options: &Options) {
         .shutdown(Duration::from_secs(60))
         .await
         .expect("a proof");
-    let title = format!("{cycles} refreshes of {SERVERS} servers, one changed in each");
-    std::fs::write(&options.svg, plot(&title, "refresh", &series)).expect("the plot is written");
-    println!("      plot: {}", options.svg);
-    for series in &series {
-        let (first, last) = series.halves();
-        // Noise of a few percent is no trend; a leak of a byte per cycle is.
-        let flat = last <= first * 1.05 + 1.0;
-        verdict(
-            &format!("{} flat over {cycles} refreshes", series.name),
-            flat,
-            format_args!("{first:.1} in the second quarter, {last:.1} in the last"),
+    for series in series {
+        // One more of them, or one MiB, between the middle and the end is growth.
+        let (first, last) = quarters(&series.points);
+        let name = format!(
+            "{}, {cycles} refreshes: last quarter less second",
+            series.panel
         );
+        let second = ("second quarter", first);
+        let figure = Figure::beyond(name, last, second, &series.unit);
+        run.figure(figure.at_most(1.0));
+        run.series(series);
     }
+}
+
+/// The means of the second quarter and of the last.
+fn quarters(points: &[[f64; 2]]) -> (f64, f64) {
+    let quarter = (points.len() / 4).max(1);
+    let mean = |points: &[[f64; 2]]| {
+        points.iter().map(|[_, y]| y).sum::<f64>() / points.len().max(1) as f64
+    };
+    let second = points.get(quarter..quarter * 2).unwrap_or(points);
+    let last = &points[points.len().saturating_sub(quarter)..];
+    (mean(second), mean(last))
 }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_core::fleet::ServerPool;
+use mcp_lifecycle_measure::{Figure, Run};
 
-use crate::common::{Options, echo, launcher, median, verdict};
+use crate::common::{Options, echo, launcher, median};
 
-pub(crate) async fn run(options: &Options) {
+pub(crate) async fn run(run: &mut Run, options: &Options) {
     let launcher = launcher();
     let pool = ServerPool::builder("bench").build();
     let mut cold = Vec::new();
@@ -29,15 +30,8 @@ pub(crate) async fn run(options: &Options) {
         .expect("a proof");
     let (cold, warm) = (median(&mut cold), median(&mut warm));
     let ratio = cold.as_secs_f64() / warm.as_secs_f64();
-    let limit = Duration::from_micros(5);
-    verdict(
-        "warm acquire + release p50 under 5 us",
-        warm < limit,
-        format_args!("{warm:.2?}"),
-    );
-    verdict(
-        "500x faster than a cold start",
-        ratio >= 500.0,
-        format_args!("{ratio:.0}x ({cold:.2?})"),
-    );
+    let micros = warm.as_secs_f64() * 1e6;
+    run.figure(Figure::ours("warm acquire and release p50", micros, "us").at_most(5.0));
+    let figure = Figure::ours("a cold start, in warm ones", ratio, "times");
+    run.figure(figure.at_least(500.0));
 }
