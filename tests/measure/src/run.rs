@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use std::{env, fs};
 
 use crate::data::{Figure, Is, Record, Series};
+use crate::table::short;
 
 /// Names the directory of the files. Without it they are not kept with the sources, but in `target/measured`.
 const DIRECTORY: &str = "MCP_MEASURED";
@@ -103,10 +104,11 @@ pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 
 /// One figure, as it is printed.
 fn line(figure: &Figure) -> String {
-    let value = format!("{:.4} {}", figure.value, figure.value_unit());
+    let value = format!("{} {}", short(figure.value), figure.value_unit());
     let sides = match (figure.is, figure.ours, figure.theirs, &figure.peer) {
         (Is::Ratio | Is::Beyond, Some(ours), Some(theirs), Some(peer)) => {
-            format!("{ours:.4} {}, {peer} {theirs:.4}", figure.unit)
+            let (ours, theirs) = (short(ours), short(theirs));
+            format!("{ours} {}, {peer} {theirs}", figure.unit)
         }
         _ => String::new(),
     };
@@ -118,7 +120,7 @@ fn line(figure: &Figure) -> String {
         };
         format!("{bar}: {word}")
     });
-    format!("{:<58} {value:>16}   {bar:<16} {sides}", figure.name)
+    format!("{:<68} {value:>12}   {bar:<16} {sides}", figure.name)
 }
 
 /// The commit that is checked out, with a `+` where a file that it has differs.
