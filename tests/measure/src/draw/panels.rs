@@ -14,6 +14,8 @@ use crate::table::short;
 const WIDTH: u32 = 1000;
 const HEIGHT: u32 = 280;
 const TOP: i32 = 40;
+const LEFT: i32 = 74;
+const LEGEND: i32 = 34;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
@@ -68,9 +70,14 @@ where
     X::CoordDescType: ValueFormatter<f64>,
     Y::CoordDescType: ValueFormatter<f64>,
 {
+    area.draw(&Text::new(
+        name.to_owned(),
+        (LEFT, 14),
+        text(14, HPos::Left, VPos::Center),
+    ))?;
     let mut chart = ChartBuilder::on(area)
-        .caption(name, text(14, HPos::Left, VPos::Top))
         .margin(10)
+        .margin_top(48)
         .margin_right(24)
         .x_label_area_size(42)
         .y_label_area_size(64)
@@ -88,7 +95,7 @@ where
         .y_desc(&lines[0].unit)
         .label_style(("sans-serif", 12).into_font().color(&INK))
         .draw()?;
-    let mut known: Vec<&str> = Vec::new();
+    let (mut known, mut right): (Vec<&str>, i32) = (Vec::new(), LEFT);
     for line in lines {
         let is_new = !known.contains(&line.line.as_str());
         if is_new {
@@ -100,24 +107,18 @@ where
             .unwrap_or(0);
         let color = LINES[at % LINES.len()];
         let points = || line.points.iter().map(|[x, y]| (*x, *y));
-        let drawn = chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
-        if is_new {
-            drawn.label(&line.line).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 16, y)], color.stroke_width(3))
-            });
+        chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
+        if is_new && lines.iter().any(|other| other.line != line.line) {
+            // Above the lines, where it hides none of them.
+            let stroke = [(right, LEGEND), (right + 14, LEGEND)];
+            area.draw(&PathElement::new(stroke, color.stroke_width(3)))?;
+            let style = text(12, HPos::Left, VPos::Center);
+            area.draw(&Text::new(line.line.clone(), (right + 18, LEGEND), style))?;
+            right += 18 + 7 * line.line.len() as i32 + 14;
         }
         if line.points.len() <= 20 {
             chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
         }
-    }
-    if known.len() > 1 {
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.85))
-            .border_style(FAINT)
-            .label_font(("sans-serif", 12).into_font().color(&INK))
-            .draw()?;
     }
     Ok(())
 }
