@@ -93,6 +93,9 @@ impl Server {
         // What entered a foreign PID namespace and was orphaned there is no
         // descendant of the guardian's, but it is inside.
         let inside = Inside::killed(leaf, self.main_pid());
+        if executed {
+            self.tell_exit(exit);
+        }
         let server = Arc::clone(self);
         leaf.end(move |removed| {
             let cgroup = match removed {
@@ -144,10 +147,22 @@ impl Server {
         });
     }
 
-    fn publish(&self, exit: Option<ExitStatus>, gone: Gone) {
-        // The proof does not depend on what can be written.
+    fn publish(self: &Arc<Self>, exit: Option<ExitStatus>, gone: Gone) {
         self.settle(|settling| settling.word = Some((exit, gone)));
+        // Mostly it has ended meanwhile: then exit and proof are one piece of news.
+        if self.is_guardian_over() {
+            self.guardian_exited();
+        }
+        self.tell_exit(exit);
+        // The proof does not depend on what can be written.
         self.strike_out();
+    }
+
+    /// Says how the server's own process has ended, while the proof takes longer: calls in flight fail now.
+    pub(super) fn tell_exit(&self, exit: Option<ExitStatus>) {
+        if exit.is_some() && !self.ending.has_exited() {
+            self.ending.update(|known| known.exit = known.exit.or(exit));
+        }
     }
 
     /// The guardian is no process any more. What it said last is out now: whoever

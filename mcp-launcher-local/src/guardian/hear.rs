@@ -77,12 +77,8 @@ impl Server {
                 }
             }
         };
-        // Also before the last word: the proof takes longer, and calls in flight fail now.
-        if heard.exit.is_some() && !self.ending.has_exited() && heard.failed.is_none() {
-            self.ending
-                .update(|known| known.exit = known.exit.or(heard.exit));
-        }
         let Some(gone) = heard.gone else {
+            self.tell_exit(heard.exit);
             return interest;
         };
         self.concluding.store(true, Ordering::Relaxed);
@@ -110,9 +106,11 @@ impl Server {
         }
     }
 
-    /// On the watcher's thread: the guardian is a zombie.
+    /// The guardian is a zombie: its watcher says so, or whoever has the last word has seen it first.
     pub(super) fn guardian_exited(self: &Arc<Self>) -> Interest {
-        self.guardian_over.store(true, Ordering::Relaxed);
+        if self.guardian_over.swap(true, Ordering::Relaxed) {
+            return Interest::Done;
+        }
         match self.guardian.try_reap() {
             Ok(Some(_)) => {}
             // Ended it has, or its descriptor would not be readable. Looked at

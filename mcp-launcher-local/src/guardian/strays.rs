@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mcp_lifecycle_core::launch::Remnant;
@@ -25,7 +26,7 @@ use super::server::Server;
 use crate::ending::Proof;
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
-use crate::sys::{self, Pid, ProcessState, Seen};
+use crate::sys::{self, Pid, ProcessState, Seen, watch};
 use crate::worker::Worker;
 
 /// Those who were found and sent SIGKILL: their names, by pid.
@@ -36,11 +37,23 @@ static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
 
 const NAMELESS: &str = "is on its way out and does not say any more whose it is";
 
+/// Those of whom the guardian has reaped everybody, until the watcher has called everybody back.
+static ENDS: Mutex<Vec<Search>> = Mutex::new(Vec::new());
+
 /// What a search has found.
 pub(super) struct Found {
     pub(super) ended: Ended,
     /// Looked for everywhere only.
     pub(super) adopted: Adopted,
+}
+
+impl Found {
+    fn nobody() -> Self {
+        Self {
+            ended: Ended::new(),
+            adopted: Adopted::Nobody,
+        }
+    }
 }
 
 /// Starts the thread that searches, if it does not run yet.
@@ -61,7 +74,7 @@ pub(super) fn end(
     done: impl FnOnce(io::Result<Found>) + Send + 'static,
 ) {
     let waiting = Arc::clone(server);
-    SEARCHES.add(Search {
+    let search = Search {
         place,
         identity,
         since: server.since,
@@ -72,11 +85,43 @@ pub(super) fn end(
             let exit = waiting.word.get().and_then(|word| word.exit);
             waiting.ending.update(|known| {
                 known.exit = known.exit.or(exit);
-                known.proof = Some(Proof::Awaits(process));
+                known.proof = process.map(Proof::Awaits);
             });
         }),
         done: Some(Box::new(done)),
-    });
+    };
+    match place == Where::Abroad && watch::after_callbacks(serve_at_once) {
+        true => ENDS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(search),
+        false => SEARCHES.add(search),
+    }
+}
+
+/// On the watcher's thread: nearly always one listing tells that nobody is abroad. Otherwise it is looked
+/// for on the search's thread.
+fn serve_at_once() {
+    let searches = mem::take(&mut *ENDS.lock().unwrap_or_else(PoisonError::into_inner));
+    let (since, childless) = first_and_childless(&searches);
+    let nobody = sys::reserve::with(|| orphans::is_nobody_abroad(since, &childless));
+    for mut search in searches {
+        match nobody {
+            Ok(true) => sys::shielded(|| search.answer(Ok(Found::nobody()))),
+            // It finds the error again, and says it.
+            Ok(false) | Err(_) => {
+                sys::shielded(|| (search.awaits)(None));
+                SEARCHES.add(search);
+            }
+        }
+    }
+}
+
+/// When the first of these servers began, and their guardians, which have reaped everybody.
+fn first_and_childless(searches: &[Search]) -> (u64, Vec<u32>) {
+    let since = searches.iter().map(|search| search.since).min();
+    let guardians = searches.iter().filter_map(|search| search.guardian);
+    (since.unwrap_or_default(), guardians.collect())
 }
 
 struct Search {
@@ -91,8 +136,8 @@ struct Search {
     /// more: whoever shows up later is another server's, and is not waited for,
     /// or one server would keep back the proofs of all others.
     suspects: Option<BTreeSet<(u32, u64)>>,
-    /// Says who is waited for: it may be a stranger, whom nothing ends.
-    awaits: Box<dyn Fn(Remnant) + Send>,
+    /// Says that the proof takes longer, and who is waited for: it may be a stranger, whom nothing ends.
+    awaits: Box<dyn Fn(Option<Remnant>) + Send>,
     done: Option<Box<dyn FnOnce(io::Result<Found>) + Send>>,
 }
 
@@ -116,16 +161,11 @@ fn serve(searches: Vec<Search>) {
         if searches.is_empty() {
             continue;
         }
-        let since = searches.iter().map(|search| search.since);
-        let since = since.min().unwrap_or_default();
-        // A guardian that has reaped everybody may go during the look, and leaves nobody.
-        let childless: Vec<u32> = match place {
-            Where::Abroad => searches
-                .iter()
-                .filter_map(|search| search.guardian)
-                .collect(),
-            Where::Everywhere => Vec::new(),
-        };
+        let (since, mut childless) = first_and_childless(&searches);
+        // Elsewhere a guardian was killed, and leaves whom it had.
+        if place == Where::Everywhere {
+            childless.clear();
+        }
         let found = sys::reserve::with(|| orphans::census(place, since, &childless));
         let mut over = Vec::new();
         for search in searches {
@@ -142,7 +182,7 @@ fn serve(searches: Vec<Search>) {
             }
         };
         for (mut search, adopted) in over.into_iter().zip(adopted) {
-            let ended = std::mem::take(&mut search.ended);
+            let ended = mem::take(&mut search.ended);
             sys::shielded(|| search.answer(Ok(Found { ended, adopted })));
         }
     }
@@ -181,10 +221,8 @@ impl Search {
             Left::Nobody => return Some(self),
             Left::Somebody(seen) => self.again_after(seen),
             Left::Nameless(seen) => {
-                (self.awaits)(Remnant::process(
-                    seen.pid,
-                    format!("{}, {NAMELESS}", seen.name),
-                ));
+                let name = format!("{}, {NAMELESS}", seen.name);
+                (self.awaits)(Some(Remnant::process(seen.pid, name)));
                 self.again_after(seen);
             }
             Left::Unknown(pid) => {

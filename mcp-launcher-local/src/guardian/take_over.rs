@@ -99,7 +99,7 @@ impl Server {
         // Its exit is told now: the search takes as long as the kernel likes.
         let is_empty = cgroup == Cgroup::Empty;
         if main == Main::Ended || main == Main::Inside && is_empty {
-            self.note_exit();
+            self.tell_exit(Some(ExitStatus::Unknown));
         }
         let server = Arc::clone(self);
         strays::end(self, Where::Everywhere, identity, move |found| {
@@ -165,17 +165,13 @@ impl Server {
             Err(_) => Ok(true),
         };
         let server = Arc::clone(self);
-        if let Err(error) = sys::watch_process(pid, still, move || server.note_exit()) {
+        if let Err(error) = sys::watch_process(pid, still, move || {
+            server.tell_exit(Some(ExitStatus::Unknown))
+        }) {
             sys::shielded(|| {
                 tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
             });
         }
-    }
-
-    /// The main process has ended, nobody knows how.
-    fn note_exit(&self) {
-        self.ending
-            .update(|known| known.exit = known.exit.or(Some(ExitStatus::Unknown)));
     }
 }
 

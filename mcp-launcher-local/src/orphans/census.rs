@@ -3,13 +3,14 @@
 use std::io;
 
 use super::processes::mark_now;
+use super::residents::Residents;
 use super::sight;
 use super::verdict::Mark;
 use crate::answers;
 use crate::identity::Cookie;
 use crate::patience::Patience;
 use crate::sys::stat::is_gone;
-use crate::sys::{self, ProcessState, Seen};
+use crate::sys::{self, ProcEntry, ProcessState, Seen};
 
 /// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,8 @@ impl Carrier {
 
 enum Look {
     Carrier(Carrier),
+    /// In this PID namespace, for life. Said where others are looked for.
+    Resident,
     /// Elsewhere, or without an identity, or not to be looked at by this user.
     Other,
     /// There was one, which may have left a child that was not listed.
@@ -67,32 +70,36 @@ pub(crate) fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Ve
     // In order. No set: nothing is to be allocated for each process of the machine.
     let mut known = Vec::<u32>::new();
     let mut found = Vec::new();
-    let mut passing = Vec::<Carrier>::new();
+    let mut passing = Vec::<(ProcEntry, Carrier)>::new();
+    let mut residents = (place == Where::Abroad).then(Residents::of_last_search);
     let mut is_whole = false;
     let mut patience = Patience::new();
     loop {
-        let mut pids: Vec<u32> = passing.drain(..).map(|it| it.seen.pid).collect();
+        let mut entries: Vec<ProcEntry> = passing.drain(..).map(|(entry, _)| entry).collect();
         if !is_whole {
-            let listed = sys::numbers_in_proc()?;
-            let is_new = |pid: &u32| known.binary_search(pid).is_err();
-            match pids.is_empty() && known.is_empty() {
-                true => pids = listed,
-                false => pids.extend(listed.into_iter().filter(is_new)),
+            let mut listed = sys::entries_of_proc()?;
+            listed.retain(|entry| known.binary_search(&entry.pid).is_err());
+            if let Some(residents) = &mut residents {
+                let is_resident = |entry: &mut ProcEntry| residents.still_has(entry);
+                known.extend(listed.extract_if(.., is_resident).map(|entry| entry.pid));
             }
+            entries.append(&mut listed);
         }
         is_whole = true;
-        let looks = look_at_each(&pids, place, home, since);
+        let looks = look_at_each(&entries, place, home, since);
         // Who was looked at again is known already.
-        known.retain(|pid| !pids.contains(pid));
-        known.reserve(pids.len());
-        for (pid, look) in pids.into_iter().zip(looks) {
+        known.retain(|pid| entries.iter().all(|entry| entry.pid != *pid));
+        known.reserve(entries.len());
+        for (entry, look) in entries.into_iter().zip(looks) {
+            let pid = entry.pid;
             match look? {
                 Look::Vanished => {
                     // Whoever has its number by now is on no list yet.
                     is_whole &= childless.contains(&pid);
                     continue;
                 }
-                Look::Carrier(carrier) if carrier.is_passing() => passing.push(carrier),
+                Look::Resident => residents.iter_mut().for_each(|them| them.note(entry)),
+                Look::Carrier(carrier) if carrier.is_passing() => passing.push((entry, carrier)),
                 Look::Carrier(carrier) => {
                     // One on its way out may have left a child that was not listed.
                     is_whole &= carrier.identity.is_some();
@@ -106,7 +113,7 @@ pub(crate) fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Ve
         if is_whole && passing.is_empty() {
             return Ok(found);
         }
-        if !patience.lasts_beside(passing.iter().map(|it| it.seen.pid)) {
+        if !patience.lasts_beside(passing.iter().map(|(entry, _)| entry.pid)) {
             break;
         }
     }
@@ -115,22 +122,60 @@ pub(crate) fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Ve
             "processes come and go faster than they can be looked at",
         ));
     }
-    found.extend(passing);
+    found.extend(passing.into_iter().map(|(_, carrier)| carrier));
     Ok(found)
+}
+
+/// How many processes a search may list, and how many of them it may not know, where others wait for it.
+const MANY: usize = 2000;
+const UNKNOWN_MAX: usize = 64;
+
+/// Returns whether [`take`] would find nobody abroad, if that can be told without taking long and
+/// without asking a process for its mark: then all processes of the machine are known from the
+/// last search, but a few. `false` says nothing.
+///
+/// # Errors
+///
+/// As [`take`].
+pub(crate) fn is_nobody_abroad(since: u64, childless: &[u32]) -> io::Result<bool> {
+    let home = sight::home()?;
+    let mut residents = Residents::of_last_search();
+    if residents.len() > MANY {
+        return Ok(false);
+    }
+    let mut listed = sys::entries_of_proc()?;
+    listed.retain(|entry| !residents.still_has(entry));
+    if listed.len() > UNKNOWN_MAX {
+        return Ok(false);
+    }
+    for entry in listed {
+        match begin_look(entry.pid, Where::Abroad, home, since)? {
+            Begun::Over(Look::Resident) => residents.note(entry),
+            Begun::Over(Look::Other) => {}
+            Begun::Over(Look::Vanished) if childless.contains(&entry.pid) => {}
+            Begun::Over(Look::Vanished | Look::Carrier(_)) | Begun::Mark(_) => return Ok(false),
+        }
+    }
+    Ok(true)
 }
 
 /// Looks at each. One that does not answer is not known to carry none; but where everybody is looked at, whoever is of a
 /// server whose guardian has gone was adopted, and keeps the proof back by that.
-fn look_at_each(pids: &[u32], place: Where, home: u64, since: u64) -> Vec<io::Result<Look>> {
+fn look_at_each(
+    entries: &[ProcEntry],
+    place: Where,
+    home: u64,
+    since: u64,
+) -> Vec<io::Result<Look>> {
+    let pids = entries.iter().map(|entry| entry.pid);
     match place {
         // Of whom there are few.
-        Where::Abroad => {
-            let look = |pid: &u32| look_at(*pid, place, home, since, mark_in_time);
-            pids.iter().map(look).collect()
-        }
+        Where::Abroad => pids
+            .map(|pid| look_at(pid, place, home, since, mark_in_time))
+            .collect(),
         Where::Everywhere => {
             let look = move |pid| look_at(pid, place, home, since, mark_now);
-            let looks = answers::each(pids, look).into_iter();
+            let looks = answers::each(&pids.collect::<Vec<_>>(), look).into_iter();
             looks.map(|look| look.unwrap_or(Ok(Look::Other))).collect()
         }
     }
@@ -147,28 +192,10 @@ fn look_at(
     since: u64,
     mark_of: fn(u32) -> io::Result<Option<Mark>>,
 ) -> io::Result<Look> {
-    match sight::namespace_of(pid) {
-        Ok(namespace) if namespace == home && place == Where::Abroad => return Ok(Look::Other),
-        Ok(_) => {}
-        Err(error) if is_gone(&error) => return Ok(Look::Vanished),
-        // Also said of one that goes at this moment.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Ok(match std::fs::exists(format!("/proc/{pid}"))? {
-                true => Look::Other,
-                false => Look::Vanished,
-            });
-        }
-        Err(error) => return Err(error),
-    }
-    let Some(seen) = sys::look_at(pid)? else {
-        return Ok(Look::Vanished);
+    let seen = match begin_look(pid, place, home, since)? {
+        Begun::Over(look) => return Ok(look),
+        Begun::Mark(seen) => seen,
     };
-    if seen.state == ProcessState::Dead || seen.start_time < since {
-        return Ok(Look::Other);
-    }
-    if place == Where::Abroad && !is_out_of_reach(has_parent_in(home, &seen)) {
-        return Ok(Look::Other);
-    }
     let identity = match mark_of(pid) {
         Ok(Some(Mark::Cookie(identity))) => Some(identity),
         Ok(Some(Mark::Passing)) => None,
@@ -184,6 +211,42 @@ fn look_at(
         Err(error) => return Err(error),
     };
     Ok(Look::Carrier(Carrier { seen, identity }))
+}
+
+/// What can be told of a process that is not asked for its mark.
+enum Begun {
+    Over(Look),
+    /// Its mark decides.
+    Mark(Seen),
+}
+
+fn begin_look(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Begun> {
+    let over = |look| Ok(Begun::Over(look));
+    match sight::namespace_of(pid) {
+        Ok(namespace) if namespace == home && place == Where::Abroad => {
+            return over(Look::Resident);
+        }
+        Ok(_) => {}
+        Err(error) if is_gone(&error) => return over(Look::Vanished),
+        // Also said of one that goes at this moment.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return over(match std::fs::exists(format!("/proc/{pid}"))? {
+                true => Look::Other,
+                false => Look::Vanished,
+            });
+        }
+        Err(error) => return Err(error),
+    }
+    let Some(seen) = sys::look_at(pid)? else {
+        return over(Look::Vanished);
+    };
+    if seen.state == ProcessState::Dead || seen.start_time < since {
+        return over(Look::Other);
+    }
+    if place == Where::Abroad && !is_out_of_reach(has_parent_in(home, &seen)) {
+        return over(Look::Other);
+    }
+    Ok(Begun::Mark(seen))
 }
 
 /// Returns whether the parent of a process is known to be in this PID namespace.
@@ -216,7 +279,7 @@ mod tests {
             );
         }
         let look = |pid, home| look_at(pid, Where::Abroad, home, 0, mark_in_time);
-        assert!(matches!(look(std::process::id(), own), Ok(Look::Other)));
+        assert!(matches!(look(std::process::id(), own), Ok(Look::Resident)));
         assert!(matches!(look(u32::MAX, own), Ok(Look::Vanished)));
         // Seen from anywhere else, this process is one that can be looked at, and so is
         // its parent.
@@ -266,5 +329,36 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found, [true, false]);
+    }
+
+    /// In a PID namespace of its own a shell, whose parent is here, and its child, whose parent is not.
+    #[test]
+    fn one_listing_tells_that_nobody_is_abroad_and_never_while_somebody_is() {
+        let soon = |expected: bool| {
+            // Processes of others come and go, and then it tells nothing.
+            (0..1000).any(|_| {
+                take(Where::Abroad, 0, &[]).is_ok() && is_nobody_abroad(0, &[]).unwrap() == expected
+            })
+        };
+        let before = soon(true);
+        let mut shell = std::process::Command::new("unshare");
+        shell.args([
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ]);
+        shell.args(["sh", "-c", "sleep 1000 & echo there; wait"]);
+        let mut shell = shell.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut word = [0; 6];
+        std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut word).unwrap();
+        let told = (0..100).any(|_| is_nobody_abroad(0, &[]).unwrap());
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        // To the end of file: nobody of it lives.
+        std::io::Read::read_to_end(shell.stdout.as_mut().unwrap(), &mut Vec::new()).unwrap();
+        assert!(!told, "somebody was abroad");
+        assert_eq!(before, soon(true), "as before");
     }
 }

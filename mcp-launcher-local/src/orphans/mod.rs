@@ -52,6 +52,7 @@ mod page;
 mod place;
 mod processes;
 mod reap;
+mod residents;
 mod ring;
 mod search;
 mod settle;
@@ -63,7 +64,7 @@ mod unclaimed;
 mod verdict;
 
 pub(crate) use alone::Alone;
-pub(crate) use census::{Carrier, Where, take as census};
+pub(crate) use census::{Carrier, Where, is_nobody_abroad, take as census};
 pub(crate) use companions::{bereaved, companion};
 pub(crate) use group::end_group;
 pub(crate) use inventory::{command_line, inventory};

@@ -32,11 +32,11 @@ pub(crate) mod watch;
 pub(crate) use os::set_io_priority;
 #[cfg(target_os = "linux")]
 pub(crate) use os::{
-    Child, HeldSignals, ProcessState, Seen, bytes_of, cgroup_of, close_on_exec_from, continue_held,
-    cpu_of, duplicate_from, end_within, ends_within, hold, hold_this, in_a_session,
-    inherited_by_threads, is_headless, is_running, kill_held, look_at, may_signal, memory_of,
-    name_of, numbers_in_proc, of_ticks, see, see_all, terminate_held, text_of, ticks_since_boot,
-    tracer_of, waited,
+    Child, HeldSignals, ProcEntry, ProcessState, Seen, bytes_of, cgroup_of, close_on_exec_from,
+    continue_held, cpu_of, duplicate_from, end_within, ends_within, entries_of_proc, hold,
+    hold_this, in_a_session, inherited_by_threads, is_headless, is_running, kill_held, look_at,
+    may_signal, memory_of, name_of, numbers_in_proc, of_ticks, see, see_all, terminate_held,
+    text_of, ticks_since_boot, tracer_of, waited,
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,

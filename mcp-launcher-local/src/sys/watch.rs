@@ -6,6 +6,7 @@
 //! starts with the first server, waits in `epoll_wait` without a timeout, and
 //! costs nothing while nothing happens.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -107,6 +108,30 @@ pub(crate) fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
     }
 }
 
+/// Has `work` done once, on the watcher's thread, when it has called everybody for whom there is something.
+/// What several ends at once need is so done once for all of them. It must not block.
+///
+/// Returns whether it will be: elsewhere than in a callback there is nothing to wait for.
+pub(crate) fn after_callbacks(work: Work) -> bool {
+    AFTERWARDS.with_borrow_mut(|afterwards| {
+        let Some(works) = afterwards else {
+            return false;
+        };
+        if !works.iter().any(|known| std::ptr::fn_addr_eq(*known, work)) {
+            works.push(work);
+        }
+        true
+    })
+}
+
+/// What is done after the callbacks.
+type Work = fn();
+
+thread_local! {
+    /// The works that wait for the end of the callbacks; [`None`] where nobody is called back.
+    static AFTERWARDS: RefCell<Option<Vec<Work>>> = const { RefCell::new(None) };
+}
+
 /// A callback that acts at the first call only.
 pub(super) fn once(
     callback: impl FnOnce() + Send + 'static,
@@ -199,8 +224,12 @@ impl Watcher {
                     return;
                 }
             };
+            AFTERWARDS.set(Some(Vec::new()));
             for event in &events[..ready] {
                 self.dispatch(event.data());
+            }
+            for work in AFTERWARDS.take().unwrap_or_default() {
+                super::shielded(work);
             }
         }
     }

@@ -24,8 +24,9 @@ pub(crate) use pidfd::{
     continue_held, end_within, ends_within, hold, hold_this, is_running, kill_held, terminate_held,
 };
 pub(crate) use seen::{
-    ProcessState, Seen, bytes_of, cgroup_of, is_headless, look_at, may_signal, members_of_group,
-    name_of, numbers_in_proc, own_start_time, see, see_all, start_time, text_of, tracer_of,
+    ProcEntry, ProcessState, Seen, bytes_of, cgroup_of, entries_of_proc, is_headless, look_at,
+    may_signal, members_of_group, name_of, numbers_in_proc, own_start_time, see, see_all,
+    start_time, text_of, tracer_of,
 };
 pub(crate) use signals::HeldSignals;
 pub(crate) use usage::{cpu_of, memory_of, of_ticks};

@@ -56,17 +56,35 @@ pub(crate) fn bytes_of(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The number of every process that `/proc` shows. Allocates nothing for each of them, as [`fs::read_dir`] does.
+/// The number of every process that `/proc` shows.
 pub(crate) fn numbers_in_proc() -> io::Result<Vec<u32>> {
+    Ok(entries_of_proc()?.iter().map(|entry| entry.pid).collect())
+}
+
+/// A process in a listing of `/proc`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ProcEntry {
+    pub(crate) pid: u32,
+    /// That of its directory, counted up by the kernel from boot on: whoever has the same number later has another.
+    pub(crate) inode: u64,
+}
+
+/// Every process that `/proc` shows. Allocates nothing for each of them, as [`fs::read_dir`] does.
+pub(crate) fn entries_of_proc() -> io::Result<Vec<ProcEntry>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut listing = Dir::open("/proc", flags, Mode::empty())?;
-    let mut numbers = Vec::with_capacity(512);
+    let mut entries = Vec::with_capacity(512);
     for entry in listing.iter() {
         let entry = entry?;
-        let name = entry.file_name().to_str().ok();
-        numbers.extend(name.and_then(|name| name.parse::<u32>().ok()));
+        let pid = entry
+            .file_name()
+            .to_str()
+            .ok()
+            .and_then(|name| name.parse().ok());
+        let inode = entry.ino();
+        entries.extend(pid.map(|pid| ProcEntry { pid, inode }));
     }
-    Ok(numbers)
+    Ok(entries)
 }
 
 /// A process as `/proc` shows it, whoever's it is.
