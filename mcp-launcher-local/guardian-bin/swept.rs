@@ -24,11 +24,18 @@ impl Swept {
     /// Reaps one child if one has exited. `named`: whether it is going to be counted.
     pub(crate) fn reap(&mut self, named: bool) -> Reaped {
         let has_room = self.names.finish().total() < LISTING_MAX as u32;
-        let Some(dead) = (named && has_room).then(sys::next_dead).flatten() else {
+        if !(named && has_room) {
             return sys::reap();
-        };
-        self.last = procfs::stat(dead.get()).map(|stat| (dead, stat.comm));
-        sys::reap_one(dead)
+        }
+        match sys::next_dead() {
+            Ok(Some(dead)) => {
+                self.last = procfs::stat(dead.get()).map(|stat| (dead, stat.comm));
+                sys::reap_one(dead)
+            }
+            // Whoever dies from here on is told by a signal. Reaped now, it would have no name.
+            Ok(None) => Reaped::NoneYet,
+            Err(_) => sys::reap(),
+        }
     }
 
     /// Counts a process that was reaped just now.

@@ -178,7 +178,7 @@ pub(crate) fn reap_one(pid: Pid) -> Reaped {
 }
 
 /// A child that has exited, if there is one; it stays a zombie.
-pub(crate) fn next_dead() -> Option<Pid> {
+pub(crate) fn next_dead() -> Result<Option<Pid>> {
     const P_ALL: usize = 0;
     /// Where a `siginfo_t`, of 128 bytes, has the pid on 64-bit systems.
     const SI_PID: usize = 16 / 4;
@@ -198,7 +198,7 @@ pub(crate) fn next_dead() -> Option<Pid> {
         )
     };
     // Of none that has exited, the kernel says pid 0.
-    check(result).ok().and_then(|_| Pid::new(info[SI_PID]))
+    check(result).map(|_| Pid::new(info[SI_PID]))
 }
 
 fn wait4(which: usize) -> Reaped {
