@@ -23,7 +23,6 @@ pub(crate) fn keep_last_variable(args: &Args) {
 ///
 /// An environment can be megabytes, and one guardian exists per server. This also clears what secrets those pages held.
 pub(crate) fn release(args: Args) {
-    const MADV_DONTNEED: usize = 4;
     let (argv, mut entry) = args.vectors(0);
     // SAFETY: the first entry of the vector, or its terminator.
     let start = unsafe { argv.read() } as usize;
@@ -38,14 +37,31 @@ pub(crate) fn release(args: Args) {
         entry = entry.wrapping_add(1);
     }
     // The strings lie in order, so everything up to the last one's first byte is strings only.
-    let (from, to) = (
-        start.next_multiple_of(arch::PAGE),
-        last as usize & !(arch::PAGE - 1),
-    );
+    let page = page();
+    let (from, to) = (start.next_multiple_of(page), last as usize & !(page - 1));
     if start != 0 && from < to {
         // SAFETY: whole pages of argument and environment strings, which nothing can reach once `args` is consumed.
-        let _ = unsafe {
-            syscall(arch::nr::MADVISE, [from, to - from, MADV_DONTNEED, 0, 0, 0])
-        };
+        let _ = unsafe { forget(from, to - from) };
     }
+}
+
+/// The size of a page. The kernel refuses an address at which none begins, also where there is nothing to do.
+fn page() -> usize {
+    let mut size = 4096;
+    // SAFETY: no byte is meant.
+    while size < arch::PAGE && unsafe { forget(size, 0) } != 0 {
+        size *= 2;
+    }
+    size
+}
+
+/// Gives memory back to the kernel.
+///
+/// # Safety
+///
+/// Nobody reads what is there, up to the end of its last page.
+unsafe fn forget(from: usize, len: usize) -> isize {
+    const MADV_DONTNEED: usize = 4;
+    // SAFETY: by the caller.
+    unsafe { syscall(arch::nr::MADVISE, [from, len, MADV_DONTNEED, 0, 0, 0]) }
 }
