@@ -1,5 +1,6 @@
 //! A suite that overruns aborts instead of hanging.
 
+use std::io::{self, Write as _};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -36,7 +37,11 @@ impl Watchdog {
         let watch = move || {
             let _ = started.send(());
             if disarmed.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("{what} has not finished within {limit:?}: aborting");
+                // Not `eprintln!`: what a test prints is captured, and would go with the process.
+                let _ = writeln!(
+                    io::stderr(),
+                    "{what} has not finished within {limit:?}: aborting"
+                );
                 std::process::abort();
             }
         };
