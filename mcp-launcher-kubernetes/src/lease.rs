@@ -339,6 +339,9 @@ async fn renew(shared: Arc<Shared>, uid: String) {
     let fields = || renewal(Some(&uid));
     let clocks = shared.clocks;
     let mut pause = clocks.renewed();
+    // The API server says the same where the Lease is another one, and where it gave up writing
+    // beside others. The second time it is another one.
+    let mut was_refused = false;
     loop {
         sleep(pause).await;
         let fields = fields();
@@ -351,6 +354,12 @@ async fn renew(shared: Arc<Shared>, uid: String) {
         match renewed {
             Ok(Ok(lease)) => {
                 current.version = lease.metadata.resource_version.unwrap_or_default();
+                was_refused = false;
+            }
+            Ok(Err(error)) if error.meaning() == Meaning::Conflict && !was_refused => {
+                warn!(lease = name, %error, "the Lease was not renewed");
+                was_refused = true;
+                pause = clocks.again();
             }
             Ok(Err(error)) if matches!(error.meaning(), Meaning::Absent | Meaning::Conflict) => {
                 warn!(lease = name, %error, "the Lease is lost: its pods will be ended");

@@ -1,7 +1,7 @@
 //! A Lease against an API server that answers as each test says.
 
 use std::sync::Mutex as Record;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
@@ -239,4 +239,38 @@ async fn a_launch_that_is_cancelled_takes_nobodys_lease() {
     let (first, second) = tokio::join!(leases.hold(&patience.0), leases.hold(&patience.1));
     assert!(matches!(first, Err(ClusterError::Cancelled)));
     second.unwrap();
+}
+
+/// It says so once, with the Lease unchanged, where it gave up writing beside others.
+#[tokio::test]
+async fn a_lease_is_lost_when_the_api_server_refuses_its_renewal_twice_in_a_row() {
+    let asks = Asks::default();
+    let record = Arc::clone(&asks);
+    let patches = AtomicUsize::new(0);
+    let api = Api::start(move |asked| {
+        let is_patch = asked.what.starts_with("PATCH");
+        record.lock().unwrap().push(asked);
+        std::future::ready(match is_patch {
+            // The second is in time, the last two are in a row.
+            true => match patches.fetch_add(1, Ordering::SeqCst) {
+                1 => (200, lease("2")),
+                _ => refused(409, "Conflict", "the object has been modified"),
+            },
+            false => (201, lease("1")),
+        })
+    })
+    .await;
+    let leases = Leases::new(api.cluster(), "a".repeat(32), Duration::from_secs(4));
+    let _held = leases.hold(&Patience::new()).await.unwrap();
+    let count = |method| asked(&asks, method);
+    eventually(|| count("PATCH") == 4).await;
+    assert_eq!(count("POST"), 1);
+    let is_lost = || {
+        leases
+            .0
+            .state
+            .try_lock()
+            .is_ok_and(|state| state.current.is_none())
+    };
+    eventually(is_lost).await;
 }
