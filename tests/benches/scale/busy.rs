@@ -10,8 +10,8 @@ use crate::peers::Peer;
 use crate::{Scale, Sides, connect, end};
 
 const SERVERS: usize = 500;
-const TALK: Duration = Duration::from_secs(8);
-const TURNS: usize = 2;
+const TALK: Duration = Duration::from_secs(6);
+const TURNS: usize = 3;
 
 /// All turns of one side, in ascending order.
 #[derive(Default)]
@@ -23,66 +23,77 @@ struct Talk {
 
 pub(crate) async fn run(run: &mut Run, sides: &Sides, scale: &Scale) {
     let (servers, time) = (scale.servers(SERVERS), scale.time(TALK));
-    let (mut ours, mut theirs) = (Talk::default(), Talk::default());
+    let mut all = ["ours", "ours, process group", "rmcp"].map(|name| (name, Talk::default()));
     for turn in 0..TURNS {
-        if turn % 2 == 0 {
-            talk(&sides.ours, servers, time, &mut ours).await;
-            talk(&sides.theirs, servers, time, &mut theirs).await;
-        } else {
-            talk(&sides.theirs, servers, time, &mut theirs).await;
-            talk(&sides.ours, servers, time, &mut ours).await;
+        // The first turn is another's each time.
+        for side in (0..all.len()).map(|side| (side + turn) % 3) {
+            let talked = &mut all[side].1;
+            match side {
+                0 => talk(&sides.ours, servers, time, talked).await,
+                1 => talk(&sides.group, servers, time, talked).await,
+                _ => talk(&sides.theirs, servers, time, talked).await,
+            }
         }
     }
-    for side in [&mut ours, &mut theirs] {
+    for (_, side) in &mut all {
         side.calls.sort_unstable();
         side.timer_idle.sort_unstable();
         side.timer_busy.sort_unstable();
     }
+    let [ours @ .., (_, theirs)] = &all;
+    for (name, ours) in ours {
+        figures(
+            run,
+            &format!("{name}: {servers} servers talking"),
+            time,
+            ours,
+            theirs,
+        );
+    }
+    let panels = [
+        format!("a call, {servers} servers talking"),
+        format!("an unrelated timer of 1 ms beside {servers} talking, late by"),
+        format!("the same timer beside {servers} idle servers"),
+    ];
+    for (name, side) in &all {
+        for (panel, times) in panels
+            .iter()
+            .zip([&side.calls, &side.timer_busy, &side.timer_idle])
+        {
+            let ms: Vec<f64> = times.iter().copied().map(ms).collect();
+            run.series(Series::distribution(panel, name, "ms", &ms));
+        }
+    }
+}
+
+fn figures(run: &mut Run, name: &str, time: Duration, ours: &Talk, theirs: &Talk) {
     let rate = |side: &Talk| side.calls.len() as f64 / (time * TURNS as u32).as_secs_f64();
-    let name = format!("{servers} servers talking, calls/s");
+    let peer = ("rmcp", rate(theirs));
     run.figure(Figure::ratio(
-        name,
-        rate(&ours),
-        ("rmcp", rate(&theirs)),
+        format!("{name}, calls/s"),
+        rate(ours),
+        peer,
         "/s",
     ));
     for percent in [50, 99] {
-        let of = |times: &[Duration]| percentile(times, percent).as_secs_f64() * 1e3;
-        let name = format!("{servers} servers talking, call p{percent}");
+        let of = |times: &[Duration]| ms(percentile(times, percent));
+        let call = format!("{name}, call p{percent}");
         run.figure(Figure::ratio(
-            name,
+            call,
             of(&ours.calls),
             ("rmcp", of(&theirs.calls)),
             "ms",
         ));
-        let name =
-            format!("unrelated timer of 1 ms, late by, p{percent}, beside {servers} talking");
-        let late = of(&ours.timer_busy);
-        run.figure(Figure::ratio(
-            &name,
-            late,
-            ("rmcp", of(&theirs.timer_busy)),
-            "ms",
-        ));
-        run.figure(Figure::ratio(
-            name + ", to idle",
-            late,
-            ("idle", of(&ours.timer_idle)),
-            "ms",
-        ));
+        let timer = format!("{name}, unrelated timer late by, p{percent}");
+        let (late, peer) = (of(&ours.timer_busy), ("rmcp", of(&theirs.timer_busy)));
+        run.figure(Figure::ratio(&timer, late, peer, "ms"));
+        let idle = ("idle", of(&ours.timer_idle));
+        run.figure(Figure::ratio(timer + ", to idle", late, idle, "ms"));
     }
-    let mut line = |panel: &str, line: &str, times: &[Duration]| {
-        let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
-        run.series(Series::distribution(panel, line, "ms", &ms));
-    };
-    let panel = format!("a call, {servers} servers talking");
-    line(&panel, "ours", &ours.calls);
-    line(&panel, "rmcp", &theirs.calls);
-    let panel = format!("unrelated timer of 1 ms, late by; {servers} servers");
-    line(&panel, "ours, talking", &ours.timer_busy);
-    line(&panel, "rmcp, talking", &theirs.timer_busy);
-    line(&panel, "ours, idle", &ours.timer_idle);
-    line(&panel, "rmcp, idle", &theirs.timer_idle);
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 async fn talk<P: Peer>(peer: &Arc<P>, servers: usize, time: Duration, talk: &mut Talk) {

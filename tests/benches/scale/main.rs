@@ -22,7 +22,7 @@ mod starts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_launcher_local::LocalLauncher;
+use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_conformance::deadline::Watchdog;
 use mcp_lifecycle_measure::Run;
 use peers::{Ours, Peer, Theirs};
@@ -31,6 +31,8 @@ use tokio::task::JoinSet;
 /// Both sides.
 struct Sides {
     ours: Arc<Ours>,
+    /// Ours without a guardian, and so in the host's session.
+    group: Arc<Ours>,
     theirs: Arc<Theirs>,
 }
 
@@ -67,12 +69,16 @@ fn main() {
         .expect("a runtime");
     let sides = Sides {
         ours: Arc::new(Ours::new(LocalLauncher::new())),
+        group: Arc::new(Ours::new(
+            LocalLauncher::new().isolation(Isolation::ProcessGroup),
+        )),
         theirs: Arc::new(Theirs),
     };
     let mut run = Run::begin("scale");
     runtime.block_on(async {
         // What both set up once, and threads that everybody shares, are there before anything is counted.
         end(&sides.ours, connect(&sides.ours, 2, 2).await).await;
+        end(&sides.group, connect(&sides.group, 2, 2).await).await;
         end(&sides.theirs, connect(&sides.theirs, 2, 2).await).await;
         if wants("idle") {
             idle::run(&mut run, &sides, &scale).await;
