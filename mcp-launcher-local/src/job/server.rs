@@ -160,14 +160,16 @@ impl Held {
                 count += 1;
             }
         });
-        let ended = self.job.terminate();
-        {
+        let ended = {
+            // Who hears of the end waits for the names.
             let state = &mut *self.lock();
+            let ended = self.job.terminate();
             for pid in &swept[..count.min(swept.len())] {
                 let name = state.known.get(pid).cloned();
                 state.swept.insert(*pid, name.unwrap_or_default());
             }
-        }
+            ended
+        };
         self.look();
         ended
     }
