@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+#[cfg(windows)]
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,9 +26,15 @@ pub struct FixtureCommand {
 
 #[derive(Debug, Clone, Copy)]
 enum Observe {
+    #[cfg(unix)]
     Unix,
     Tcp(SocketAddr),
 }
+
+#[cfg(unix)]
+const HERE: Observe = Observe::Unix;
+#[cfg(windows)]
+const HERE: Observe = Observe::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
 
 impl FixtureCommand {
     /// The test program itself, started on this machine: the default.
@@ -58,7 +66,7 @@ impl FixtureCommand {
     pub fn new(make: impl Fn(Vec<String>) -> ServerSpecBuilder + Send + Sync + 'static) -> Self {
         Self {
             make: Arc::new(make),
-            observe: Observe::Unix,
+            observe: HERE,
             runs_here: false,
         }
     }
@@ -79,6 +87,7 @@ impl FixtureCommand {
 
     pub(crate) fn listen(&self) -> io::Result<AliveListener> {
         match self.observe {
+            #[cfg(unix)]
             Observe::Unix => AliveListener::unix(),
             Observe::Tcp(address) => AliveListener::tcp_on(address),
         }
@@ -91,7 +100,7 @@ impl FixtureCommand {
 
     /// Returns whether the observer knows of a death no later than the kernel does.
     pub(crate) fn is_observed_exactly(&self) -> bool {
-        matches!(self.observe, Observe::Unix)
+        !matches!(self.observe, Observe::Tcp(_))
     }
 }
 

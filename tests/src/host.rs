@@ -6,6 +6,7 @@
 use std::env;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+#[cfg(unix)]
 use std::os::unix::net::UnixStream;
 use std::process::{self, Child, ExitCode, Stdio};
 use std::thread;
@@ -38,12 +39,12 @@ impl Host {
             "fixture": stage.fixture.name(),
             "servers": servers,
         });
-        let child = cell::this_program()
-            .env(JOB, job.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()?;
-        Ok(Self { child })
+        let mut host = cell::this_program();
+        host.env(JOB, job.to_string());
+        host.stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(Self {
+            child: cell::spawn(&mut host)?,
+        })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -121,6 +122,7 @@ impl Job {
 fn report_to(observer: &str) -> io::Result<()> {
     // Both are closed on exec: no server inherits the host's own connection.
     match observer.split_once(':') {
+        #[cfg(unix)]
         Some(("unix", path)) => exit_at_the_end_of(UnixStream::connect(path)?),
         Some(("tcp", address)) => exit_at_the_end_of(TcpStream::connect(address)?),
         _ => Err(io::Error::other("no such observer")),

@@ -2,11 +2,14 @@
 
 pub mod alive;
 pub mod census;
+#[cfg(unix)]
 pub mod copies;
 pub mod deadline;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
 pub mod random;
+#[cfg(windows)]
+pub mod wine;
 
 mod births;
 mod cell;

@@ -1,15 +1,32 @@
 //! The conformance kit on the local launcher, at each level of isolation.
 
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+#[cfg(unix)]
+use std::{
+    os::unix::{fs::chown, process::CommandExt},
+    process::Command,
+};
 
-use mcp_launcher_local::{Isolation, LocalLauncher};
+#[cfg(unix)]
+use mcp_launcher_local::Isolation;
+use mcp_launcher_local::LocalLauncher;
+#[cfg(unix)]
 use mcp_lifecycle_conformance::copies::Copies;
 use mcp_lifecycle_conformance::{Kit, main as run};
 
+#[cfg(unix)]
 const NOBODY: u32 = 65534;
 
+/// Windows has one level. Wine is slow where the machine is busy.
+#[cfg(windows)]
+fn main() -> ExitCode {
+    let kit = Kit::new("job", || async { LocalLauncher::new() });
+    let ended = run([kit.with_limit(std::time::Duration::from_secs(30))]);
+    mcp_lifecycle_conformance::wine::report();
+    ended
+}
+
+#[cfg(unix)]
 fn main() -> ExitCode {
     run([
         kit("guardian", Isolation::Guardian),
@@ -24,6 +41,7 @@ fn main() -> ExitCode {
     ])
 }
 
+#[cfg(unix)]
 fn kit(name: &str, isolation: Isolation) -> Kit {
     Kit::new(name, move || async move {
         LocalLauncher::new().isolation(isolation)
@@ -31,6 +49,7 @@ fn kit(name: &str, isolation: Isolation) -> Kit {
 }
 
 /// A user without privileges, to whom no cgroup was delegated.
+#[cfg(unix)]
 fn as_nobody() -> Result<impl Fn() -> Command, String> {
     if !nix::unistd::geteuid().is_root() {
         return Err("nobody here is root: the other kits are this one".to_owned());

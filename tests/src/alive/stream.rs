@@ -2,13 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(unix)]
 use std::path::PathBuf;
 
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
+#[cfg(unix)]
+use tokio::net::{UnixListener, UnixStream};
 
 /// A listening socket.
 #[derive(Debug)]
 pub(super) enum Listener {
+    #[cfg(unix)]
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener, SocketAddr),
 }
@@ -16,6 +20,7 @@ pub(super) enum Listener {
 /// An accepted connection, read and written without blocking.
 #[derive(Debug)]
 pub(super) enum Stream {
+    #[cfg(unix)]
     Unix(UnixStream),
     Tcp(TcpStream),
 }
@@ -23,6 +28,7 @@ pub(super) enum Stream {
 impl Listener {
     pub(super) async fn accept(&self) -> io::Result<Stream> {
         match self {
+            #[cfg(unix)]
             Self::Unix(listener, _) => listener.accept().await.map(|(s, _)| Stream::Unix(s)),
             Self::Tcp(listener, _) => listener.accept().await.map(|(s, _)| Stream::Tcp(s)),
         }
@@ -31,6 +37,7 @@ impl Listener {
     /// Connects to itself.
     pub(super) async fn connect(&self) -> io::Result<Stream> {
         match self {
+            #[cfg(unix)]
             Self::Unix(_, path) => UnixStream::connect(path).await.map(Stream::Unix),
             Self::Tcp(_, address) => TcpStream::connect(address).await.map(Stream::Tcp),
         }
@@ -39,6 +46,7 @@ impl Listener {
     /// The argument of `--alive` on the fixture's command line.
     pub(super) fn address(&self) -> String {
         match self {
+            #[cfg(unix)]
             Self::Unix(_, path) => format!("unix:{}", path.display()),
             Self::Tcp(_, address) => format!("tcp:{address}"),
         }
@@ -49,6 +57,7 @@ impl Stream {
     /// The pid of whoever has connected, as it is known here.
     pub(super) fn peer(&self) -> Option<u32> {
         match self {
+            #[cfg(unix)]
             Self::Unix(stream) => stream.peer_cred().ok()?.pid()?.try_into().ok(),
             Self::Tcp(_) => None,
         }
@@ -58,6 +67,7 @@ impl Stream {
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = match self {
+                #[cfg(unix)]
                 Self::Unix(stream) => {
                     stream.readable().await?;
                     stream.try_read(buffer)
@@ -77,6 +87,7 @@ impl Stream {
     /// Writes a short line, at once or not at all.
     pub(super) fn try_write(&self, line: &[u8]) -> io::Result<usize> {
         match self {
+            #[cfg(unix)]
             Self::Unix(stream) => stream.try_write(line),
             Self::Tcp(stream) => stream.try_write(line),
         }

@@ -7,7 +7,10 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+#[cfg(unix)]
 use std::os::fd::AsFd;
+#[cfg(windows)]
+use std::os::windows::io::AsHandle;
 
 use memchr::{memchr, memchr2, memrchr};
 
@@ -15,8 +18,17 @@ const VERSION_KEY: &[u8] = b"io.modelcontextprotocol/protocolVersion";
 
 fn main() -> io::Result<()> {
     // Not `io::stdin()` and `io::stdout()`: their buffers would only copy.
-    let mut stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    #[cfg(unix)]
+    let (stdin, stdout) = (
+        io::stdin().as_fd().try_clone_to_owned()?,
+        io::stdout().as_fd().try_clone_to_owned()?,
+    );
+    #[cfg(windows)]
+    let (stdin, stdout) = (
+        io::stdin().as_handle().try_clone_to_owned()?,
+        io::stdout().as_handle().try_clone_to_owned()?,
+    );
+    let (mut stdin, mut stdout) = (File::from(stdin), File::from(stdout));
     let mut input = vec![0; 256 << 10];
     let mut filled = 0;
     let mut output = Vec::with_capacity(256 << 10);

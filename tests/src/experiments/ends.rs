@@ -6,10 +6,17 @@ use mcp_lifecycle_core::launch::{ExitStatus, Reach};
 
 use crate::contract;
 use crate::failure::{Check, Failure, ensure};
-use crate::fixture::Fixture;
+use crate::fixture::{self, Fixture};
 use crate::polls::{LetGo, PollTimes};
 use crate::server::Server;
 use crate::stage::Stage;
+
+/// The end of a process that minds a request and does nothing about it: SIGTERM, or
+/// `STATUS_CONTROL_C_EXIT`.
+#[cfg(unix)]
+const ASKED: ExitStatus = ExitStatus::Signal(15);
+#[cfg(windows)]
+const ASKED: ExitStatus = ExitStatus::Code(0xC000_013A_u32.cast_signed());
 
 pub(super) async fn eof_arrives(stage: &Stage) -> Check {
     let (server, process) = stage.start_one(&stage.spec()?).await?;
@@ -49,6 +56,11 @@ pub(super) async fn polite_signal_arrives(stage: &Stage) -> Check {
             "`polite_signal` is not claimed".to_owned(),
         ));
     }
+    if !fixture::is_asked() {
+        return Err(Failure::NotApplicable(
+            "wine refuses CTRL_BREAK where there is no terminal".to_owned(),
+        ));
+    }
     server.terminator.request_end().await?;
     process.event("sigterm", stage.limit()).await?;
     let status = stage
@@ -60,8 +72,8 @@ pub(super) async fn polite_signal_arrives(stage: &Stage) -> Check {
     let mut evidence = proof.evidence.iter().map(ToString::to_string);
     let is_lost = status == ExitStatus::Unknown
         && words.is_some_and(|words| evidence.any(|evidence| evidence.contains(words)));
-    ensure(is_lost || status == ExitStatus::Signal(15), || {
-        format!("SIGTERM ended it, reported was {status}")
+    ensure(is_lost || status == ASKED, || {
+        format!("the request ended it ({ASKED}), reported was {status}")
     })
     .map_err(|failure| failure.breaks(&contract::EXIT))
 }

@@ -1,15 +1,14 @@
 //! Experiments on the processes that a search for orphans must not end.
 
-use std::process::{Child, Command, Stdio};
+#[cfg(unix)]
+mod strangers;
 
-use mcp_lifecycle_core::launch::ServerSpec;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use crate::alive::AliveConn;
 use crate::contract;
 use crate::failure::{Check, Failure};
 use crate::stage::Stage;
+
+#[cfg(unix)]
+pub(super) use strangers::strangers_are_spared;
 
 pub(super) async fn the_living_are_spared(stage: &Stage) -> Check {
     let (_server, process) = stage.start_one(&stage.spec()?).await?;
@@ -18,35 +17,10 @@ pub(super) async fn the_living_are_spared(stage: &Stage) -> Check {
     pinged.map_err(|error| Failure::from(error).during("a server of this host after the search"))
 }
 
-/// A child of this process and an orphan, both started with the command line of a
-/// server and by nobody's launcher.
-pub(super) async fn strangers_are_spared(stage: &Stage) -> Check {
-    if !stage.subject.fixture.runs_here() {
-        let why = "where the fixture runs, the kit can start nobody else";
-        return Err(Failure::NotApplicable(why.to_owned()));
-    }
-    let spec = stage.spec()?;
-    let (_server, _process) = stage.start_one(&spec).await?;
-    let mut child = Stranger(command("exec \"$0\" \"$@\"", &spec).spawn()?);
-    let known = stage.listener.accept("server", stage.limit()).await?;
-    // The shell ends at once, and leaves it to whoever takes orphans.
-    command("\"$0\" \"$@\" &", &spec).spawn()?.wait()?;
-    let orphan = stage.listener.accept("server", stage.limit()).await?;
-    let spared = async {
-        reap(stage).await?;
-        for (who, stranger) in [("a child", &known), ("an orphan", &orphan)] {
-            let pinged = stranger.ping(stage.limit()).await;
-            pinged.map_err(|error| {
-                let whose = "of somebody else, with the command line of a server, after the search";
-                Failure::from(error).during(format_args!("{who} {whose}"))
-            })?;
-        }
-        Ok(())
-    };
-    let spared = spared.await;
-    child.end()?;
-    end(&orphan);
-    spared
+#[cfg(windows)]
+pub(super) async fn strangers_are_spared(_: &Stage) -> Check {
+    let why = "a shell starts the strangers, and there is none";
+    Err(Failure::NotApplicable(why.to_owned()))
 }
 
 async fn reap(stage: &Stage) -> Check {
@@ -55,39 +29,4 @@ async fn reap(stage: &Stage) -> Check {
         .within("the search", &contract::LIVING, search)
         .await??;
     Ok(())
-}
-
-fn command(script: &str, spec: &ServerSpec) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(script);
-    command.args(spec.program()).args(spec.args());
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    command
-}
-
-/// A child that is ended with its value.
-struct Stranger(Child);
-
-impl Stranger {
-    fn end(&mut self) -> std::io::Result<()> {
-        self.0.kill()?;
-        self.0.wait().map(drop)
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let _ = self.end();
-    }
-}
-
-/// Ends a stranger that has connected, and is nobody's child any more.
-fn end(stranger: &AliveConn) {
-    let pid = stranger.pid_here().and_then(|pid| pid.try_into().ok());
-    if let Some(pid) = pid.filter(|_| !stranger.is_dead()) {
-        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-    }
 }

@@ -8,21 +8,32 @@
 //! otherwise have to pace by sleeping.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process;
 use std::str::FromStr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
+#[cfg(unix)]
+use std::{
+    fs::File,
+    io::Read,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::unix::net::UnixStream,
+};
 
+#[cfg(unix)]
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::program::{exit, sys};
+
+#[cfg(unix)]
+type Connection = File;
+/// A socket is no file here. Only TCP is known: Windows has Unix sockets, and the standard library none.
+#[cfg(windows)]
+type Connection = TcpStream;
 
 /// Where the observer listens.
 #[derive(Debug, Clone)]
@@ -59,7 +70,7 @@ impl fmt::Display for Address {
 /// One process's connection to the observer.
 #[derive(Debug, Clone)]
 pub(crate) struct Alive {
-    stream: Arc<File>,
+    stream: Arc<Connection>,
     steps: Arc<Steps>,
 }
 
@@ -73,21 +84,21 @@ struct Steps {
 impl Alive {
     /// Connects, lets every later child inherit the connection, says hello.
     pub(crate) fn connect(address: &Address, role: &str) -> Self {
-        let fd = match address {
-            Address::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
-            Address::Tcp(address) => TcpStream::connect(address).map(OwnedFd::from),
-        };
-        let fd = match fd {
-            Ok(fd) => fd,
+        let stream = match reach(address) {
+            Ok(stream) => stream,
             Err(error) => exit::no_observer(&format!("cannot reach {address}: {error}")),
         };
-        sys::inherit_on_exec(&fd);
+        #[cfg(unix)]
+        sys::inherit_on_exec(&stream);
         let alive = Self {
-            stream: Arc::new(File::from(fd)),
+            stream: Arc::new(stream),
             steps: Arc::default(),
         };
         // First: whoever has heard the hello may send SIGTERM.
+        #[cfg(unix)]
         sys::report_sigterm_to(alive.stream.as_raw_fd());
+        #[cfg(windows)]
+        sys::report_sigterm_to(&alive.stream);
         alive.line(&format!("hello {role} {}\n", process::id()));
         alive
     }
@@ -139,6 +150,7 @@ impl Alive {
     }
 
     /// Answers the observer for `time`, then returns; exits when it is gone.
+    #[cfg(unix)]
     pub(crate) fn answer_for(&self, time: Duration) {
         let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
         let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
@@ -166,6 +178,24 @@ impl Alive {
     }
 }
 
+#[cfg(unix)]
+fn reach(address: &Address) -> io::Result<Connection> {
+    let fd = match address {
+        Address::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
+        Address::Tcp(address) => TcpStream::connect(address).map(OwnedFd::from),
+    };
+    fd.map(File::from)
+}
+
+#[cfg(windows)]
+fn reach(address: &Address) -> io::Result<Connection> {
+    match address {
+        Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        Address::Tcp(address) => TcpStream::connect(address),
+    }
+}
+
+#[cfg(unix)]
 impl AsFd for Alive {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()

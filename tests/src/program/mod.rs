@@ -72,6 +72,8 @@ pub fn fixture_main() -> ! {
         Err(problem) => exit::usage(&problem),
     };
     let mut context = Context { args, alive: None };
+    #[cfg(windows)]
+    sys::keep_streams();
     sys::limit_lifetime(context.args.lifetime);
     sys::report_sigterm(context.args.ignore_term);
     let role = context.args.role.clone();

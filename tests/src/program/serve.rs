@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::AsFd;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs::File, thread};
@@ -11,7 +10,7 @@ use std::{fs::File, thread};
 use serde_json::Value;
 
 use crate::program::message::Message;
-use crate::program::{Context, exit, protocol, tools};
+use crate::program::{Context, exit, protocol, sys, tools};
 
 /// Where a shape departs from a well-behaved server.
 pub(crate) trait Behaviour {
@@ -123,8 +122,8 @@ pub(crate) struct Output(Arc<Mutex<File>>);
 
 impl Output {
     fn stdout() -> Self {
-        match io::stdout().as_fd().try_clone_to_owned() {
-            Ok(fd) => Self(Arc::new(Mutex::new(File::from(fd)))),
+        match sys::stdout() {
+            Ok(stdout) => Self(Arc::new(Mutex::new(stdout))),
             Err(error) => exit::refused("dup(stdout)", error),
         }
     }

@@ -79,6 +79,9 @@ impl Way {
             "double-fork",
             "wiped-env",
         ];
+        if let Some(why) = fixture.is_missing_here() {
+            return Some(why);
+        }
         match self {
             Self::LeaderExits if fixture.serves != Serves::Yes || !fixture.reads => {
                 Some("it does not exit when it is asked to")

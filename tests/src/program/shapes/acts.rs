@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::program::family::{Descendant, linger, reexec, start_daemon, wipe_environment};
+use crate::program::family::{DEAF, Descendant, linger, reexec, start_daemon, start_wiped_daemon};
 use crate::program::serve::{Plain, serve};
 use crate::program::{Context, exit, sys};
 
@@ -19,12 +19,8 @@ const ACTS: &[(&str, Act)] = &[
         Descendant::default().start(context, "helper");
     }),
     ("setsid", |context, _| DEAF.start(context, "setsid")),
-    ("daemon", |context, _| {
-        start_daemon(context, |context| linger(context.alive.as_ref()));
-    }),
-    ("wiped", |context, _| {
-        start_daemon(context, wipe_environment)
-    }),
+    ("daemon", |context, _| start_daemon(context)),
+    ("wiped", |context, _| start_wiped_daemon(context)),
     ("burst", |context, count| {
         for number in 1..=count {
             DEAF.start_and_go_on(context, &format!("burst-{number}"));
@@ -61,7 +57,7 @@ const ACTS: &[(&str, Act)] = &[
         // As `nsenter` does: whoever goes there is a child, and does not stay.
         DEAF.start_as(context, "nsenter", |context| {
             sys::next_child_in_namespace_of(holder);
-            start_daemon(context, |context| linger(context.alive.as_ref()));
+            start_daemon(context);
             std::process::exit(0)
         });
     }),
@@ -98,13 +94,6 @@ const ACTS: &[(&str, Act)] = &[
         sys::crash_after(Duration::from_millis(after));
     }),
 ];
-
-/// A descendant that has left the group and ignores every request.
-const DEAF: Descendant = Descendant {
-    own_session: true,
-    ignore_term: true,
-    keep_stdout: false,
-};
 
 /// The names of all acts.
 pub(super) fn names() -> Vec<&'static str> {

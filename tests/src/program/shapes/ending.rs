@@ -4,10 +4,12 @@ use std::io::{self, Write};
 use std::process;
 use std::thread;
 
+use crate::program::Context;
 use crate::program::args::Stage;
 use crate::program::message::Message;
 use crate::program::serve::{Behaviour, Flow, Server, park_forever};
-use crate::program::{Context, sys};
+#[cfg(unix)]
+use crate::program::sys;
 
 /// Sees the end of stdin and takes its time.
 pub(super) struct SlowEof;
@@ -24,8 +26,10 @@ impl Behaviour for SlowEof {
 }
 
 /// Stops itself, as a debugger or ^Z would.
+#[cfg(unix)]
 pub(super) struct Stops;
 
+#[cfg(unix)]
 impl Behaviour for Stops {
     fn after_handshake(&mut self, server: &Server) {
         server.context.event("stopping");

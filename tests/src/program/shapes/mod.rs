@@ -1,15 +1,17 @@
 //! The misbehaviours, one per subcommand.
 
+#[cfg(unix)]
 mod acts;
 mod ending;
 mod family;
 mod output;
+#[cfg(unix)]
 mod swarm;
 
 pub(crate) use output::{ON_STDERR, WHEN_ASKED};
 
 use crate::program::args::Stage;
-use crate::program::family::{linger, start_daemon, wipe_environment};
+use crate::program::family::{linger, start_daemon, start_wiped_daemon};
 use crate::program::message::Message;
 use crate::program::serve::{Plain, serve};
 use crate::program::{Context, exit};
@@ -113,15 +115,19 @@ pub(crate) fn usage_text() -> String {
          \n  --bytes N  --count N  --total N  --linger-ms N  --lifetime-s N\
          \n  --word TEXT...  --act ACT[:N]...  an ACT is one of: ",
     );
+    #[cfg(unix)]
     text.push_str(&acts::names().join(" "));
     text
 }
 
 /// Runs the shape that the command line names.
 pub(crate) fn run(context: Context) -> ! {
+    #[cfg(windows)]
+    crate::program::family::between(&context, &context.args.shape);
     match context.args.shape.clone().as_str() {
         "plain" | "ignore-eof" | "ignore-eof-term" => serve(context, &mut Plain),
         "slow-eof" => serve(context, &mut ending::SlowEof),
+        #[cfg(unix)]
         "sigstop" => serve(context, &mut ending::Stops),
         "never-answers" => serve(context, &mut ending::NeverAnswers),
         "never-reads-stdin" => serve(context, &mut ending::NeverReads),
@@ -133,17 +139,19 @@ pub(crate) fn run(context: Context) -> ! {
         "leader-exits-first" => family::leader_exits_first(&context),
         "helper" => family::helper(context),
         "setsid" => family::setsid(context),
+        #[cfg(unix)]
         "headless" => family::headless(context),
         "holds-stdout" => family::holds_stdout(context),
         "double-fork" => {
-            start_daemon(&context, |context| linger(context.alive.as_ref()));
+            start_daemon(&context);
             serve(context, &mut Plain)
         }
         "wiped-env" => {
-            start_daemon(&context, wipe_environment);
+            start_wiped_daemon(&context);
             serve(context, &mut Plain)
         }
-        "burst" => swarm::burst(context),
+        "burst" => family::burst(context),
+        #[cfg(unix)]
         "colony" => swarm::colony(context),
         "stderr-flood" => serve(context, &mut output::StderrFlood::default()),
         "stdout-flood" => serve(context, &mut output::StdoutFlood),
@@ -153,7 +161,9 @@ pub(crate) fn run(context: Context) -> ! {
         "invalid-json" => serve(context, &mut output::Malformed(output::invalid_json)),
         "report" => serve(context, &mut output::Report),
         "wrong-version" => serve(context, &mut output::WrongVersion),
+        #[cfg(unix)]
         "acts" => acts::run(context),
+        #[cfg(unix)]
         "foreign-namespace" => acts::foreign_namespace(&context),
         "linger" => linger(context.alive.as_ref()),
         unknown => exit::usage(&format!("unknown shape {unknown}")),

@@ -63,9 +63,11 @@ impl Behaviour for StderrFlood {
         if !std::mem::replace(&mut self.done, true) {
             const LINE: &[u8; 64] =
                 b"a line of sixty-four bytes that says nothing of any importance\n\n";
+            // Many at once: under wine a write takes as long as a message to another process.
+            let lines = LINE.repeat(64);
             let mut stderr = io::stderr().lock();
-            for _ in 0..server.context.args.bytes.div_ceil(LINE.len()) {
-                if stderr.write_all(LINE).is_err() {
+            for _ in 0..server.context.args.bytes.div_ceil(lines.len()) {
+                if stderr.write_all(&lines).is_err() {
                     break;
                 }
             }

@@ -1,26 +1,13 @@
-//! Servers with many descendants.
+//! Descendants that replace each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::unistd::setsid;
 
-use crate::program::family::{Descendant, linger};
+use crate::program::family::linger;
 use crate::program::serve::{Plain, serve};
 use crate::program::{Context, exit, sys};
-
-/// A browser, a build: many processes, each of which left the group.
-pub(super) fn burst(context: Context) -> ! {
-    let child = Descendant {
-        own_session: true,
-        ignore_term: true,
-        ..Descendant::default()
-    };
-    for number in 1..=context.args.count {
-        child.start_and_go_on(&context, &format!("burst-{number}"));
-    }
-    serve(context, &mut Plain)
-}
 
 /// A member that has been silent for this long is taken for dead and replaced.
 const SILENCE: Duration = Duration::from_millis(5);

@@ -1,11 +1,11 @@
-//! Everything that needs `unsafe`, or the kernel's own vocabulary.
+//! Processes and signals.
 
-mod attack;
-
+use std::fs::{self, File};
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
-use std::{fs, num::NonZeroUsize, process};
+use std::{io, process};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
@@ -17,8 +17,6 @@ use nix::{
     sys::timer::{Expiration, Timer, TimerSetTimeFlags},
     time::ClockId,
 };
-
-pub(crate) use attack::*;
 
 use crate::program::exit;
 
@@ -46,6 +44,11 @@ pub(crate) fn limit_lifetime(lifetime: Duration) {
     if let Ok(seconds @ 1..) = u32::try_from(lifetime.as_secs()) {
         alarm::set(seconds);
     }
+}
+
+/// Standard output, without a buffer.
+pub(crate) fn stdout() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
 /// Lets an exec inherit `fd`.

@@ -1,26 +1,15 @@
-//! Starts of descendants that outlive what they should not.
+//! Descendants are forked.
 
 use std::convert::Infallible;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use nix::unistd::setsid;
 
+use super::{Descendant, reexec};
 use crate::program::alive::Alive;
 use crate::program::{Context, exit, sys};
-
-/// The settings of a descendant: the things that it takes with it, and those that it leaves.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Descendant {
-    /// Starts a session, and so leaves the process group.
-    pub(crate) own_session: bool,
-    /// SIGTERM changes nothing.
-    pub(crate) ignore_term: bool,
-    /// Keeps the server's standard output open.
-    pub(crate) keep_stdout: bool,
-}
 
 impl Descendant {
     /// Forks a process that stays until it is killed or nobody watches, and
@@ -76,9 +65,19 @@ fn stay(context: &Context) -> Infallible {
     linger(context.alive.as_ref())
 }
 
+/// Starts a daemon that stays.
+pub(crate) fn start_daemon(context: &Context) {
+    start_daemon_then(context, stay);
+}
+
+/// Starts a daemon that then has an empty environment.
+pub(crate) fn start_wiped_daemon(context: &Context) {
+    start_daemon_then(context, wipe_environment);
+}
+
 /// Forks a classic daemon: two forks, a session of its own, every inherited
 /// descriptor closed, deaf to SIGTERM. Then runs `then` in it.
-pub(crate) fn start_daemon(context: &Context, then: fn(&Context) -> Infallible) {
+fn start_daemon_then(context: &Context, then: fn(&Context) -> Infallible) {
     let mut context = context.clone();
     let lifetime = context.args.lifetime;
     sys::reap_children_automatically();
@@ -104,20 +103,9 @@ pub(crate) fn start_daemon(context: &Context, then: fn(&Context) -> Infallible) 
 }
 
 /// Replaces this process by a fixture with an empty environment.
-pub(crate) fn wipe_environment(context: &Context) -> Infallible {
+fn wipe_environment(context: &Context) -> Infallible {
     let error = reexec(context, "linger", "wiped-env").env_clear().exec();
     exit::refused("exec", error)
-}
-
-/// The command that runs this very program as another member of the family.
-pub(crate) fn reexec(context: &Context, shape: &str, role: &str) -> Command {
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => exit::refused("current_exe", error),
-    };
-    let mut command = Command::new(program);
-    command.args(context.args.for_child(shape, role));
-    command
 }
 
 /// Stays until killed, or until nobody watches.
