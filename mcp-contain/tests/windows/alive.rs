@@ -6,6 +6,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use mcp_lifecycle_conformance::wine;
+
 /// The most that anything here may take: a machine with one core and many builds is slow.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
@@ -21,6 +23,7 @@ pub(crate) struct Alive {
 /// A process that has reported.
 pub(crate) struct Living {
     pub(crate) name: String,
+    pid: u32,
     connection: TcpStream,
 }
 
@@ -68,8 +71,13 @@ impl Living {
     fn read(connection: TcpStream) -> Option<Self> {
         let mut line = String::new();
         let read = BufReader::new(&connection).read_line(&mut line);
-        let name = line.strip_suffix('\n')?.to_owned();
-        read.is_ok().then_some(Self { name, connection })
+        let (name, pid) = line.strip_suffix('\n')?.split_once(' ')?;
+        let (name, pid) = (name.to_owned(), pid.parse().ok()?);
+        read.is_ok().then_some(Self {
+            name,
+            pid,
+            connection,
+        })
     }
 
     /// Waits for its end.
@@ -80,6 +88,7 @@ impl Living {
             Ok(_) => panic!("{} said something", self.name),
             // Killed, not closed.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+            Err(_) if wine::has_left(self.pid) => {}
             Err(error) => panic!("{} lives: {error}", self.name),
         }
     }
@@ -98,7 +107,7 @@ pub(crate) fn report(name: &str) {
     if let Ok(address) = std::env::var(ADDRESS) {
         let mut connection = TcpStream::connect(address).unwrap();
         connection
-            .write_all(format!("{name}\n").as_bytes())
+            .write_all(format!("{name} {}\n", std::process::id()).as_bytes())
             .unwrap();
         std::mem::forget(connection);
     }

@@ -6,7 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
+use mcp_lifecycle_conformance::wine;
 
 use crate::alive::{Alive, LIMIT};
 use crate::fixture::MARK;
@@ -22,8 +23,10 @@ pub(crate) fn tests() -> Vec<Trial> {
             deaf,
         ),
         trial("who_outlives_the_server_s_own_process_is_ended", helper),
-        // The console that wine makes for a server holds what the server has inherited.
-        not_on_wine(trial("the_end_of_the_output_is_the_server_s_own", silent)),
+        not_on_wine(
+            "the console that it makes for a server holds what the server has inherited",
+            trial("the_end_of_the_output_is_the_server_s_own", silent),
+        ),
         trial("npx_is_npx_cmd_and_its_arguments_arrive", npx),
         trial("the_log_gets_the_standard_error", log),
     ]
@@ -48,9 +51,12 @@ pub(crate) fn trial(name: &str, test: fn()) -> Trial {
     Trial::test(name, run)
 }
 
-/// Ignored where wine does not do what Windows does, which the result counts (docs/windows.md).
-fn not_on_wine(trial: Trial) -> Trial {
-    trial.with_ignored_flag(std::env::var_os("MCP_WINE").is_some())
+/// Ignored where wine does not do what Windows does, which the lane lists and counts (docs/windows.md).
+fn not_on_wine(why: &'static str, trial: Trial) -> Trial {
+    match wine::is_here() {
+        true => Trial::ignorable_test(trial.name(), move || Ok(Completion::ignored_with(why))),
+        false => trial,
+    }
 }
 
 /// The wrapper in front of a fixture.
@@ -68,12 +74,10 @@ pub(crate) fn contained(options: &[&str], what: &str) -> Command {
 /// Started with pipes, and heard of.
 fn start(alive: &Alive, options: &[&str], what: &str) -> Child {
     let (name, address) = alive.variable();
-    contained(options, what)
-        .env(name, address)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+    let mut command = contained(options, what);
+    command.env(name, address);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    wine::spawn(&mut command).unwrap()
 }
 
 /// Waits for it; the tests have an end of their own.
@@ -114,8 +118,8 @@ fn bytes() {
 fn codes() {
     for code in [0_u32, 1, 125, 256, 0xC000_0005] {
         let mut command = contained(&[], "exits");
-        let status = command.arg(code.to_string()).stdin(Stdio::null()).status();
-        assert_eq!(status.unwrap().code(), Some(code.cast_signed()));
+        let output = wine::output(command.arg(code.to_string())).unwrap();
+        assert_eq!(output.status.code(), Some(code.cast_signed()));
     }
 }
 
@@ -169,12 +173,9 @@ fn npx() {
     let directory = tempfile::tempdir().unwrap();
     let cmd = script(directory.path(), "npx.cmd");
     std::fs::write(cmd.with_extension(""), "#!/bin/sh\nexit 1\n").unwrap();
-    let output = Command::new(PROGRAM)
-        .args(["npx", "-y", "with space", "a&b"])
-        .env("PATH", cmd.parent().unwrap())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args(["npx", "-y", "with space", "a&b"]);
+    let output = wine::output(command.env("PATH", cmd.parent().unwrap())).unwrap();
     let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     assert_eq!(said, "\"-y\"\n\"with space\"\n\"a&b\"\n");
     assert_eq!(output.status.code(), Some(0));
@@ -185,7 +186,7 @@ fn log() {
     let log = directory.path().join("server.log");
     std::fs::write(&log, "before\n").unwrap();
     let mut command = contained(&["--log", log.to_str().unwrap()], "complains");
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let output = wine::output(&mut command).unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stderr, b"");
     assert_eq!(

@@ -6,6 +6,8 @@ use std::os::windows::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mcp_lifecycle_conformance::wine;
+
 use crate::alive::report;
 use crate::hosts;
 
@@ -75,12 +77,12 @@ fn echo() {
 }
 
 fn start(what: &str) {
-    let child = Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args([MARK, what])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .creation_flags(DETACHED)
-        .spawn();
-    drop(child.unwrap());
+        .creation_flags(DETACHED);
+    drop(wine::spawn(&mut command).unwrap());
 }

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::Trial;
+use mcp_lifecycle_conformance::wine;
 
 use crate::alive::{Alive, LIMIT, Living, report};
 use crate::cases::{contained, trial};
@@ -37,7 +38,7 @@ pub(crate) fn be(options: Vec<String>) {
         true => Stdio::inherit(),
         false => Stdio::piped(),
     };
-    let mut child = command.stdin(input).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = wine::spawn(command.stdin(input).stdout(Stdio::null())).unwrap();
     // Waiting would close it.
     let _input = child.stdin.take();
     let _ = child.wait();
@@ -73,7 +74,7 @@ fn started(alive: &Alive, processes: usize) -> (Living, Vec<Living>) {
 
 fn killed_host() {
     let alive = Alive::new();
-    let host = host(&alive, "tree", &["200ms"]).spawn().unwrap();
+    let host = wine::spawn(&mut host(&alive, "tree", &["200ms"])).unwrap();
     let (here, servers) = started(&alive, 3);
     kill(host);
     here.ends();
@@ -85,7 +86,7 @@ fn open_input() {
     let alive = Alive::new();
     let (input, mut theirs) = std::io::pipe().unwrap();
     let mut command = host(&alive, "echo", &["200ms", "own-input"]);
-    let host = command.stdin(input).spawn().unwrap();
+    let host = wine::spawn(command.stdin(input)).unwrap();
     drop(command);
     let (here, servers) = started(&alive, 1);
     kill(host);
@@ -98,12 +99,10 @@ fn killed_wrapper() {
     let alive = Alive::new();
     let (name, address) = alive.variable();
     // It would wait for a day.
-    let mut wrapper = contained(&["--grace", "1day"], "tree")
-        .env(name, address)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut command = contained(&["--grace", "1day"], "tree");
+    command.env(name, address);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut wrapper = wine::spawn(&mut command).unwrap();
     let servers: Vec<_> = (0..3).map(|_| alive.next()).collect();
     let mut output = wrapper.stdout.take().unwrap();
     kill(wrapper);
@@ -128,7 +127,7 @@ fn any_instant() {
     // From nothing to the last process of a tree, on this machine and in this hour.
     let alive = Alive::new();
     let begun = Instant::now();
-    let one = host(&alive, "tree", &["10ms"]).spawn().unwrap();
+    let one = wine::spawn(&mut host(&alive, "tree", &["10ms"])).unwrap();
     let (_, servers) = started(&alive, 3);
     let longest = begun.elapsed();
     kill(one);
@@ -139,7 +138,7 @@ fn any_instant() {
     let mut waiting = Vec::new();
     for _ in 0..rounds() {
         let alive = Alive::new();
-        let host = host(&alive, "tree", &["10ms"]).spawn().unwrap();
+        let host = wine::spawn(&mut host(&alive, "tree", &["10ms"])).unwrap();
         // xorshift
         random ^= random << 13;
         random ^= random >> 7;
@@ -164,15 +163,16 @@ fn any_instant() {
     assert!(processes > 0 || rounds() < 20, "nobody was ever started");
     // A host that was killed inside of its own call to start a wrapper has left that suspended: it has run no
     // instruction. Let go on, it sees that there is no host any more, and starts nothing.
-    let left = system::wrappers();
-    let suspended: usize = left.into_iter().map(system::resume).sum();
+    let mut suspended = 0;
     let until = Instant::now() + LIMIT;
-    while !system::wrappers().is_empty() {
-        assert!(
-            Instant::now() < until,
-            "wrappers live: {:?}",
-            system::wrappers()
-        );
+    loop {
+        let left = system::wrappers();
+        if left.is_empty() {
+            break;
+        }
+        assert!(Instant::now() < until, "wrappers live: {left:?}");
+        // Its first thread may come after it.
+        suspended += left.into_iter().map(system::resume).sum::<usize>();
         std::thread::sleep(Duration::from_millis(20));
     }
     for alive in &waiting {

@@ -27,7 +27,9 @@ fn main() {
     let mut arguments = libtest_mimic::Arguments::from_args();
     // Each starts many processes.
     arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, tests).exit();
+    let conclusion = libtest_mimic::run(&arguments, tests);
+    mcp_lifecycle_conformance::wine::report();
+    conclusion.exit();
 }
 
 #[cfg(not(windows))]

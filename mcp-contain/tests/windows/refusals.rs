@@ -1,8 +1,9 @@
 //! What is refused: one line, and the exit codes of Linux.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use libtest_mimic::Trial;
+use mcp_lifecycle_conformance::wine;
 
 use crate::cases::{PROGRAM, contained, trial};
 
@@ -18,7 +19,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 }
 
 fn run(mut command: Command) -> Output {
-    command.stdin(Stdio::null()).output().unwrap()
+    wine::output(&mut command).unwrap()
 }
 
 fn words(words: &[&str]) -> Command {

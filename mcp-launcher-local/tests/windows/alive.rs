@@ -1,8 +1,10 @@
 //! Who lives: one connection for each process, which ends with it.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+
+use crate::wine;
 
 /// Where processes of one test report.
 pub(crate) struct Alive {
@@ -12,6 +14,7 @@ pub(crate) struct Alive {
 /// A process that has reported.
 pub(crate) struct Living {
     connection: TcpStream,
+    pid: u32,
 }
 
 /// The most that anything here may take: a machine with one core and many builds is slow.
@@ -37,9 +40,10 @@ impl Alive {
         let end = Instant::now() + limit;
         self.listener.set_nonblocking(true).unwrap();
         loop {
-            if let Ok((connection, _)) = self.listener.accept() {
-                connection.set_nonblocking(false).unwrap();
-                return Some(Living { connection });
+            if let Ok((connection, _)) = self.listener.accept()
+                && let Some(living) = Living::read(connection)
+            {
+                return Some(living);
             }
             if Instant::now() >= end {
                 return None;
@@ -50,15 +54,25 @@ impl Alive {
 }
 
 impl Living {
+    /// It says its number first. Who was killed before that has reported nothing.
+    fn read(mut connection: TcpStream) -> Option<Self> {
+        let mut pid = [0; 4];
+        connection.set_nonblocking(false).unwrap();
+        connection.set_read_timeout(Some(LIMIT)).unwrap();
+        connection.read_exact(&mut pid).ok()?;
+        let pid = u32::from_le_bytes(pid);
+        Some(Self { connection, pid })
+    }
+
     /// Waits for its end.
     pub(crate) fn ends(mut self) {
-        self.connection.set_read_timeout(Some(LIMIT)).unwrap();
         match self.connection.read(&mut [0]) {
             Ok(0) => {}
             Ok(_) => panic!("it said something"),
             // Killed, not closed.
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
-            Err(error) => panic!("it lives: {error}"),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            Err(_) if wine::has_left(self.pid) => {}
+            Err(error) => panic!("process {} lives: {error}", self.pid),
         }
     }
 
@@ -67,6 +81,6 @@ impl Living {
         self.connection.set_nonblocking(true).unwrap();
         let answer = self.connection.peek(&mut [0]);
         self.connection.set_nonblocking(false).unwrap();
-        matches!(answer, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+        matches!(answer, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 use mcp_launcher_local::{Limits, LocalLauncher};
 use mcp_lifecycle_core::launch::{
     Evidence, ExitStatus, Gone, Guarantee, LaunchContext, LaunchedParts, Reach, ServerLauncher,
@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::alive::{Alive, LIMIT};
 use crate::fixture::{ADDRESS, MARK};
+use crate::wine;
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
@@ -28,8 +29,14 @@ pub(crate) fn tests() -> Vec<Trial> {
             "a_server_with_a_job_of_its_own_ends_with_all_that_is_in_that",
             own_job,
         ),
-        not_on_wine(trial("ctrl_break_asks_the_server_to_end", polite)),
-        not_on_wine(trial("a_limit_of_processes_is_kept", limited)),
+        not_on_wine(
+            "it refuses CTRL_BREAK where there is no terminal",
+            trial("ctrl_break_asks_the_server_to_end", polite),
+        ),
+        not_on_wine(
+            "it keeps no limit",
+            trial("a_limit_of_processes_is_kept", limited),
+        ),
         trial(
             "a_program_that_is_missing_is_an_error_that_says_where_it_was_looked_for",
             missing,
@@ -53,9 +60,12 @@ pub(crate) fn trial<F: Future<Output = ()>>(
     Trial::test(name, run)
 }
 
-/// Ignored where wine does not do what Windows does, which the result counts (docs/windows.md).
-fn not_on_wine(trial: Trial) -> Trial {
-    trial.with_ignored_flag(std::env::var_os("MCP_WINE").is_some())
+/// Ignored where wine does not do what Windows does, which the lane lists and counts (docs/windows.md).
+fn not_on_wine(why: &'static str, trial: Trial) -> Trial {
+    match wine::is_here() {
+        true => Trial::ignorable_test(trial.name(), move || Ok(Completion::ignored_with(why))),
+        false => trial,
+    }
 }
 
 pub(crate) fn spec(what: &str, alive: Option<&Alive>) -> ServerSpec {

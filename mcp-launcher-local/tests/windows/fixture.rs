@@ -10,7 +10,7 @@ use windows_sys::Win32::System::Threading::{
     CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS,
 };
 
-use crate::{owners, system};
+use crate::{owners, system, wine};
 
 pub(crate) const MARK: &str = "--fixture";
 
@@ -94,16 +94,21 @@ fn polite() {
 /// Holds a connection to the test, if there is one, for as long as this process lives.
 fn report() {
     if let Ok(address) = std::env::var(ADDRESS) {
-        std::mem::forget(TcpStream::connect(address).unwrap());
+        let mut connection = TcpStream::connect(address).unwrap();
+        connection
+            .write_all(&std::process::id().to_le_bytes())
+            .unwrap();
+        std::mem::forget(connection);
     }
 }
 
 fn start(what: &str, flags: u32) -> std::io::Result<Child> {
-    Command::new(std::env::current_exe()?)
+    let mut command = Command::new(std::env::current_exe()?);
+    command
         .args([MARK, what])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .creation_flags(flags)
-        .spawn()
+        .creation_flags(flags);
+    wine::spawn(&mut command)
 }

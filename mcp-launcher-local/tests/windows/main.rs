@@ -16,6 +16,8 @@ mod owners;
 mod scripts;
 #[cfg(windows)]
 mod system;
+#[cfg(windows)]
+mod wine;
 
 #[cfg(windows)]
 fn main() {
@@ -34,7 +36,9 @@ fn main() {
     let mut arguments = libtest_mimic::Arguments::from_args();
     // They measure, and each starts many processes.
     arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, tests).exit();
+    let conclusion = libtest_mimic::run(&arguments, tests);
+    wine::report();
+    conclusion.exit();
 }
 
 #[cfg(not(windows))]

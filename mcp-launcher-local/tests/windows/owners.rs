@@ -10,6 +10,7 @@ use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use crate::alive::{Alive, Living};
 use crate::cases::{launch, spec, trial};
 use crate::fixture::{ADDRESS, MARK};
+use crate::wine;
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![trial(
@@ -45,12 +46,12 @@ fn spec_of_a_tree() -> ServerSpec {
 
 /// A process that is one.
 pub(crate) fn owner(alive: &Alive) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args([MARK, "owner"])
         .env(ADDRESS, alive.address().to_string())
-        .stdin(Stdio::null())
-        .spawn()
-        .unwrap()
+        .stdin(Stdio::null());
+    wine::spawn(&mut command).unwrap()
 }
 
 /// How many are killed: 200, or `MCP_WINDOWS_OWNERS`.

@@ -1,0 +1,87 @@
+//! Wine, where it is no Windows: it is known by what its `ntdll` has, and its faults are not the launcher's.
+
+use std::io;
+use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use windows_sys::Win32::System::Diagnostics::ToolHelp::{
+    CreateToolhelp32Snapshot, PROCESSENTRY32W, Process32FirstW, Process32NextW, TH32CS_SNAPPROCESS,
+};
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
+use windows_sys::w;
+
+/// Starts that wine has refused without a reason, and that were tried again.
+static REFUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Processes of Windows that have ended, and whose Unix processes have not.
+static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether this is wine.
+pub(crate) fn is_here() -> bool {
+    // SAFETY: the name ends with a zero. Every process has this library.
+    let library = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
+    // SAFETY: the library stays, and the name ends with a zero.
+    unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
+}
+
+/// Starts a process of the test. Under load wine says now and then that it has failed itself
+/// (`ERROR_INTERNAL_ERROR`): it is asked up to five times, and each refusal is counted.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
+    const INTERNAL_ERROR: i32 = 1359;
+    for _ in 1..5 {
+        match command.spawn() {
+            Err(error) if error.raw_os_error() == Some(INTERNAL_ERROR) && is_here() => {
+                REFUSED.fetch_add(1, Ordering::Relaxed);
+                eprintln!("wine: a start was refused, and is tried again: {error}");
+            }
+            result => return result,
+        }
+    }
+    command.spawn()
+}
+
+/// What a process of the test, with no input, has said at its end.
+pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    spawn(command)?.wait_with_output()
+}
+
+/// Returns whether the process of this number has ended, and wine has left its Unix process, which holds its
+/// connections for ever. Seen of hosts that were killed while they started a process; each is counted.
+pub(crate) fn has_left(pid: u32) -> bool {
+    let has_left = is_here() && !is_listed(pid);
+    if has_left {
+        LEFT.fetch_add(1, Ordering::Relaxed);
+        eprintln!("wine: process {pid} has ended, and its Unix process has not");
+    }
+    has_left
+}
+
+fn is_listed(pid: u32) -> bool {
+    // SAFETY: no pointers.
+    let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };
+    // SAFETY: the handle was just made, and nobody else owns it.
+    let snapshot = unsafe { OwnedHandle::from_raw_handle(snapshot) };
+    let mut entry = PROCESSENTRY32W {
+        dwSize: size_of::<PROCESSENTRY32W>() as u32,
+        ..PROCESSENTRY32W::default()
+    };
+    // SAFETY: the handle is open, and the entry says its own size.
+    let mut more = unsafe { Process32FirstW(snapshot.as_raw_handle(), &mut entry) };
+    while more != 0 && entry.th32ProcessID != pid {
+        // SAFETY: as above.
+        more = unsafe { Process32NextW(snapshot.as_raw_handle(), &mut entry) };
+    }
+    more != 0
+}
+
+/// Prints how often wine was not taken at its word in this process.
+pub(crate) fn report() {
+    let refused = REFUSED.load(Ordering::Relaxed);
+    let left = LEFT.load(Ordering::Relaxed);
+    println!(
+        "starts that wine refused, and that were tried again: {refused}; ended, and left by wine: {left}"
+    );
+}
