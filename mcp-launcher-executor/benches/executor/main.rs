@@ -5,9 +5,11 @@
 //! out without it).
 //!
 //! Each peer is measured in turns, interleaved, and the best turn counts: what
-//! else the machine does only ever makes a turn slower.
+//! else the machine does only ever makes a turn slower. With the argument `calls`
+//! nothing but calls is measured.
 
 mod floor;
+mod threads;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -21,9 +23,11 @@ use mcp_lifecycle_core::launch::{LaunchContext, LaunchedParts, ServerLauncher, S
 use mcp_lifecycle_measure::{Figure, Run};
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
+use threads::Threads;
 
 const DAEMON: &str = env!("CARGO_BIN_EXE_mcp-executor");
 const CALLS: usize = 1000;
+const PACED: usize = 300;
 const BLOBS: usize = 20;
 const TURNS: usize = 3;
 const FLEET: usize = 500;
@@ -145,14 +149,35 @@ async fn run() {
     }
     let mut calls = vec![Duration::MAX; clients.len()];
     let mut blobs = vec![Duration::MAX; clients.len()];
+    let only_calls = std::env::args().any(|arg| arg == "calls");
     let mut floor = (Duration::MAX, Duration::MAX);
     for _ in 0..TURNS {
         for (at, (_, client)) in clients.iter().enumerate() {
             calls[at] = calls[at].min(median(&latency(client, CALLS).await));
-            blobs[at] = blobs[at].min(throughput(client).await);
+            if !only_calls {
+                blobs[at] = blobs[at].min(throughput(client).await);
+            }
         }
         floor.0 = floor.0.min(floor::pipe(&echo, CALLS));
         floor.1 = floor.1.min(floor::relay(&echo, CALLS));
+    }
+    let peers_of = [None, Some(&daemon), codex.as_ref()];
+    for ((name, client), peer) in clients.iter().zip(peers_of) {
+        let client_and_peer = [Some(std::process::id()), peer.map(|peer| peer.0.id())];
+        for (side, process) in ["client", "peer"].into_iter().zip(client_and_peer) {
+            let Some(process) = process else { continue };
+            let before = Threads::of(process);
+            latency(client, CALLS).await;
+            let between = Threads::of(process);
+            for _ in 0..PACED {
+                latency(client, 1).await;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let used = between.since(&before, CALLS);
+            println!("{name:8} {side}, each call: {used}");
+            let used = Threads::of(process).since(&between, PACED);
+            println!("{name:8} {side}, each call, 2 ms apart: {used}");
+        }
     }
     run.figure(Figure::ours("floor: call by pipe", us(floor.0), "us"));
     run.figure(Figure::ours("floor: call over a relay", us(floor.1), "us"));
@@ -160,9 +185,11 @@ async fn run() {
         let peer = (clients[at].0, us(calls[at]));
         Figure::ratio(name, us(calls[1]), peer, "us")
     };
-    run.figure(latency("call latency, daemon to local", 0).at_most(3.0));
+    run.figure(latency("call latency, daemon to local", 0).at_most(2.5));
     if clients.len() > 2 {
-        run.figure(latency("call latency, daemon to codex", 2).at_most(0.7));
+        run.figure(latency("call latency, daemon to codex", 2).at_most(0.65));
+    }
+    if clients.len() > 2 && !only_calls {
         let rate = |at: usize| BLOBS as f64 / blobs[at].as_secs_f64();
         let name = "1 MiB results, daemon to codex";
         run.figure(Figure::ratio(name, rate(1), ("codex", rate(2)), "/s").at_least(2.0));
@@ -170,7 +197,9 @@ async fn run() {
     for (_, client) in &clients {
         client.shutdown().await.expect("proven gone");
     }
-    fleet(&mut run, &peers[1].1, &echo).await;
+    if !only_calls {
+        fleet(&mut run, &peers[1].1, &echo).await;
+    }
     run.finish();
 }
 
