@@ -11,6 +11,14 @@ use mcp_lifecycle_core::launch::ErrorChain;
 /// The first pause between two attempts, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
+/// What the engine has said of a container that has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    Nothing,
+    /// It has removed it, which is no proof and leaves nothing to order.
+    Removed,
+}
+
 /// Orders the removal of a container, by name or id, until the daemon says
 /// that there is no such container. `on_failure` is told what stands in the
 /// way, and `None` when the daemon answers again.
@@ -20,6 +28,16 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 pub(crate) async fn remove_until_absent(
     engine: &Engine,
     container: &str,
+    on_failure: impl FnMut(Option<&EngineError>),
+) {
+    until_absent(engine, container, Said::Nothing, on_failure).await;
+}
+
+/// As [`remove_until_absent`]. What is said to be removed is looked for first.
+pub(super) async fn until_absent(
+    engine: &Engine,
+    container: &str,
+    mut said: Said,
     mut on_failure: impl FnMut(Option<&EngineError>),
 ) {
     let mut pause = PAUSES.0;
@@ -34,7 +52,10 @@ pub(crate) async fn remove_until_absent(
         failed = failure.is_some();
     };
     loop {
-        let ordered = engine.remove(container).await;
+        let ordered = match std::mem::replace(&mut said, Said::Nothing) {
+            Said::Nothing => engine.remove(container).await,
+            Said::Removed => Ok(()),
+        };
         if let Err(error) = &ordered {
             // Before the next question, which may take as long to fail.
             tell(Some(error));
@@ -49,4 +70,39 @@ pub(crate) async fn remove_until_absent(
         pause = (pause * 2).min(PAUSES.1);
     }
     debug!(container, "container removed");
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::fake::{FakeEngine, within};
+
+    /// The requests about a container that is there for as many looks.
+    fn asked(said: Said, looks: usize) -> Vec<String> {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&requests);
+        let fake = FakeEngine::start(move |request| {
+            let method = request.split(' ').next().unwrap().to_owned();
+            let mut seen = seen.lock().unwrap();
+            seen.push(method.clone());
+            let looked = seen.iter().filter(|method| *method == "GET").count();
+            Some(match method.as_str() {
+                "GET" if looked <= looks => (200, r#"{"State":{"Status":"running"}}"#.to_owned()),
+                _ => (404, r#"{"message":"no such container"}"#.to_owned()),
+            })
+        });
+        let engine = Engine::new(fake.endpoint());
+        within("it is gone", until_absent(&engine, "x", said, |_| {}));
+        let requests = requests.lock().unwrap();
+        requests.clone()
+    }
+
+    #[test]
+    fn what_is_said_to_be_removed_is_looked_for_and_only_then_ordered() {
+        assert_eq!(asked(Said::Removed, 0), ["GET"]);
+        assert_eq!(asked(Said::Removed, 1), ["GET", "DELETE", "GET"]);
+        assert_eq!(asked(Said::Nothing, 0), ["DELETE", "GET"]);
+    }
 }

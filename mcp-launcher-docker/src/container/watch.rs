@@ -1,6 +1,7 @@
 //! The watch over a running container.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::{Container, remove_until_absent};
+use super::Container;
+use super::remove::{Said, until_absent};
 use crate::engine::{Condition, Meaning, OomStream, State, WaitStream};
 
 /// How long the engine has to remove an ended container by itself before we do.
@@ -65,6 +67,15 @@ impl Waits {
         }
     }
 
+    /// Waits for the engine to remove by itself what has ended, for as long as that may take.
+    async fn removal(&mut self) -> Said {
+        match timeout(AUTO_REMOVE, self.removed.code()).await {
+            Ok(Ok(_)) => Said::Removed,
+            // Or the connection ended, with the code that was taken from it before.
+            Ok(Err(_)) | Err(_) => Said::Nothing,
+        }
+    }
+
     /// Returns whether it ended for lack of memory, as far as is told in time: before
     /// it was killed by us, if it was.
     async fn was_out_of_memory(&mut self, force: &CancellationToken) -> bool {
@@ -94,28 +105,30 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
         ended = &mut ended => Some(ended),
         () = container.force.cancelled() => None,
     };
-    let exit;
+    let mut exit = None;
     if let Some((status, mut waits)) = ended_by_itself {
         debug!(container = container.id, exit = %status, "container ended");
         exit = Some(status);
-        tokio::select! {
-            _ = waits.removed.code() => {}
-            () = sleep(AUTO_REMOVE) => {}
-            () = container.force.cancelled() => {}
-        }
+        let said = tokio::select! {
+            said = waits.removal() => said,
+            () = container.force.cancelled() => Said::Nothing,
+        };
         // With the proof, if it comes at once: an end of which only the
         // engine's bookkeeping is left is not one that left something behind.
-        let removal = remove(&container);
+        let removal = remove(&container, said);
         let mut removal = std::pin::pin!(removal);
         if timeout(AUTO_REMOVE, &mut removal).await.is_err() {
             container.learn(|known| known.exit = Some(status));
             removal.await;
         }
     } else {
-        remove(&container).await;
-        // The code of the kill is on its way on another connection.
-        let late = timeout(LATE_CODE, ended).await;
-        exit = late.ok().map(|(status, _)| status);
+        let said = kill(&container, ended.as_mut(), &mut exit).await;
+        remove(&container, said).await;
+        if exit.is_none() {
+            // The code of the kill is on its way on another connection.
+            let late = timeout(LATE_CODE, ended).await;
+            exit = late.ok().map(|(status, _)| status);
+        }
     }
     container.is_gone(exit.unwrap_or(ExitStatus::Unknown));
     if is_remote(&container) {
@@ -123,8 +136,35 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     }
 }
 
-async fn remove(container: &Container) {
-    let removal = remove_until_absent(&container.engine, &container.id, |failure| {
+/// Kills the main process, and leaves it to the engine to remove the container: that is
+/// done sooner than an order to remove, which the engine's own removal gets in the way of.
+async fn kill(
+    container: &Container,
+    ended: Pin<&mut impl Future<Output = (ExitStatus, Waits)>>,
+    exit: &mut Option<ExitStatus>,
+) -> Said {
+    let killed = async {
+        if container
+            .engine
+            .kill(&container.id, "SIGKILL")
+            .await
+            .is_err()
+        {
+            return Said::Nothing;
+        }
+        let (status, mut waits) = ended.await;
+        *exit = Some(status);
+        waits.removal().await
+    };
+    let said = timeout(WEDGED, killed).await;
+    said.unwrap_or_else(|_| {
+        container.detach.cancel();
+        Said::Nothing
+    })
+}
+
+async fn remove(container: &Container, said: Said) {
+    let removal = until_absent(&container.engine, &container.id, said, |failure| {
         let failure = failure.map(|error| ErrorChain(error).to_string());
         container.learn(|known| known.lost = failure);
     });

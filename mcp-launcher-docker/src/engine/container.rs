@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// Sends a signal. A container that does not run or does not exist is fine.
-    async fn kill(&self, id: &str, signal: &str) -> Result<(), EngineError> {
+    pub(crate) async fn kill(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         let options = KillContainerOptionsBuilder::default()
             .signal(signal)
             .build();
