@@ -5,7 +5,7 @@
 //!               │                └─ not removed in time ─┤ rm -f
 //!               │ daemon lost                            ▼
 //!               ├────────▶ Unknown ──asks again──▶   Removing ──404──▶ Gone
-//!               └── force (force_end, kill_now) ────────▲
+//!               └── force (force_end, kill_now), kill ──▲
 //! ```
 //!
 //! All on the control thread, so that neither the caller's cancellation nor

@@ -148,7 +148,8 @@ async fn an_answer_of_a_middle_box_is_no_proof_and_is_asked_for_again() {
         .with_eof_grace(Duration::from_millis(200))
         .with_term_grace(Duration::from_millis(200))
         .with_kill_confirmation(Duration::from_secs(25));
-    // Its removal and the questions after it, and those of the search.
+    // Its kill, its removal and the questions after it, and those of the search.
+    between.spoil("signal=SIGKILL", 1, 502, None);
     between.spoil("DELETE ", 3, 502, None);
     between.spoil("/json", 4, 504, None);
     between.spoil("/info", 1, 502, None);
