@@ -14,7 +14,7 @@ use windows_sys::w;
 /// Starts that wine has refused without a reason, and that were tried again.
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Processes of Windows that have ended, and whose Unix processes have not.
+/// Processes that have ended, and whose connections wine has kept.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether this is wine.
@@ -48,13 +48,13 @@ pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
     spawn(command)?.wait_with_output()
 }
 
-/// Returns whether the process of this number has ended, and wine has left its Unix process, which holds its
-/// connections for ever. Seen of hosts that were killed while they started a process; each is counted.
+/// Returns whether the process of this number has ended, and nobody but wine's own server holds its connections,
+/// for ever: seen of processes that were killed, under load. Each is counted.
 pub(crate) fn has_left(pid: u32) -> bool {
     let has_left = is_here() && !is_listed(pid);
     if has_left {
         LEFT.fetch_add(1, Ordering::Relaxed);
-        eprintln!("wine: process {pid} has ended, and its Unix process has not");
+        eprintln!("wine: process {pid} has ended, and its connection has not");
     }
     has_left
 }
@@ -82,6 +82,6 @@ pub(crate) fn report() {
     let refused = REFUSED.load(Ordering::Relaxed);
     let left = LEFT.load(Ordering::Relaxed);
     println!(
-        "starts that wine refused, and that were tried again: {refused}; ended, and left by wine: {left}"
+        "starts that wine refused, and that were tried again: {refused}; ended, with a connection that has not: {left}"
     );
 }

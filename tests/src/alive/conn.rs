@@ -139,6 +139,13 @@ impl AliveConn {
         *self.lock_stream() = None;
     }
 
+    /// Takes its end for seen.
+    #[cfg(windows)]
+    pub(super) fn let_go(&self) {
+        self.close();
+        self.shared.state.send_modify(|state| state.dead = true);
+    }
+
     /// Reads until the end. Runs on the observer's runtime.
     pub(super) async fn read_to_end(self, changed: impl Fn()) {
         let mut pending = Vec::new();

@@ -193,9 +193,9 @@ impl AliveListener {
             let left = deadline.saturating_duration_since(Instant::now());
             let all_dead = || self.alive().is_empty().then_some(());
             if self.wait_for(left, all_dead).await.is_none() {
-                let survivors = self.alive();
                 #[cfg(windows)]
-                let survivors = without_the_left(survivors);
+                self.let_go_of_the_left();
+                let survivors = self.alive();
                 if !survivors.is_empty() {
                     return Err(AliveError::Survivors { survivors, limit });
                 }
@@ -205,6 +205,19 @@ impl AliveListener {
             if self.book.lock().all.len() == known {
                 return Ok(());
             }
+        }
+    }
+
+    /// Takes for dead whose connection wine alone holds. One that has no number was killed before it could say
+    /// it: who lives has said it long before a limit is over.
+    #[cfg(windows)]
+    fn let_go_of_the_left(&self) {
+        let living = self
+            .connections()
+            .into_iter()
+            .filter(|conn| !conn.is_dead());
+        for conn in living.filter(|conn| crate::wine::has_left(conn.pid())) {
+            conn.let_go();
         }
     }
 
@@ -304,14 +317,6 @@ impl Entries {
         let at = self.all.iter().position(is_it)?;
         Some(self.all.remove(at))
     }
-}
-
-/// Those that live by what wine says; those whose connection it has left open are told. One that has no number was
-/// killed before it could say it: who lives has said it long before a limit is over.
-#[cfg(windows)]
-fn without_the_left(mut survivors: Vec<Holder>) -> Vec<Holder> {
-    survivors.retain(|holder| !crate::wine::has_left(holder.pid));
-    survivors
 }
 
 /// Runs until the runtime ends.
