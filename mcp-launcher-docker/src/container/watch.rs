@@ -137,7 +137,7 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
 }
 
 /// Kills the main process, and leaves it to the engine to remove the container: that is
-/// done sooner than an order to remove, which the engine's own removal gets in the way of.
+/// done sooner than an order to remove (measured: docs/docker.md).
 async fn kill(
     container: &Container,
     ended: Pin<&mut impl Future<Output = (ExitStatus, Waits)>>,
