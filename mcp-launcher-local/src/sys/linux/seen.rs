@@ -73,7 +73,7 @@ pub(crate) struct ProcEntry {
 pub(crate) fn entries_of_proc() -> io::Result<Vec<ProcEntry>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut listing = Dir::open("/proc", flags, Mode::empty())?;
-    let mut entries = Vec::with_capacity(512);
+    let mut entries = Vec::with_capacity(128);
     for entry in listing.iter() {
         let entry = entry?;
         let pid = entry
