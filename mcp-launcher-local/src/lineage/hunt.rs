@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::graph::{Lineage, Looks};
-use super::rules::Stopped;
-use super::{Order, Seen, Sent, System};
+use super::rules::{Rules, Stopped};
+use super::{Order, Processes, Seen, Sent, System};
 
 /// What came of holding somebody.
-enum Hold {
+pub(super) enum Hold {
     Held,
     Gone,
     Refused,
@@ -27,7 +27,7 @@ impl Lineage {
         let (held, looked) = self.hold_all(system);
         let mut killed = 0;
         for one in held.values() {
-            if let Hold::Held = self.hold(system, one)
+            if let Hold::Held = hold(&self.rules, system, one)
                 && system.send(one.pid, Order::Kill) == Sent::Given
             {
                 killed += 1;
@@ -49,7 +49,7 @@ impl Lineage {
             .copied()
             .collect();
         for one in outside {
-            if let Hold::Held = self.hold(system, &one) {
+            if let Hold::Held = hold(&self.rules, system, &one) {
                 system.send(one.pid, Order::Terminate);
                 system.send(one.pid, Order::Continue);
             }
@@ -75,7 +75,7 @@ impl Lineage {
                 break;
             }
             for one in running {
-                match self.hold(system, &one) {
+                match hold(&self.rules, system, &one) {
                     Hold::Held => drop(held.insert(one.unique, one)),
                     Hold::Gone => {}
                     Hold::Refused => drop(refused.insert(one.unique)),
@@ -84,30 +84,30 @@ impl Lineage {
         }
         (held, Ok(()))
     }
+}
 
-    /// Stops this process, and nobody else for longer than it takes to see that.
-    fn hold(&self, system: &mut impl System, one: &Seen) -> Hold {
-        let before = system.ask(one.pid).ok().flatten();
-        if !(self.rules.is_same)(one, before.as_ref()) {
-            return Hold::Gone;
-        }
-        match system.send(one.pid, Order::Stop) {
-            Sent::Given => {}
-            Sent::Nobody => return Hold::Gone,
-            Sent::Refused => return Hold::Refused,
-        }
-        let Ok(after) = system.ask(one.pid) else {
-            // Nobody is left stopped who may be a stranger.
+/// Stops this process, and nobody else for longer than it takes to see that.
+pub(super) fn hold(rules: &Rules, system: &mut impl Processes, one: &Seen) -> Hold {
+    let before = system.ask(one.pid).ok().flatten();
+    if !(rules.is_same)(one, before.as_ref()) {
+        return Hold::Gone;
+    }
+    match system.send(one.pid, Order::Stop) {
+        Sent::Given => {}
+        Sent::Nobody => return Hold::Gone,
+        Sent::Refused => return Hold::Refused,
+    }
+    let Ok(after) = system.ask(one.pid) else {
+        // Nobody is left stopped who may be a stranger.
+        system.send(one.pid, Order::Continue);
+        return Hold::Refused;
+    };
+    match (rules.after_stop)(one, after.as_ref()) {
+        Stopped::Held => Hold::Held,
+        Stopped::Stranger => {
             system.send(one.pid, Order::Continue);
-            return Hold::Refused;
-        };
-        match (self.rules.after_stop)(one, after.as_ref()) {
-            Stopped::Held => Hold::Held,
-            Stopped::Stranger => {
-                system.send(one.pid, Order::Continue);
-                Hold::Gone
-            }
-            Stopped::Gone => Hold::Gone,
+            Hold::Gone
         }
+        Stopped::Gone => Hold::Gone,
     }
 }

@@ -74,14 +74,19 @@ pub(crate) enum Sent {
     Refused,
 }
 
-/// The system calls that a hunt is made of. Between any two of them everything may happen.
-pub(crate) trait System {
+/// The processes of this machine. Between any two questions or orders everything may happen.
+pub(crate) trait Processes {
     /// Everybody who is there, zombies as well.
     fn list(&mut self) -> io::Result<Listing>;
 
     /// The process of this number, also when it is a zombie.
     fn ask(&mut self, pid: Pid) -> io::Result<Option<Seen>>;
 
+    fn send(&mut self, pid: Pid, order: Order) -> Sent;
+}
+
+/// What the lineage of a server needs besides.
+pub(crate) trait System: Processes {
     /// The mark of whoever has this number now.
     fn witness(&mut self, pid: Pid) -> Witness;
 
@@ -90,6 +95,4 @@ pub(crate) trait System {
 
     /// Ends that.
     fn unwatch(&mut self, pid: Pid);
-
-    fn send(&mut self, pid: Pid, order: Order) -> Sent;
 }

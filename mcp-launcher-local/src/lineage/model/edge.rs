@@ -5,7 +5,7 @@ use std::io;
 
 use super::random::Random;
 use super::world::{World, seen};
-use crate::lineage::{Listing, Order, Seen, Sent, System, Witness};
+use crate::lineage::{Listing, Order, Processes, Seen, Sent, System, Witness};
 use crate::sys::Pid;
 
 /// How the system is asked, so that a wrong way can be put in its place.
@@ -122,7 +122,7 @@ impl<'a> Edge<'a> {
     }
 }
 
-impl System for Edge<'_> {
+impl Processes for Edge<'_> {
     fn list(&mut self) -> io::Result<Listing> {
         self.go_on();
         self.look += 1;
@@ -176,34 +176,6 @@ impl System for Edge<'_> {
         Ok(Some(said))
     }
 
-    fn witness(&mut self, pid: Pid) -> Witness {
-        self.go_on();
-        let Some(process) = self.world.processes.get(&pid.as_u32()) else {
-            return Witness::Hidden;
-        };
-        if process.is_zombie || !process.is_readable {
-            return Witness::Hidden;
-        }
-        let is_carrier = process.is_ours && process.mark == Witness::Ours;
-        self.carrier = is_carrier.then_some(process.unique);
-        process.mark
-    }
-
-    fn watch(&mut self, pid: Pid) {
-        self.go_on();
-        let process = self.world.processes.get_mut(&pid.as_u32());
-        if let Some(process) = process.filter(|process| !process.is_zombie) {
-            process.is_watched = true;
-        }
-    }
-
-    fn unwatch(&mut self, pid: Pid) {
-        self.go_on();
-        if let Some(process) = self.world.processes.get_mut(&pid.as_u32()) {
-            process.is_watched = false;
-        }
-    }
-
     fn send(&mut self, pid: Pid, order: Order) -> Sent {
         self.go_on();
         let ways = self.ways;
@@ -231,5 +203,35 @@ impl System for Edge<'_> {
             }
         }
         Sent::Given
+    }
+}
+
+impl System for Edge<'_> {
+    fn witness(&mut self, pid: Pid) -> Witness {
+        self.go_on();
+        let Some(process) = self.world.processes.get(&pid.as_u32()) else {
+            return Witness::Hidden;
+        };
+        if process.is_zombie || !process.is_readable {
+            return Witness::Hidden;
+        }
+        let is_carrier = process.is_ours && process.mark == Witness::Ours;
+        self.carrier = is_carrier.then_some(process.unique);
+        process.mark
+    }
+
+    fn watch(&mut self, pid: Pid) {
+        self.go_on();
+        let process = self.world.processes.get_mut(&pid.as_u32());
+        if let Some(process) = process.filter(|process| !process.is_zombie) {
+            process.is_watched = true;
+        }
+    }
+
+    fn unwatch(&mut self, pid: Pid) {
+        self.go_on();
+        if let Some(process) = self.world.processes.get_mut(&pid.as_u32()) {
+            process.is_watched = false;
+        }
     }
 }

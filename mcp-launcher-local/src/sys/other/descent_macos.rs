@@ -11,12 +11,11 @@ use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
-use nix::sys::signal::{Signal, kill};
 
 use super::super::{Member, Pid, shielded};
-use super::facts;
+use super::{facts, ids};
 use crate::identity::{Cookie, VARIABLE};
-use crate::lineage::{Lineage, Listing, Order, Seen, Sent, System, Witness};
+use crate::lineage::{Lineage, Listing, Order, Processes, Seen, Sent, System, Witness};
 
 /// The lineage of a server, from here on.
 ///
@@ -125,7 +124,7 @@ impl Traced {
 }
 
 fn trace(server: Pid, identity: Option<&Cookie>) -> io::Result<Arc<Mutex<Traced>>> {
-    let seen = facts::seen(server)?.ok_or(io::ErrorKind::NotFound)?;
+    let seen = ids::seen(server)?.ok_or(io::ErrorKind::NotFound)?;
     let mut traced = Traced {
         lineage: Lineage::of(seen),
         system: Xnu {
@@ -211,15 +210,21 @@ struct Xnu {
     mark: Option<String>,
 }
 
-impl System for Xnu {
+impl Processes for Xnu {
     fn list(&mut self) -> io::Result<Listing> {
         facts::everybody()
     }
 
     fn ask(&mut self, pid: Pid) -> io::Result<Option<Seen>> {
-        facts::seen(pid)
+        ids::seen(pid)
     }
 
+    fn send(&mut self, pid: Pid, order: Order) -> Sent {
+        ids::send(pid, order)
+    }
+}
+
+impl System for Xnu {
     fn witness(&mut self, pid: Pid) -> Witness {
         match &self.mark {
             Some(mark) => facts::witness(pid, mark),
@@ -241,19 +246,5 @@ impl System for Xnu {
     fn unwatch(&mut self, pid: Pid) {
         let delete = note(pid.as_u32() as usize, 0, EvFlags::EV_DELETE);
         let _ = self.forks.kevent(&[delete], &mut [], None);
-    }
-
-    fn send(&mut self, pid: Pid, order: Order) -> Sent {
-        let signal = match order {
-            Order::Stop => Signal::SIGSTOP,
-            Order::Continue => Signal::SIGCONT,
-            Order::Terminate => Signal::SIGTERM,
-            Order::Kill => Signal::SIGKILL,
-        };
-        match kill(pid.raw(), signal) {
-            Ok(()) => Sent::Given,
-            Err(Errno::ESRCH) => Sent::Nobody,
-            Err(_) => Sent::Refused,
-        }
     }
 }

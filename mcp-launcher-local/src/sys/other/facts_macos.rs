@@ -6,22 +6,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 
 use super::super::{Member, Pid};
-use crate::lineage::{Listing, Seen, Witness, witness as witness_of};
-
-/// What `PROC_PIDT_BSDINFOWITHUNIQID` tells, which Apple's headers for programs leave out: XNU's
-/// `bsd/sys/proc_info_private.h`.
-#[repr(C)]
-struct InfoWithIds {
-    info: libc::proc_bsdinfo,
-    program: [u8; 16],
-    unique: u64,
-    started_by: u64,
-    version: i32,
-    starter_version: i32,
-    reserved: [u64; 2],
-}
-
-const PROC_PIDT_BSDINFOWITHUNIQID: c_int = 18;
+use crate::lineage::{Listing, Witness, witness as witness_of};
 
 /// When a process started, in microseconds of the wall clock.
 pub(super) fn start_time_of(pid: u32) -> Option<u64> {
@@ -101,38 +86,6 @@ pub(super) fn everybody() -> io::Result<Listing> {
         }
         pids.resize(pids.len() * 2, 0);
     }
-}
-
-/// The process of this number, also when it is a zombie.
-pub(super) fn seen(pid: Pid) -> io::Result<Option<Seen>> {
-    let size = c_int::try_from(size_of::<InfoWithIds>()).unwrap_or(c_int::MAX);
-    let mut told = MaybeUninit::<InfoWithIds>::uninit();
-    // SAFETY: `told` has `size` bytes to write to. 1: of a zombie as well.
-    let written = unsafe {
-        libc::proc_pidinfo(
-            pid.raw().as_raw(),
-            PROC_PIDT_BSDINFOWITHUNIQID,
-            1,
-            told.as_mut_ptr().cast::<c_void>(),
-            size,
-        )
-    };
-    if written != size {
-        let error = io::Error::last_os_error();
-        return match error.raw_os_error() {
-            Some(libc::ESRCH) => Ok(None),
-            _ => Err(error),
-        };
-    }
-    // SAFETY: the kernel has written all of it, and any bytes are valid for it.
-    let told = unsafe { told.assume_init() };
-    Ok(Some(Seen {
-        pid,
-        unique: told.unique,
-        started_by: told.started_by,
-        group: told.info.pbi_pgid,
-        is_zombie: told.info.pbi_status == libc::SZOMB,
-    }))
 }
 
 /// The mark of whoever has this number, as far as it can be read.

@@ -4,6 +4,7 @@
 //! ```text
 //! exits ──── when a process has ended: kqueue, or a thread for each
 //! facts ──── who is in a group, when a process started, which boot this is
+//! ids ────── on macOS, the numbers of processes that are never given out twice
 //! descent ── the descendants of a server: the lineage of macOS, the reaper of FreeBSD
 //! wait ───── how a child has ended
 //! ```
@@ -43,6 +44,9 @@ mod descent;
 #[cfg_attr(target_os = "macos", path = "facts_macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "facts_ps.rs")]
 mod facts;
+#[cfg(target_os = "macos")]
+#[path = "ids_macos.rs"]
+mod ids;
 mod wait;
 
 use std::io;
