@@ -65,11 +65,6 @@ pub struct Limits {
     /// The time for which the output of a process that has ended is kept for a plain
     /// client: 30 s by default. One of ours tells what it has.
     pub retention: Duration,
-    /// The time for which a connection goes on looking for more after a frame, before its
-    /// thread sleeps: a server answers sooner than a thread wakes up. Rare where it is in
-    /// vain. None by default. For a runtime with one thread, on a machine with more than one
-    /// processor: each of several threads would wake another one with each look.
-    pub spin: Duration,
     /// The graces of processes whose client has gone: 300 ms after the
     /// end of their input and 300 ms after SIGTERM by default.
     pub orphans: TerminationPolicy,
@@ -110,7 +105,6 @@ impl Default for Limits {
             lease: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             retention: Duration::from_secs(30),
-            spin: Duration::ZERO,
             orphans: TerminationPolicy::default()
                 .with_eof_grace(Duration::from_millis(300))
                 .with_term_grace(Duration::from_millis(300)),

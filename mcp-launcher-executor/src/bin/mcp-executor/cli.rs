@@ -63,11 +63,6 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "COUNT", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_processes: u32,
 
-    /// How many threads serve clients. One alone waits for an answer for a moment before it
-    /// sleeps, which makes small calls faster; more are for very many clients.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: u16,
-
     /// The largest message, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_frame: u16,

@@ -18,22 +18,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Cli, Task};
 
-/// How long the only thread waits for an answer before it sleeps: what a server on an idle
-/// machine takes for a small one, and its client for the next request.
-const SPIN: Duration = Duration::from_micros(100);
-
-fn main() {
+#[tokio::main]
+async fn main() {
     let cli = Cli::parse();
     let log = log::begin();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cli.threads.into())
-        .enable_all()
-        .build();
-    // Never dropped: a read of standard input that is under way would hold that up.
-    let outcome = match &runtime {
-        Ok(runtime) => runtime.block_on(run(cli)),
-        Err(error) => Err(BoxError::from(error.to_string())),
-    };
+    let outcome = run(cli).await;
     drop(log);
     let code = match outcome {
         Ok(0) => 0,
@@ -48,6 +37,7 @@ fn main() {
             1
         }
     };
+    // A read of standard input that is under way would hold the runtime up.
     std::process::exit(code)
 }
 
@@ -66,7 +56,6 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
     limits.lease = Duration::from_secs_f64(cli.lease);
     limits.max_processes = cli.max_processes as usize;
     limits.max_frame = usize::from(cli.max_frame) << 20;
-    limits.spin = spin(cli.threads);
 
     // Signals first: one that comes during the start must not kill us halfway.
     let mut terminate = signal(SignalKind::terminate())?;
@@ -127,15 +116,6 @@ async fn run(cli: Cli) -> Result<usize, BoxError> {
         let _ = tokio::time::timeout(Duration::from_secs(1), serving).await;
     }
     outcome.map(|()| unproven)
-}
-
-/// With one processor whoever waits keeps the server from answering.
-fn spin(threads: u16) -> Duration {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    match threads == 1 && processors > 1 {
-        true => SPIN,
-        false => Duration::ZERO,
-    }
 }
 
 /// The exit code when something may have survived the end in order.

@@ -3,7 +3,6 @@
 mod handshake;
 mod inbound;
 mod intake;
-mod spin;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use mcp_lifecycle_core::terminate::EndReason;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use self::intake::Intake;
-use self::spin::Spin;
 use super::Shared;
 use super::admission::{OTHERS_CAME, Ticket};
 use super::event::Event;
@@ -97,7 +95,6 @@ pub(super) async fn serve(
         dirty: false,
         owed: 0,
         intake: Intake::default(),
-        spin: Spin::new(shared.limits.spin),
         patient: 0,
         company: None,
         ticket,
@@ -148,7 +145,6 @@ struct Connection {
     /// Bytes of answers that the client has not taken yet, as far as is known.
     owed: usize,
     intake: Intake,
-    spin: Spin,
     /// Answers that wait in the link for company, and until when.
     patient: u32,
     company: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
@@ -217,7 +213,6 @@ impl Connection {
             }
             match self.poll_recv(cx) {
                 Poll::Ready(Ok(Some(incoming))) => {
-                    self.spin.frame();
                     self.incoming_apart(incoming);
                     continue;
                 }
@@ -236,7 +231,7 @@ impl Connection {
             // frames.
             return match self.flush(cx) {
                 Some(failed) => Poll::Ready(failed),
-                None => self.rest(cx),
+                None => self.poll_timer(cx),
             };
         }
         cx.waker().wake_by_ref();
@@ -255,16 +250,6 @@ impl Connection {
         ready!(finished.as_mut().poll(cx));
         self.say_goodbye();
         Poll::Ready(End::new(CloseCode::Normal, "the session is over"))
-    }
-
-    /// There is nothing to do now.
-    fn rest(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        if self.spin.goes_on() {
-            // Wakes this task behind all others, and behind a look at what is ready.
-            let again = std::pin::pin!(tokio::task::yield_now());
-            let _ = again.poll(cx);
-        }
-        self.poll_timer(cx)
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Option<End> {
@@ -354,7 +339,6 @@ impl Connection {
     }
 
     fn send_event(&mut self, process_id: &str, seq: u64, event: Event, raw: bool) {
-        self.spin.output();
         if raw
             && let Event::Output(stream, bytes) = &event
             && let Some(frame) = encode_raw_output(process_id, seq, *stream, bytes)
