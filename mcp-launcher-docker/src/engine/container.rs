@@ -230,9 +230,10 @@ impl Engine {
     }
 
     pub(crate) async fn state(&self, id: &str) -> Result<State, EngineError> {
+        let socket = self.socket_file();
         match self.inspect(id).await {
             Ok(answer) => Ok(state_of(answer)),
-            Err(EngineError::Absent(_)) => self.is_same().await.map(|()| State::Absent),
+            Err(EngineError::Absent(_)) => self.is_same(socket).await.map(|()| State::Absent),
             Err(error) => Err(error),
         }
     }
@@ -247,9 +248,10 @@ impl Engine {
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
         let list = || docker.list_containers(Some(options.clone()));
+        let socket = self.socket_file();
         let list = self.ask(ANSWER_LIMIT, list).await?;
         // What is not in the list of another engine is not gone.
-        self.is_same().await?;
+        self.is_same(socket).await?;
         Ok(list.into_iter().filter_map(found).collect())
     }
 

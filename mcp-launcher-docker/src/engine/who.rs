@@ -16,8 +16,11 @@ pub(super) struct Greeted {
     /// `None` for one that refuses to say: it cannot be told apart.
     id: Option<String>,
     /// The file that its address led to.
-    socket: Mutex<Option<(u64, u64)>>,
+    socket: Mutex<Option<SocketFile>>,
 }
+
+/// The file that an address leads to: its device and its number there.
+type SocketFile = (u64, u64);
 
 impl Engine {
     /// Asks who answers. Who has not said is unknown, and is not spoken to.
@@ -28,12 +31,16 @@ impl Engine {
     }
 
     /// Makes sure that the daemon that has just answered is the one that was
-    /// greeted. The same file of a socket is, without being asked.
+    /// greeted. The same file of a socket is, without being asked, if the address led there
+    /// (`before`) when the question was asked as well.
     ///
     /// # Errors
     ///
     /// [`EngineError::OtherEngine`].
-    pub(super) async fn is_same(&self) -> Result<(), EngineError> {
+    pub(super) async fn is_same(&self, before: Option<SocketFile>) -> Result<(), EngineError> {
+        let other = || EngineError::OtherEngine {
+            endpoint: self.endpoint.clone(),
+        };
         let greeted = self.greeted().await?;
         let Some(id) = &greeted.id else {
             return Ok(());
@@ -45,6 +52,9 @@ impl Engine {
                 .unwrap_or_else(PoisonError::into_inner)
         };
         let socket = self.socket_file();
+        if socket != before {
+            return Err(other());
+        }
         if socket.is_some() && socket == *known() {
             return Ok(());
         }
@@ -52,9 +62,7 @@ impl Engine {
         let (now, again) = (ask().await?, ask().await?);
         // Podman makes up another one for each answer.
         if now.as_ref() != Some(id) && now == again {
-            return Err(EngineError::OtherEngine {
-                endpoint: self.endpoint.clone(),
-            });
+            return Err(other());
         }
         *known() = socket;
         Ok(())
@@ -84,25 +92,27 @@ impl Engine {
         }
     }
 
-    fn socket_file(&self) -> Option<(u64, u64)> {
+    /// Returns the file that the address leads to now; `None` for one that is no file.
+    pub(super) fn socket_file(&self) -> Option<SocketFile> {
         file(self.endpoint.local_socket()?)
     }
 }
 
 #[cfg(unix)]
-fn file(path: &Path) -> Option<(u64, u64)> {
+fn file(path: &Path) -> Option<SocketFile> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
 #[cfg(not(unix))]
-fn file(_: &Path) -> Option<(u64, u64)> {
+fn file(_: &Path) -> Option<SocketFile> {
     None
 }
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -126,9 +136,13 @@ mod tests {
         }
 
         fn lead_to(&self, fake: &FakeEngine) {
+            self.lead_to_socket(&fake.socket());
+        }
+
+        fn lead_to_socket(&self, socket: &Path) {
             let at = self.link.path().join("s");
             let _ = std::fs::remove_file(&at);
-            std::os::unix::fs::symlink(fake.socket(), at).unwrap();
+            std::os::unix::fs::symlink(socket, at).unwrap();
         }
     }
 
@@ -158,6 +172,30 @@ mod tests {
                 matches!(state, Err(EngineError::OtherEngine { .. })),
                 "{state:?}"
             );
+        });
+    }
+
+    /// The address leads to another engine while a question is asked, and no longer when it is answered.
+    #[test]
+    fn a_404_of_another_engine_is_no_proof_when_the_address_leads_back_before_it_is_read() {
+        let who = || Some((200, r#"{"ID":"one"}"#.to_owned()));
+        let one = FakeEngine::start_as(who, |_| Some((200, "{}".to_owned())));
+        let at = Arc::new(Switched::to(&one));
+        within("it answers", async {
+            assert_eq!(at.engine.state("x").await.unwrap(), State::Running);
+            let (back, lead_back) = (one.socket(), Arc::clone(&at));
+            let who = || Some((200, r#"{"ID":"other"}"#.to_owned()));
+            let other = FakeEngine::start_as(who, move |_| {
+                lead_back.lead_to_socket(&back);
+                Some((404, r#"{"message":"none"}"#.to_owned()))
+            });
+            at.lead_to(&other);
+            let state = at.engine.state("x").await;
+            assert!(
+                matches!(state, Err(EngineError::OtherEngine { .. })),
+                "{state:?}"
+            );
+            assert_eq!(at.engine.state("x").await.unwrap(), State::Running);
         });
     }
 
