@@ -85,7 +85,9 @@ pub(super) fn end(
             let exit = waiting.word.get().and_then(|word| word.exit);
             waiting.ending.update(|known| {
                 known.exit = known.exit.or(exit);
-                known.proof = process.map(Proof::Awaits);
+                if let Some(process) = process {
+                    known.proof = Some(Proof::Awaits(process));
+                }
             });
         }),
         done: Some(Box::new(done)),
