@@ -11,11 +11,11 @@ use mcp_lifecycle_core::launch::ErrorChain;
 /// The first pause between two attempts, and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
-/// What the engine has said of a container that has to go.
+/// The engine's word about a container that has to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Nothing,
-    /// It has removed it, which is no proof and leaves nothing to order.
+    /// The removal is done, which is no proof and leaves nothing to order.
     Removed,
 }
 
@@ -33,7 +33,7 @@ pub(crate) async fn remove_until_absent(
     until_absent(engine, container, Said::Nothing, on_failure).await;
 }
 
-/// As [`remove_until_absent`]. What is said to be removed is looked for first.
+/// Does the same as [`remove_until_absent`], and looks for the container first if it is said to be removed.
 pub(super) async fn until_absent(
     engine: &Engine,
     container: &str,

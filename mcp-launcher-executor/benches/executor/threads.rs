@@ -1,4 +1,4 @@
-//! What a call costs each thread on its way: how often it goes to sleep, and
+//! The cost of a call for each thread on its way: how often it goes to sleep, and
 //! for how long it has a processor.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::fs;
 pub(crate) struct Threads(BTreeMap<String, (u64, u64)>);
 
 impl Threads {
-    /// What the threads of this process have used so far.
+    /// Reads what the threads of this process have used so far.
     pub(crate) fn of(process: u32) -> Self {
         let mut all = BTreeMap::new();
         let tasks = fs::read_dir(format!("/proc/{process}/task"));

@@ -241,7 +241,7 @@ async fn a_launch_that_is_cancelled_takes_nobodys_lease() {
     second.unwrap();
 }
 
-/// It says so once, with the Lease unchanged, where it gave up writing beside others.
+/// The API server says so once, with the Lease unchanged, where it gave up writing beside others.
 #[tokio::test]
 async fn a_lease_is_lost_when_the_api_server_refuses_its_renewal_twice_in_a_row() {
     let asks = Asks::default();

@@ -136,7 +136,7 @@ const UNKNOWN_MAX: usize = 64;
 ///
 /// # Errors
 ///
-/// As [`take`].
+/// Those of [`take`].
 pub(crate) fn is_nobody_abroad(since: u64, childless: &[u32]) -> io::Result<bool> {
     let home = sight::home()?;
     let mut residents = Residents::of_last_search();
@@ -213,7 +213,7 @@ fn look_at(
     Ok(Look::Carrier(Carrier { seen, identity }))
 }
 
-/// What can be told of a process that is not asked for its mark.
+/// A process as far as it can be told without its mark.
 enum Begun {
     Over(Look),
     /// Its mark decides.

@@ -17,6 +17,7 @@ mod scripts;
 #[cfg(windows)]
 mod system;
 #[cfg(windows)]
+#[path = "../../../tests/src/wine.rs"]
 mod wine;
 
 #[cfg(windows)]
