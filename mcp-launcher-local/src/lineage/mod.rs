@@ -5,9 +5,10 @@
 //! rules ──── the decisions, each a function
 //! hunt ───── who is held, ended, and in which order
 //! mark ───── the mark, in what the system tells of a process
+//! reap ───── the servers of hosts that have died
 //! ```
 //!
-//! Pure: what the system tells comes by [`System`], and the model of the tests is one. The design, and
+//! Pure: what the system tells comes by [`System`] and [`Machine`](reap::Machine), and the model of the tests is one. The design, and
 //! what is not guaranteed, is in `docs/lineage.md`.
 
 mod graph;
@@ -15,13 +16,16 @@ mod hunt;
 mod mark;
 #[cfg(test)]
 mod model;
+mod reap;
 mod rules;
 
 use std::io;
 
 pub(crate) use self::graph::Lineage;
 #[cfg(target_os = "macos")]
-pub(crate) use self::mark::witness;
+pub(crate) use self::mark::{said, witness};
+#[cfg(target_os = "macos")]
+pub(crate) use self::reap::{Fact, Machine, Said, Searcher, reap};
 use crate::sys::Pid;
 
 /// A process, as the system tells of it.

@@ -20,6 +20,7 @@
 //! shelves ──── those of all directories
 //! census ───── who carries one, all of them and not only those listed at once
 //! processes ─ who carries which cookie
+//! mark ────── the cookie in an environment. Pure
 //! verdict ─── whom to end, whom to spare. Pure
 //! settle ──── which ledgers have served their purpose. Pure
 //! search ──── looks, and ends whom it may
@@ -45,6 +46,7 @@ mod inventory;
 pub(crate) mod keep;
 mod ledger;
 mod lock;
+pub(crate) mod mark;
 mod members;
 #[cfg(test)]
 mod model;
@@ -61,7 +63,7 @@ mod shelves;
 mod sight;
 mod stop;
 mod unclaimed;
-mod verdict;
+pub(crate) mod verdict;
 
 pub(crate) use alone::Alone;
 pub(crate) use census::{Carrier, Where, is_nobody_abroad, take as census};

@@ -21,24 +21,24 @@ pub(crate) enum Mark {
 
 /// A process, as it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: u32,
+pub(crate) struct Process {
+    pub(crate) pid: u32,
     /// 0 where it cannot be told.
-    pub(super) parent: u32,
+    pub(crate) parent: u32,
     /// 0 where it cannot be told.
-    pub(super) start_time: u64,
-    pub(super) name: String,
-    pub(super) is_guardian: bool,
+    pub(crate) start_time: u64,
+    pub(crate) name: String,
+    pub(crate) is_guardian: bool,
     /// It is to stay when its server ends: its name is one of those that it carries.
-    pub(super) stays: bool,
+    pub(crate) stays: bool,
     /// The PID namespace it is in, where it is in the cgroup of a container.
-    pub(super) container: Option<Option<u64>>,
-    pub(super) mark: Mark,
+    pub(crate) container: Option<Option<u64>>,
+    pub(crate) mark: Mark,
 }
 
 /// What to do about a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// End it.
     End,
     /// It is ending what is left of its server; ending *it* would set that
@@ -65,38 +65,38 @@ pub(super) enum Emptying {
 
 /// A host proven dead.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DeadHost {
-    pub(super) id: HostId,
+pub(crate) struct DeadHost {
+    pub(crate) id: HostId,
     /// Its PID namespace.
-    pub(super) namespace: u64,
+    pub(crate) namespace: u64,
     /// Its servers' own processes, as it has written them down: by number and start time.
-    pub(super) servers: Vec<(u32, u64)>,
+    pub(crate) servers: Vec<(u32, u64)>,
 }
 
 /// What is known about hosts.
 #[derive(Debug)]
-pub(super) struct Hosts<'a> {
+pub(crate) struct Hosts<'a> {
     /// Who asks.
-    pub(super) this: Option<&'a HostId>,
+    pub(crate) this: Option<&'a HostId>,
     /// Its process.
-    pub(super) this_pid: u32,
+    pub(crate) this_pid: u32,
     /// Which boot it is.
-    pub(super) boot_id: &'a str,
+    pub(crate) boot_id: &'a str,
     /// Proven dead.
-    pub(super) dead: &'a [DeadHost],
+    pub(crate) dead: &'a [DeadHost],
 }
 
 /// Every process, as of one moment.
 #[derive(Debug, Default)]
-pub(super) struct Scene {
-    pub(super) processes: BTreeMap<u32, Process>,
+pub(crate) struct Scene {
+    pub(crate) processes: BTreeMap<u32, Process>,
     /// Those of them that are living hosts.
-    pub(super) hosts: BTreeSet<u32>,
+    pub(crate) hosts: BTreeSet<u32>,
 }
 
 impl Hosts<'_> {
     /// Every doubt is a reason to spare.
-    pub(super) fn judge(&self, process: &Process, scene: &Scene) -> Verdict {
+    pub(crate) fn judge(&self, process: &Process, scene: &Scene) -> Verdict {
         let cookie = match &process.mark {
             Mark::Cookie(cookie) => cookie,
             Mark::None => return Verdict::Pass,
@@ -121,6 +121,15 @@ impl Hosts<'_> {
             (true, _) => Verdict::Spare,
             (false, true) => Verdict::Wait,
             (false, false) => Verdict::End,
+        }
+    }
+
+    /// Of one that does not say whose it is, and was started by one that is to be ended.
+    #[cfg(any(target_os = "macos", test))]
+    pub(crate) fn judge_linked(&self, process: &Process, scene: &Scene) -> Verdict {
+        match self.is_above_or_host(process.pid, scene) || self.is_kept(process, scene) {
+            true => Verdict::Spare,
+            false => Verdict::End,
         }
     }
 
@@ -169,7 +178,7 @@ impl Hosts<'_> {
 
     /// Returns whether it is the one who asks or a living host, or started one of them:
     /// whatever they carry, ending them would end a host.
-    fn is_above_or_host(&self, pid: u32, scene: &Scene) -> bool {
+    pub(crate) fn is_above_or_host(&self, pid: u32, scene: &Scene) -> bool {
         let hosts = scene.hosts.iter().chain([&self.this_pid]);
         hosts
             .copied()
@@ -249,4 +258,5 @@ impl Scene {
 }
 
 #[cfg(test)]
+#[path = "verdict/tests.rs"]
 mod tests;

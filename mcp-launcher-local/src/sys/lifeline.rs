@@ -37,6 +37,9 @@ done
 for group in $groups; do kill -s KILL -- "-$group"; done
 "#;
 
+/// The name that the watcher has among its arguments, the last of them.
+pub(crate) const NAME: &str = "mcp-lifeline";
+
 /// A process group that does not outlive this host.
 ///
 /// # Drop
@@ -94,7 +97,7 @@ struct Watcher {
 impl Watcher {
     fn start() -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh")
-            .args(["-c", WATCHER, "mcp-lifeline"])
+            .args(["-c", WATCHER, NAME])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

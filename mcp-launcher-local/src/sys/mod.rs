@@ -16,7 +16,7 @@ mod os;
 mod os;
 
 #[cfg(any(not(target_os = "linux"), test))]
-mod lifeline;
+pub(crate) mod lifeline;
 #[cfg(any(not(any(target_os = "linux", target_os = "macos")), test))]
 mod listing;
 
@@ -28,6 +28,8 @@ mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 
+#[cfg(target_os = "macos")]
+pub(crate) use os::Mac;
 #[cfg(all(target_os = "linux", test))]
 pub(crate) use os::set_io_priority;
 #[cfg(target_os = "linux")]

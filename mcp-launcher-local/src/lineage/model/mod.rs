@@ -14,7 +14,7 @@ mod faults;
     clippy::duplicate_mod,
     reason = "the kit uses the rest, and so does another model"
 )]
-mod random;
+pub(super) mod random;
 mod world;
 
 use self::edge::{Edge, Ways};

@@ -90,9 +90,19 @@ pub(super) fn everybody() -> io::Result<Listing> {
 
 /// The mark of whoever has this number, as far as it can be read.
 pub(super) fn witness(pid: Pid, variable: &str) -> Witness {
+    match arguments_of(pid, &mut Vec::new()) {
+        Ok(told) => witness_of(told, variable),
+        Err(_) => Witness::Hidden,
+    }
+}
+
+/// As much as arguments and environment may take together on macOS.
+const ARGUMENTS_MAX: usize = 1 << 20;
+
+/// The arguments and the environment of whoever has this number (`KERN_PROCARGS2`).
+pub(super) fn arguments_of(pid: Pid, told: &mut Vec<u8>) -> io::Result<&[u8]> {
     let mut what = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid.raw().as_raw()];
-    // As much as arguments and environment may take together on macOS.
-    let mut told = vec![0u8; 1 << 20];
+    told.resize(ARGUMENTS_MAX, 0);
     let mut len = told.len();
     // SAFETY: `what` has three numbers; `told` has `len` bytes to write to, and the kernel changes `len` to what it
     // wrote; nothing is set.
@@ -106,10 +116,11 @@ pub(super) fn witness(pid: Pid, variable: &str) -> Witness {
             0,
         )
     };
-    match (nix::errno::Errno::result(result), told.get(..len)) {
-        (Ok(_), Some(told)) => witness_of(told, variable),
-        _ => Witness::Hidden,
-    }
+    nix::errno::Errno::result(result)?;
+    // Where it is full, its beginning may have been left out.
+    told.get(..len)
+        .filter(|told| told.len() < ARGUMENTS_MAX)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// A process with its name, which is empty if it has ended.

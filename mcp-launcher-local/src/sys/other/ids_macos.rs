@@ -4,15 +4,16 @@
 //! Two questions that the system answers of every user's process. The one that would tell all at once,
 //! `PROC_PIDT_BSDINFOWITHUNIQID`, it answers of this user's alone (XNU's `proc_pidinfo`).
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::geteuid;
 
 use super::super::Pid;
-use crate::lineage::{Order, Seen, Sent};
+use crate::lineage::{Fact, Order, Seen, Sent};
 
 /// Its flavor and its layout are in XNU's `bsd/sys/proc_info_private.h`, which Apple's headers for programs leave out.
 #[repr(C)]
@@ -48,6 +49,11 @@ const _: () = assert!(size_of::<Ids>() == 56 && size_of::<Short>() == 64);
 
 /// The process of this number, also when it is a zombie.
 pub(super) fn seen(pid: Pid) -> io::Result<Option<Seen>> {
+    Ok(fact(pid)?.map(|fact| fact.seen))
+}
+
+/// The same, with what else is told of every user's process; its start time is not.
+pub(super) fn fact(pid: Pid) -> io::Result<Option<Fact>> {
     // It may have another owner for each question: so often is it asked again.
     for _ in 0..16 {
         let Some(ids) = ids(pid.raw().as_raw())? else {
@@ -57,12 +63,19 @@ pub(super) fn seen(pid: Pid) -> io::Result<Option<Seen>> {
             continue;
         };
         if unique(pid.raw().as_raw())? == Some(ids.unique) {
-            return Ok(Some(Seen {
-                pid,
-                unique: ids.unique,
-                started_by: ids.started_by,
-                group: short.group,
-                is_zombie: short.status == libc::SZOMB,
+            let name = CStr::from_bytes_until_nul(&short.name).unwrap_or_default();
+            return Ok(Some(Fact {
+                seen: Seen {
+                    pid,
+                    unique: ids.unique,
+                    started_by: ids.started_by,
+                    group: short.group,
+                    is_zombie: short.status == libc::SZOMB,
+                },
+                parent: short.parent,
+                start_time: 0,
+                is_own: short.user == geteuid().as_raw(),
+                name: name.to_string_lossy().into_owned(),
             }));
         }
     }

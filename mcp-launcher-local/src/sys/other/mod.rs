@@ -6,6 +6,7 @@
 //! facts ──── who is in a group, when a process started, which boot this is
 //! ids ────── on macOS, the numbers of processes that are never given out twice
 //! descent ── the descendants of a server: the lineage of macOS, the reaper of FreeBSD
+//! search ─── on macOS, what a search for orphans asks
 //! wait ───── how a child has ended
 //! ```
 //!
@@ -47,6 +48,9 @@ mod facts;
 #[cfg(target_os = "macos")]
 #[path = "ids_macos.rs"]
 mod ids;
+#[cfg(target_os = "macos")]
+#[path = "search_macos.rs"]
+mod search;
 mod wait;
 
 use std::io;
@@ -57,6 +61,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mcp_lifecycle_core::launch::{ExitStatus, Reach};
 
 use self::descent::Descent;
+#[cfg(target_os = "macos")]
+pub(crate) use self::search::Mac;
 use super::lifeline::Lifeline;
 #[cfg(not(target_os = "macos"))]
 use super::listing;
