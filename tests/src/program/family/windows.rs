@@ -28,6 +28,7 @@ impl Descendant {
     }
 
     /// Returns when it has said that it is there, or has ended.
+    #[expect(clippy::zombie_processes, reason = "there are none on Windows")]
     fn start_and_hear(self, command: Command) {
         let mut child = self.spawn(command, Stdio::piped());
         if let Some(mut stderr) = child.stderr.take() {
