@@ -75,3 +75,7 @@ impl Machine for Mac {
         Instant::now() < self.deadline
     }
 }
+
+#[cfg(test)]
+#[path = "search_macos_tests.rs"]
+mod tests;
