@@ -62,8 +62,11 @@ pub(crate) trait Machine: Processes {
     /// What whoever has this number now says of itself.
     fn read(&mut self, pid: Pid) -> Said;
 
-    /// Waits for a moment. `false`: the time of the search is over.
-    fn pause(&mut self) -> bool;
+    /// Waits for a moment.
+    fn pause(&mut self);
+
+    /// The time of the search is over.
+    fn is_late(&self) -> bool;
 }
 
 /// Who searches.

@@ -1,6 +1,6 @@
 //! One search: looks, holds whoever is to end, looks again, and ends it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
@@ -88,18 +88,19 @@ impl<'a, M: Machine> Search<'a, M> {
             let held = self.hold_all()?;
             rounds += 1;
             let killed = self.kill(&held);
-            let is_over = held.held.is_empty() || rounds >= ROUNDS;
-            if !self.wait_for(killed) || is_over {
+            self.wait_for(killed);
+            if held.held.is_empty() || rounds >= ROUNDS || self.machine.is_late() {
                 return Ok(self.report(&held));
             }
         }
     }
 
-    /// Holds whoever is to end, until looks find no more. The last of them has found each of them held, and decides.
+    /// Holds whoever is to end, until looks find no more. A look that has found it held decides about each.
     fn hold_all(&mut self) -> io::Result<Held> {
         let mut held = BTreeMap::new();
         let (mut looks, mut clean, mut fruitless) = (0, 0, 0);
         let mut last = Look::default();
+        let mut confirmed = BTreeSet::new();
         loop {
             let look = match self.look() {
                 Ok(look) => look,
@@ -115,6 +116,8 @@ impl<'a, M: Machine> Search<'a, M> {
                 }
                 !is_let_go
             });
+            let to_end = |unique: &&u64| look.fates.get(*unique) == Some(&Fate::End);
+            confirmed.extend(held.keys().filter(to_end).copied());
             let new = self.new_ones(&look, &held);
             looks += 1;
             clean = match (self.rules.hunt.is_settled)(new.len(), look.is_whole) {
@@ -130,7 +133,15 @@ impl<'a, M: Machine> Search<'a, M> {
                 false => last.with(look),
             };
             let is_settled = clean >= CLEAN_LOOKS;
-            if is_settled || fruitless >= FRUITLESS || looks >= LOOKS {
+            let is_enough = fruitless >= FRUITLESS || looks >= LOOKS || self.machine.is_late();
+            if is_settled || is_enough {
+                held.retain(|unique, one| {
+                    let is_confirmed = confirmed.contains(unique);
+                    if !is_confirmed {
+                        self.let_go(one);
+                    }
+                    is_confirmed
+                });
                 return Ok(Held {
                     held,
                     last,
@@ -185,8 +196,8 @@ impl<'a, M: Machine> Search<'a, M> {
         self.tried.insert(one.seen.unique, (one.remnant(), false));
     }
 
-    /// Waits for those who were killed, and returns whether there is time left.
-    fn wait_for(&mut self, mut killed: Vec<Fact>) -> bool {
+    /// Waits for those who were killed, while there is time.
+    fn wait_for(&mut self, mut killed: Vec<Fact>) {
         loop {
             killed.retain(|one| {
                 let now = self.machine.ask(one.seen.pid);
@@ -198,12 +209,10 @@ impl<'a, M: Machine> Search<'a, M> {
                 }
                 lives
             });
-            if killed.is_empty() {
-                return true;
+            if killed.is_empty() || self.machine.is_late() {
+                return;
             }
-            if !self.machine.pause() {
-                return false;
-            }
+            self.machine.pause();
         }
     }
 
@@ -296,6 +305,10 @@ impl<'a, M: Machine> Search<'a, M> {
                 Fate::Unknown(why) => {
                     let unknown = UnknownRemnant::new(remnant, why.as_str());
                     report.unknown.push(unknown);
+                }
+                Fate::End if !held.held.contains_key(unique) => {
+                    let why = "it is to end, and was found too late in this search";
+                    report.unknown.push(UnknownRemnant::new(remnant, why));
                 }
                 Fate::End | Fate::Pass => {}
             }

@@ -70,9 +70,12 @@ impl Machine for Mac {
         }
     }
 
-    fn pause(&mut self) -> bool {
+    fn pause(&mut self) {
         thread::sleep(PAUSE);
-        Instant::now() < self.deadline
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
     }
 }
 

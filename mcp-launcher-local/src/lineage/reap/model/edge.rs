@@ -184,9 +184,12 @@ impl Machine for Edge<'_> {
         }
     }
 
-    fn pause(&mut self) -> bool {
+    fn pause(&mut self) {
         self.go_on();
         self.paused += 1;
-        self.paused < PATIENCE
+    }
+
+    fn is_late(&self) -> bool {
+        self.paused >= PATIENCE
     }
 }

@@ -119,7 +119,7 @@ fn every_wrong_rule_is_noticed() {
         ),
         (
             "the number means the process that it meant",
-            &[STRANGER, STOPPED],
+            &[STRANGER, LIVES, HOST, WATCHER, SEARCHES, STOPPED],
             Rules {
                 hunt: rules::Rules {
                     is_same: |_, _| true,
@@ -131,7 +131,7 @@ fn every_wrong_rule_is_noticed() {
         ),
         (
             "who was stopped is who was meant",
-            &[STRANGER, STOPPED],
+            &[STRANGER, LIVES, HOST, WATCHER, SEARCHES, STOPPED],
             Rules {
                 hunt: rules::Rules {
                     after_stop: |_, _| Stopped::Held,
