@@ -12,43 +12,15 @@ use std::time::{Duration, Instant};
 
 use mcp_launcher_local::guardian::process::protocol::{MESSAGE_MAX, Report, Request, Stage};
 use mcp_launcher_local::guardian::process::{
-    GuardianHandle, Order, Received, Record, SpawnRequest, spawn,
+    GuardianHandle, Received, Record, SpawnRequest, spawn,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-/// A guardian that waits, with what this request has for it before it knows its server.
-pub(crate) fn spare(request: &SpawnRequest<'_>) -> GuardianHandle {
-    let null = File::open("/dev/null").expect("open");
-    let spare = spawn(SpawnRequest {
-        cgroup_leaf: request.cgroup_leaf,
-        cgroup_procs: request.cgroup_procs,
-        cgroup_kill: request.cgroup_kill,
-        spare: true,
-        ..SpawnRequest::nothing(null.as_fd())
-    });
-    spare.expect("spawn")
-}
-
-/// Has a spare guardian do what this request asks of a new one.
-pub(crate) fn order(spare: &GuardianHandle, request: &SpawnRequest<'_>) -> io::Result<()> {
-    let own = File::open(".").expect("open");
-    spare.order(&Order {
-        program: request.program,
-        argv: request.argv,
-        env: request.env,
-        cwd: request.cwd,
-        directory: own.as_fd(),
-        stdin: request.stdin,
-        stdout: request.stdout,
-        stderr: request.stderr,
-        grace: request.grace,
-    })
-}
-
 /// What never takes long fails after this.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
 /// A report that outlives its message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {

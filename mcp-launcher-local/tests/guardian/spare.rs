@@ -1,16 +1,45 @@
 //! A guardian that was there before its server.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 use mcp_launcher_local::guardian::process::protocol::{Request, Stage};
-use mcp_launcher_local::guardian::process::{GuardianHandle, SpawnRequest};
+use mcp_launcher_local::guardian::process::{GuardianHandle, Order, SpawnRequest, spawn};
 use nix::errno::Errno;
 
-use crate::lab::{Alive, DEADLINE, Guarded, Options, Said, c, order, play, readable, spare};
+use crate::lab::{Alive, DEADLINE, Guarded, Options, Said, c, play, readable};
+
+/// A guardian that waits, with what this request has for it before it knows its server.
+fn spare(request: &SpawnRequest<'_>) -> GuardianHandle {
+    let null = File::open("/dev/null").expect("open");
+    let spare = spawn(SpawnRequest {
+        cgroup_leaf: request.cgroup_leaf,
+        cgroup_procs: request.cgroup_procs,
+        cgroup_kill: request.cgroup_kill,
+        spare: true,
+        ..SpawnRequest::nothing(null.as_fd())
+    });
+    spare.expect("spawn")
+}
+
+/// Has a spare guardian do what this request asks of a new one.
+fn order(spare: &GuardianHandle, request: &SpawnRequest<'_>) -> io::Result<()> {
+    let own = File::open(".").expect("open");
+    spare.order(&Order {
+        program: request.program,
+        argv: request.argv,
+        env: request.env,
+        cwd: request.cwd,
+        directory: own.as_fd(),
+        stdin: request.stdin,
+        stdout: request.stdout,
+        stderr: request.stderr,
+        grace: request.grace,
+    })
+}
 
 fn start(argv: &[&str], options: &Options<'_>) -> Guarded {
     Guarded::start_by(argv, options, |request| {
