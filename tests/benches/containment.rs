@@ -77,27 +77,22 @@ fn burst(run: &mut Run, runtime: &tokio::runtime::Runtime, launcher: &LocalLaunc
         order.push(runtime.block_on(killed_by_order(launcher)));
         host.push(killed_with_the_host());
     }
-    for (what, mut times, bar) in [
-        ("floor: killpg of a group of 200 processes", floor, None),
-        ("a tree of 200 processes by force_end", order, Some(15.0)),
-        (
-            "a tree of 200 processes, SIGKILL of the host",
-            host,
-            Some(20.0),
-        ),
-    ] {
+    let [floor, order, host] = [floor, order, host].map(|mut times: Vec<Duration>| {
         times.sort_unstable();
         let ms = |at: usize| times[at].as_secs_f64() * 1e3;
-        let p50 = Figure::ours(format!("{what}, p50"), ms(times.len() / 2), "ms");
-        run.figure(match bar {
-            Some(bar) => p50.at_most(bar),
-            None => p50,
-        });
-        run.figure(Figure::ours(
-            format!("{what}, most"),
-            ms(times.len() - 1),
-            "ms",
-        ));
+        (ms(times.len() / 2), ms(times.len() - 1))
+    });
+    let killpg = ("killpg of a group of 200 processes", floor.0);
+    let name = "a tree of 200 processes by force_end, p50";
+    run.figure(Figure::ratio(name, order.0, killpg, "ms").at_most(1.1));
+    let name = "a tree of 200 processes, SIGKILL of the host, p50";
+    run.figure(Figure::ours(name, host.0, "ms").at_most(20.0));
+    for (what, most) in [
+        ("floor: killpg of a group of 200 processes", floor.1),
+        ("a tree of 200 processes by force_end", order.1),
+        ("a tree of 200 processes, SIGKILL of the host", host.1),
+    ] {
+        run.figure(Figure::ours(format!("{what}, most"), most, "ms"));
     }
 }
 
