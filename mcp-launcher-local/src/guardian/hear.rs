@@ -62,7 +62,13 @@ impl Server {
         let mut heard = Heard::default();
         let interest = loop {
             match self.guardian.receive(&mut buffer) {
-                Ok(Received::Report(report)) => self.take(report, &mut heard),
+                Ok(Received::Report(report)) => {
+                    self.take(report, &mut heard);
+                    // The last word.
+                    if heard.gone.is_some() {
+                        break Interest::Done;
+                    }
+                }
                 Ok(Received::Nothing) => break Interest::More,
                 // The exit of the guardian says the rest.
                 Ok(Received::Closed) => break Interest::Done,
@@ -127,7 +133,9 @@ impl Server {
             }),
         }
         // Its last words may still be in the socket.
-        self.hear();
+        if !self.concluding.load(Ordering::Relaxed) {
+            self.hear();
+        }
         if !self.concluding.swap(true, Ordering::Relaxed) {
             self.take_over();
         }

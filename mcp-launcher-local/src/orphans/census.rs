@@ -49,6 +49,8 @@ enum Look {
     Carrier(Carrier),
     /// In this PID namespace, for life. Said where others are looked for.
     Resident,
+    /// Started then, before whoever is looked for.
+    Older(u64),
     /// Elsewhere, or without an identity, or not to be looked at by this user.
     Other,
     /// There was one, which may have left a child that was not listed.
@@ -80,7 +82,7 @@ pub(crate) fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Ve
             let mut listed = sys::entries_of_proc()?;
             listed.retain(|entry| known.binary_search(&entry.pid).is_err());
             if let Some(residents) = &mut residents {
-                let is_resident = |entry: &mut ProcEntry| residents.still_has(entry);
+                let is_resident = |entry: &mut ProcEntry| residents.still_has(entry, since);
                 known.extend(listed.extract_if(.., is_resident).map(|entry| entry.pid));
             }
             entries.append(&mut listed);
@@ -99,6 +101,9 @@ pub(crate) fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Ve
                     continue;
                 }
                 Look::Resident => residents.iter_mut().for_each(|them| them.note(entry)),
+                Look::Older(start) => residents
+                    .iter_mut()
+                    .for_each(|them| them.note_start(entry, start)),
                 Look::Carrier(carrier) if carrier.is_passing() => passing.push((entry, carrier)),
                 Look::Carrier(carrier) => {
                     // One on its way out may have left a child that was not listed.
@@ -144,13 +149,14 @@ pub(crate) fn is_nobody_abroad(since: u64, childless: &[u32]) -> io::Result<bool
         return Ok(false);
     }
     let mut listed = sys::entries_of_proc()?;
-    listed.retain(|entry| !residents.still_has(entry));
+    listed.retain(|entry| !residents.still_has(entry, since));
     if listed.len() > UNKNOWN_MAX {
         return Ok(false);
     }
     for entry in listed {
         match begin_look(entry.pid, Where::Abroad, home, since)? {
             Begun::Over(Look::Resident) => residents.note(entry),
+            Begun::Over(Look::Older(start)) => residents.note_start(entry, start),
             Begun::Over(Look::Other) => {}
             Begun::Over(Look::Vanished) if childless.contains(&entry.pid) => {}
             Begun::Over(Look::Vanished | Look::Carrier(_)) | Begun::Mark(_) => return Ok(false),
@@ -230,9 +236,12 @@ fn begin_look(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Begun
         Err(error) if is_gone(&error) => return over(Look::Vanished),
         // Also said of one that goes at this moment.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return over(match std::fs::exists(format!("/proc/{pid}"))? {
-                true => Look::Other,
-                false => Look::Vanished,
+            return over(match sys::look_at(pid) {
+                Ok(Some(seen)) if seen.start_time < since => Look::Older(seen.start_time),
+                Ok(Some(_)) => Look::Other,
+                Ok(None) => Look::Vanished,
+                Err(_) if std::fs::exists(format!("/proc/{pid}"))? => Look::Other,
+                Err(_) => Look::Vanished,
             });
         }
         Err(error) => return Err(error),
@@ -240,7 +249,10 @@ fn begin_look(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Begun
     let Some(seen) = sys::look_at(pid)? else {
         return over(Look::Vanished);
     };
-    if seen.state == ProcessState::Dead || seen.start_time < since {
+    if seen.start_time < since {
+        return over(Look::Older(seen.start_time));
+    }
+    if seen.state == ProcessState::Dead {
         return over(Look::Other);
     }
     if place == Where::Abroad && !is_out_of_reach(has_parent_in(home, &seen)) {

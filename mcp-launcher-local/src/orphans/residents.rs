@@ -4,19 +4,29 @@
 //! once need not be asked at each end of a server: a search is then little more than one
 //! listing of `/proc`. A process is known again by its number *and* the inode of its directory.
 //! The kernel gives each such directory a number of its own, counted up in 32 bits.
+//!
+//! Who is elsewhere, or may not be looked at, was started at some time: it is no process of a server that began later,
+//! and is not asked at the end of that one either. To a host that is not root, most of a machine is like that.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
 
 use crate::sys::ProcEntry;
 
-/// Those whom the last search has found here, in order.
-static LAST: Mutex<Vec<ProcEntry>> = Mutex::new(Vec::new());
+/// Those whom the last search has found, in order.
+static LAST: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
-/// The processes of this PID namespace: those of the last search, and those of this one.
+/// The processes of this PID namespace, and others that are known: those of the last search, and those of this one.
 pub(super) struct Residents {
-    before: Vec<ProcEntry>,
-    now: Vec<ProcEntry>,
+    before: Vec<Known>,
+    now: Vec<Known>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Known {
+    entry: ProcEntry,
+    /// Of one that is not known to be here: when it was started, in clock ticks since boot.
+    started: Option<u64>,
 }
 
 impl Residents {
@@ -32,18 +42,25 @@ impl Residents {
         self.before.len()
     }
 
-    /// Returns whether the process was found here before; then it is kept.
-    pub(super) fn still_has(&mut self, entry: &ProcEntry) -> bool {
-        let is_known = self.before.binary_search(entry).is_ok();
-        if is_known {
-            self.now.push(*entry);
-        }
-        is_known
+    /// Returns whether the process was found here before, or is older than `since`; then it is kept.
+    pub(super) fn still_has(&mut self, entry: &ProcEntry, since: u64) -> bool {
+        let found = self.before.binary_search_by_key(entry, |known| known.entry);
+        let known = found.ok().map(|at| self.before[at]);
+        let known = known.filter(|known| known.started.is_none_or(|started| started < since));
+        self.now.extend(known);
+        known.is_some()
     }
 
     /// Notes a process that is here.
     pub(super) fn note(&mut self, entry: ProcEntry) {
-        self.now.push(entry);
+        let started = None;
+        self.now.push(Known { entry, started });
+    }
+
+    /// Notes a process that was started then, wherever it is.
+    pub(super) fn note_start(&mut self, entry: ProcEntry, started: u64) {
+        let started = Some(started);
+        self.now.push(Known { entry, started });
     }
 }
 
@@ -96,13 +113,34 @@ mod tests {
     fn who_is_not_listed_any_more_is_forgotten_and_a_number_alone_is_not_known() {
         let entry = |pid, inode| ProcEntry { pid, inode };
         let mut residents = Residents {
-            before: vec![entry(1, 10), entry(2, 11), entry(7, 12)],
+            before: Vec::new(),
             now: Vec::new(),
         };
-        assert!(residents.still_has(&entry(2, 11)));
-        assert!(!residents.still_has(&entry(7, 13)));
-        assert!(!residents.still_has(&entry(8, 12)));
+        for (pid, inode) in [(1, 10), (2, 11), (7, 12)] {
+            residents.note(entry(pid, inode));
+        }
+        residents.before = mem::take(&mut residents.now);
+        assert!(residents.still_has(&entry(2, 11), 0));
+        assert!(!residents.still_has(&entry(7, 13), 0));
+        assert!(!residents.still_has(&entry(8, 12), 0));
         residents.note(entry(7, 13));
-        assert_eq!(residents.now, [entry(2, 11), entry(7, 13)]);
+        let now: Vec<_> = residents.now.iter().map(|known| known.entry).collect();
+        assert_eq!(now, [entry(2, 11), entry(7, 13)]);
+    }
+
+    #[test]
+    fn who_is_elsewhere_is_known_to_servers_that_began_later() {
+        let entry = ProcEntry { pid: 3, inode: 10 };
+        let mut residents = Residents {
+            before: Vec::new(),
+            now: Vec::new(),
+        };
+        residents.note_start(entry, 100);
+        residents.before = mem::take(&mut residents.now);
+        // In the same tick: it may be theirs.
+        assert!(!residents.still_has(&entry, 100));
+        assert!(residents.now.is_empty());
+        assert!(residents.still_has(&entry, 101));
+        assert_eq!(residents.now, residents.before);
     }
 }

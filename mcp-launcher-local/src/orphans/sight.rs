@@ -1,12 +1,13 @@
 //! The sight of this process: the part of the machine's processes that it can see.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::sys;
 
@@ -83,10 +84,35 @@ pub(super) fn own_namespace() -> io::Result<u64> {
 ///
 /// It shows those of another one, or could not be read.
 pub(crate) fn home() -> io::Result<u64> {
-    match shows_own_namespace(&sys::text_of("/proc/self/status")?) {
-        true => own_namespace(),
-        false => Err(io::Error::other(OTHER_PROC)),
+    static HOME: OnceLock<Home> = OnceLock::new();
+    let device = fs::metadata(PROC)?.dev();
+    if let Some(home) = HOME.get().filter(|home| home.device == device) {
+        return Ok(home.namespace);
     }
+    let proc = File::open(PROC)?;
+    if !shows_own_namespace(&sys::text_of("/proc/self/status")?) {
+        return Err(io::Error::other(OTHER_PROC));
+    }
+    let namespace = own_namespace()?;
+    // It stays the same for the life of this process, and so does that of a mounted `/proc`.
+    if proc.metadata()?.dev() == device {
+        HOME.get_or_init(|| Home {
+            _proc: proc,
+            device,
+            namespace,
+        });
+    }
+    Ok(namespace)
+}
+
+const PROC: &str = "/proc";
+
+/// A `/proc` that shows the PID namespace of this process.
+struct Home {
+    /// Open, so that no other file system has its number.
+    _proc: File,
+    device: u64,
+    namespace: u64,
 }
 
 /// Returns whether `/proc` shows every process that there is in the PID namespace of this
