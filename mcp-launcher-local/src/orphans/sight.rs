@@ -86,7 +86,9 @@ pub(super) fn own_namespace() -> io::Result<u64> {
 pub(crate) fn home() -> io::Result<u64> {
     static HOME: OnceLock<Home> = OnceLock::new();
     let device = fs::metadata(PROC)?.dev();
-    if let Some(home) = HOME.get().filter(|home| home.device == device) {
+    let process = std::process::id();
+    let is_same = |home: &&Home| home.device == device && home.process == process;
+    if let Some(home) = HOME.get().filter(is_same) {
         return Ok(home.namespace);
     }
     let proc = File::open(PROC)?;
@@ -99,6 +101,7 @@ pub(crate) fn home() -> io::Result<u64> {
         HOME.get_or_init(|| Home {
             _proc: proc,
             device,
+            process,
             namespace,
         });
     }
@@ -112,6 +115,8 @@ struct Home {
     /// Open, so that no other file system has its number.
     _proc: File,
     device: u64,
+    /// The process that has looked: a child of it by `fork` may be in another namespace.
+    process: u32,
     namespace: u64,
 }
 
