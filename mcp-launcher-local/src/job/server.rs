@@ -102,7 +102,8 @@ impl Held {
     fn is_gone(&self) {
         let (heard, waits, swept) = {
             let mut state = self.lock();
-            let swept = std::mem::take(&mut state.swept);
+            // Kept: two threads may have found the proof, and either may be the first to tell.
+            let swept = state.swept.clone();
             (state.heard.take(), std::mem::take(&mut state.waits), swept)
         };
         let swept = swept
