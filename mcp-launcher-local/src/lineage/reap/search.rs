@@ -65,6 +65,7 @@ impl Look {
 }
 
 /// Whom a search holds, by the last of its looks.
+#[derive(Default)]
 struct Held {
     held: BTreeMap<u64, Fact>,
     last: Look,
@@ -85,7 +86,12 @@ impl<'a, M: Machine> Search<'a, M> {
     pub(super) fn run(mut self) -> io::Result<ReapReport> {
         let mut rounds = 0;
         loop {
-            let held = self.hold_all()?;
+            let held = match self.hold_all() {
+                Ok(held) => held,
+                Err(error) if self.tried.is_empty() => return Err(error),
+                // What was ended before is told all the same.
+                Err(_) => return Ok(self.report(&Held::default())),
+            };
             rounds += 1;
             let killed = self.kill(&held);
             self.wait_for(killed);

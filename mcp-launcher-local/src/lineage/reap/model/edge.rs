@@ -21,6 +21,8 @@ pub(super) struct Edge<'a> {
     is_quiet: bool,
     truncated: u32,
     paused: usize,
+    /// Somebody was.
+    pub(super) has_killed: bool,
     wrong: Option<String>,
 }
 
@@ -32,6 +34,7 @@ impl<'a> Edge<'a> {
             is_quiet,
             truncated: 0,
             paused: 0,
+            has_killed: false,
             wrong: None,
         }
     }
@@ -85,6 +88,9 @@ fn seen(pid: Pid, process: &Proc) -> Seen {
 impl Processes for Edge<'_> {
     fn list(&mut self) -> io::Result<Listing> {
         self.go_on();
+        if !self.is_quiet && self.random.percent(1) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let pids = self.world.processes.keys();
         let mut pids: Vec<Pid> = pids.filter_map(|pid| Pid::new((*pid).into())).collect();
         let is_whole = self.truncated >= 2 || !self.random.percent(15);
@@ -122,6 +128,7 @@ impl Processes for Edge<'_> {
             Order::Continue => process.is_stopped = false,
             Order::Terminate => {}
             Order::Kill => {
+                self.has_killed = true;
                 let process = process.clone();
                 self.check(pid, &process);
                 match self.world.processes.get_mut(&pid.as_u32()) {
