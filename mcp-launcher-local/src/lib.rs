@@ -24,6 +24,7 @@
 //! | Linux, by default | a [guardian](Isolation::Guardian), and a cgroup where one can be made | every descendant | the guardian ends all of it |
 //! | Linux, by choice | a guardian and a [PID namespace](Isolation::PidNamespace) | every process in the namespace | the kernel ends all of it, also when the guardian is killed with the host |
 //! | any Unix; the default on macOS and FreeBSD | a [process group](Isolation::ProcessGroup) | the group; on macOS, best effort, also descendants that left it | Linux: nothing; elsewhere a pipe watcher ends the group, best effort |
+//! | macOS, where the host calls [`serve_as_guardian`] | a guardian, and a process group | the group, and best effort every descendant that was seen | the guardian ends the group, and best effort every descendant that was seen |
 //! | Windows | a job object | every process in the job | the kernel ends all of it |
 //!
 //! Where a system refuses the default, the launcher takes the next best and says so:
@@ -56,7 +57,11 @@ mod ending;
 #[cfg(unix)]
 mod group;
 #[cfg(unix)]
-#[cfg_attr(not(target_os = "linux"), path = "guardian/absent.rs")]
+#[cfg_attr(target_os = "macos", path = "guardian/macos.rs")]
+#[cfg_attr(
+    not(any(target_os = "linux", target_os = "macos")),
+    path = "guardian/absent.rs"
+)]
 #[doc(hidden)]
 pub mod guardian;
 #[cfg(all(doc, not(doctest)))]
@@ -81,6 +86,7 @@ mod pipes;
 #[cfg_attr(unix, path = "plan/unix.rs")]
 #[cfg_attr(windows, path = "plan/windows.rs")]
 mod plan;
+mod reexec;
 mod resolve;
 #[cfg_attr(windows, path = "sys/windows/mod.rs")]
 mod sys;
@@ -94,6 +100,7 @@ pub use launcher::LocalLauncher;
 pub use level::{Isolation, Limits};
 #[cfg(target_os = "linux")]
 pub use login::login_path;
+pub use reexec::serve_as_guardian;
 #[cfg(target_os = "linux")]
 pub use wrapper::{Require, WrapError, Wrapper};
 #[cfg(windows)]

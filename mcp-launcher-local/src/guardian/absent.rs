@@ -1,10 +1,14 @@
-//! Containment by guardian, where there is none: other Unix than Linux.
+//! Containment by guardian, where there is none: other Unix than Linux and macOS.
+
+#[path = "no_spares.rs"]
+mod no_spares;
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 
+pub(crate) use self::no_spares::Spares;
 use crate::command::Command;
 
 /// Never started.
@@ -39,6 +43,10 @@ impl Plan {
     pub(crate) fn containment(&self) -> Containment {
         match self.0 {}
     }
+
+    fn no_spares(&self) -> usize {
+        match self.0 {}
+    }
 }
 
 pub(crate) fn probe(_namespaces: bool) -> Found {
@@ -49,32 +57,6 @@ pub(crate) fn known(_namespaces: bool) -> Option<Found> {
     Some(Found)
 }
 
-/// None is ever made.
-#[derive(Debug)]
-pub(crate) struct Spares;
-
-impl Spares {
-    pub(crate) fn new(_most: usize) -> Self {
-        Self
-    }
-
-    pub(crate) fn warm_up(&self, plan: &Plan) -> usize {
-        match plan.0 {}
-    }
-
-    pub(crate) fn launching(&self) -> Launching {
-        Launching
-    }
-
-    pub(crate) fn launched(&self) {}
-
-    pub(crate) fn give_up(&self) {}
-}
-
-/// A start during which none is made.
-#[derive(Debug)]
-pub(crate) struct Launching;
-
 pub(crate) fn spawn(
     _command: Command,
     plan: Plan,
@@ -84,4 +66,4 @@ pub(crate) fn spawn(
     match plan.0 {}
 }
 
-const WHY: &str = "there is one on Linux only";
+const WHY: &str = "there is one on Linux and macOS only";

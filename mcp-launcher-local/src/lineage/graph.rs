@@ -50,6 +50,12 @@ impl Lineage {
         }
     }
 
+    /// The unique id of the server itself.
+    #[cfg(target_os = "macos")]
+    pub(crate) fn server(&self) -> u64 {
+        self.server
+    }
+
     /// The members that lived when they were last looked at.
     pub(crate) fn living(&self) -> impl Iterator<Item = &Seen> {
         let living = self.members.values().filter(|member| !member.is_dead);

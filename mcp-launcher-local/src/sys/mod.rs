@@ -28,8 +28,6 @@ mod unix;
 #[cfg(target_os = "linux")]
 pub(crate) mod watch;
 
-#[cfg(target_os = "macos")]
-pub(crate) use os::Mac;
 #[cfg(all(target_os = "linux", test))]
 pub(crate) use os::set_io_priority;
 #[cfg(target_os = "linux")]
@@ -39,6 +37,10 @@ pub(crate) use os::{
     hold_this, in_a_session, inherited_by_threads, is_headless, is_running, kill_held, look_at,
     may_signal, memory_of, name_of, numbers_in_proc, of_ticks, see, see_all, terminate_held,
     text_of, ticks_since_boot, tracer_of, waited,
+};
+#[cfg(target_os = "macos")]
+pub(crate) use os::{
+    Descent, Mac, NoWard, Start, Ward, inherited_socket, reap_within, start, watch_exit,
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,

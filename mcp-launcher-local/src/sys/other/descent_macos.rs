@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use nix::errno::Errno;
-use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
+use nix::sys::event::{FilterFlag, KEvent, Kqueue};
 
 use super::super::{Member, Pid, shielded};
+use super::xnu::Xnu;
 use super::{facts, ids};
-use crate::identity::{Cookie, VARIABLE};
-use crate::lineage::{Lineage, Listing, Order, Processes, Seen, Sent, System, Witness};
+use crate::identity::Cookie;
+use crate::lineage::{Lineage, System as _};
 
 /// The lineage of a server, from here on.
 ///
@@ -23,7 +24,7 @@ use crate::lineage::{Lineage, Listing, Order, Processes, Seen, Sent, System, Wit
 ///
 /// It is forgotten, and its members are watched no more. To be dropped before the server is reaped: until then its number is its own.
 #[derive(Debug)]
-pub(super) struct Descent {
+pub(crate) struct Descent {
     server: Pid,
     traced: Option<Arc<Mutex<Traced>>>,
 }
@@ -36,6 +37,9 @@ struct Traced {
     is_killed: bool,
 }
 
+/// The group of nobody.
+const NO_GROUP: u32 = 0;
+
 /// The servers of this host, by the number of their main process.
 static SERVERS: Mutex<BTreeMap<Pid, Arc<Mutex<Traced>>>> = Mutex::new(BTreeMap::new());
 
@@ -44,7 +48,7 @@ pub(super) fn prepare(_: &mut Command) {}
 
 impl Descent {
     /// Begins with a child of ours that has not been reaped. Without one, the process group has to do.
-    pub(super) fn begin(server: Pid, identity: Option<&Cookie>) -> Self {
+    pub(crate) fn begin(server: Pid, identity: Option<&Cookie>) -> Self {
         let traced = trace(server, identity).map_err(|error| {
             let pid = server.as_u32();
             shielded(|| tracing::warn!(pid, %error, "who descends from a server cannot be seen"));
@@ -64,8 +68,36 @@ impl Descent {
         report(lineage.ask_to_end(system, self.server.as_u32()));
     }
 
+    /// SIGTERM for everybody, where the number of the group is nobody's.
+    pub(crate) fn ask_each_to_end(&self) {
+        let Some(traced) = &self.traced else { return };
+        let Traced {
+            lineage, system, ..
+        } = &mut *lock(traced);
+        report(lineage.ask_to_end(system, NO_GROUP));
+    }
+
+    /// Members that live. Blocks for some looks at all processes.
+    pub(crate) fn members(&self) -> io::Result<Vec<Member>> {
+        let traced = self.traced.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let mut traced = lock(traced);
+        traced.look()?;
+        let living = traced.lineage.living();
+        Ok(living.map(|member| facts::member(member.pid)).collect())
+    }
+
+    /// Returns whether the server itself lives, by the id that is never given out twice.
+    pub(crate) fn server_lives(&self) -> bool {
+        let Some(traced) = &self.traced else {
+            return false;
+        };
+        let now = ids::seen(self.server).ok().flatten();
+        let unique = lock(traced).lineage.server();
+        now.is_some_and(|now| now.unique == unique && !now.is_zombie)
+    }
+
     /// SIGKILL for everybody. Blocks for some looks at all processes, and waits for nobody.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let Some(traced) = &self.traced else { return };
         let mut traced = lock(traced);
         traced.is_killed = true;
@@ -127,11 +159,12 @@ fn trace(server: Pid, identity: Option<&Cookie>) -> io::Result<Arc<Mutex<Traced>
     let seen = ids::seen(server)?.ok_or(io::ErrorKind::NotFound)?;
     let mut traced = Traced {
         lineage: Lineage::of(seen),
-        system: Xnu {
-            forks: forks()?,
+        system: Xnu::new(
+            forks()?,
             server,
-            mark: identity.map(|identity| format!("{VARIABLE}={identity}")),
-        },
+            identity.map(Cookie::to_string),
+            FilterFlag::NOTE_FORK,
+        ),
         is_killed: false,
     };
     traced.look()?;
@@ -157,7 +190,7 @@ fn forks() -> io::Result<&'static Kqueue> {
 }
 
 fn hear(forks: &Kqueue) {
-    let mut events = [note(0, 0, EvFlags::empty()); 64];
+    let mut events = [super::no_event(); 64];
     loop {
         match forks.kevent(&[], &mut events, None) {
             Ok(count) => {
@@ -180,17 +213,6 @@ fn hear(forks: &Kqueue) {
     }
 }
 
-fn note(process: usize, server: isize, flags: EvFlags) -> KEvent {
-    KEvent::new(
-        process,
-        EventFilter::EVFILT_PROC,
-        flags,
-        FilterFlag::NOTE_FORK,
-        0,
-        server,
-    )
-}
-
 fn report(looked: io::Result<()>) {
     if let Err(error) = looked {
         shielded(|| tracing::warn!(%error, "processes cannot be listed"));
@@ -199,52 +221,4 @@ fn report(looked: io::Result<()>) {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The system calls of a hunt.
-#[derive(Debug)]
-struct Xnu {
-    forks: &'static Kqueue,
-    server: Pid,
-    /// The variable that its processes carry, with its name.
-    mark: Option<String>,
-}
-
-impl Processes for Xnu {
-    fn list(&mut self) -> io::Result<Listing> {
-        facts::everybody()
-    }
-
-    fn ask(&mut self, pid: Pid) -> io::Result<Option<Seen>> {
-        ids::seen(pid)
-    }
-
-    fn send(&mut self, pid: Pid, order: Order) -> Sent {
-        ids::send(pid, order)
-    }
-}
-
-impl System for Xnu {
-    fn witness(&mut self, pid: Pid) -> Witness {
-        match &self.mark {
-            Some(mark) => facts::witness(pid, mark),
-            None => Witness::Hidden,
-        }
-    }
-
-    fn watch(&mut self, pid: Pid) {
-        // ESRCH: it has ended, which the next look shows.
-        let server = self.server.as_u32() as isize;
-        let add = note(
-            pid.as_u32() as usize,
-            server,
-            EvFlags::EV_ADD | EvFlags::EV_CLEAR,
-        );
-        let _ = self.forks.kevent(&[add], &mut [], None);
-    }
-
-    fn unwatch(&mut self, pid: Pid) {
-        let delete = note(pid.as_u32() as usize, 0, EvFlags::EV_DELETE);
-        let _ = self.forks.kevent(&[delete], &mut [], None);
-    }
 }

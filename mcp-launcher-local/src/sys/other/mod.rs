@@ -7,6 +7,9 @@
 //! ids ────── on macOS, the numbers of processes that are never given out twice
 //! descent ── the descendants of a server: the lineage of macOS, the reaper of FreeBSD
 //! search ─── on macOS, what a search for orphans asks
+//! spawn ──── on macOS, a process that starts suspended
+//! ward ───── on macOS, the server of a guardian
+//! xnu ────── on macOS, the system calls of a hunt
 //! wait ───── how a child has ended
 //! ```
 //!
@@ -51,18 +54,38 @@ mod ids;
 #[cfg(target_os = "macos")]
 #[path = "search_macos.rs"]
 mod search;
+#[cfg(target_os = "macos")]
+#[path = "spawn_macos.rs"]
+mod spawn;
 mod wait;
+#[cfg(target_os = "macos")]
+#[path = "ward_macos.rs"]
+mod ward;
+#[cfg(target_os = "macos")]
+#[path = "xnu_macos.rs"]
+mod xnu;
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(target_os = "macos")]
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use mcp_lifecycle_core::launch::{ExitStatus, Reach};
 
+#[cfg(not(target_os = "macos"))]
 use self::descent::Descent;
 #[cfg(target_os = "macos")]
-pub(crate) use self::search::Mac;
+pub(crate) use self::{
+    descent::Descent,
+    search::Mac,
+    spawn::{Start, inherited_socket, start},
+    ward::{NoWard, Ward},
+};
 use super::lifeline::Lifeline;
 #[cfg(not(target_os = "macos"))]
 use super::listing;
@@ -220,6 +243,34 @@ pub(crate) fn start_time(pid: Pid) -> Option<u64> {
 pub(crate) fn own_start_time() -> io::Result<u64> {
     let own = facts::start_time_of(std::process::id());
     own.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// Calls `on_exit` when this process has ended, at once if there is none.
+#[cfg(target_os = "macos")]
+pub(crate) fn watch_exit(pid: Pid, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    exits::watch(pid, on_exit)
+}
+
+/// Reaps a child that ends by itself, and kills it if it has not in that time. Blocks.
+#[cfg(target_os = "macos")]
+pub(crate) fn reap_within(pid: Pid, limit: Duration) {
+    let end = Instant::now() + limit;
+    let mut is_killed = false;
+    while let Ok(None) = wait::reap(pid) {
+        if !is_killed && Instant::now() >= end {
+            is_killed = true;
+            let _ = nix::sys::signal::kill(pid.raw(), nix::sys::signal::SIGKILL);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Nothing, to be filled in by `kevent`.
+#[cfg(target_os = "macos")]
+fn no_event() -> nix::sys::event::KEvent {
+    use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent};
+    let (flags, what) = (EvFlags::empty(), FilterFlag::empty());
+    KEvent::new(0, EventFilter::EVFILT_PROC, flags, what, 0, 0)
 }
 
 /// Which boot of the machine this is.
