@@ -31,7 +31,9 @@ fn a_server_whose_host_died_before_it_ran_never_runs() {
 #[test]
 fn a_server_that_ends_with_nobody_left_is_reaped_after_two_looks() {
     let mut course = running(false);
+    assert!(!course.has_exited());
     assert_eq!(course.step(Event::Exited), [Act::TellExited, Act::Look]);
+    assert!(course.has_exited());
     assert_eq!(course.step(Event::Looked(0)), [Act::Look]);
     assert_eq!(course.step(Event::Looked(0)), GONE);
 }

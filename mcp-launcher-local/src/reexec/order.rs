@@ -113,5 +113,11 @@ mod tests {
         let order = Order::parse(OsStr::new("1 3 5 4 /tmp/a b")).unwrap();
         assert_eq!(order.directory.as_deref(), Some(Path::new("/tmp")));
         assert_eq!(order.program, Path::new("/a b"));
+        assert_eq!(order.grace(), Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_guardian_carries_the_mark_besides_its_order() {
+        assert_ne!(VARIABLE, crate::identity::VARIABLE);
     }
 }

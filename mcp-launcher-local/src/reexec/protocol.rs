@@ -210,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_is_heard() {
+        for asked in [Asked::Terminate, Asked::Kill] {
+            let mut lines = Lines::default();
+            lines.add(asked.line().as_bytes());
+            assert_eq!(Asked::parse(&lines.next().unwrap()), Some(asked));
+        }
+    }
+
+    #[test]
     fn what_is_not_ours_is_no_message() {
         for line in [
             "",
