@@ -23,7 +23,8 @@ use crate::{orphans, sys};
 /// with the environment that the specification allows and no descriptor of the
 /// host but its three streams.
 ///
-/// On Linux each server gets a [guardian](Isolation::Guardian) by default, on Windows a job object. What
+/// On Linux each server gets a [guardian](Isolation::Guardian) by default, on Windows a job object, on macOS a guardian where
+/// the host calls [`serve_as_guardian`](crate::serve_as_guardian). What
 /// that gives, or why it is not available, is in
 /// [`semantics`](ServerLauncher::semantics); [`require`](Self::require) turns a
 /// fallback into an error.

@@ -8,7 +8,9 @@
 pub enum Isolation {
     /// A guardian: a small process between host and server that ends every
     /// descendant, also those that left the process group, and also when the
-    /// host is killed. Linux; elsewhere, and where the system refuses it, a
+    /// host is killed. Linux; on macOS, where the host calls
+    /// [`serve_as_guardian`](crate::serve_as_guardian), with less
+    /// reach. Elsewhere, and where the system refuses it, a
     /// process group, which the launcher's semantics then say.
     #[default]
     Guardian,

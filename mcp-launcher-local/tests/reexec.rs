@@ -4,19 +4,19 @@
 //! This program is the test, its host, the server and what the server leaves. Each that must end holds a FIFO: its end of file is the
 //! end of the process.
 
-#[cfg(unix)]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 fn main() {
     mcp_launcher_local::serve_as_guardian();
     cases::main();
 }
 
-#[cfg(not(unix))]
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn main() {
     // It returns.
     mcp_launcher_local::serve_as_guardian();
 }
 
-#[cfg(unix)]
+#[cfg(any(target_os = "linux", target_os = "macos"))]
 mod cases {
     use std::env;
     use std::fs::{self, File};

@@ -107,14 +107,20 @@ impl Descent {
 
 impl Drop for Descent {
     fn drop(&mut self) {
-        let traced = lock(&SERVERS).remove(&self.server);
-        if let Some(traced) = traced {
-            let Traced {
-                lineage, system, ..
-            } = &mut *lock(&traced);
-            for member in lineage.living() {
-                system.unwatch(member.pid);
+        let Some(traced) = &self.traced else { return };
+        {
+            let mut servers = lock(&SERVERS);
+            let known = servers.get(&self.server);
+            // One whose guardian was killed may have lost its number to the next.
+            if known.is_some_and(|known| Arc::ptr_eq(known, traced)) {
+                servers.remove(&self.server);
             }
+        }
+        let Traced {
+            lineage, system, ..
+        } = &mut *lock(traced);
+        for member in lineage.living() {
+            system.unwatch(member.pid);
         }
     }
 }

@@ -79,8 +79,9 @@ impl Ward {
             Ok(ward)
         };
         watched().map_err(|error| {
-            // It has executed nothing.
+            // It has executed nothing, and does not: but one that is suspended may have to go on to end.
             let _ = kill(server.raw(), signal::SIGKILL);
+            let _ = kill(server.raw(), signal::SIGCONT);
             super::reap_within(server, Duration::from_secs(1));
             NoWard::NotWatched(error)
         })
@@ -129,6 +130,8 @@ impl Ward {
         let looked = self.lineage.end(&mut self.system);
         self.note_swept();
         unix::signal_group(self.server, Signal::Kill)?;
+        // One that was never resumed may have to go on to end.
+        let _ = kill(self.server.raw(), signal::SIGCONT);
         looked?;
         self.living()
     }
