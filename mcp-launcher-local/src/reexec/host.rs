@@ -52,6 +52,7 @@ pub(crate) fn spawn(
     let guardian = program::again().map_err(|why| failed(io::Error::other(why)))?;
     let (ours, theirs) = pipes::open()?;
     let (control, their_control) = UnixStream::pair().map_err(failed)?;
+    sys::without_sigpipe(&control).map_err(failed)?;
     let limit = Some(START_LIMIT);
     control.set_read_timeout(limit).map_err(failed)?;
     let (hand_over, taken) = mpsc::channel::<(Arc<Guarded>, Lines)>();

@@ -46,6 +46,7 @@ fn serve_by(order: &Order) -> io::Result<()> {
         grace: order.grace(),
         grace_ends: None,
         pause: PAUSE,
+        was_woken: true,
         events: VecDeque::new(),
         exit: ExitStatus::Unknown,
         failure: (Stage::Watch, 0),
@@ -71,6 +72,8 @@ struct Guardian {
     grace_ends: Option<Instant>,
     /// To the next look at those who were killed.
     pause: Duration,
+    /// Something has happened since the last look that was waited for.
+    was_woken: bool,
     events: VecDeque<Event>,
     exit: ExitStatus,
     failure: (Stage, i32),
@@ -81,6 +84,9 @@ struct Guardian {
 const PAUSE: Duration = Duration::from_millis(5);
 /// The longest. Also between two looks at those whose end is told to nobody: another user's.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// After a note: the time in which an end that was noted is there to be seen.
+const RECHECK: Duration = Duration::from_millis(20);
 
 impl Guardian {
     fn begin(&mut self, order: &Order) -> Event {
@@ -172,16 +178,24 @@ impl Guardian {
             _ if self.course.has_exited() => {
                 Some(to_grace.map_or(PAUSE_MAX, |left| left.min(PAUSE_MAX)))
             }
+            // Whose exit was noted may be no zombie yet.
+            _ if self.was_woken => Some(to_grace.map_or(RECHECK, |left| left.min(RECHECK))),
             _ => to_grace,
         };
-        if let Some(ward) = &self.ward
-            && ward.wait(limit).is_err()
-        {
-            // Only a closed queue can do this: it goes on by the clock.
-            std::thread::sleep(PAUSE);
-        }
+        let rechecks =
+            self.was_woken && self.course.state() == State::Running && !self.course.has_exited();
+        self.was_woken = match self.ward.as_ref().map(|ward| ward.wait(limit)) {
+            Some(Ok(was_woken)) => was_woken,
+            _ => {
+                // Only a closed queue can do this: it goes on by the clock.
+                std::thread::sleep(PAUSE);
+                true
+            }
+        };
         self.see_exit();
-        self.events.push_back(Event::Noted);
+        if self.was_woken || !rechecks {
+            self.events.push_back(Event::Noted);
+        }
         if self.grace_ends.is_some_and(|end| Instant::now() >= end) {
             self.grace_ends = None;
             self.events.push_back(Event::GraceOver);

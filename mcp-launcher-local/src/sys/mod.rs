@@ -41,6 +41,7 @@ pub(crate) use os::{
 #[cfg(target_os = "macos")]
 pub(crate) use os::{
     Descent, Mac, NoWard, Start, Ward, inherited_socket, reap_within, start, watch_exit,
+    without_sigpipe,
 };
 pub(crate) use os::{
     ExitEvent, HOST_DEATH, Leader, boot_id, can_lead, is_not_executable, kill_group_of_child,

@@ -83,7 +83,7 @@ use self::descent::Descent;
 pub(crate) use self::{
     descent::Descent,
     search::Mac,
-    spawn::{Start, inherited_socket, start},
+    spawn::{Start, inherited_socket, start, without_sigpipe},
     ward::{NoWard, Ward},
 };
 use super::lifeline::Lifeline;

@@ -174,5 +174,23 @@ pub(crate) fn inherited_socket(number: i32) -> io::Result<UnixStream> {
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     getsockopt(&fd, sockopt::SockType)?;
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
-    Ok(UnixStream::from(fd))
+    let socket = UnixStream::from(fd);
+    without_sigpipe(&socket)?;
+    Ok(socket)
+}
+
+/// Makes a write to a socket whose other end is gone an error, also in a program that leaves SIGPIPE as it was.
+pub(crate) fn without_sigpipe(socket: &UnixStream) -> io::Result<()> {
+    let on: c_int = 1;
+    // SAFETY: the option is a number, and there is one to be read.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NOSIGPIPE,
+            (&raw const on).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    Ok(Errno::result(set).map(drop)?)
 }

@@ -48,15 +48,14 @@ impl Ward {
         let prepared = || {
             let nothing = File::options().read(true).write(true).open("/dev/null")?;
             let notes: &'static Kqueue = Box::leak(Box::new(Kqueue::new()?));
-            let heard = KEvent::new(
-                host.as_raw_fd().unsigned_abs() as usize,
-                EventFilter::EVFILT_READ,
-                EvFlags::EV_ADD | EvFlags::EV_CLEAR,
-                FilterFlag::empty(),
-                0,
-                0,
-            );
-            notes.kevent(&[heard], &mut [], None)?;
+            let host = host.as_raw_fd().unsigned_abs() as usize;
+            // Comes when the server can be asked how it has ended, which a note of its exit may come before.
+            let child = signal::SIGCHLD as usize;
+            let heard = [
+                heard(host, EventFilter::EVFILT_READ),
+                heard(child, EventFilter::EVFILT_SIGNAL),
+            ];
+            notes.kevent(&heard, &mut [], None)?;
             Ok((nothing, notes))
         };
         let (nothing, notes) = prepared().map_err(NoWard::NotWatched)?;
@@ -96,12 +95,13 @@ impl Ward {
         let _ = kill(self.server.raw(), signal::SIGCONT);
     }
 
-    /// Waits for a note, or for the host.
-    pub(crate) fn wait(&self, limit: Option<Duration>) -> io::Result<()> {
+    /// Waits for a note, or for the host; returns whether there was one.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> io::Result<bool> {
         let limit = limit.map(|limit| *TimeSpec::from(limit).as_ref());
         let mut events = [no_event(); 64];
         match self.notes.kevent(&[], &mut events, limit) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Ok(count) => Ok(count > 0),
+            Err(nix::errno::Errno::EINTR) => Ok(true),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -163,4 +163,9 @@ impl Ward {
             known.or_insert_with(|| facts::member(pid).name);
         }
     }
+}
+
+fn heard(what: usize, filter: EventFilter) -> KEvent {
+    let flags = EvFlags::EV_ADD | EvFlags::EV_CLEAR;
+    KEvent::new(what, filter, flags, FilterFlag::empty(), 0, 0)
 }
