@@ -241,7 +241,7 @@ async fn a_signal_that_is_repeated_after_a_resume_is_sent_once() {
     let started = executor.unwrap().start(&command).await.unwrap();
     let mut lines = BufReader::new(started.stdout).lines();
     assert_eq!(within(lines.next_line()).await.unwrap().unwrap(), "up");
-    proxy.set(Mood::Late(Duration::from_secs(2)));
+    proxy.set(Mood::Late(Duration::from_secs(8)));
     let cut = async {
         // It was asked; that it was arrives too late.
         while !asked.exists() {
