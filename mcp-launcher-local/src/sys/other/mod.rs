@@ -138,7 +138,7 @@ impl Leader {
     }
 
     pub(crate) fn peek(&self) -> io::Result<Option<ExitStatus>> {
-        wait::peek(self.pid)
+        wait::ended(self.pid)
     }
 
     pub(crate) fn reap(&self) {

@@ -15,6 +15,12 @@ pub(super) fn peek(pid: Pid) -> io::Result<Option<ExitStatus>> {
     Ok(wait(pid, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)?)
 }
 
+/// The same of a child of which a note has said that it ends. XNU gives that note (`proc_exit`) before there is a
+/// zombie to be asked: this waits until there is.
+pub(super) fn ended(pid: Pid) -> io::Result<Option<ExitStatus>> {
+    Ok(wait(pid, libc::WEXITED | libc::WNOWAIT)?)
+}
+
 /// Reaps a child that has ended.
 pub(super) fn reap(pid: Pid) -> io::Result<Option<ExitStatus>> {
     Ok(wait(pid, libc::WEXITED | libc::WNOHANG)?)
