@@ -5,8 +5,6 @@
 
 use std::env;
 use std::io::{self, Read, Seek};
-#[cfg(unix)]
-use std::process::Child;
 use std::process::{self, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -60,15 +58,6 @@ pub(crate) fn this_program() -> Command {
     Command::new(env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into()))
 }
 
-#[cfg(windows)]
-pub(crate) use crate::wine::spawn;
-
-/// Starts a process of the kit's own.
-#[cfg(unix)]
-pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    command.spawn()
-}
-
 /// Starts the process of a cell, and waits for its verdict.
 pub(crate) fn start(mut command: Command, kit: &Kit, cell: Cell) -> Verdict {
     let crashed = |why: String| Verdict::failed("a cell ends with a verdict", why);
@@ -82,7 +71,7 @@ pub(crate) fn start(mut command: Command, kit: &Kit, cell: Cell) -> Verdict {
             .stdin(Stdio::piped())
             .stdout(output.try_clone()?)
             .stderr(output.try_clone()?);
-        let mut child = spawn(&mut command)?;
+        let mut child = command.spawn()?;
         // Open until it has exited, so that it does not outlive this process.
         let _open = child.stdin.take();
         let status = child.wait()?;

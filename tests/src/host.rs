@@ -43,7 +43,7 @@ impl Host {
         host.env(JOB, job.to_string());
         host.stdin(Stdio::null()).stdout(Stdio::null());
         Ok(Self {
-            child: cell::spawn(&mut host)?,
+            child: host.spawn()?,
         })
     }
 

@@ -1,8 +1,6 @@
 //! Wine, where it is no Windows: it is known by what its `ntdll` has, and its faults are nobody's who is tested.
 
-use std::io;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
-use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use windows_sys::Win32::System::Diagnostics::ToolHelp::{
@@ -10,9 +8,6 @@ use windows_sys::Win32::System::Diagnostics::ToolHelp::{
 };
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
 use windows_sys::w;
-
-/// Starts that wine has refused without a reason, and that were tried again.
-static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
 /// Processes that have ended, and whose connections wine has kept.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
@@ -23,37 +18,6 @@ pub fn is_here() -> bool {
     let library = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
     // SAFETY: the library stays, and the name ends with a zero.
     unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
-}
-
-/// Starts a process of the test. Under load wine says now and then that it has failed itself
-/// (`ERROR_INTERNAL_ERROR`): it is asked up to five times, and each refusal is counted.
-///
-/// # Errors
-///
-/// Those of [`Command::spawn`].
-pub fn spawn(command: &mut Command) -> io::Result<Child> {
-    const INTERNAL_ERROR: i32 = 1359;
-    for _ in 1..5 {
-        match command.spawn() {
-            Err(error) if error.raw_os_error() == Some(INTERNAL_ERROR) && is_here() => {
-                REFUSED.fetch_add(1, Ordering::Relaxed);
-                eprintln!("wine: a start was refused, and is tried again: {error}");
-            }
-            result => return result,
-        }
-    }
-    command.spawn()
-}
-
-/// What a process of the test, with no input, has said at its end.
-///
-/// # Errors
-///
-/// As [`spawn`].
-pub fn output(command: &mut Command) -> io::Result<Output> {
-    command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    spawn(command)?.wait_with_output()
 }
 
 /// Returns whether the process of this number has ended, and nobody but wine's own server holds its connections,
@@ -87,9 +51,6 @@ fn is_listed(pid: u32) -> bool {
 
 /// Prints how often wine was not taken at its word in this process.
 pub fn report() {
-    let refused = REFUSED.load(Ordering::Relaxed);
     let left = LEFT.load(Ordering::Relaxed);
-    println!(
-        "starts that wine refused, and that were tried again: {refused}; ended, with a connection that has not: {left}"
-    );
+    println!("ended, with a connection that has not: {left}");
 }

@@ -77,7 +77,7 @@ fn start(alive: &Alive, options: &[&str], what: &str) -> Child {
     let mut command = contained(options, what);
     command.env(name, address);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    wine::spawn(&mut command).unwrap()
+    command.spawn().unwrap()
 }
 
 /// Waits for it; the tests have an end of their own.
@@ -118,7 +118,7 @@ fn bytes() {
 fn codes() {
     for code in [0_u32, 1, 125, 256, 0xC000_0005] {
         let mut command = contained(&[], "exits");
-        let output = wine::output(command.arg(code.to_string())).unwrap();
+        let output = command.arg(code.to_string()).output().unwrap();
         assert_eq!(output.status.code(), Some(code.cast_signed()));
     }
 }
@@ -175,7 +175,7 @@ fn npx() {
     std::fs::write(cmd.with_extension(""), "#!/bin/sh\nexit 1\n").unwrap();
     let mut command = Command::new(PROGRAM);
     command.args(["npx", "-y", "with space", "a&b"]);
-    let output = wine::output(command.env("PATH", cmd.parent().unwrap())).unwrap();
+    let output = command.env("PATH", cmd.parent().unwrap()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
     assert_eq!(said, "\"-y\"\n\"with space\"\n\"a&b\"\n");
     assert_eq!(output.status.code(), Some(0));
@@ -186,7 +186,7 @@ fn log() {
     let log = directory.path().join("server.log");
     std::fs::write(&log, "before\n").unwrap();
     let mut command = contained(&["--log", log.to_str().unwrap()], "complains");
-    let output = wine::output(&mut command).unwrap();
+    let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(output.stderr, b"");
     assert_eq!(

@@ -6,8 +6,6 @@ use std::os::windows::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mcp_lifecycle_conformance::wine;
-
 use crate::alive::report;
 use crate::hosts;
 
@@ -84,5 +82,5 @@ fn start(what: &str) {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .creation_flags(DETACHED);
-    drop(wine::spawn(&mut command).unwrap());
+    drop(command.spawn().unwrap());
 }

@@ -5,7 +5,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::Trial;
-use mcp_lifecycle_conformance::wine;
 
 use crate::alive::{Alive, LIMIT, Living, report};
 use crate::cases::{contained, trial};
@@ -38,7 +37,7 @@ pub(crate) fn be(options: Vec<String>) {
         true => Stdio::inherit(),
         false => Stdio::piped(),
     };
-    let mut child = wine::spawn(command.stdin(input).stdout(Stdio::null())).unwrap();
+    let mut child = command.stdin(input).stdout(Stdio::null()).spawn().unwrap();
     // Waiting would close it.
     let _input = child.stdin.take();
     let _ = child.wait();
@@ -74,7 +73,7 @@ fn started(alive: &Alive, processes: usize) -> (Living, Vec<Living>) {
 
 fn killed_host() {
     let alive = Alive::new();
-    let host = wine::spawn(&mut host(&alive, "tree", &["200ms"])).unwrap();
+    let host = host(&alive, "tree", &["200ms"]).spawn().unwrap();
     let (here, servers) = started(&alive, 3);
     kill(host);
     here.ends();
@@ -86,7 +85,7 @@ fn open_input() {
     let alive = Alive::new();
     let (input, mut theirs) = std::io::pipe().unwrap();
     let mut command = host(&alive, "echo", &["200ms", "own-input"]);
-    let host = wine::spawn(command.stdin(input)).unwrap();
+    let host = command.stdin(input).spawn().unwrap();
     drop(command);
     let (here, servers) = started(&alive, 1);
     kill(host);
@@ -102,7 +101,7 @@ fn killed_wrapper() {
     let mut command = contained(&["--grace", "1day"], "tree");
     command.env(name, address);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut wrapper = wine::spawn(&mut command).unwrap();
+    let mut wrapper = command.spawn().unwrap();
     let servers: Vec<_> = (0..3).map(|_| alive.next()).collect();
     let mut output = wrapper.stdout.take().unwrap();
     kill(wrapper);
@@ -127,7 +126,7 @@ fn any_instant() {
     // From nothing to the last process of a tree, on this machine and in this hour.
     let alive = Alive::new();
     let begun = Instant::now();
-    let one = wine::spawn(&mut host(&alive, "tree", &["10ms"])).unwrap();
+    let one = host(&alive, "tree", &["10ms"]).spawn().unwrap();
     let (_, servers) = started(&alive, 3);
     let longest = begun.elapsed();
     kill(one);
@@ -138,7 +137,7 @@ fn any_instant() {
     let mut waiting = Vec::new();
     for _ in 0..rounds() {
         let alive = Alive::new();
-        let host = wine::spawn(&mut host(&alive, "tree", &["10ms"])).unwrap();
+        let host = host(&alive, "tree", &["10ms"]).spawn().unwrap();
         // xorshift
         random ^= random << 13;
         random ^= random >> 7;

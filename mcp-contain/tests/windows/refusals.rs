@@ -3,7 +3,6 @@
 use std::process::{Command, Output};
 
 use libtest_mimic::Trial;
-use mcp_lifecycle_conformance::wine;
 
 use crate::cases::{PROGRAM, contained, trial};
 
@@ -19,7 +18,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 }
 
 fn run(mut command: Command) -> Output {
-    wine::output(&mut command).unwrap()
+    command.output().unwrap()
 }
 
 fn words(words: &[&str]) -> Command {

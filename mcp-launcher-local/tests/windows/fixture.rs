@@ -110,5 +110,5 @@ fn start(what: &str, flags: u32) -> std::io::Result<Child> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .creation_flags(flags);
-    wine::spawn(&mut command)
+    command.spawn()
 }

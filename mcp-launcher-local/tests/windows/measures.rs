@@ -15,7 +15,7 @@ use crate::alive::{Alive, LIMIT};
 use crate::cases::{launch, spec, trial};
 use crate::fixture::MARK;
 use crate::owners::owner;
-use crate::{system, wine};
+use crate::system;
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
@@ -114,7 +114,7 @@ fn started_by_std(flags: u32) -> Duration {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .creation_flags(flags);
-    let mut child = wine::spawn(&mut command).unwrap();
+    let mut child = command.spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"x\n").unwrap();
     let mut line = String::new();
     let mut output = std::io::BufReader::new(child.stdout.as_mut().unwrap());

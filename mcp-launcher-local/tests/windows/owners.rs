@@ -10,7 +10,6 @@ use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use crate::alive::{Alive, Living};
 use crate::cases::{launch, spec, trial};
 use crate::fixture::{ADDRESS, MARK};
-use crate::wine;
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![trial(
@@ -51,7 +50,7 @@ pub(crate) fn owner(alive: &Alive) -> Child {
         .args([MARK, "owner"])
         .env(ADDRESS, alive.address().to_string())
         .stdin(Stdio::null());
-    wine::spawn(&mut command).unwrap()
+    command.spawn().unwrap()
 }
 
 /// How many are killed: 200, or `MCP_WINDOWS_OWNERS`.

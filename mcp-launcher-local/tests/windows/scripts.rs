@@ -10,7 +10,6 @@ use tokio::io::AsyncReadExt;
 
 use crate::cases::trial;
 use crate::fixture::MARK;
-use crate::wine;
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
@@ -55,7 +54,7 @@ const ARGUMENTS: &[&str] = &[
 
 /// What a program says to one argument, started by the standard library.
 fn by_std(program: &Path, arguments: &[&str]) -> String {
-    let output = wine::output(Command::new(program).args(arguments)).unwrap();
+    let output = Command::new(program).args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

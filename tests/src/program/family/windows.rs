@@ -10,7 +10,6 @@ use windows_sys::Win32::System::Threading::{CREATE_NEW_PROCESS_GROUP, DETACHED_P
 use super::{DEAF, Descendant, reexec};
 use crate::program::alive::Alive;
 use crate::program::{Context, exit};
-use crate::wine;
 
 impl Descendant {
     /// Starts a process that stays until it is killed or nobody watches, and returns when it has said hello.
@@ -48,7 +47,7 @@ impl Descendant {
             false => Stdio::null(),
         };
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-        match wine::spawn(&mut command) {
+        match command.spawn() {
             Ok(child) => child,
             Err(error) => exit::refused("spawn", error),
         }
