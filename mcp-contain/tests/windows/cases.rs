@@ -1,6 +1,7 @@
 //! Lives and ends of single servers behind the wrapper.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::windows::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -8,9 +9,11 @@ use std::thread;
 
 use libtest_mimic::{Completion, Failed, Trial};
 use mcp_lifecycle_conformance::wine;
+use windows_sys::Win32::System::Threading::CREATE_NO_WINDOW;
 
 use crate::alive::{Alive, LIMIT};
 use crate::fixture::MARK;
+use crate::system;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_mcp-contain");
 
@@ -23,6 +26,7 @@ pub(crate) fn tests() -> Vec<Trial> {
             deaf,
         ),
         trial("who_outlives_the_server_s_own_process_is_ended", helper),
+        trial("a_console_that_does_not_answer_delays_no_end", hung_console),
         not_on_wine(
             "the console that it makes for a server holds what the server has inherited",
             trial("the_end_of_the_output_is_the_server_s_own", silent),
@@ -143,6 +147,27 @@ fn helper() {
     assert!(helper.lives());
     assert_eq!(end(child).code(), Some(3));
     helper.ends();
+}
+
+fn hung_console() {
+    let alive = Alive::new();
+    let (name, address) = alive.variable();
+    let mut command = contained(&["--grace", "100ms"], "tree");
+    command.env(name, address).stdin(Stdio::piped());
+    let child = command.creation_flags(CREATE_NO_WINDOW).spawn().unwrap();
+    let living: Vec<_> = (0..3).map(|_| alive.next()).collect();
+    let console = system::console_of(child.id());
+    system::suspend(console);
+    let (done, is_done) = mpsc::channel();
+    let ended = thread::spawn(move || {
+        let _ = done.send(end(child));
+    });
+    let status = is_done.recv_timeout(LIMIT);
+    // Whatever came of it: it leaves with who is in it.
+    system::resume(console);
+    ended.join().unwrap();
+    assert_eq!(status.expect("it waits for its console").code(), Some(1));
+    living.into_iter().for_each(|process| process.ends());
 }
 
 /// A copy of it in the wrapper would hide its end from the host.

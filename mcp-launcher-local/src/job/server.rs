@@ -9,6 +9,7 @@ use mcp_lifecycle_core::launch::{
     Containment, Evidence, ExitStatus, Gone, ProcessTerminator, Remnant, ServerIdentity, StepError,
     TerminationSemantics,
 };
+use tokio::sync::oneshot;
 
 use crate::ending::{Ending, Proof};
 use crate::sys::{Heard, Job, Process, Start, Wait, shielded};
@@ -206,10 +207,17 @@ impl ProcessTerminator for JobServer {
         if self.held.ending.is_proven() || self.held.ending.has_exited() {
             return Ok(());
         }
-        let asked = self.held.leader.interrupt();
+        let (tell, told) = oneshot::channel();
+        let is_asked = self.held.leader.interrupt(|asked| drop(tell.send(asked)));
         // Names for the report, of those who will have to be ended.
         let known = names(&self.held.members());
         self.held.lock().known = known;
+        let asked = match is_asked {
+            Ok(()) => told
+                .await
+                .unwrap_or_else(|lost| Err(io::Error::other(lost))),
+            refused => refused,
+        };
         asked.map_err(|error| StepError::new("send CTRL_BREAK to the server's console", error))
     }
 

@@ -244,8 +244,8 @@ impl Life<'_> {
         match order {
             Order::Nothing => {}
             Order::Terminate => {
-                // Who has no console cannot be asked: its grace passes.
-                let _ = self.leader.interrupt();
+                // Who has no console cannot be asked, and a console may not answer: the grace passes.
+                let _ = self.leader.interrupt(drop);
                 self.ladder.sent();
             }
             // Given again by the ladder until nobody is left.

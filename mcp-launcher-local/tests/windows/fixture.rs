@@ -10,7 +10,7 @@ use windows_sys::Win32::System::Threading::{
     CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS,
 };
 
-use crate::{owners, system, wine};
+use crate::{owners, system};
 
 pub(crate) const MARK: &str = "--fixture";
 

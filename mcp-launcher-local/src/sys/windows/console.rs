@@ -3,9 +3,11 @@
 //! A server shares the console of its host, as a process group of its own, which Ctrl-C does not reach.
 //! Where the host has none, a server gets one that nobody sees, and the host enters it for the
 //! moment of the request. A server that has left its console, or has a window instead, hears nothing.
+//!
+//! A console is a program, and may never answer.
 
 use std::io;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use windows_sys::Win32::System::Console::{
     AttachConsole, CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT, CTRL_LOGOFF_EVENT, CTRL_SHUTDOWN_EVENT,
@@ -16,33 +18,44 @@ use windows_sys::Win32::System::Threading::{
 };
 use windows_sys::core::BOOL;
 
-/// Held while this process is in a console of somebody else's: it can be in one at a time.
-static ENTERED: Mutex<()> = Mutex::new(());
+/// Written while this process is in a console of somebody else's: it can be in one at a time, and has none of its own.
+static ENTERED: RwLock<()> = RwLock::new(());
 
 /// How a server is started, so that it can be asked to end.
 pub(super) fn flags() -> PROCESS_CREATION_FLAGS {
-    match has_console() {
+    // Not waited for: who is in somebody else's may stay there.
+    let has_console = match ENTERED.try_read() {
+        Ok(_outside) => has_console(),
+        Err(_) => false,
+    };
+    match has_console {
         true => CREATE_NEW_PROCESS_GROUP,
         false => CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW,
     }
 }
 
 /// Asks the process group of this process to end. The number must be known to be its own still:
-/// its handle is open.
+/// its handle is open. Returns when the console has answered, which may be never.
 pub(super) fn interrupt(pid: u32) -> io::Result<()> {
-    let _alone = ENTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    let has_console = has_console();
-    if !has_console {
-        // SAFETY: no pointers.
-        super::check(unsafe { AttachConsole(pid) })?;
+    let is_shared = {
+        let _outside = ENTERED.read().unwrap_or_else(PoisonError::into_inner);
+        has_console()
+    };
+    if is_shared {
+        return send(pid);
     }
+    let _inside = ENTERED.write().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: no pointers.
-    let asked = super::check(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, pid) });
-    if !has_console {
-        // SAFETY: no pointers. The console is the one that was entered.
-        let _ = unsafe { FreeConsole() };
-    }
-    asked
+    super::check(unsafe { AttachConsole(pid) })?;
+    let sent = send(pid);
+    // SAFETY: no pointers. The console is the one that was entered.
+    let _ = unsafe { FreeConsole() };
+    sent
+}
+
+fn send(group: u32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    super::check(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, group) })
 }
 
 /// Has `tell` called, on a thread of its own, each time that this process is asked to end by its

@@ -6,6 +6,7 @@ use std::os::windows::ffi::{OsStrExt, OsStringExt};
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::thread;
 
 use windows_sys::Win32::Foundation::{
     FILETIME, HANDLE, HANDLE_FLAG_INHERIT, SetHandleInformation, WAIT_OBJECT_0,
@@ -196,9 +197,21 @@ impl Process {
         unsafe { WaitForSingleObject(self.raw(), 0) == WAIT_OBJECT_0 }
     }
 
-    /// Asks it, and who is in its process group, to end.
-    pub(crate) fn interrupt(&self) -> io::Result<()> {
-        console::interrupt(self.pid)
+    /// Asks it, and who is in its process group, to end, on a thread of its own: the console that carries it may
+    /// never answer. Calls `tell` with the answer, if there is one.
+    pub(crate) fn interrupt(
+        &self,
+        tell: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> io::Result<()> {
+        let (process, pid) = (self.handle.try_clone()?, self.pid);
+        let thread = thread::Builder::new().name("mcp-lifecycle-asks".to_owned());
+        thread
+            .spawn(move || {
+                tell(console::interrupt(pid));
+                // Open until then: the number is its own.
+                drop(process);
+            })
+            .map(drop)
     }
 
     /// Has `heard` called when it has ended.
