@@ -23,6 +23,7 @@ fn stay() -> ! {
     std::process::exit(99);
 }
 
+#[expect(clippy::zombie_processes, reason = "there are none on Windows")]
 pub(crate) fn run(arguments: Vec<String>) {
     let mut arguments = arguments.into_iter();
     match arguments.next().as_deref().unwrap_or_default() {
