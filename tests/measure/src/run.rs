@@ -123,14 +123,17 @@ fn line(figure: &Figure) -> String {
     format!("{:<68} {value:>12}   {bar:<16} {sides}", figure.name)
 }
 
-/// The commit that is checked out, with a `+` where a file that it has differs.
+/// The commit that is checked out where cargo runs the harness, with a `+` where a file that it has differs.
 fn code() -> String {
+    // Not the variable of the build: several work trees may share what is built.
+    let directory = std::env::var_os("CARGO_MANIFEST_DIR");
     let git = |arguments: &[&str]| {
-        let output = Command::new("git")
-            .args(arguments)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output();
-        let output = output.ok().filter(|output| output.status.success())?;
+        let mut command = Command::new("git");
+        command.args(arguments).current_dir(directory.as_ref()?);
+        let output = command
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
         String::from_utf8(output.stdout).ok()
     };
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
