@@ -77,8 +77,8 @@ async fn tracked(script: &str) -> Result<(), Box<dyn Error>> {
     let (server, _stdin) = ServerHandle::new("demo", parts.stdin, parts.terminator);
     until_there().await?;
     let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::from_secs(1))
-        .with_term_grace(Duration::from_secs(1));
+        .eof_grace(Duration::from_secs(1))
+        .term_grace(Duration::from_secs(1));
     let report = server.terminate(&policy, EndReason::Shutdown).await?;
     for line in report.to_string().lines() {
         println!("  {line}");

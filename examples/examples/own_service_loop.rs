@@ -8,24 +8,19 @@
 use std::error::Error;
 
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::client::ServerTransport;
-use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use rmcp::service::ServiceExt;
+use tokio::process::Command;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut command = std::env::args().skip(1);
-    let program = command
+    let mut arguments = std::env::args().skip(1);
+    let program = arguments
         .next()
         .ok_or("usage: own_service_loop PROGRAM [ARGUMENT...]")?;
-    let spec = ServerSpec::builder("server", program)
-        .args(command)
-        .build()?;
-    let launched = LocalLauncher::new()
-        .launch(&spec, &LaunchContext::new())
-        .await?;
+    let mut command = Command::new(program);
+    command.args(arguments);
 
-    let transport = ServerTransport::new("server", launched);
+    let transport = LocalLauncher::new().transport(command).await?;
     let outcome = transport.outcome();
     let service = ().serve(transport).await?;
     for tool in service.list_all_tools().await? {

@@ -4,3 +4,8 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// The guide to many servers, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/manager.md")]
+pub struct Manager;

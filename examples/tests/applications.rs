@@ -42,6 +42,14 @@ async fn a_service_loop_of_ones_own() {
     assert!(output.contains("exit code 0"), "{output}");
 }
 
+/// The bare server leaves its helper behind, the other one leaves nothing.
+#[tokio::test]
+async fn the_demonstration() {
+    let output = output("demo", &[]).await;
+    let bare = output.contains("STILL RUNS");
+    assert!(bare && output.ends_with("survivors: 0\n"), "{output}");
+}
+
 /// A server of another protocol, in a shell: it answers the first message that it gets
 /// with its own name, and leaves at end of file.
 const LANGUAGE_SERVER: &str = r#"

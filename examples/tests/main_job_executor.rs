@@ -24,7 +24,7 @@ fn built(program: &str, how: &str) -> PathBuf {
 }
 
 fn daemon() -> PathBuf {
-    built("mcp-executor", "-p mcp-launcher-executor --features daemon")
+    built("mcp-executor", "-p mcp-executor")
 }
 
 /// Runs the main job; its output.

@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use mcp_launcher_executor::protocol::extension::{AckParams, GoneNotification};
-use mcp_launcher_executor::protocol::process::{
+use mcp_launcher_executor::wire::protocol::extension::{AckParams, GoneNotification};
+use mcp_launcher_executor::wire::protocol::process::{
     ClosedNotification, ExitedNotification, OutputNotification, ReadParams, ReadResult,
     SignalParams, StartParams, WriteParams,
 };
-use mcp_launcher_executor::protocol::{
+use mcp_launcher_executor::wire::protocol::{
     InitializeParams, InitializeResult, Message, RawOutput, encode_output, encode_raw_output,
     path_from_wire,
 };

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcp_launcher_executor::fuzzing;
+use mcp_executor::fuzzing;
 use mcp_lifecycle_fuzz::bounded;
 
 fuzz_target!(|bytes: &[u8]| bounded(bytes, fuzzing::environment));

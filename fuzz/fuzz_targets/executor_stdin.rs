@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mcp_launcher_executor::fuzzing;
+use mcp_executor::fuzzing;
 
 fuzz_target!(|bytes: &[u8]| fuzzing::stdin(bytes));

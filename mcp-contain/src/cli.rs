@@ -3,90 +3,99 @@
 //! The first word that is no option and no known verb is the program, and what follows
 //! it is the program's. `--` ends the options, for a program that is called like a verb.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-#[cfg(not(target_os = "linux"))]
-use crate::elsewhere;
-#[cfg(target_os = "linux")]
-use crate::{doctor, ps, reap, stats, stop};
-use crate::{manual, run, wrap};
+use crate::options::Options;
+use crate::{manual, operate, wrap};
 
 #[derive(Debug, Parser)]
 #[command(
     name = "mcp-contain",
     version,
-    about = "Start a stdio MCP server such that nothing of it outlives its host",
+    about = "Start a stdio MCP server, and end all of it with the program that uses it",
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     override_usage = "mcp-contain [OPTIONS] [--] PROGRAM [ARGS]...\n       mcp-contain VERB ..."
 )]
-pub(crate) struct Cli {
+struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
     #[command(flatten)]
-    run: run::Options,
+    run: Options,
 }
 
 /// The verb, with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Start PROGRAM (the default; the word `run` may be left out)
-    Run(run::Options),
-    /// Put this program in front of the servers in the configuration files of hosts
+    /// Start PROGRAM; the word `run` may be left out
+    Run(Options),
+    /// Put mcp-contain in front of the servers in the configuration files of MCP hosts; --undo removes it
     Wrap(wrap::Options),
-    /// List the servers that run: whose, how they are held, what they use
-    #[cfg(target_os = "linux")]
-    Ps(ps::Options),
-    /// End one server, and prove that nothing of it is left
-    #[cfg(target_os = "linux")]
-    Stop(stop::Options),
-    /// End what dead hosts left, by identity and never by name
-    #[cfg(target_os = "linux")]
-    Reap(reap::Options),
-    /// Show how servers were ended so far: by themselves, asked, or killed
-    #[cfg(target_os = "linux")]
-    Stats(stats::Options),
-    /// Show what is left behind now, what this machine can hold, and which hosts are wrapped
-    #[cfg(target_os = "linux")]
-    Doctor(doctor::Options),
-    /// List the servers that run: on Linux only
-    #[cfg(not(target_os = "linux"))]
-    Ps(elsewhere::Words),
-    /// End one server: on Linux only
-    #[cfg(not(target_os = "linux"))]
-    Stop(elsewhere::Words),
-    /// End what dead hosts left: on Linux only
-    #[cfg(not(target_os = "linux"))]
-    Reap(elsewhere::Words),
-    /// Show how servers were ended so far: on Linux only
-    #[cfg(not(target_os = "linux"))]
-    Stats(elsewhere::Words),
-    /// Show what this machine can hold: on Linux only
-    #[cfg(not(target_os = "linux"))]
-    Doctor(elsewhere::Words),
+    #[command(flatten)]
+    Operate(operate::Verb),
     /// Print the manual page
     Man(manual::ManOptions),
     /// Print the completions for a shell
     Completions(manual::CompletionOptions),
 }
 
-/// Text that is printed instead: help, the version, or what is wrong with the command line.
+/// Words that people try for another verb.
+const SYNONYMS: [(&str, &str); 9] = [
+    ("check", "doctor"),
+    ("clean", "reap"),
+    ("kill", "stop"),
+    ("list", "ps"),
+    ("ls", "ps"),
+    ("status", "doctor"),
+    ("undo", "wrap --undo"),
+    ("unwrap", "wrap --undo"),
+    ("version", "--version"),
+];
+
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Index of the program in a command line of this program.
+pub(crate) fn program_at(words: &[String]) -> Option<usize> {
+    let name = OsString::from("mcp-contain");
+    let line = words.iter().map(OsString::from);
+    match parse(std::iter::once(name).chain(line)) {
+        Ok(Verb::Run(run)) => words.len().checked_sub(run.command.len()),
+        _ => None,
+    }
+}
+
+/// Returns the verb that was probably meant by the name of a missing program.
+pub(crate) fn meant_verb(program: &OsStr) -> Option<String> {
+    let word = program.to_str()?;
+    if let Some((_, verb)) = SYNONYMS.iter().find(|(synonym, _)| *synonym == word) {
+        return Some((*verb).to_owned());
+    }
+    let verbs = Cli::command();
+    let verbs = verbs.get_subcommands().map(clap::Command::get_name);
+    // Shorter ones resemble too many programs.
+    let mut verbs = verbs.filter(|verb| verb.len() > 3);
+    let verb = verbs.find(|verb| strsim::damerau_levenshtein(verb, word) == 1);
+    verb.map(str::to_owned)
+}
+
+/// Text to print instead: help, the version, or an error of the command line.
 #[derive(Debug)]
 pub(crate) struct Answer(clap::Error);
 
 impl Answer {
-    /// Prints it, and returns the exit code.
     pub(crate) fn print(self) -> ExitCode {
-        // Nobody may be listening.
+        // Stdout may be closed.
         let _ = self.0.print();
         ExitCode::from(if self.0.use_stderr() { 125 } else { 0 })
     }
 }
 
-/// Reads a command line, the name of this program first.
+/// Parses a command line, which begins with this program's name.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Verb, Answer> {
     let cli = Cli::try_parse_from(words).map_err(Answer)?;
     Ok(cli.verb.unwrap_or(Verb::Run(cli.run)))
@@ -98,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn run(line: &[&str]) -> run::Options {
+    fn run(line: &[&str]) -> Options {
         match parse(words(line)) {
             Ok(Verb::Run(options)) => options,
             other => panic!("{line:?}: {other:?}"),
@@ -162,7 +171,6 @@ mod tests {
 
     #[test]
     fn a_verb_is_a_word_that_wrap_tells_from_a_program() {
-        use clap::CommandFactory as _;
         for verb in Cli::command().get_subcommands() {
             let name = verb.get_name();
             assert!(name.chars().all(|c| c.is_ascii_lowercase()), "{name}");
@@ -171,8 +179,49 @@ mod tests {
     }
 
     #[test]
+    fn a_mistyped_verb_is_known_and_a_program_is_none() {
+        for (word, verb) in [
+            ("undo", "wrap --undo"),
+            ("list", "ps"),
+            ("status", "doctor"),
+            ("version", "--version"),
+            ("wrpa", "wrap"),
+            ("stat", "stats"),
+            ("docter", "doctor"),
+            ("completion", "completions"),
+        ] {
+            assert_eq!(meant_verb(word.as_ref()).as_deref(), Some(verb), "{word}");
+        }
+        for word in [
+            "npx",
+            "uvx",
+            "node",
+            "time",
+            "sh",
+            "rg",
+            "./wrpa",
+            "mcp-server-time",
+        ] {
+            assert_eq!(meant_verb(word.as_ref()), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_time_says_how_a_time_is_written() {
+        for line in [
+            &["--grace", "abc", "npx"][..],
+            &["--lazy", "--idle", "10", "npx"],
+        ] {
+            let Err(answer) = parse(words(line)) else {
+                panic!("{line:?}")
+            };
+            let text = answer.0.to_string();
+            assert!(text.contains("such as 500ms, 2s or 10m"), "{text}");
+        }
+    }
+
+    #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory as _;
         Cli::command().debug_assert();
     }
 }

@@ -1,10 +1,10 @@
-//! Failures before a server runs: one line, and the exit code that `env` and
-//! `timeout` use for it.
+//! Failures before a server runs: one line and the exit codes of `env` and `timeout`.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// The reason that there is no server.
+use crate::show::text::one_line;
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     code: u8,
@@ -12,13 +12,13 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The wrapper itself failed: 125.
+    /// Returns a failure of the wrapper itself: 125.
     pub(crate) fn wrapper(message: impl fmt::Display) -> Self {
         Self::new(125, message)
     }
 
-    /// The server could not be started: 127 where there is no such program, 126 where it
-    /// cannot be executed, 125 otherwise.
+    /// Returns a failure to start the server: 127 if the program does not exist, 126 if it cannot
+    /// be executed, 125 otherwise.
     #[cfg(any(target_os = "linux", windows))]
     pub(crate) fn launch(error: &mcp_launcher_local::WrapError) -> Self {
         use mcp_lifecycle_core::launch::LaunchErrorKind as Kind;
@@ -30,19 +30,18 @@ impl Failure {
         Self::new(code, error)
     }
 
-    /// A verb could not do what was asked: 1.
-    #[cfg(target_os = "linux")]
+    /// Returns a failure of a verb: 1.
     pub(crate) fn plain(message: impl fmt::Display) -> Self {
         Self::new(1, message)
     }
 
-    /// The program could not be executed without a wrapper, with the same codes.
+    /// Returns a failure to execute the program without a wrapper, with the same codes.
     #[cfg(target_os = "linux")]
     pub(crate) fn exec(program: &std::ffi::OsStr, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         const ENOEXEC: i32 = 8;
         let code = match error.kind() {
-            // It is there: its interpreter is not.
+            // The program exists, but its interpreter does not.
             Kind::NotFound if std::path::Path::new(program).exists() => 126,
             Kind::NotFound => 127,
             Kind::PermissionDenied | Kind::IsADirectory => 126,
@@ -55,20 +54,30 @@ impl Failure {
         )
     }
 
+    /// Names the verb that was probably meant by a program that was not found.
+    pub(crate) fn with_hint(mut self, meant: Option<String>) -> Self {
+        if let Some(verb) = meant.filter(|_| self.code == 127) {
+            self.message += &format!("; did you mean `mcp-contain {verb}`?");
+        }
+        self
+    }
+
     fn new(code: u8, message: impl fmt::Display) -> Self {
         let message = message.to_string();
         Self { code, message }
     }
 
-    /// Says it in one line on standard error.
+    /// Writes it to stderr in one line.
     pub(crate) fn say(&self) {
         use std::io::Write as _;
-        let line = format!("mcp-contain: {}\n", self.message.replace('\n', " "));
-        // At once, or it may be mixed with another's. Nobody may be listening.
+        let line = format!(
+            "mcp-contain: {}\n",
+            one_line(&self.message.replace('\n', " "))
+        );
+        // In one write, so that it is not mixed with other output. Stderr may be closed.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
-    /// The same, and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         self.say();
         ExitCode::from(self.code)

@@ -1,22 +1,30 @@
-//! System calls for which nobody has a safe function: dispositions of signals. Every `unsafe` of this program is here.
+//! System calls without a safe function: signal dispositions, and signals by number. All `unsafe`
+//! code of this program.
 
 use nix::errno::Errno;
-#[cfg(feature = "docker")]
 use nix::libc;
 use nix::sys::signal::{SigHandler, Signal, signal};
 
-/// Has the ends of children be told, and their numbers stay theirs until they are waited for, whatever the host has decided for itself: exec passes an
-/// ignored SIGCHLD on. For the beginning of a program.
+/// Resets SIGCHLD to its default, so that exits of children are reported and their pids stay
+/// reserved until reaped. A host may have ignored SIGCHLD, which exec inherits. For the beginning
+/// of a program.
 ///
 /// # Errors
 ///
-/// None that is known.
+/// None in practice.
 pub(crate) fn be_told_of_children() -> Result<(), Errno> {
-    // SAFETY: no handler is replaced that anybody relies on.
+    // SAFETY: no handler is replaced that other code relies on.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map(drop)
 }
 
-/// Signals that stay what they are: those of faults, which a program that goes on would meet for ever, and those that cannot be heard, or are heard by others.
+/// Sends a signal to the calling thread by number: `nix` has no names for real-time signals.
+pub(crate) fn raise(number: i32) {
+    // SAFETY: it takes a number; an invalid signal is an error.
+    let _ = unsafe { libc::raise(number) };
+}
+
+/// Signals that keep their disposition: faults, which would repeat for ever, and those that cannot
+/// be caught or have other handlers.
 #[cfg(feature = "docker")]
 const LEFT_ALONE: [i32; 9] = [
     libc::SIGKILL,
@@ -30,24 +38,25 @@ const LEFT_ALONE: [i32; 9] = [
     libc::SIGTRAP,
 ];
 
-/// Has every signal that asks this process to end, or to stop, do nothing. What it executes takes them as it would: a handler does not outlive exec, where
-/// a mask or an ignored signal does.
+/// Installs an empty handler for every signal that would end or stop this process. Executed
+/// programs are not affected: exec resets handlers, but not masks or ignored signals.
 ///
 /// # Errors
 ///
-/// None that is known.
+/// None in practice.
 #[cfg(feature = "docker")]
 pub(crate) fn be_deaf() -> Result<(), Errno> {
     extern "C" fn pass_over(_: i32) {}
     let pass_over: extern "C" fn(i32) = pass_over;
-    // SAFETY: zeroes are valid for it: no flag, and an empty mask.
+    // SAFETY: zeroes are valid: no flags and an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = pass_over as libc::sighandler_t;
-    // No call of this process is interrupted by one.
+    // Restarts interrupted calls.
     action.sa_flags = libc::SA_RESTART;
     let numbers = (1..=libc::SIGSYS).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     for number in numbers.filter(|number| !LEFT_ALONE.contains(number)) {
-        // SAFETY: the handler does nothing at all, so it may run at any instant; the old action is not asked for.
+        // SAFETY: the handler does nothing, so it may run at any time; the old action is not
+        // requested.
         let done = unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) };
         Errno::result(done)?;
     }

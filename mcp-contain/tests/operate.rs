@@ -23,6 +23,8 @@ mod attended;
 mod bereaved;
 #[path = "operate/companion.rs"]
 mod companion;
+#[path = "operate/demo.rs"]
+mod demo;
 #[path = "operate/doctor.rs"]
 mod doctor;
 #[path = "operate/engine.rs"]
@@ -35,8 +37,6 @@ mod meant;
 mod reap;
 #[path = "operate/stats.rs"]
 mod stats;
-#[path = "operate/terminal.rs"]
-mod terminal;
 #[path = "operate/unmarked.rs"]
 mod unmarked;
 #[path = "operate/unproven.rs"]
@@ -220,15 +220,46 @@ fn two_of_one_name_are_ended_only_if_both_are_meant() {
 #[test]
 fn a_server_is_called_what_its_wrapper_was_told_to_call_it() {
     let place = Place::new("named");
-    let given = format!("my \u{1b}[2Jtimes-{}", std::process::id());
-    let shown = given.replace('\u{1b}', "·");
+    let given = format!(
+        "my \u{1b}[2Jtimes-{}\nforged  host 1\t1",
+        std::process::id()
+    );
+    let shown = given.replace(['\u{1b}', '\n', '\t'], "·");
     let (mut host, stdout) = place.start_with(&["--name", &given]);
     let seen = place.json(&["ps", "--json"]).to_string();
     assert!(seen.contains(&shown), "{seen}");
+    let table = String::from_utf8(place.call(&["ps"]).stdout).unwrap();
+    assert!(!table.contains("\nforged"), "{table}");
     let stopped = place.json(&["stop", &shown, "--grace", "0s", "--json"]);
     assert_eq!(stopped["servers"][0]["gone"], true, "{stopped:#}");
     ends(stdout);
     host.wait().unwrap();
+}
+
+#[test]
+fn a_host_that_an_interpreter_runs_is_called_by_its_script() {
+    let place = Place::new("hosted");
+    let host = place.directory.path().join("my-host");
+    let line = format!("'{PROGRAM}' '{}'\n:\n", place.script().display());
+    fs::write(&host, line).unwrap();
+    let mut command = place.command("sh");
+    command
+        .arg(&host)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut host = command.spawn().unwrap();
+    let mut stdout = BufReader::new(host.stdout.take().unwrap());
+    stdout.read_line(&mut String::new()).unwrap();
+    let table = String::from_utf8(place.call(&["ps"]).stdout).unwrap();
+    let stopped = place.call(&["stop", &place.name, "--grace", "0s"]);
+    assert!(stopped.status.success());
+    ends(stdout);
+    host.wait().unwrap();
+    let row = table
+        .lines()
+        .find(|line| line.contains(&place.name))
+        .unwrap();
+    assert!(row.contains(&format!("my-host {}", host.id())), "{table}");
 }
 
 #[test]

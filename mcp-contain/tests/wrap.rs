@@ -105,7 +105,7 @@ fn all_files_of_all_hosts_there_and_back() {
 
     let again = home.says(&[]);
     assert!(
-        again.contains("No server was found that is not wrapped yet"),
+        again.contains("Nothing to do: 2 servers are wrapped already"),
         "{again}"
     );
     assert_eq!(home.read(".cursor/mcp.json"), cursor);
@@ -151,7 +151,10 @@ fn a_file_that_was_changed_meanwhile_is_put_back_server_by_server() {
     // A second time, with the new one.
     home.says(&[]);
     let undone = home.says(&["--undo"]);
-    assert!(undone.contains("one by one"), "{undone}");
+    assert!(
+        undone.contains("one by one") && undone.contains("can be deleted"),
+        "{undone}"
+    );
     let expected = CODEX.to_owned() + "\n[mcp_servers.new]\ncommand = \"node\"\n";
     assert_eq!(home.read(".codex/config.toml"), expected);
     assert!(has_backup(&home.path(".codex/config.toml")));
@@ -209,15 +212,11 @@ fn a_backup_that_cannot_be_used_blocks_no_way_back_and_is_not_replaced() {
     assert!(undone.contains("the backup cannot be used"), "{undone}");
     let expected = CODEX.to_owned() + "\n[mcp_servers.new]\ncommand = \"node\"\n";
     assert_eq!(home.read(".codex/config.toml"), expected);
-    assert_eq!(
-        home.read(".codex/config.toml.before-mcp-contain-undo"),
-        again
-    );
     assert_eq!(home.read(backup), "cut = [short");
 }
 
 #[test]
-fn what_undo_takes_out_without_a_backup_is_kept_and_an_older_backup_too() {
+fn an_undo_needs_no_backup_and_the_next_wrap_makes_a_new_one() {
     let home = Home::new();
     let by_hand = "{\"mcpServers\": {\"a\": {\"command\": \"mcp-contain\", \"args\": [\"--grace\", \"20s\", \"npx\"]}}}";
     home.write(".cursor/mcp.json", by_hand);
@@ -226,17 +225,11 @@ fn what_undo_takes_out_without_a_backup_is_kept_and_an_older_backup_too() {
         undone.contains("there is no backup") && !undone.contains("changed since"),
         "{undone}"
     );
-    assert_eq!(
-        home.read(".cursor/mcp.json.before-mcp-contain-undo"),
-        by_hand
-    );
-
     home.says(&["--host", "codex"]);
     let changed = home.read(".codex/config.toml") + "# more\n";
     home.write(".codex/config.toml", &changed);
     home.says(&["--undo", "--host", "codex"]);
     home.says(&["--host", "codex"]);
-    assert_eq!(home.read(".codex/config.toml.before-mcp-contain.1"), CODEX);
     assert_eq!(
         home.read(".codex/config.toml.before-mcp-contain"),
         CODEX.to_owned() + "# more\n"
@@ -254,5 +247,148 @@ fn no_error_shows_a_secret() {
     assert!(
         errors.contains("line 3") && !errors.contains("SECRET") && !errors.contains('\u{1b}'),
         "{errors}"
+    );
+}
+
+#[test]
+fn the_undo_command_that_wrap_prints_undoes_it() {
+    let home = Home::new();
+    home.write("my files/it's.json", PROJECT);
+    let file = home.path("my files/it's.json");
+    for arguments in [
+        &["../my files/it's.json"][..],
+        &["--host", "codex"],
+        &["--project", "--host", "claude-code"],
+        &[],
+    ] {
+        let done = home.says(arguments);
+        let (_, command) = done
+            .split_once("To undo it: ")
+            .unwrap_or_else(|| panic!("{done}"));
+        assert!(command.starts_with("mcp-contain wrap --undo"), "{done}");
+        // As a user types it: through a shell, in whatever directory.
+        let line = command.trim().replacen("mcp-contain", "\"$0\"", 1);
+        let output = Command::new("/bin/sh")
+            .args(["-c", &line, PROGRAM])
+            .env_clear()
+            .env("HOME", home.0.path())
+            .current_dir("/")
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && said.contains("to the byte"),
+            "{line}: {said}"
+        );
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), PROJECT);
+    assert_eq!(home.read("project/.mcp.json"), PROJECT);
+    assert_eq!(home.read(".codex/config.toml"), CODEX);
+    let nothing = home.says(&["--undo"]);
+    assert!(
+        nothing.contains("Nothing to undo") && nothing.contains("mcp-contain wrap --undo FILE"),
+        "{nothing}"
+    );
+}
+
+#[test]
+fn a_wrap_that_could_do_nothing_says_why_and_where_it_looked() {
+    let home = Home::new();
+    for file in [".cursor/mcp.json", ".codex/config.toml"] {
+        fs::remove_file(home.path(file)).unwrap();
+    }
+    let none = home.says(&[]);
+    assert!(
+        none.contains("No configuration file of a known host was found")
+            && none.contains(".config/Claude/claude_desktop_config.json"),
+        "{none}"
+    );
+    let one = home.wrap(&["--host", "cursor"]);
+    assert_eq!(one.status.code(), Some(1), "it was named");
+    let one = String::from_utf8(one.stdout).unwrap();
+    assert!(
+        one.contains(".cursor/mcp.json") && !one.contains("Claude"),
+        "{one}"
+    );
+
+    home.write(".cursor/mcp.json", "{\"mcpServers\": ");
+    let broken = home.wrap(&[]);
+    let said = String::from_utf8(broken.stdout).unwrap();
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(
+        said.contains("Nothing was changed: 1 file has an error"),
+        "{said}"
+    );
+    let errors = String::from_utf8(broken.stderr).unwrap();
+    assert!(errors.contains("mend it, then call this again"), "{errors}");
+
+    let homeless = Command::new(PROGRAM)
+        .arg("wrap")
+        .env_clear()
+        .output()
+        .unwrap();
+    let errors = String::from_utf8(homeless.stderr).unwrap();
+    assert_eq!(homeless.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("HOME is not set"), "{errors}");
+}
+
+#[test]
+fn servers_in_a_form_that_is_not_known_are_named_and_fail() {
+    let home = Home::new();
+    home.write(
+        "x.json",
+        "{\"mcpServers\": {\"d\": \"npx\", \"e\": null, \"f\": {\"command\": 7}}}",
+    );
+    let refused = home.wrap(&["../x.json"]);
+    let said = String::from_utf8(refused.stdout).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    for server in ["mcpServers › d", "mcpServers › e", "mcpServers › f"] {
+        assert!(said.contains(server), "{said}");
+    }
+    assert!(!said.contains("wrapped yet"), "{said}");
+    home.write("y.json", "{\"tools\": {\"d\": {\"command\": \"npx\"}}}");
+    let errors = home.complains(&["../y.json"]);
+    assert!(
+        errors.contains("has no servers where this program looks for them")
+            && errors.contains("mcpServers"),
+        "{errors}"
+    );
+    // Beside one that is known, they are named and keep nothing back.
+    home.write(
+        "z.json",
+        "{\"mcpServers\": {\"d\": \"npx\", \"g\": {\"command\": \"npx\"}}}",
+    );
+    let done = home.says(&["../z.json"]);
+    assert!(
+        done.contains("mcpServers › d") && done.contains("Wrapped 1 server in 1 file."),
+        "{done}"
+    );
+    let again = home.says(&["../z.json"]);
+    assert!(again.contains("Nothing to do"), "{again}");
+}
+
+#[test]
+fn opencode_qwen_code_and_mcporter_are_known() {
+    let home = Home::new();
+    let opencode = "{\n  // mine\n  \"mcp\": {\n    \"ev\": {\n      \"type\": \"local\",\n      \"command\": [\n        \"npx\",\n        \"-y\", \"x\"\n      ],\n      \"environment\": {\"TOKEN\": \"SECRET\"}\n    },\n    \"far\": {\"type\": \"remote\", \"url\": \"https://example.com\"}\n  }\n}\n";
+    home.write(".config/opencode/opencode.jsonc", opencode);
+    home.write(".qwen/settings.json", PROJECT);
+    home.write(".mcporter/mcporter.json", PROJECT);
+    let done = home.says(&[]);
+    assert!(done.contains("Wrapped 5 servers in 5 files."), "{done}");
+    assert!(!done.contains("SECRET"), "{done}");
+    let changed = home.read(".config/opencode/opencode.jsonc");
+    let command = format!("[\n        \"{PROGRAM}\", \"npx\",\n        \"-y\", \"x\"\n      ]");
+    assert!(changed.contains(&command), "{changed}");
+    assert!(home.says(&[]).contains("5 servers are wrapped already"));
+    home.says(&["--undo"]);
+    assert_eq!(home.read(".config/opencode/opencode.jsonc"), opencode);
+    assert_eq!(home.read(".qwen/settings.json"), PROJECT);
+    assert_eq!(home.read(".mcporter/mcporter.json"), PROJECT);
+    // A copy anywhere is understood as well.
+    home.write("copy.json", opencode);
+    assert!(
+        home.says(&["../copy.json"])
+            .contains("Wrapped 1 server in 1 file.")
     );
 }

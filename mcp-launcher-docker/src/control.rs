@@ -1,10 +1,10 @@
-//! The thread that owns what must not end with a caller: creates in flight,
-//! attach streams, removals. One per process, started with the first launch.
+//! The thread that owns operations which must outlive their caller: creations in flight, attached
+//! streams, removals. One per process, started with the first launch.
 
 use std::io;
 
+use mcp_lifecycle_core::backend::control::Control;
 use mcp_lifecycle_core::launch::BoxError;
-use mcp_lifecycle_host::control::Control;
 use tokio::task::JoinHandle;
 
 static CONTROL: Control = Control::new("mcp-docker");

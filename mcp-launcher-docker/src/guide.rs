@@ -1,7 +1,4 @@
-//! The design notes, as in the directory `docs` of the repository; links between them are relative to that directory.
+//! The design note, as in the directory `docs` of the repository; links between them are relative to that directory.
 
 #[doc = include_str!("../docs/docker.md")]
 pub mod docker {}
-
-#[doc = include_str!("../docs/docker-wrappers.md")]
-pub mod docker_wrappers {}

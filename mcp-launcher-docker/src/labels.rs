@@ -1,90 +1,175 @@
-//! The labels that say whose a container is.
+//! The labels that name a container's hosts.
 //!
-//! Never a name, an image or a pid: a container is ours when it carries the
-//! instance of a lease that we can judge (see [`lease`](crate::lease)).
+//! A container is ours only if it carries the instance of a ledger that we can judge (see
+//! [`ledger`](crate::ledger)). Names, images and pids do not count.
+//!
+//! Each host has its own set, under `dev.mcp-lifecycle.INSTANCE.`. So a container of nested hosts
+//! carries a set for each, independent of the others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use crate::lease::Lease;
+use crate::ledger::Ledger;
 
-/// All keys begin with it.
 pub(crate) const PREFIX: &str = "dev.mcp-lifecycle.";
-/// The instance of the host's lease: who owns the container.
-pub(crate) const INSTANCE: &str = "dev.mcp-lifecycle.instance";
-/// The directory in which that lease can be found, by its random name.
-pub(crate) const DOMAIN: &str = "dev.mcp-lifecycle.domain";
-/// The machine of the host, which may not be the machine of the daemon.
-pub(crate) const MACHINE: &str = "dev.mcp-lifecycle.machine";
-/// The boot of that machine.
-pub(crate) const BOOT: &str = "dev.mcp-lifecycle.boot";
-/// One launch of one server.
-pub(crate) const LAUNCH: &str = "dev.mcp-lifecycle.launch";
-/// The name of the server in its specification: for people.
-pub(crate) const SERVER: &str = "dev.mcp-lifecycle.server";
-/// The pid of the host: for people, never to be signalled. A living process of
-/// this number is a reason to leave a container alone, and none to end one.
-pub(crate) const HOST_PID: &str = "dev.mcp-lifecycle.host-pid";
-/// The container's [`Role`].
-pub(crate) const ROLE: &str = "dev.mcp-lifecycle.role";
-/// The fate of the container when its server ends: [`END`] or [`KEEP`].
-pub(crate) const ON_END: &str = "dev.mcp-lifecycle.on-end";
+/// The server's name in the outermost host, for people; on each container of any host.
+pub(crate) const NAME: &str = "dev.mcp-lifecycle.server";
 
-/// All of them.
-pub(crate) const ALL: [&str; 9] = [
-    INSTANCE, DOMAIN, MACHINE, BOOT, LAUNCH, SERVER, HOST_PID, ROLE, ON_END,
-];
+/// The domain of the host's ledger directory.
+pub(crate) const DOMAIN: &str = "domain";
+/// The host's machine, which may not be the daemon's.
+pub(crate) const MACHINE: &str = "machine";
+/// The boot ID of that machine.
+pub(crate) const BOOT: &str = "boot";
+/// One launch of one server.
+pub(crate) const LAUNCH: &str = "launch";
+/// The name of the server in its specification.
+pub(crate) const SERVER: &str = "server";
+/// The host's pid, for people; never signalled. A living process with this pid is a reason to spare
+/// a container, but none to end one.
+pub(crate) const HOST_PID: &str = "host-pid";
+/// The container's [`Role`].
+pub(crate) const ROLE: &str = "role";
+/// The fate of the container at its server's end: [`END`] or [`KEEP`].
+pub(crate) const ON_END: &str = "on-end";
 
 /// It ends with its server.
 pub(crate) const END: &str = "end";
-/// It stays, and is reported.
+/// It stays and is reported.
 pub(crate) const KEEP: &str = "keep";
-
-/// It is the server.
-pub(crate) const ROLE_SERVER: &str = "server";
-/// The server started it.
-pub(crate) const ROLE_NESTED: &str = "nested";
 
 /// The role of a container for its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is the server.
+    /// The server itself.
     Server,
-    /// The server started it.
+    /// The server itself, which an init in its container ends when the host is gone.
+    Supervised,
+    /// A container that the server started.
     Nested,
 }
 
-/// The labels that every container of one launch carries.
-pub(crate) fn of_launch(
-    lease: &Lease,
-    launch: &str,
-    server: &str,
-    role: Role,
-) -> HashMap<String, String> {
-    let owner = lease.owner();
-    let role = match role {
-        Role::Server => ROLE_SERVER,
-        Role::Nested => ROLE_NESTED,
-    };
-    let labels = [
-        (INSTANCE, lease.instance()),
-        (DOMAIN, &owner.domain),
-        (MACHINE, &owner.machine),
-        (BOOT, &owner.boot),
-        (LAUNCH, launch),
-        (SERVER, server),
-        (HOST_PID, &std::process::id().to_string()),
-        (ROLE, role),
-        (ON_END, END),
-    ];
-    labels
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
+impl Role {
+    pub(crate) const fn value(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Supervised => "supervised",
+            Self::Nested => "nested",
+        }
+    }
 }
 
-/// A container's name: for people, and unique, so that it is known before the
-/// daemon has given an id.
+/// Returns the label key of a host's field.
+pub(crate) fn key(instance: &str, field: &str) -> String {
+    format!("{PREFIX}{instance}.{field}")
+}
+
+/// The labels of all containers of one launch.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    pub(crate) instance: String,
+    pub(crate) launch: String,
+    all: HashMap<String, String>,
+}
+
+impl Mark {
+    pub(crate) fn new(ledger: &Ledger, launch: &str, server: &str, role: Role) -> Self {
+        let owner = ledger.owner();
+        let pid = std::process::id().to_string();
+        let fields = [
+            (DOMAIN, &*owner.domain),
+            (MACHINE, &owner.machine),
+            (BOOT, &owner.boot),
+            (LAUNCH, launch),
+            (SERVER, server),
+            (HOST_PID, &pid),
+            (ROLE, role.value()),
+            (ON_END, END),
+        ];
+        Self::of(ledger.instance(), launch, server, &fields)
+    }
+
+    fn of(instance: &str, launch: &str, server: &str, fields: &[(&str, &str)]) -> Self {
+        let own = fields.iter();
+        let own = own.map(|(field, value)| (key(instance, field), (*value).to_owned()));
+        let name = (NAME.to_owned(), server.to_owned());
+        Self {
+            instance: instance.to_owned(),
+            launch: launch.to_owned(),
+            all: own.chain([name]).collect(),
+        }
+    }
+
+    pub(crate) fn labels(&self) -> &HashMap<String, String> {
+        &self.all
+    }
+
+    /// Returns the labels for a container that `ends` with its server or stays.
+    pub(crate) fn with_fate(&self, ends: bool) -> HashMap<String, String> {
+        let fate = if ends { END } else { KEEP };
+        let mut all = self.all.clone();
+        all.insert(key(&self.instance, ON_END), fate.to_owned());
+        all
+    }
+
+    /// Returns the label that selects the containers of this launch.
+    pub(crate) fn filter(&self) -> String {
+        format!("{}={}", key(&self.instance, LAUNCH), self.launch)
+    }
+
+    /// Returns whether a container with these labels ends with its server.
+    pub(crate) fn ends(&self, labels: &HashMap<String, String>) -> bool {
+        let fate = labels.get(&key(&self.instance, ON_END));
+        fate.is_some_and(|fate| fate == END)
+    }
+}
+
+/// A mark for tests, of the instance `I` and the launch `L`.
+#[cfg(test)]
+pub(crate) fn test_mark() -> Mark {
+    Mark::of(
+        "I",
+        "L",
+        "s",
+        &[(LAUNCH, "L"), (SERVER, "s"), (ON_END, END)],
+    )
+}
+
+/// The set of one host among the labels of a container.
+#[derive(Debug, Clone)]
+pub(crate) struct Host<'a> {
+    pub(crate) instance: &'a str,
+    fields: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Host<'a> {
+    pub(crate) fn get(&self, field: &str) -> Option<&'a str> {
+        self.fields.get(field).copied()
+    }
+}
+
+/// Returns the hosts of a container; several if hosts are nested.
+///
+/// A set with an empty launch was cleared in an image and is ignored.
+pub(crate) fn hosts(labels: &HashMap<String, String>) -> Vec<Host<'_>> {
+    let mut hosts = BTreeMap::<&str, BTreeMap<&str, &str>>::new();
+    for (key, value) in labels {
+        let own = key
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split_once('.'));
+        if let Some((instance, field)) = own {
+            hosts.entry(instance).or_default().insert(field, value);
+        }
+    }
+    let hosts = hosts.into_iter();
+    let hosts = hosts.map(|(instance, fields)| Host { instance, fields });
+    hosts
+        .filter(|host| host.get(LAUNCH).is_some_and(|launch| !launch.is_empty()))
+        .collect()
+}
+
+/// Returns a readable, unique name, known before the daemon assigns an ID.
 pub(crate) fn container_name(server: &str, launch: &str) -> String {
-    /// Leaves room for more in the 63 characters that a host name may have.
+    /// Leaves room in the 63 characters of a host name.
     const LONGEST: usize = 40;
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let server: String = server

@@ -1,11 +1,11 @@
 //! [`DockerLauncher`].
 
 mod builder;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,23 +20,23 @@ use crate::container::{self, Job, Unfinished};
 use crate::control;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError};
-use crate::labels::{self, Role};
-use crate::last_will::{self, LastWill};
-use crate::lease::{Lease, Place};
+use crate::host::Host;
+use crate::labels::{self, Mark, Role};
+use crate::last_will;
+use crate::ledger::Place;
 use crate::options::{ContainerOptions, Defaults, Init, PullPolicy, plan};
 use crate::orphans::{self, Aim, First};
-use crate::progress::{self, PullObserver};
 
 const NAME: &str = "docker";
 
 /// Launches servers as containers, through the engine's API.
 ///
-/// See the [crate](crate) for what is guaranteed. Cheap to clone; clones are
-/// one owner, as far as orphans are concerned.
+/// See the [crate](crate) for what is guaranteed. Cheap to clone; clones count as one owner of
+/// orphans.
 ///
 /// # Drop
 ///
-/// Servers that were launched live on: each has its own owner.
+/// Servers that were launched keep running: each has its own owner.
 #[derive(Clone)]
 pub struct DockerLauncher {
     shared: Arc<Shared>,
@@ -45,16 +45,13 @@ pub struct DockerLauncher {
 struct Shared {
     engine: Arc<Engine>,
     settings: Settings,
-    /// Taken with the first launch: a launcher that is never used leaves
-    /// nothing on the disk.
-    lease: Mutex<Option<Arc<Lease>>>,
-    /// As well; `None` where there never will be one.
-    will: OnceLock<Option<Arc<LastWill>>>,
-    /// Launches that have not come to a server.
+    /// Taken with the first launch, so that an unused launcher writes nothing to disk.
+    host: Mutex<Option<Host>>,
+    /// Launches without a server yet.
     unfinished: Unfinished,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Settings {
     image: Option<String>,
     init: Init,
@@ -62,29 +59,25 @@ struct Settings {
     pull: PullPolicy,
     pull_timeout: Duration,
     pinned: bool,
-    credentials: bool,
-    observer: Arc<dyn PullObserver>,
-    leases: Place,
+    ledgers: Place,
 }
 
 impl DockerLauncher {
-    /// A launcher for the engine that the docker CLI would use
-    /// ([`Endpoint::resolve`]).
+    /// Creates a launcher for the engine that the docker CLI would use ([`Endpoint::resolve`]).
     ///
     /// # Errors
     ///
-    /// [`EndpointError`] when there is none. Nothing is connected to before
-    /// the first launch.
+    /// [`EndpointError`] if there is none. Connects to nothing before the first launch.
     pub fn new() -> Result<Self, EndpointError> {
         Self::builder().build()
     }
 
-    /// Sets more than the defaults.
+    /// Returns a builder, to set more than the defaults.
     pub fn builder() -> DockerLauncherBuilder {
         DockerLauncherBuilder::new()
     }
 
-    /// The address of the engine.
+    /// Returns the address of the engine.
     pub fn endpoint(&self) -> &Endpoint {
         self.shared.engine.endpoint()
     }
@@ -93,84 +86,62 @@ impl DockerLauncher {
         let settings = &self.shared.settings;
         let invalid = |e| LaunchError::new(NAME, spec, LaunchErrorKind::InvalidSpec(e));
         let options = ContainerOptions::of(spec).map_err(invalid)?;
-        let lease = self
+        let host = self
             .shared
-            .lease()
-            .map_err(|error| failed(spec, EngineError::Lease(error)))?;
-        let launch = mcp_lifecycle_host::random::id().map_err(|error| failed(spec, error))?;
-        let owner = labels::of_launch(&lease, &launch, spec.name(), Role::Server);
+            .host()
+            .map_err(|error| failed(spec, EngineError::Ledger(error)))?;
+        let launch =
+            mcp_lifecycle_core::backend::random::id().map_err(|error| failed(spec, error))?;
+        let role = match options.init.unwrap_or(settings.init) {
+            Init::Supervised => Role::Supervised,
+            Init::Engine | Init::None => Role::Server,
+        };
+        let mark = Mark::new(&host.ledger, &launch, spec.name(), role);
         let defaults = Defaults {
             image: settings.image.as_deref(),
             init: settings.init,
             pinned: settings.pinned,
         };
         let env = |name: &std::ffi::OsStr| std::env::var_os(name);
-        let plan = plan(spec, options, defaults, owner, env).map_err(invalid)?;
-        let observer = Arc::clone(&settings.observer);
+        let plan = plan(spec, options, defaults, mark.labels().clone(), env).map_err(invalid)?;
         Ok(Job {
             engine: Arc::clone(&self.shared.engine),
-            lease,
+            host,
+            mark,
             pull: plan.pull.unwrap_or(settings.pull),
             plan,
-            is_local: self.shared.is_local(),
-            will: self.shared.will(),
             name: labels::container_name(spec.name(), &launch),
             server: spec.name().to_owned(),
             unfinished: self.shared.unfinished.clone(),
             pull_limit: settings.pull_timeout,
-            credentials: settings.credentials,
-            progress: progress::beside(observer, context.clone(), spec.name()),
+            context: context.clone(),
         })
     }
 }
 
 impl Shared {
-    /// True where engine and host see the same files.
-    fn is_local(&self) -> bool {
-        self.engine.endpoint().local_socket().is_some()
+    /// Returns this host, ready for a creation.
+    fn host(&self) -> std::io::Result<Host> {
+        let settings = &self.settings;
+        let willed = settings.last_will.then_some(Role::Server);
+        let host = Host::take(&self.host, &settings.ledgers, willed)?;
+        let endpoint = self.engine.endpoint();
+        host.ledger.note(&endpoint.noted())?;
+        host.cover(endpoint);
+        Ok(host)
     }
 
-    /// Returns whether there is one, or will be as far as anybody knows.
-    fn has_will(&self) -> bool {
-        match self.will.get() {
-            Some(will) => will.as_ref().is_some_and(|will| will.is_alive()),
-            None => self.settings.last_will && self.is_local() && last_will::is_possible(),
-        }
-    }
-
-    /// Begins with the first launch. Where there is none, containers say so in
-    /// their semantics.
-    fn will(&self) -> Option<Arc<LastWill>> {
-        if let Some(will) = self.will.get() {
-            return will.clone();
-        }
-        let socket = self.engine.endpoint().local_socket();
-        let socket = socket.filter(|_| self.settings.last_will);
-        let begun = match socket.map(LastWill::begin).transpose() {
-            Ok(will) => will.map(Arc::new),
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                tracing::debug!(%error, "nobody removes containers when this host dies");
-                None
+    /// Returns whether there is a last will, or probably will be.
+    fn is_willed(&self) -> bool {
+        let endpoint = self.engine.endpoint();
+        let host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*host {
+            Some(host) => host.is_willed(endpoint),
+            None => {
+                let is_local = endpoint.local_socket().is_some();
+                self.settings.last_will && is_local && last_will::is_possible()
             }
-            Err(error) => {
-                tracing::warn!(%error, "nobody removes this container when this host dies");
-                return None;
-            }
-        };
-        self.will.get_or_init(|| begun).clone()
-    }
-
-    fn lease(&self) -> std::io::Result<Arc<Lease>> {
-        let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lease) = &*lease {
-            lease.refresh();
-            return Ok(Arc::clone(lease));
         }
-        let new = Arc::new(Lease::take(&self.settings.leases)?);
-        new.look_after()?;
-        new.note(&self.engine.endpoint().noted())?;
-        *lease = Some(Arc::clone(&new));
-        Ok(new)
     }
 }
 
@@ -187,32 +158,32 @@ impl ServerLauncher for DockerLauncher {
             last_will,
             pull,
             pinned,
-            leases,
+            ledgers,
             ..
         } = &self.shared.settings;
         let endpoint = self.endpoint();
         Some(format!(
-            "{endpoint} {image:?} {init:?} {last_will} {pull:?} {pinned} {leases:?}"
+            "{endpoint} {image:?} {init:?} {last_will} {pull:?} {pinned} {ledgers:?}"
         ))
     }
 
     fn semantics(&self) -> TerminationSemantics {
         let supervised = self.shared.settings.init == Init::Supervised;
-        container::semantics(supervised, self.shared.has_will())
+        container::semantics(supervised, self.shared.is_willed())
     }
 
-    /// Pulls the image of `spec` now, if its policy says so and it is missing, so that
-    /// the launch does not have to, whose deadline is a shorter one.
+    /// Pulls the image of `spec` now, if it is missing and its policy allows. The launch, with its
+    /// shorter deadline, then does not have to.
     ///
     /// # Errors
     ///
-    /// [`LaunchError`]: the specification is wrong, the engine does not answer,
-    /// or the image cannot be had within the pull's own deadline.
+    /// [`LaunchError`]: the specification is wrong, the engine does not respond, or the pull misses
+    /// its own deadline.
     ///
     /// # Cancel safety
     ///
-    /// The pull goes on when the future is dropped, until its own deadline. A
-    /// later call, or a launch, joins it.
+    /// The pull continues when the future is dropped, until its own deadline. A later call, or a
+    /// launch, joins it in the engine.
     async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
         let job = self.job(spec, context)?;
         let prepared = control::run(async move { container::prepare(&job).await });
@@ -242,8 +213,8 @@ impl ServerLauncher for DockerLauncher {
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let engine = Arc::clone(&self.shared.engine);
-        let leases = self.shared.settings.leases.clone();
-        let reap = async move { orphans::reap(First::Own(&engine), &leases, Aim::End).await };
+        let ledgers = self.shared.settings.ledgers.clone();
+        let reap = async move { orphans::reap(First::Own(&engine), &ledgers, Aim::End).await };
         let reaped = control::run(reap).await;
         reaped.map_err(|error| ReapError::new(NAME, error))
     }
@@ -259,18 +230,6 @@ impl fmt::Debug for DockerLauncher {
         f.debug_struct("DockerLauncher")
             .field("endpoint", self.endpoint())
             .field("settings", &self.shared.settings)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("image", &self.image)
-            .field("init", &self.init)
-            .field("pull", &self.pull)
-            .field("pull_timeout", &self.pull_timeout)
-            .field("leases", &self.leases)
             .finish_non_exhaustive()
     }
 }

@@ -31,78 +31,64 @@
 //!
 //! # What is guaranteed
 //!
-//! A termination is `Ok` only when the engine has said that there is no such
-//! container (404). A launch that fails or is dropped at any instant leaves no
-//! container. An engine that does not answer is an error and never an exit; it
-//! is asked until it answers.
+//! A termination is `Ok` only when the engine has reported that the container does not exist (404).
+//! A launch that fails or is dropped at any instant leaves no container. An engine that does not
+//! respond is an error and never an exit; it is asked until it responds.
 //!
-//! When the *host* is killed, a server that leaves at the end of its input is
-//! gone at once. A server that ignores the end of its input is removed 1 s later
-//! by the launcher's *last will*, a small process beside the host, which is started with the first launch; it
-//! needs Linux and a daemon behind a Unix socket. Where that process cannot run,
-//! such a server lives until [`reap_orphans`] of the next host, and [`Containment::on_host_death`] says
-//! so. With [`Init::Supervised`] it is ended within the container, wherever the
-//! daemon is and whatever else dies with the host.
+//! When the *host* is killed, a server that exits at the end of its input is gone at once. A server
+//! that ignores it is removed 1 s later by the launcher's *last will*, a small process beside the
+//! host, which starts with the first launch; it needs Linux and a daemon behind a Unix socket.
+//! Without it, such a server lives until [`reap_orphans`] of the next host, as
+//! [`Containment::on_host_death`] declares. With [`Init::Supervised`] it is ended within the
+//! container, for any daemon and whatever else dies with the host.
 //!
-//! `docs/docker.md` and `docs/docker-wrappers.md` have the tables of which
-//! guarantee holds when, what is not guaranteed, and the labels for operators.
+//! `docs/docker.md` lists the guarantees, their limits, and the labels
+//! for operators.
 //!
 //! # Logging
 //!
-//! By `tracing`, and never a value of an environment. The client library logs
-//! by `log`, at the level of debug, whole requests and answers. Those of a
-//! container, with its environment, are kept from a `tracing` subscriber. A
-//! logger of `log` itself, such as `env_logger`, gets them: give it the filter
-//! `bollard=info` wherever it is set to debug.
+//! By `tracing`, and never a value of an environment. The client library logs whole requests and
+//! responses by `log` at debug level. Those with a container's environment are kept from a
+//! `tracing` subscriber, but not from a logger of `log` itself, such as `env_logger`: give it the
+//! filter `bollard=info`.
 //!
 //! # Features
 //!
-//! `tcp`, `tls` and `ssh` add endpoints; Unix sockets and named pipes are always
-//! there. No type of the client library is in the public interface.
+//! `tcp`, `tls` and `ssh` add endpoints; Unix sockets are always available. No type of the client
+//! library is in the public interface. The crate is for Unix; elsewhere it is empty.
 //!
 //! [`ServerLauncher`]: mcp_lifecycle_core::ServerLauncher
 //! [`reap_orphans`]: mcp_lifecycle_core::ServerLauncher::reap_orphans
 //! [`Containment::on_host_death`]: mcp_lifecycle_core::Containment
 
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    windows,
-    expect(
-        dead_code,
-        unused_imports,
-        reason = "what the tracker of containers behind a wrapper uses, which is for Unix"
-    )
-)]
+// Engines on Windows were never tried.
+#![cfg(unix)]
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod alone;
 mod container;
 mod control;
 mod dial;
 mod endpoint;
 mod engine;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod fake;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
+mod host;
 mod labels;
-#[cfg_attr(not(unix), path = "last_will/elsewhere.rs")]
 mod last_will;
 mod launcher;
-mod lease;
+mod ledger;
 mod machine;
 mod options;
 mod origin;
 mod orphans;
-mod program;
-mod progress;
 mod supervised;
-#[cfg(unix)]
 mod wrapper;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use launcher::{DockerLauncher, DockerLauncherBuilder};
-pub use options::{ByteSize, ContainerOptions, Gpus, Init, Mount, PullPolicy};
-pub use progress::{PullObserver, PullProgress};
-#[cfg(unix)]
+pub use options::{ByteSize, ContainerOptions, Init, Mount, PullPolicy};
 pub use wrapper::{ContainerTracker, FoundContainers, ProxyMode, ReapPolicy};

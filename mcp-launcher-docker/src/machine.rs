@@ -1,14 +1,14 @@
-//! The identity of this machine, and of its boot.
+//! The identity of this machine and of its boot.
 
 use std::fs;
 
-/// The machine's own id, or empty where there is none. Clones of a machine and
-/// containers may share one, so that it alone proves nothing.
+/// Returns the machine ID, or nothing if there is none. Clones of a machine and containers may
+/// share one, so it proves nothing alone.
 pub(crate) fn id() -> String {
     read(&["/etc/machine-id", "/var/lib/dbus/machine-id"])
 }
 
-/// The id of this boot of the kernel, which no other machine has.
+/// Returns the boot ID, which is unique among machines.
 pub(crate) fn boot() -> String {
     read(&["/proc/sys/kernel/random/boot_id"])
 }
@@ -22,22 +22,15 @@ fn read(candidates: &[&str]) -> String {
     text.unwrap_or_default()
 }
 
-/// Returns whether a process of this number lives, as far as can be seen from here.
-#[cfg(unix)]
+/// Returns whether a visible process has this pid.
 pub(crate) fn is_alive(pid: &str) -> bool {
     use nix::errno::Errno;
     use nix::sys::signal::kill;
     let Ok(pid) = pid.parse::<i32>() else {
         return false;
     };
-    // No signal is sent, only looked whether one could be.
+    // Signal 0: checks only.
     pid > 0 && kill(nix::unistd::Pid::from_raw(pid), None) != Err(Errno::ESRCH)
-}
-
-/// Nobody can be looked for here, and who is not seen may live: no container is an orphan for that.
-#[cfg(not(unix))]
-pub(crate) fn is_alive(_: &str) -> bool {
-    true
 }
 
 #[cfg(test)]

@@ -1,30 +1,34 @@
 //! The origin of a container's labels.
 //!
-//! An image that was committed from a container has that container's labels, and
-//! gives them to every container that is run from it, by anybody. So labels
-//! alone say whose a container is only where its image does not say the same.
+//! An image that was committed from a container has that container's labels, and every container
+//! run from it inherits them. So labels identify a container's owner only if its image does not
+//! have the same ones.
 
 use crate::engine::{Engine, EngineError, Found};
-use crate::labels;
+use crate::labels::{self, Host, Role};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// They were given to this container.
+    /// Given to this container.
     Own,
-    /// They are its image's: it is somebody else's.
+    /// Inherited from its image: the container is a third party's.
     Image,
-    /// Its image is not there any more, to be compared with.
+    /// Its image is gone and cannot be compared.
     Unknown,
 }
 
-/// Asks for the image, unless the name says that the container is a server that
-/// we created: a name is not inherited.
-pub(crate) async fn of(engine: &Engine, found: &Found) -> Result<Origin, EngineError> {
-    let label = |key| found.labels.get(key).map(String::as_str);
-    let (Some(launch), Some(server)) = (label(labels::LAUNCH), label(labels::SERVER)) else {
+/// Compares with the image, unless the name proves that we created the container as a server: names
+/// are not inherited.
+pub(crate) async fn of(
+    engine: &Engine,
+    found: &Found,
+    host: &Host<'_>,
+) -> Result<Origin, EngineError> {
+    let (Some(launch), Some(server)) = (host.get(labels::LAUNCH), host.get(labels::SERVER)) else {
         return Ok(Origin::Unknown);
     };
-    let is_server = label(labels::ROLE) == Some(labels::ROLE_SERVER);
+    let role = host.get(labels::ROLE);
+    let is_server = role.is_some_and(|role| role != Role::Nested.value());
     if is_server && found.name == labels::container_name(server, launch) {
         return Ok(Origin::Own);
     }
@@ -32,8 +36,9 @@ pub(crate) async fn of(engine: &Engine, found: &Found) -> Result<Origin, EngineE
         Ok(image)
             if image
                 .labels
-                .get(labels::LAUNCH)
-                .is_some_and(|l| l == launch) =>
+                .get(&labels::key(host.instance, labels::LAUNCH))
+                .map(String::as_str)
+                == Some(launch) =>
         {
             Ok(Origin::Image)
         }

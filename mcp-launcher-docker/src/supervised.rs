@@ -1,11 +1,9 @@
-//! The supervised init: a program that becomes process 1 of a container, and
-//! ends the server when the host has gone. The program itself is `init/` of
-//! `mcp-lifecycle-host`.
+//! The supervised init: process 1 of a container, which ends the server when the host is gone. The
+//! program is `init/` of `mcp-guardian`.
 //!
-//! It comes into the container in one of two ways: as an archive that the engine
-//! unpacks between create and start, wherever the engine is; or, where the root
-//! is read-only and nothing can be unpacked, as a bind mount of a file in the
-//! lease directory, which needs an engine on this machine.
+//! The engine unpacks it from an archive between create and start, on any machine. If the root is
+//! read-only, it is mounted from a file in the ledger directory, which needs an engine on this
+//! machine.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,42 +11,41 @@ use std::time::Duration;
 
 use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
 
-use crate::engine::{EngineError, ImageFacts};
-use crate::lease::Lease;
-use crate::program::{self, PROGRAM};
+use mcp_guardian::init::{self, PROGRAM};
 
-/// Its name in the root of the container.
+use crate::engine::{EngineError, ImageFacts};
+use crate::ledger::Ledger;
+
 const NAME: &str = ".mcp-init";
 
 /// The settings of the supervised init.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supervision {
-    /// How long the server has to leave after the end of its input, and again
-    /// after it was asked to.
+    /// Time from the end of input to SIGTERM, and again to SIGKILL.
     pub(crate) grace: Duration,
 }
 
-/// How the program comes into the container.
+/// The way of the program into the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// [`archive`] is put into its root before it is started.
+    /// [`archive`] is unpacked into its root before the start.
     Archive,
-    /// It is there by a mount.
+    /// It is mounted.
     Mounted,
 }
 
 impl Supervision {
-    /// Changes the request so that the program runs what would have run. The
-    /// entry point has to be known for that: the image's, if no other.
+    /// Changes the request so that the program runs the original command. This needs the entry
+    /// point: its own or the image's.
     pub(crate) fn wrap(
         self,
         body: &mut ContainerCreateBody,
         image: ImageFacts,
-        local: Option<&Lease>,
+        local: Option<&Ledger>,
     ) -> Result<Delivery, EngineError> {
         check_architecture(&image)?;
         let own = body.entrypoint.take().filter(|own| !own.is_empty());
-        // An entry point of one's own also replaces the image's arguments.
+        // An explicit entry point also replaces the image's arguments.
         let args = match &own {
             Some(_) => body.cmd.take(),
             None => body.cmd.take().or(image.cmd),
@@ -68,18 +65,18 @@ impl Supervision {
         if host.readonly_rootfs != Some(true) {
             return Ok(Delivery::Archive);
         }
-        let Some(lease) = local else {
+        let Some(ledger) = local else {
             return Err(unsupported(
                 "with a read-only root it needs an engine behind a Unix socket of this machine",
             ));
         };
-        let file = file_of(lease).map_err(EngineError::Supervision)?;
+        let file = file_of(ledger).map_err(EngineError::Supervision)?;
         mount(host, &file)?;
         Ok(Delivery::Mounted)
     }
 }
 
-/// A tar archive with the program, for the root of a container.
+/// Builds a tar archive with the program, for the root of a container.
 pub(crate) fn archive() -> Vec<u8> {
     const BLOCK: usize = 512;
     let mut header = [0_u8; BLOCK];
@@ -92,7 +89,7 @@ pub(crate) fn archive() -> Vec<u8> {
     put(116, "0000000\0");
     put(124, &format!("{:011o}\0", PROGRAM.len()));
     put(136, "00000000000\0");
-    // The sum is taken with spaces in its own place.
+    // The checksum is computed with spaces in its own field.
     put(148, "        ");
     put(156, "0");
     put(257, "ustar\x0000");
@@ -104,10 +101,10 @@ pub(crate) fn archive() -> Vec<u8> {
     archive
 }
 
-/// The names of the engine for the architecture that the program is for.
+/// Checks that the image has the program's architecture.
 fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
     if PROGRAM.is_empty() {
-        return Err(unsupported(program::NONE));
+        return Err(unsupported(init::NOT_AVAILABLE));
     }
     let own = match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -125,7 +122,7 @@ fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
 fn mount(host: &mut HostConfig, file: &Path) -> Result<(), EngineError> {
     let source = file
         .to_str()
-        .ok_or_else(|| unsupported("the lease directory is not valid UTF-8"))?;
+        .ok_or_else(|| unsupported("the ledger directory is not valid UTF-8"))?;
     host.mounts.get_or_insert_default().push(Mount {
         typ: Some(MountType::BIND),
         source: Some(source.to_owned()),
@@ -136,15 +133,10 @@ fn mount(host: &mut HostConfig, file: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// The program as a file, which stays: other containers have it mounted.
-fn file_of(lease: &Lease) -> io::Result<PathBuf> {
-    // FNV-1a: names need not resist anybody, for the directory is private.
-    let hash = PROGRAM
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    lease.keep_file(&format!("init-{hash:016x}"), PROGRAM)
+/// Stores the program as a file, which is kept: other containers mount it. Another content replaces
+/// it and leaves what is mounted.
+fn file_of(ledger: &Ledger) -> io::Result<PathBuf> {
+    ledger.keep_file(concat!("init-", env!("CARGO_PKG_VERSION")), PROGRAM)
 }
 
 fn unsupported(problem: &str) -> EngineError {
@@ -157,7 +149,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::lease::Place;
+    use crate::ledger::Place;
 
     const GRACE: Supervision = Supervision {
         grace: Duration::from_millis(1500),
@@ -214,14 +206,14 @@ mod tests {
             ..ContainerCreateBody::default()
         };
         let directory = tempfile::tempdir().unwrap();
-        let lease = Lease::take(&Place::At(directory.path().to_owned())).unwrap();
+        let ledger = Ledger::take(&Place::At(directory.path().to_owned())).unwrap();
         let mut body = read_only();
-        let delivery = GRACE.wrap(&mut body, image(), Some(&lease));
+        let delivery = GRACE.wrap(&mut body, image(), Some(&ledger));
         assert_eq!(delivery.unwrap(), Delivery::Mounted);
         let mounts = body.host_config.unwrap().mounts.unwrap();
         let source = mounts[0].source.clone().unwrap();
         assert_eq!(fs::read(&source).unwrap(), PROGRAM);
-        assert_eq!(file_of(&lease).unwrap(), Path::new(&source));
+        assert_eq!(file_of(&ledger).unwrap(), Path::new(&source));
         let far = GRACE.wrap(&mut read_only(), image(), None).unwrap_err();
         assert!(far.to_string().contains("supervised"), "{far}");
         let other = ImageFacts {
@@ -231,7 +223,6 @@ mod tests {
         GRACE.wrap(&mut read_only(), other, None).unwrap_err();
     }
 
-    #[cfg_attr(windows, ignore = "wine has no tar")]
     #[test]
     fn the_archive_is_one_that_tar_reads() {
         let mut tar = std::process::Command::new("tar")

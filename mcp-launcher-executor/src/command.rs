@@ -1,4 +1,4 @@
-//! [`RemoteCommand`]: what to start, in terms of the other machine.
+//! [`RemoteCommand`]: a command in terms of the other machine.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -6,7 +6,7 @@ use std::fmt;
 
 use mcp_lifecycle_core::launch::{InheritEnv, ServerSpec, SpecError};
 
-/// A command to start on the other machine. Text only: that is all the wire carries.
+/// A command to start on the other machine. Text only, as the protocol carries nothing else.
 ///
 /// `Debug` shows the program and the names of variables, no values.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,31 +16,31 @@ pub struct RemoteCommand {
     pub name: String,
     /// Program and arguments; never empty.
     pub argv: Vec<String>,
-    /// The working directory there; the executor's own when `None`.
+    /// The working directory there; the executor's own if `None`.
     pub cwd: Option<String>,
     /// The part of the *executor's* environment that is inherited.
     pub inherit: InheritEnv,
-    /// Variables that are set on top.
+    /// Variables to set in addition.
     pub env: BTreeMap<String, String>,
-    /// Labels that the machine must have: the business of an
-    /// [`ExecutorSet`](crate::ExecutorSet). An executor that is one machine
-    /// refuses any.
-    pub labels: BTreeMap<String, String>,
 }
 
 impl RemoteCommand {
-    /// The command of a server's specification.
+    /// Converts a server's specification.
     ///
-    /// Literal variables go over; variables passed by name take *this* host's
-    /// values; what is inherited is taken from the executor, where `PATH` and
-    /// `HOME` mean something.
+    /// Literal variables are sent; variables passed by name have *this* host's values; inherited
+    /// ones are the executor's, where `PATH` and `HOME` have a meaning.
     ///
     /// # Errors
     ///
-    /// [`SpecError`] when there is no command, something is not UTF-8, or there
-    /// is an option other than `labels`, an object of strings.
+    /// [`SpecError`] for a missing command, text that is not UTF-8, or any option.
     pub fn from_spec(spec: &ServerSpec) -> Result<Self, SpecError> {
         let program = spec.program().ok_or(SpecError::EmptyCommand)?;
+        if let Some(name) = spec.options().keys().next() {
+            return Err(SpecError::InvalidOption {
+                name: name.clone(),
+                problem: "the executor launcher has no options".to_owned(),
+            });
+        }
         let mut argv = vec![text("the program", program)?];
         for arg in spec.args() {
             argv.push(text("an argument", arg)?);
@@ -67,7 +67,6 @@ impl RemoteCommand {
             cwd,
             inherit: spec.env().inherited(),
             env,
-            labels: labels(spec)?,
         })
     }
 }
@@ -80,29 +79,8 @@ impl fmt::Debug for RemoteCommand {
             .field("cwd", &self.cwd)
             .field("inherit", &self.inherit)
             .field("env", &self.env.keys().collect::<Vec<_>>())
-            .field("labels", &self.labels)
             .finish()
     }
-}
-
-/// The option `labels` of a specification, the only one there is.
-fn labels(spec: &ServerSpec) -> Result<BTreeMap<String, String>, SpecError> {
-    let invalid = |name: &str, problem: &str| SpecError::InvalidOption {
-        name: name.to_owned(),
-        problem: problem.to_owned(),
-    };
-    let mut labels = BTreeMap::new();
-    for (name, value) in spec.options() {
-        if name != "labels" {
-            return Err(invalid(name, "the executor launcher knows `labels` only"));
-        }
-        let problem = "an object is wanted, with a text for each label";
-        for (label, value) in value.as_object().ok_or_else(|| invalid(name, problem))? {
-            let value = value.as_str().ok_or_else(|| invalid(name, problem))?;
-            labels.insert(label.clone(), value.to_owned());
-        }
-    }
-    Ok(labels)
 }
 
 fn text(what: &str, value: &OsStr) -> Result<String, SpecError> {

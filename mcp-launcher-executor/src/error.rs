@@ -2,37 +2,36 @@
 
 use std::time::Duration;
 
-use mcp_lifecycle_core::launch::BoxError;
+use mcp_lifecycle_core::launch::{BoxError, ErrorChain};
 use thiserror::Error;
 
-/// An operation of an executor failed.
+/// The failure of an operation of an executor.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum ExecutorError {
     /// The executor could not be reached, or refused the connection.
-    #[error("the executor at {peer} cannot be reached")]
+    #[error("the executor at {peer} cannot be reached: {reason}")]
     Connect {
-        /// Where it was looked for, without secrets.
+        /// Its address, without secrets.
         peer: String,
-        /// Why.
-        #[source]
-        source: SharedError,
+        /// The reason.
+        reason: String,
     },
     /// The connection was lost and could not be resumed in time. The executor
     /// ends the session's processes when its own lease runs out.
     #[error("the connection to the executor was lost: {reason}")]
     Lost {
-        /// How.
+        /// The reason.
         reason: String,
     },
-    /// The session is over, and with it every process but those that are not proven
-    /// gone: its executor says so.
+    /// The session has ended, and with it every process but those that the executor reports as not
+    /// proven gone.
     #[error("{reason}{}", Doubt(*unproven))]
     SessionOver {
-        /// How that is known.
+        /// The evidence.
         reason: String,
-        /// How many processes are not proven gone. Which ones the executor has told, if
-        /// that could be delivered.
+        /// The number of processes that are not proven gone. The executor has named them, if that
+        /// could be delivered.
         unproven: u64,
     },
     /// No answer in time.
@@ -40,7 +39,7 @@ pub enum ExecutorError {
     Timeout {
         /// The request.
         method: &'static str,
-        /// The deadline that ran out.
+        /// The deadline that expired.
         after: Duration,
     },
     /// The executor answered with an error.
@@ -52,10 +51,9 @@ pub enum ExecutorError {
         code: i64,
         /// The executor's words.
         message: String,
-        /// A word for programs, where the peer gave one: `notFound`, `limit`.
+        /// A machine-readable kind, if the peer sent one: `notFound`, `limit`.
         kind: Option<String>,
-        /// Where a program was looked for, if that is what failed and the peer
-        /// said so.
+        /// Directories that were searched for a program, if the peer reported them.
         searched: Vec<std::path::PathBuf>,
     },
     /// The executor broke its protocol.
@@ -66,19 +64,13 @@ pub enum ExecutorError {
         /// The fault in the answer.
         problem: String,
     },
-    /// The executor has no means for this.
+    /// The executor does not support this.
     #[error("the executor cannot {what}")]
     Unsupported {
         /// Completes the sentence "cannot …".
         what: &'static str,
     },
-    /// No member of a set can take the process.
-    #[error("no executor can take it: {why}")]
-    NoPlace {
-        /// Why, member by member.
-        why: String,
-    },
-    /// The order was given and something lives on.
+    /// The forced end was requested, but something lives on.
     #[error("{what}")]
     Unproven {
         /// The known facts.
@@ -99,13 +91,7 @@ impl std::fmt::Display for Doubt {
     }
 }
 
-/// An error that several callers share.
-#[derive(Debug, Clone, Error)]
-#[error(transparent)]
-pub struct SharedError(std::sync::Arc<dyn std::error::Error + Send + Sync + 'static>);
-
-impl SharedError {
-    pub(crate) fn new(error: impl Into<BoxError>) -> Self {
-        Self(std::sync::Arc::from(error.into()))
-    }
+/// Returns the text of an error and its causes.
+pub(crate) fn reason(error: impl Into<BoxError>) -> String {
+    ErrorChain(&*error.into()).to_string()
 }

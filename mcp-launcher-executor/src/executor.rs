@@ -1,5 +1,4 @@
-//! The seam: [`Executor`] starts processes somewhere else, [`RemoteProcess`]
-//! is one of them.
+//! The seam: [`Executor`] starts processes elsewhere, [`RemoteProcess`] is one of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,59 +12,44 @@ use crate::{ExecutorError, RemoteCommand};
 
 /// A runtime on another machine that starts processes and carries their stdio.
 ///
-/// Implement it to plug in a runtime of your own (a job queue, a micro-VM);
+/// Implement it for your own runtime (a job queue, a micro-VM);
 /// [`ExecutorLauncher`](crate::ExecutorLauncher) turns it into a launcher.
 ///
 /// # Contract
 ///
-/// * **No gap.** A [`start`](Self::start) whose future is dropped or fails
-///   leaves nothing behind, also when the far side cannot cancel a start: then
-///   the executor goes on owning it and undoes it.
-/// * **Bounded.** Unlike a launcher, an executor has the clocks of its own
-///   protocol: no method waits for ever on a peer that does not answer.
+/// * **No gap.** A [`start`](Self::start) that fails or is dropped leaves nothing behind. If the
+///   remote side cannot cancel a start, the executor keeps owning it and undoes it.
+/// * **Bounded.** Unlike a launcher, an executor has its protocol's clocks: no method waits for
+///   ever on a peer that does not answer.
 /// * **No stranger.** Only what this executor started is ended.
 #[async_trait]
 pub trait Executor: fmt::Debug + Send + Sync + 'static {
-    /// Names the executor for logs and people: a URL or a command, without secrets.
+    /// Returns the executor's readable name: a URL or a command, without secrets.
     fn name(&self) -> String;
 
-    /// Tells executors that start processes in the same place from others, across
-    /// instances, as [`ServerLauncher::fingerprint`] does for launchers. `None`, the
-    /// default, means that it is equal only to itself.
-    ///
-    /// [`ServerLauncher::fingerprint`]: mcp_lifecycle_core::launch::ServerLauncher::fingerprint
+    /// Identifies equivalent executors across instances, like
+    /// [`ServerLauncher::fingerprint`](mcp_lifecycle_core::launch::ServerLauncher::fingerprint) for
+    /// launchers. `None`, the default, means that it equals only itself.
     fn fingerprint(&self) -> Option<String> {
         None
     }
 
-    /// Tells what can be done to the next process that is started.
+    /// Returns the abilities of the next process.
     fn semantics(&self) -> TerminationSemantics;
 
     /// Starts a process.
     ///
     /// # Errors
     ///
-    /// [`ExecutorError`] says whether the peer refused, was not reachable, or
-    /// did not answer in time. Nothing is left behind in any case.
+    /// [`ExecutorError`] if the peer refused, was not reachable, or did not answer in time. Nothing
+    /// is left behind in any case.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a start under way is undone.
+    /// Cancel safe: a start in flight is undone.
     async fn start(&self, command: &RemoteCommand) -> Result<StartedProcess, ExecutorError>;
 
-    /// Finds out whether it can be reached, and connects if it has to.
-    ///
-    /// # Errors
-    ///
-    /// [`ExecutorError`] says why it cannot be reached.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    async fn check(&self) -> Result<(), ExecutorError>;
-
-    /// Ends what dead hosts left behind on that machine, where the executor
-    /// can know it.
+    /// Ends leftovers of dead hosts on that machine, if the executor can identify them.
     ///
     /// # Errors
     ///
@@ -75,12 +59,12 @@ pub trait Executor: fmt::Debug + Send + Sync + 'static {
 
 /// A process that an [`Executor`] started.
 pub struct StartedProcess {
-    /// The standard input. Shutting it down, or dropping it, closes it there,
-    /// where [`TerminationSemantics::stdin_eof`] says that it can be closed.
+    /// The process's stdin. Shutting it down or dropping it closes it there, if
+    /// [`TerminationSemantics::stdin_eof`] holds.
     pub stdin: BoxWrite,
-    /// The standard output.
+    /// The process's stdout.
     pub stdout: BoxRead,
-    /// The standard error, where it is kept apart.
+    /// The process's stderr, if separate.
     pub stderr: Option<BoxRead>,
     /// The handle for everything else.
     pub process: Arc<dyn RemoteProcess>,
@@ -96,20 +80,20 @@ impl fmt::Debug for StartedProcess {
 
 /// One process on another machine.
 ///
-/// Every method may be called by many tasks at once, again after it succeeded,
-/// and after the process has gone. Dropping a future undoes nothing.
+/// Every method may be called concurrently, again after success, and after the process has ended.
+/// Dropping a future undoes nothing.
 #[async_trait]
 pub trait RemoteProcess: fmt::Debug + Send + Sync + 'static {
-    /// Names the process.
+    /// Returns the process's identity.
     fn identity(&self) -> ServerIdentity;
 
-    /// Tells what can be done to the process.
+    /// Returns the abilities of this process.
     fn semantics(&self) -> TerminationSemantics;
 
     /// Completes when its main process has ended.
     async fn wait(&self) -> ExitStatus;
 
-    /// Asks all of it to end: SIGTERM, or the like of it.
+    /// Asks all of it to end, with SIGTERM or an equivalent.
     ///
     /// # Errors
     ///
@@ -127,20 +111,20 @@ pub trait RemoteProcess: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ExecutorError`] when the proof cannot be had any more.
+    /// [`ExecutorError`] when no proof is possible any more.
     async fn gone(&self) -> Result<Gone, ExecutorError>;
 
-    /// Lists what of the process is alive now.
+    /// Lists the living parts of the process.
     ///
     /// # Errors
     ///
-    /// [`ExecutorError`] when nobody can tell.
+    /// [`ExecutorError`] when they cannot be determined.
     async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError>;
 
-    /// Gives the order of [`terminate`](Self::terminate) without waiting, in
-    /// any context, also outside a runtime.
+    /// Requests [`terminate`](Self::terminate) without waiting, in any context, even outside a
+    /// runtime.
     fn terminate_now(&self);
 }
 
-/// `dyn` is a promise: this fails to compile when it is broken.
+/// Fails to compile unless both traits are dyn compatible.
 const _: fn(&dyn Executor, &dyn RemoteProcess) = |_, _| {};

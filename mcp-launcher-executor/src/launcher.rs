@@ -1,5 +1,6 @@
 //! [`ExecutorLauncher`]: any [`Executor`] as a [`ServerLauncher`].
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,33 +11,43 @@ use mcp_lifecycle_core::launch::{
     StepError, TerminationSemantics,
 };
 
-use crate::{Executor, ExecutorError, RemoteCommand, RemoteProcess};
+use crate::{ExecServerConfig, Executor, ExecutorError, RemoteCommand, RemoteProcess};
 
 const NAME: &str = "executor";
 
 /// Launches servers through an [`Executor`].
 ///
-/// It understands one option in a [`ServerSpec`] and refuses any other:
-/// `labels`, an object of strings, which an [`ExecutorSet`](crate::ExecutorSet)
-/// places the server by.
+/// It has no options in a [`ServerSpec`] and refuses any.
 ///
 /// # Drop
 ///
-/// Servers that were launched live on: each has its own owner, which holds the connection.
+/// Servers that were launched keep running: each has its own owner, which holds the connection.
 #[derive(Debug, Clone)]
 pub struct ExecutorLauncher {
     executor: Arc<dyn Executor>,
 }
 
 impl ExecutorLauncher {
-    /// Launches through this executor.
+    /// Creates a launcher for an executor of one's own. Clones share it.
     pub fn new(executor: impl Executor) -> Self {
-        Self::from_arc(Arc::new(executor))
+        let executor = Arc::new(executor);
+        Self { executor }
     }
 
-    /// Launches through an executor that others use as well.
-    pub fn from_arc(executor: Arc<dyn Executor>) -> Self {
-        Self { executor }
+    /// Builds a launcher for an exec-server at this URL: see
+    /// [`websocket`](ExecServerConfig::websocket).
+    #[cfg(feature = "websocket")]
+    pub fn websocket(url: impl Into<String>) -> ExecServerConfig {
+        ExecServerConfig::websocket(url)
+    }
+
+    /// Builds a launcher for an exec-server on the streams of a command: see
+    /// [`command`](ExecServerConfig::command).
+    pub fn command<A: Into<OsString>>(
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = A>,
+    ) -> ExecServerConfig {
+        ExecServerConfig::command(program, args)
     }
 }
 
@@ -83,7 +94,7 @@ impl ServerLauncher for ExecutorLauncher {
     }
 }
 
-/// The kind of a launch error, by what the caller can do about it.
+/// Classifies a launch error by what the caller can do about it.
 fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind {
     let program = command.argv.first().cloned().unwrap_or_default();
     let path = || PathBuf::from(&program);
@@ -115,7 +126,7 @@ fn launch_kind(command: &RemoteCommand, error: ExecutorError) -> LaunchErrorKind
     }
 }
 
-/// A [`RemoteProcess`] as the ladder wants it.
+/// Adapts a [`RemoteProcess`] to the ladder.
 #[derive(Debug)]
 struct RemoteTerminator(Arc<dyn RemoteProcess>);
 

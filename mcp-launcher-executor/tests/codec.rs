@@ -1,11 +1,11 @@
 //! The codec on what real peers say and on what nobody should.
 
 use bytes::Bytes;
-use mcp_launcher_executor::protocol::process::{
+use mcp_launcher_executor::wire::protocol::process::{
     ClosedNotification, ExitedNotification, OutputNotification, ReadResult, StartParams, Stream,
     WriteParams,
 };
-use mcp_launcher_executor::protocol::{
+use mcp_launcher_executor::wire::protocol::{
     Chunk, InitializeResult, Message, RawOutput, RequestId, encode_output, encode_raw_output,
     encode_request, path_from_wire,
 };

@@ -53,7 +53,7 @@ impl Server {
     }
 
     async fn end(self) {
-        let policy = TerminationPolicy::new().with_kill_confirmation(Duration::from_secs(60));
+        let policy = TerminationPolicy::new().kill_confirmation(Duration::from_secs(60));
         self.handle
             .terminate(&policy, EndReason::Shutdown)
             .await

@@ -1,118 +1,51 @@
-//! Errors between us and a cluster.
+//! Errors of requests to a cluster.
 
 use std::error::Error;
-use std::sync::Arc;
+use std::fmt::Display;
 use std::time::Duration;
 
 use kube::core::Status;
 use thiserror::Error as DeriveError;
 
-use crate::cluster::NoCredentials;
-use crate::pod::Failure;
+use crate::decide::Failure;
 
-/// The reason a step failed.
-#[derive(Debug, DeriveError)]
-pub(crate) enum ClusterError {
-    #[error(
-        "no cluster: {0}; set KUBECONFIG, name a context, or run in a pod with a service account"
-    )]
-    NoCluster(String),
-    #[error("no answer to {action} at {address}: {problem}")]
-    Unreachable {
-        action: String,
-        address: String,
-        problem: String,
-    },
-    #[error(
-        "no right to {verb} {resource} in namespace {namespace}; a Role needs \
-         verbs: [{verb}], resources: [{resource}]: {words}"
-    )]
-    Forbidden {
-        verb: String,
-        resource: String,
-        namespace: String,
-        words: String,
-    },
-    #[error("the namespace's quota is used up: {0}")]
-    Quota(String),
-    #[error("the cluster does not admit the {resource}: {words}")]
-    Admission {
-        resource: &'static str,
-        words: String,
-    },
-    #[error(
-        "something in the cluster, such as an admission webhook, has changed the pod's {0}, on \
-         which the server's lifecycle rests; exempt these pods from it"
-    )]
-    Changed(String),
-    #[error(
-        "no {action} at {address}, for the connection is not to be trusted: {problem}; look at \
-         the certificates in the kubeconfig, and at what is between"
-    )]
-    Untrusted {
-        action: String,
-        address: String,
-        problem: String,
-    },
-    #[error("no {action} at {address}, for the credentials do not hold: {problem}; renew them")]
-    Credentials {
-        action: String,
-        address: String,
-        problem: String,
-    },
-    #[error("failed to {action}: there is one of that name: {words}")]
-    Exists { action: String, words: String },
-    #[error("failed to {action}, for others do so at the same time: {words}")]
-    Contended { action: String, words: String },
-    #[error("failed to {action}: {words} (HTTP {code})")]
-    Api {
-        action: String,
-        code: u16,
-        words: String,
-        retry_after: Duration,
-    },
-    #[error("image `{image}` cannot be had: {reason}: {message}")]
-    Image {
-        image: String,
-        reason: String,
-        message: String,
-    },
-    #[error("the program cannot be run in the container: {0}")]
-    Program(String),
-    #[error("the container cannot be made: {reason}: {message}{}", hint(.message))]
-    Container { reason: String, message: String },
-    #[error("the pod was rejected or ended: {reason}: {message}")]
-    Rejected { reason: String, message: String },
-    #[error("the pod was deleted by somebody else while it started")]
-    Deleted,
-    #[error("the pod cannot be watched: {0}")]
-    Unwatched(String),
-    #[error("no node takes the pod: {0}")]
-    Unschedulable(String),
-    #[error("the streams of the pod cannot be had: {0}")]
-    Attach(String),
-    #[error("the supervised init cannot be used: {0}")]
-    Init(String),
-    #[error("a pod {0} is there that is not of this launch")]
-    Stranger(String),
-    #[error("the launch was cancelled")]
+/// The reason that a program gave no credentials. Holds neither its arguments, its environment nor
+/// its answer.
+#[derive(Debug, Clone, DeriveError)]
+#[error("the program `{program}` gives no credentials: {problem}")]
+pub(crate) struct NoCredentials {
+    pub(crate) program: String,
+    pub(crate) problem: String,
+}
+
+/// The reason a step failed, in words, and its meaning for the caller.
+#[derive(Debug, Clone, DeriveError)]
+#[error("{words}")]
+pub(crate) struct ClusterError {
+    meaning: Meaning,
+    case: Case,
+    words: String,
+}
+
+/// Failures that a caller distinguishes from others of the same [`Meaning`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Case {
+    Other,
+    /// A list or a watch continues from too long ago.
+    Expired,
+    /// The server rejected the request unread.
+    Unread,
+    /// The connection cannot be trusted.
+    Untrusted,
+    Quota,
+    Admission,
+    Unschedulable,
+    /// The streams are not available.
+    Attach,
     Cancelled,
-    /// Of a step that others have waited for as well.
-    #[error(transparent)]
-    Shared(Arc<Self>),
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
 }
 
-/// The commonest reason by far.
-fn hint(message: &str) -> &'static str {
-    match message.contains("runAsNonRoot") || message.contains("non-root") {
-        true => "; give the pod `run_as_user`, or set `run_as_non_root` to false",
-        false => "",
-    }
-}
-
-/// Action, for errors that name the right it takes.
+/// A request, named in errors with the permission that it needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Action<'a> {
     pub(crate) verb: &'static str,
@@ -126,39 +59,36 @@ impl Action<'_> {
         format!("{} {}", self.verb, self.resource)
     }
 
-    /// An error of the client library, by what the user can do about it.
+    /// Classifies an error of the client library by what the user can do about it.
     pub(crate) fn failed(&self, error: kube::Error) -> ClusterError {
-        match error {
-            kube::Error::Api(status) => self.refused(*status),
-            other => {
-                let problem = mcp_lifecycle_core::launch::ErrorChain(&other).to_string();
-                let (action, address) = (self.words(), self.address.to_owned());
-                match connection_fault(&other) {
-                    Some(Fault::Tls) => ClusterError::Untrusted {
-                        action,
-                        address,
-                        problem,
-                    },
-                    Some(Fault::Credentials) => ClusterError::Credentials {
-                        action,
-                        address,
-                        problem,
-                    },
-                    None => self.unreachable(problem),
-                }
+        let other = match error {
+            kube::Error::Api(status) => return self.refused(*status),
+            other => other,
+        };
+        let problem = mcp_lifecycle_core::launch::ErrorChain(&other).to_string();
+        match connection_fault(&other) {
+            Some(Fault::Tls) => {
+                let (action, address) = (self.words(), self.address);
+                let words = format!(
+                    "no {action} at {address}, for the connection is not to be trusted: {problem}; \
+                     look at the certificates in the kubeconfig, and at what is between"
+                );
+                ClusterError::of(Case::Untrusted, words)
             }
+            Some(Fault::Credentials) => {
+                ClusterError::unaccepted(&self.words(), self.address, &problem)
+            }
+            None => self.unreachable(problem),
         }
     }
 
     pub(crate) fn unreachable(&self, problem: String) -> ClusterError {
-        ClusterError::Unreachable {
-            action: self.words(),
-            address: self.address.to_owned(),
-            problem,
-        }
+        let (action, address) = (self.words(), self.address);
+        let words = format!("no answer to {action} at {address}: {problem}");
+        ClusterError::new(Meaning::Unheard, Case::Other, words)
     }
 
-    /// A refusal of the API server, by what it says.
+    /// Classifies a refusal of the API server.
     pub(crate) fn refused(&self, status: Status) -> ClusterError {
         let (code, words) = (status.code, status.message);
         let says = |text: &str| words.contains(text);
@@ -167,70 +97,64 @@ impl Action<'_> {
             || says("PodSecurityPolicy")
             || says("ValidatingAdmissionPolicy");
         match code {
-            403 if says("exceeded quota") || says("failed quota") => ClusterError::Quota(words),
-            _ if by_admission => ClusterError::Admission {
-                resource: self.resource,
-                words,
-            },
-            422 => ClusterError::Admission {
-                resource: self.resource,
-                words,
-            },
-            401 => ClusterError::Credentials {
-                action: self.words(),
-                address: self.address.to_owned(),
-                problem: words,
-            },
-            403 => self.forbidden(words),
-            409 if status.reason == "AlreadyExists" => ClusterError::Exists {
-                action: self.words(),
-                words,
-            },
-            // As where two creates count for one quota.
-            409 if self.verb == "create" => ClusterError::Contended {
-                action: self.words(),
-                words,
-            },
+            403 if says("exceeded quota") || says("failed quota") => {
+                let words = format!("the namespace's quota is used up: {words}");
+                ClusterError::of(Case::Quota, words)
+            }
+            _ if by_admission || code == 422 => self.not_admitted(&words),
+            401 => ClusterError::unaccepted(&self.words(), self.address, &words),
+            403 => self.forbidden(&words),
+            409 if status.reason == "AlreadyExists" => {
+                let action = self.words();
+                let words = format!("failed to {action}: there is one of that name: {words}");
+                ClusterError::new(Meaning::Exists, Case::Other, words)
+            }
+            // For example, two concurrent creations that count for one quota.
+            409 if self.verb == "create" => ClusterError::contended(&self.words(), &words),
             _ => {
                 let after = status
                     .details
                     .map_or(0, |details| details.retry_after_seconds);
-                ClusterError::Api {
-                    action: self.words(),
-                    code,
-                    words,
-                    retry_after: Duration::from_secs(after.into()),
-                }
+                self.api(code, &words, Duration::from_secs(after.into()))
             }
         }
     }
 
-    /// A refusal of an authorizer, or of what looks at an object afterwards: a limit, a service
-    /// account or a priority class that is not there, a namespace that is being deleted.
-    fn forbidden(&self, words: String) -> ClusterError {
-        match missing_right(&words) {
-            Some((verb, resource)) => ClusterError::Forbidden {
-                verb: verb.to_owned(),
-                resource: resource.to_owned(),
-                namespace: self.namespace.to_owned(),
-                words,
-            },
-            None if self.verb == "create" => ClusterError::Admission {
-                resource: self.resource,
-                words,
-            },
-            None => ClusterError::Api {
-                action: self.words(),
-                code: 403,
-                words,
-                retry_after: Duration::ZERO,
-            },
+    fn api(&self, code: u16, words: &str, after: Duration) -> ClusterError {
+        let (meaning, case) = match code {
+            404 => (Meaning::Absent, Case::Other),
+            409 => (Meaning::Conflict, Case::Other),
+            410 => (Meaning::Refused, Case::Expired),
+            429 => (Meaning::Busy(after), Case::Unread),
+            500.. => (Meaning::Busy(after), Case::Other),
+            _ => (Meaning::Refused, Case::Other),
+        };
+        let words = format!("failed to {}: {words} (HTTP {code})", self.words());
+        ClusterError::new(meaning, case, words)
+    }
+
+    fn not_admitted(&self, words: &str) -> ClusterError {
+        let words = format!("the cluster does not admit the {}: {words}", self.resource);
+        ClusterError::of(Case::Admission, words)
+    }
+
+    /// Classifies a 403: a missing permission, or admission (a limit, a missing service account or
+    /// priority class, a namespace that is being deleted).
+    fn forbidden(&self, words: &str) -> ClusterError {
+        let namespace = self.namespace;
+        match missing_right(words) {
+            Some((verb, resource)) => ClusterError::refused(format!(
+                "no right to {verb} {resource} in namespace {namespace}; a Role needs \
+                 verbs: [{verb}], resources: [{resource}]: {words}"
+            )),
+            None if self.verb == "create" => self.not_admitted(words),
+            None => self.api(403, words, Duration::ZERO),
         }
     }
 }
 
-/// The right that an authorizer misses, verb and resource: `User "u" cannot create resource
-/// "pods" in API group ""`.
+/// Parses the missing permission, verb and resource, from `User "u" cannot create resource "pods"
+/// in API group ""`.
 fn missing_right(words: &str) -> Option<(&str, &str)> {
     let (_, right) = words.split_once(" cannot ")?;
     let (verb, right) = right.split_once(" resource \"")?;
@@ -238,7 +162,7 @@ fn missing_right(words: &str) -> Option<(&str, &str)> {
     (!verb.contains(' ')).then_some((verb, resource))
 }
 
-/// The faults of a connection that the next try will find again.
+/// Connection faults that a retry will meet again.
 enum Fault {
     Tls,
     Credentials,
@@ -251,7 +175,7 @@ fn connection_fault(error: &(dyn Error + 'static)) -> Option<Fault> {
     if error.is::<kube::client::AuthError>() || error.is::<NoCredentials>() {
         return Some(Fault::Credentials);
     }
-    // Its own source is what is behind the error within.
+    // `source` of an `io::Error` skips the error it wraps.
     let within = error.downcast_ref::<std::io::Error>();
     let within = within.and_then(std::io::Error::get_ref);
     within
@@ -259,90 +183,123 @@ fn connection_fault(error: &(dyn Error + 'static)) -> Option<Fault> {
         .or_else(|| connection_fault(error.source()?))
 }
 
-/// Meaning of an error to its caller.
+/// The meaning of an error for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// There is no such object.
+    /// No such object.
     Absent,
-    /// There is one of this name already.
+    /// An object of this name exists.
     Exists,
-    /// It is another one than was meant.
+    /// The object is not the one that was meant.
     Conflict,
-    /// The server is busy: it is asked again, after this time at least.
+    /// The server is busy: retry, after this time at the earliest.
     Busy(Duration),
-    /// There is no answer: nobody knows.
+    /// No response: the outcome is unknown.
     Unheard,
-    /// There are no credentials, or they do not hold: they may be renewed.
+    /// Credentials are missing or rejected; they may be renewed.
     Unaccepted,
-    /// It will not be otherwise.
+    /// Final: a retry has the same result.
     Refused,
 }
 
 impl ClusterError {
+    fn new(meaning: Meaning, case: Case, words: impl Into<String>) -> Self {
+        let words = words.into();
+        Self {
+            meaning,
+            case,
+            words,
+        }
+    }
+
+    /// Returns a final failure.
+    pub(crate) fn refused(words: impl Into<String>) -> Self {
+        Self::of(Case::Other, words)
+    }
+
+    /// Returns a final failure of this kind.
+    pub(crate) fn of(case: Case, words: impl Into<String>) -> Self {
+        Self::new(Meaning::Refused, case, words)
+    }
+
+    pub(crate) fn cancelled() -> Self {
+        Self::of(Case::Cancelled, "the launch was cancelled")
+    }
+
+    pub(crate) fn no_cluster(problem: impl Display) -> Self {
+        Self::refused(format!(
+            "no cluster: {problem}; set KUBECONFIG, name a context, or run in a pod with a \
+             service account"
+        ))
+    }
+
+    pub(crate) fn unaccepted(action: &str, address: &str, problem: &str) -> Self {
+        let words = format!(
+            "no {action} at {address}, for the credentials do not hold: {problem}; renew them"
+        );
+        Self::new(Meaning::Unaccepted, Case::Other, words)
+    }
+
+    pub(crate) fn contended(action: &str, words: &str) -> Self {
+        let words = format!("failed to {action}, for others do so at the same time: {words}");
+        Self::new(Meaning::Busy(Duration::ZERO), Case::Other, words)
+    }
+
     pub(crate) fn meaning(&self) -> Meaning {
-        match self {
-            Self::Api { code: 404, .. } => Meaning::Absent,
-            Self::Api { code: 409, .. } => Meaning::Conflict,
-            Self::Api {
-                code: 429 | 500..,
-                retry_after,
-                ..
-            } => Meaning::Busy(*retry_after),
-            Self::Contended { .. } => Meaning::Busy(Duration::ZERO),
-            Self::Exists { .. } => Meaning::Exists,
-            Self::Unreachable { .. } => Meaning::Unheard,
-            Self::Credentials { .. } => Meaning::Unaccepted,
-            Self::Shared(error) => error.meaning(),
-            _ => Meaning::Refused,
-        }
-    }
-}
-
-impl ClusterError {
-    /// The error itself, whoever shares it.
-    pub(crate) fn own(&self) -> &Self {
-        match self {
-            Self::Shared(error) => error.own(),
-            error => error,
-        }
+        self.meaning
     }
 
-    /// Returns whether a create that got this answer may have been, or may still be, carried out.
+    pub(crate) fn case(&self) -> Case {
+        self.case
+    }
+
+    /// Returns whether a creation with this result may have taken effect, or still may.
     pub(crate) fn may_come_true(&self) -> bool {
-        match self.own() {
-            // The server has not looked at it.
-            Self::Api { code: 429, .. } => false,
-            error => matches!(
-                error.meaning(),
+        self.case != Case::Unread
+            && matches!(
+                self.meaning,
                 Meaning::Unheard | Meaning::Exists | Meaning::Busy(_)
-            ),
-        }
+            )
     }
 
-    /// Returns whether the API server has not refused anything: a watch may go on from where it
-    /// was, once somebody answers again.
+    /// Returns whether only the connection failed: the watch can resume at its version.
     pub(crate) fn is_of_connection(&self) -> bool {
-        matches!(self.own(), Self::Untrusted { .. })
+        self.case == Case::Untrusted
             || matches!(
-                self.meaning(),
+                self.meaning,
                 Meaning::Unheard | Meaning::Unaccepted | Meaning::Busy(_)
             )
     }
 }
 
+impl From<std::io::Error> for ClusterError {
+    fn from(error: std::io::Error) -> Self {
+        Self::refused(error.to_string())
+    }
+}
+
 impl Failure {
     pub(crate) fn into_error(self, image: &str) -> ClusterError {
-        match self {
-            Self::Image { reason, message } => ClusterError::Image {
-                image: image.to_owned(),
-                reason,
-                message,
-            },
-            Self::Program(message) => ClusterError::Program(message),
-            Self::Container { reason, message } => ClusterError::Container { reason, message },
-            Self::Rejected { reason, message } => ClusterError::Rejected { reason, message },
-            Self::Deleted => ClusterError::Deleted,
-        }
+        ClusterError::refused(match self {
+            Self::Image { reason, message } => {
+                format!("image `{image}` cannot be had: {reason}: {message}")
+            }
+            Self::Program(message) => {
+                format!("the program cannot be run in the container: {message}")
+            }
+            Self::Container { reason, message } => {
+                // Advice for the most frequent reason.
+                let hint = match message.contains("runAsNonRoot") || message.contains("non-root") {
+                    true => "; give the pod `run_as_user`, or set `run_as_non_root` to false",
+                    false => "",
+                };
+                format!("the container cannot be made: {reason}: {message}{hint}")
+            }
+            Self::Rejected { reason, message } => {
+                format!("the pod was rejected or ended: {reason}: {message}")
+            }
+            Self::Deleted => "the pod was deleted by a third party while it started".to_owned(),
+        })
     }
 }
 

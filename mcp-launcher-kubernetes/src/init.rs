@@ -1,31 +1,28 @@
-//! The supervised init: the program of `init/` of `mcp-lifecycle-host`, which comes into a pod
-//! by a ConfigMap.
+//! The supervised init: the program from `init/` of `mcp-guardian`, mounted into a pod by a
+//! ConfigMap.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
+use mcp_guardian::init::{NOT_AVAILABLE, PROGRAM};
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Kind, Patience};
 use crate::error::{ClusterError, Meaning};
-
-#[cfg(init_available)]
-const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mcp-init"));
-#[cfg(not(init_available))]
-const PROGRAM: &[u8] = &[];
 
 /// The name of the program, and of its volume.
 pub(crate) const NAME: &str = "mcp-init";
 /// Path of the program in the container.
 const DIRECTORY: &str = "/.mcp-lifecycle";
 
-/// Words before the server's own command.
+/// Returns the command line that precedes the server's own.
 pub(crate) fn command(grace_ms: &str) -> Vec<String> {
     let program = format!("{DIRECTORY}/{NAME}");
     vec![program, "--gate".to_owned(), grace_ms.to_owned()]
 }
 
-/// Mounts the program into the server's container, the first of the pod, and keeps the pod to
+/// Mounts the program into the server's container, the first of the pod, and restricts the pod to
 /// nodes that can run it.
 pub(crate) fn mount(pod: &mut Value) {
     let spec = &mut pod["spec"];
@@ -44,11 +41,10 @@ fn push(list: &mut Value, item: Value) {
     }
 }
 
-/// The ConfigMap is there, with this very program in it.
+/// Makes sure that the ConfigMap with exactly this program exists.
 pub(crate) async fn provide(cluster: &Cluster, patience: &Patience) -> Result<(), ClusterError> {
     if PROGRAM.is_empty() {
-        let problem = "this build has no program for it: it is for Linux on x86_64 and aarch64";
-        return Err(ClusterError::Init(problem.to_owned()));
+        return Err(unusable(NOT_AVAILABLE));
     }
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": true,
@@ -59,29 +55,34 @@ pub(crate) async fn provide(cluster: &Cluster, patience: &Patience) -> Result<()
     let get = || cluster.get::<ConfigMap>(Kind::ConfigMap, &name);
     let there = match patience.answered(get).await {
         Err(error) if error.meaning() == Meaning::Absent => {
-            let create = || cluster.create(Kind::ConfigMap, &map);
+            let create = || cluster.create::<IgnoredAny>(Kind::ConfigMap, &map);
             match patience.answered(create).await {
                 // Another host was faster.
                 Err(error) if error.meaning() == Meaning::Exists => patience.answered(get).await?,
-                created => return created,
+                created => return created.map(drop),
             }
         }
         there => there?,
     };
     let data = there.binary_data.unwrap_or_default();
     let is_ours = data.get(NAME).is_some_and(|data| data.0 == PROGRAM);
-    // One that can be changed is nobody's in particular.
+    // A mutable ConfigMap could be changed after this check.
     match is_ours && there.immutable == Some(true) {
         true => Ok(()),
-        false => Err(ClusterError::Init(format!(
+        false => Err(unusable(&format!(
             "the ConfigMap {name} holds another program, or is not immutable; delete it"
         ))),
     }
 }
 
-/// ConfigMap of one program, for all hosts of a namespace: it stays.
+pub(crate) fn unusable(why: &str) -> ClusterError {
+    ClusterError::refused(format!("the supervised init cannot be used: {why}"))
+}
+
+/// Names the ConfigMap by the program's hash. All hosts of a namespace share it; it is never
+/// deleted.
 fn map_name() -> String {
-    // FNV-1a: what is in it is compared.
+    // FNV-1a suffices, since `provide` compares the content.
     let hash = PROGRAM
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
@@ -90,7 +91,7 @@ fn map_name() -> String {
     format!("{NAME}-{hash:016x}")
 }
 
-/// The cluster's name for the architecture that the program is for.
+/// Returns Kubernetes' name of the architecture that the program is built for.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

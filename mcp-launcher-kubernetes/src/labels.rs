@@ -1,8 +1,8 @@
-//! The labels that say whose a pod or a secret is, and its name.
+//! Labels and names of pods, secrets and Leases.
 
 use std::collections::BTreeMap;
 
-/// All keys begin with it, as those of containers do.
+/// Prefix of all keys, the same as for containers.
 pub(crate) const PREFIX: &str = "dev.mcp-lifecycle.";
 /// The launcher that owns it: 32 hexadecimal digits.
 pub(crate) const INSTANCE: &str = "dev.mcp-lifecycle.instance";
@@ -12,15 +12,15 @@ pub(crate) const LAUNCH: &str = "dev.mcp-lifecycle.launch";
 pub(crate) const SERVER: &str = "dev.mcp-lifecycle.server";
 /// Role of the object: [`ROLE_SERVER`] or [`ROLE_HOST`].
 pub(crate) const ROLE: &str = "dev.mcp-lifecycle.role";
-/// It is a server, or its environment.
+/// A server, or its environment.
 pub(crate) const ROLE_SERVER: &str = "server";
-/// It is the Lease of a host.
+/// The Lease of a host.
 pub(crate) const ROLE_HOST: &str = "host";
 
-/// The finalizer of a pod whose object stays until its end is proven.
+/// The finalizer that keeps a pod's object until its end is proven.
 pub(crate) const FINALIZER: &str = "dev.mcp-lifecycle/proof";
 
-/// The labels of everything that one launch creates.
+/// Returns the labels of everything that one launch creates.
 pub(crate) fn of_launch(instance: &str, launch: &str, server: &str) -> BTreeMap<String, String> {
     let labels = [
         (INSTANCE, instance),
@@ -33,7 +33,7 @@ pub(crate) fn of_launch(instance: &str, launch: &str, server: &str) -> BTreeMap<
         .into()
 }
 
-/// The labels of a host's Lease.
+/// Returns the labels of a host's Lease.
 pub(crate) fn of_host(instance: &str) -> BTreeMap<String, String> {
     let labels = [(INSTANCE, instance), (ROLE, ROLE_HOST)];
     labels
@@ -41,23 +41,23 @@ pub(crate) fn of_host(instance: &str) -> BTreeMap<String, String> {
         .into()
 }
 
-/// The name of a host's Lease.
+/// Returns the name of a host's Lease.
 pub(crate) fn lease_name(instance: &str) -> String {
     format!("mcp-host-{}", instance.get(..16).unwrap_or(instance))
 }
 
-/// A selector of all that have this role, whoever created them.
+/// Returns a selector of all objects with this role, of any launcher.
 pub(crate) fn of_role(role: &str) -> String {
     format!("{INSTANCE},{ROLE}={role}")
 }
 
-/// A selector of what this launcher has created.
+/// Returns a selector of everything that this launcher has created.
 pub(crate) fn of_instance(instance: &str) -> String {
     format!("{INSTANCE}={instance},{ROLE}={ROLE_SERVER}")
 }
 
-/// A pod's name: for people, and never used again. The API attaches by name, so a name
-/// that came back would attach to a stranger.
+/// Returns a readable, unique name for a pod. Attaching is by name, so a reused name could reach
+/// another pod.
 pub(crate) fn pod_name(server: &str, launch: &str) -> String {
     let server = fit(&server.to_ascii_lowercase().replace(['_', '.'], "-"), '-');
     let launch = launch.get(..16).unwrap_or(launch);
@@ -67,7 +67,7 @@ pub(crate) fn pod_name(server: &str, launch: &str) -> String {
     }
 }
 
-/// Part of a name that is left within the characters of a label's value or a host's name.
+/// Fits a name into the characters of a label value or host name.
 fn fit(name: &str, other: char) -> String {
     /// Leaves room for the rest of a pod's name in 63 characters.
     const LONGEST: usize = 40;

@@ -21,21 +21,20 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
-use crate::cluster::{Cluster, Deletion, Kind, Patience};
-use crate::error::{ClusterError, Meaning};
+use crate::cluster::{Cluster, Deletion, Kind, LATE_CREATE, Patience};
+use crate::error::{Case, ClusterError, Meaning};
 use crate::labels;
-use crate::pod::LATE_CREATE;
 use owner::{Own, owner};
 
-/// How long a Lease is valid without a renewal, unless a host says otherwise.
+/// Default validity of a Lease without a renewal.
 pub(crate) const VALID: Duration = Duration::from_secs(40);
 
-/// What a host may say. One that is too short is lost to a busy machine; a search observes none
-/// for longer.
+/// Bounds of the configured validity. A busy machine could miss a shorter one; a search observes a
+/// Lease for no longer than the longest.
 const SHORTEST: Duration = Duration::from_secs(8);
 pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
-/// Clocks of a Lease, all by how long it is valid without a renewal.
+/// Intervals of a Lease, all derived from its validity.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
     /// In whole seconds.
@@ -54,23 +53,23 @@ impl Clocks {
         Duration::from_secs(self.valid.into()) / part
     }
 
-    /// How often it is renewed: some renewals may be late or lost.
+    /// Returns the renewal interval, which tolerates some late or lost renewals.
     fn renewed(self) -> Duration {
         self.part(4)
     }
 
-    /// How long a renewal may take.
+    /// Returns the time limit of one renewal.
     fn answered(self) -> Duration {
         self.part(8)
     }
 
-    /// The pause after one that was not answered.
+    /// Returns the pause after a failed renewal.
     fn again(self) -> Duration {
         self.part(20)
     }
 }
 
-/// How long the end of the last pod waits for the end of the Lease.
+/// Longest wait of the last pod's end for the Lease's deletion.
 const DELETED: Duration = Duration::from_secs(2);
 
 /// The Lease of one launcher.
@@ -88,14 +87,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     current: Option<Current>,
-    /// When none could be taken, the last time, and why.
-    failed: Option<(Instant, Arc<ClusterError>)>,
+    /// The time and reason of the last failed creation.
+    failed: Option<(Instant, ClusterError)>,
 }
 
 #[derive(Debug)]
 struct Current {
     uid: String,
-    /// As of the last answer.
+    /// Version in the last response.
     version: String,
     holders: usize,
     renewing: JoinHandle<()>,
@@ -109,7 +108,7 @@ pub(crate) struct Held {
 }
 
 impl Leases {
-    /// Of a host of this name, valid for so long.
+    /// Returns the Lease of the host `instance`, with this validity.
     pub(crate) fn new(cluster: Arc<Cluster>, instance: String, valid: Duration) -> Self {
         Self(Arc::new(Shared {
             cluster,
@@ -119,11 +118,11 @@ impl Leases {
         }))
     }
 
-    /// Makes sure that there is a Lease, until all shares in it are released. Not to be dropped
-    /// on the way: what is created then is nobody's.
+    /// Takes a share in the Lease, which exists until all shares are released. Must not be dropped
+    /// midway: a Lease created then has no holder.
     ///
-    /// Launches take it one after another. The time in which one fails is the time of all who
-    /// wait for it, so that many that fail together do so at once.
+    /// Callers proceed one after another. A failed attempt is charged to all that waited for it, so
+    /// that many callers fail together rather than in turn.
     pub(crate) async fn hold(&self, patience: &Patience) -> Result<Held, ClusterError> {
         let asked = Instant::now();
         let mut state = self.0.state.lock().await;
@@ -132,16 +131,15 @@ impl Leases {
                 && *at >= asked
                 && !patience.waited(error, *at - asked)
             {
-                return Err(ClusterError::Shared(Arc::clone(error)));
+                return Err(error.clone());
             }
             state.current = match self.take(patience).await {
                 Ok(taken) => Some(taken),
-                // Of its own caller alone.
-                Err(ClusterError::Cancelled) => return Err(ClusterError::Cancelled),
+                // A cancellation concerns its own caller alone.
+                Err(error) if error.case() == Case::Cancelled => return Err(error),
                 Err(error) => {
-                    let error = Arc::new(error);
-                    state.failed = Some((Instant::now(), Arc::clone(&error)));
-                    return Err(ClusterError::Shared(error));
+                    state.failed = Some((Instant::now(), error.clone()));
+                    return Err(error);
                 }
             };
         }
@@ -173,7 +171,7 @@ impl Leases {
         })
     }
 
-    /// Creates the Lease. What any attempt has left open is told by `may_exist`.
+    /// Creates the Lease. Sets `may_exist` if any attempt may still take effect.
     async fn create(
         &self,
         owner: &Value,
@@ -196,25 +194,24 @@ impl Leases {
             },
         });
         let take = async || {
-            let error = match cluster.created::<Lease>(Kind::Lease, &lease).await {
+            let error = match cluster.create::<Lease>(Kind::Lease, &lease).await {
                 Err(error) => error,
                 created => return created,
             };
-            // Of any attempt: the refusal of a later one says nothing about it.
+            // A later refusal does not undo an earlier attempt.
             if error.may_come_true() {
                 may_exist.store(true, Ordering::Relaxed);
             }
             if error.meaning() != Meaning::Exists {
                 return Err(error);
             }
-            // Of an answer that was lost, or of a deletion that has not been carried out.
+            // From an earlier attempt with a lost response, or a pending deletion.
             let renewal = renewal(None);
             match cluster.patch(Kind::Lease, &name, &renewal).await {
-                // It has been carried out meanwhile: the Lease is created after it.
-                Err(gone) if gone.meaning() == Meaning::Absent => Err(ClusterError::Contended {
-                    action: "create leases".to_owned(),
-                    words: error.to_string(),
-                }),
+                // The deletion has completed meanwhile: retry the creation.
+                Err(gone) if gone.meaning() == Meaning::Absent => {
+                    Err(ClusterError::contended("create leases", &error.to_string()))
+                }
                 taken => taken,
             }
         };
@@ -225,14 +222,13 @@ impl Leases {
 }
 
 impl Held {
-    /// The owner of what is created for the pod.
+    /// Returns the owner reference for the pod's objects.
     pub(crate) fn owner(&self) -> Value {
         let name = labels::lease_name(&self.leases.0.instance);
         json!([{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": name, "uid": self.uid}])
     }
 
-    /// Gives the share back. With the last one the Lease is deleted, and that is waited for,
-    /// but not for long.
+    /// Returns the share. With the last one the Lease is deleted, which is awaited briefly.
     pub(crate) async fn release(self: Arc<Self>) {
         let released = tokio::spawn(async move { self.release_now().await });
         let _ = timeout(DELETED, released).await;
@@ -246,7 +242,7 @@ impl Held {
             ..
         } = &*self.leases.0;
         let mut state = state.lock().await;
-        // Another one, where this one's Lease was lost.
+        // This share's Lease was lost and another one taken.
         let Some(current) = state.current.as_mut().filter(|now| now.uid == self.uid) else {
             return;
         };
@@ -268,8 +264,8 @@ impl Held {
     }
 }
 
-/// Deletes the Lease as it was last seen: a deletion that comes true late does not take what was
-/// taken again meanwhile.
+/// Deletes the Lease at its last known version, so that a late deletion cannot hit a Lease that was
+/// taken again.
 async fn delete(
     cluster: &Cluster,
     name: &str,
@@ -281,7 +277,7 @@ async fn delete(
             name,
             uid: Some(uid),
             version: Some(&version),
-            grace: None,
+            ..Deletion::default()
         };
         let Err(error) = cluster.delete(Kind::Lease, what).await else {
             return Ok(());
@@ -291,8 +287,7 @@ async fn delete(
             Meaning::Conflict => {}
             _ => return Err(error),
         }
-        // A renewal was under way, and came true: there is a newer version. Of another Lease of
-        // this name it is a conflict again.
+        // A renewal in flight has changed the version. Another Lease of this name conflicts again.
         let fields = renewal(Some(uid));
         match cluster.patch::<Lease>(Kind::Lease, name, &fields).await {
             Ok(lease) => version = lease.metadata.resource_version.unwrap_or_default(),
@@ -304,8 +299,7 @@ async fn delete(
     }
 }
 
-/// A Lease whose create nobody has answered may come true late: it is deleted then, unless
-/// somebody holds it.
+/// Deletes an unheld Lease that was created late, by a request without a response.
 async fn forget(shared: Arc<Shared>) {
     sleep(LATE_CREATE).await;
     let state = shared.state.lock().await;
@@ -314,8 +308,7 @@ async fn forget(shared: Arc<Shared>) {
     }
     let name = labels::lease_name(&shared.instance);
     let cluster = &shared.cluster;
-    // Within the lock: nobody takes it meanwhile. A deletion that comes true later does not take
-    // what was taken since, for that has another version.
+    // The lock keeps others from taking it meanwhile; a late deletion fails by version.
     let deleting = async {
         let fields = renewal(None);
         let lease = match cluster.patch::<Lease>(Kind::Lease, &name, &fields).await {
@@ -333,14 +326,14 @@ async fn forget(shared: Arc<Shared>) {
     }
 }
 
-/// Renews until it is aborted, or the Lease is lost: the next pod takes a new one.
+/// Renews until aborted or until the Lease is lost; the next pod then takes a new one.
 async fn renew(shared: Arc<Shared>, uid: String) {
     let name = labels::lease_name(&shared.instance);
     let fields = || renewal(Some(&uid));
     let clocks = shared.clocks;
     let mut pause = clocks.renewed();
-    // The API server says the same where the Lease is another one, and where it gave up writing
-    // beside others. The second time it is another one.
+    // A conflict is also the response to a write that lost a race, so only a second one in a row
+    // means another Lease.
     let mut was_refused = false;
     loop {
         sleep(pause).await;
@@ -378,7 +371,7 @@ async fn renew(shared: Arc<Shared>, uid: String) {
     }
 }
 
-/// Of this Lease alone, if it is known: another one of its name is a conflict.
+/// Returns a renewal, of this Lease alone if `uid` is known.
 fn renewal(uid: Option<&str>) -> Value {
     let mut fields = json!({"spec": {"renewTime": MicroTime(Timestamp::now())}});
     if let Some(uid) = uid {
@@ -387,7 +380,7 @@ fn renewal(uid: Option<&str>) -> Value {
     fields
 }
 
-/// For people.
+/// Returns a holder name for people.
 fn holder(instance: &str) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{} pid {} ({instance})", host.trim(), std::process::id())

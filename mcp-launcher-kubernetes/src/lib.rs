@@ -22,7 +22,7 @@
 //! # }
 //! ```
 //!
-//! `docs/kubernetes.md` says what is guaranteed, what is not, and what is not there yet.
+//! `docs/kubernetes.md` states the guarantees and limits.
 //!
 //! [`ServerLauncher`]: mcp_lifecycle_core::ServerLauncher
 
@@ -30,7 +30,9 @@
 
 mod cluster;
 mod control;
+mod decide;
 mod error;
+mod facts;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
 mod init;

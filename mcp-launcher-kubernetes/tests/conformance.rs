@@ -52,15 +52,15 @@ fn on_pods(name: &'static str, init: Init) -> Kit {
         launcher.expect("a launcher")
     };
     Kit::new(name, launcher)
-        .with_fixture(FixtureCommand::new(in_a_pod))
+        .fixture(FixtureCommand::new(in_a_pod))
         // A kubelet of 1.20 looks at its containers once a second. One that it sees ended while
         // it still ends the sandbox of a pod that is deleted, it removes before it has told how
         // it ended: rarely on an idle machine, nearly always beside a load of 30. The evidence
         // says so then, and no other end may be without its status.
         .loses_exits("is inferred")
         // A search waits for a dead host's Lease, and the ends of what it left take more.
-        .with_limit(Duration::from_secs(120))
-        .with_rounds(if all() { 5 } else { 2 })
+        .limit(Duration::from_secs(120))
+        .rounds(if all() { 5 } else { 2 })
         // Every await point takes a pod of its own, and each is deleted, whatever is in it.
         .skip(
             "a launch is undone the same way whatever it launches",
@@ -78,10 +78,11 @@ fn in_a_pod(args: Vec<String>) -> ServerSpecBuilder {
         .pod(json!({"spec": {"nodeName": "node1", "hostNetwork": true}}));
     let socket = args.iter().find_map(|arg| arg.strip_prefix("unix:"));
     if let Some(directory) = socket.and_then(|socket| socket.strip_suffix("/s")) {
-        options = options.volume(
-            json!({"name": "observer", "hostPath": {"path": directory}}),
-            json!({"name": "observer", "mountPath": directory}),
-        );
+        let mount = json!({"name": "observer", "mountPath": directory});
+        options = options.pod(json!({"spec": {
+            "volumes": [{"name": "observer", "hostPath": {"path": directory}}],
+            "containers": [{"name": "server", "volumeMounts": [mount]}],
+        }}));
     }
     options.apply(ServerSpec::builder("fixture", "/mcp-fixture").args(args))
 }

@@ -1,4 +1,4 @@
-//! A server specification turned into what the operating system needs.
+//! Turns a server specification into what the operating system needs.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use crate::identity::{self, Cookie};
 use crate::resolve::resolve;
 use crate::sys;
 
-/// The command to execute, with nothing left to look up.
+/// The command to execute, fully resolved.
 #[derive(Debug)]
 pub(crate) struct Command {
     /// The absolute path of the program.
@@ -19,10 +19,17 @@ pub(crate) struct Command {
     pub(crate) arg0: OsString,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: BTreeMap<OsString, OsString>,
-    /// Whose it is, which its environment says as well. `None` where a process
+    /// The server's identity, which is in its environment too. `None` where a process
     /// cannot be identified.
+    #[cfg_attr(
+        windows,
+        expect(
+            dead_code,
+            reason = "a job ends with its host: nothing is searched for"
+        )
+    )]
     pub(crate) identity: Option<Cookie>,
-    /// The working directory, if it is not the host's own.
+    /// The working directory, if it differs from the host's.
     pub(crate) cwd: Option<PathBuf>,
 }
 
@@ -34,52 +41,50 @@ impl Command {
         let Some(arg0) = spec.program() else {
             return Err(LaunchErrorKind::InvalidSpec(SpecError::EmptyCommand));
         };
-        let host_dir = std::env::current_dir().map_err(|e| working_directory(Path::new("."), e))?;
-        let cwd = spec.cwd().map(|dir| host_dir.join(dir));
+        // It may have been removed. A server without a directory of its own starts there all the same.
+        let host_dir = std::env::current_dir();
+        let cwd = match (spec.cwd(), &host_dir) {
+            (Some(dir), Ok(host_dir)) => Some(host_dir.join(dir)),
+            (Some(dir), Err(_)) => Some(dir.to_owned()),
+            (None, _) => None,
+        };
         if let Some(dir) = &cwd {
-            // Listing is not needed, entering is: what a missing directory and
-            // a file in its place have in common is that "." cannot be found.
+            // Entering is needed, listing is not: "." is not found both in a missing directory and
+            // in a file.
             dir.join(".")
                 .metadata()
                 .map_err(|e| working_directory(dir, e))?;
         }
         let mut env = spec.env().resolve(std::env::vars_os());
         let identity = match identity::new_server() {
-            // What cannot be found again is not started for want of a descriptor.
+            // A shortage of descriptors is an error: an unidentified server could not be found
+            // again.
             Err(error) if sys::is_shortage(&error) => {
                 return Err(short_of(error, "the server could not be given an identity"));
             }
             identity => identity.ok(),
         };
-        // The host's own, if it is somebody's server, is not the server's.
+        // The host may itself be a server; its mark must not be inherited.
         env.remove(OsStr::new(identity::VARIABLE));
         env.remove(OsStr::new(identity::KEEP));
-        let program = resolve(arg0, &env, cwd.as_deref().unwrap_or(&host_dir))?;
-        let mut command = Self {
+        let base = cwd.as_ref().or(host_dir.as_ref().ok());
+        let base = base.map_or(Path::new("."), PathBuf::as_path);
+        let program = resolve(arg0, &env, base)?;
+        if let Some(identity) = &identity {
+            env.insert(identity::VARIABLE.into(), identity.to_string().into());
+        }
+        Ok(Self {
             program,
             arg0: arg0.to_owned(),
             args: spec.args().to_vec(),
             env,
-            identity: None,
+            identity,
             cwd,
-        };
-        command.carry(identity);
-        Ok(command)
+        })
     }
 
-    /// Makes it the command of the server with this identity, and returns the one it had.
-    pub(crate) fn carry(&mut self, identity: Option<Cookie>) -> Option<Cookie> {
-        match &identity {
-            Some(identity) => self
-                .env
-                .insert(identity::VARIABLE.into(), identity.to_string().into()),
-            None => self.env.remove(OsStr::new(identity::VARIABLE)),
-        };
-        std::mem::replace(&mut self.identity, identity)
-    }
-
-    /// The meaning of a failure to execute. The program was there and executable a
-    /// moment ago, so a missing file now is its interpreter.
+    /// Explains a failure to execute. The program was there and executable a moment ago, so a
+    /// missing file is its interpreter.
     pub(crate) fn explain(&self, error: std::io::Error) -> LaunchErrorKind {
         match error.raw_os_error() {
             Some(errno) if sys::is_not_executable(errno) => {
@@ -90,7 +95,7 @@ impl Command {
     }
 }
 
-/// The limit that an error says was reached.
+/// Returns the limit that the error says was reached.
 ///
 /// # Errors
 ///
@@ -105,12 +110,12 @@ pub(crate) fn limit(error: std::io::Error) -> Result<LaunchErrorKind, std::io::E
     })
 }
 
-/// As [`limit`], for an error that says one, or else `what`.
+/// Like [`limit`], but with `what` for any other error.
 pub(crate) fn short_of(error: std::io::Error, what: &'static str) -> LaunchErrorKind {
     limit(error).unwrap_or_else(|error| LaunchErrorKind::backend(what, error))
 }
 
-/// As [`short_of`], for a server that ran already: says also what became of it.
+/// Like [`short_of`], for a server that already ran: adds what became of it.
 #[cfg(unix)]
 pub(crate) fn undone(error: std::io::Error, what: &str) -> LaunchErrorKind {
     match limit(error) {

@@ -1,13 +1,24 @@
-//! The end of a server, as the watcher's thread finds it out for those that wait.
+//! The end of a server, published by the watcher's thread to waiting tasks.
 
 use std::borrow::Cow;
 
 use mcp_lifecycle_core::launch::{ExitStatus, Gone, Remnant, StepError};
 use tokio::sync::watch;
 
-/// The end of one server, as far as it has come.
+/// Converts the exit status of a process.
+#[cfg(unix)]
+pub(crate) fn exit_status(status: mcp_guardian::exit::ExitStatus) -> ExitStatus {
+    use mcp_guardian::exit::ExitStatus as Process;
+    match status {
+        Process::Code(code) => ExitStatus::Code(code),
+        Process::Signal(signal) => ExitStatus::Signal(signal),
+        Process::Unknown => ExitStatus::Unknown,
+    }
+}
+
+/// The known facts about the end of one server.
 ///
-/// Exit and proof are one value, so that whoever waits for both wakes up once.
+/// Exit and proof are one value, so that a task that waits for both wakes up once.
 #[derive(Debug)]
 pub(crate) struct Ending {
     state: watch::Sender<State>,
@@ -18,19 +29,19 @@ pub(crate) struct Ending {
 pub(crate) struct State {
     /// How the main process ended, if it has.
     pub(crate) exit: Option<ExitStatus>,
-    /// Whether nothing is left.
+    /// The proof that nothing is left, or why there is none.
     pub(crate) proof: Option<Proof>,
 }
 
-/// The last word on a server.
+/// A conclusion on a server's end.
 #[derive(Debug, Clone)]
 pub(crate) enum Proof {
     /// Nothing is left.
     Gone(Gone),
-    /// Asking again may bring it.
+    /// There is no proof now; asking again may find one.
     Lost(Cow<'static, str>),
-    /// There is none before this process has ended, which may be one of the server's.
-    /// Then it is looked again, without being asked.
+    /// There is no proof before this process has ended, which may belong to the server. Its exit
+    /// triggers another look.
     #[cfg_attr(
         not(target_os = "linux"),
         expect(dead_code, reason = "there is no search")
@@ -45,7 +56,7 @@ impl Ending {
         }
     }
 
-    /// Changes what is known, and wakes those who wait for it.
+    /// Changes the facts and wakes the waiting tasks.
     pub(crate) fn update(&self, change: impl FnOnce(&mut State)) {
         self.state.send_modify(change);
     }
@@ -55,14 +66,13 @@ impl Ending {
         self.state.borrow().exit.is_some()
     }
 
-    /// Returns whether there is a word on the end, for now.
+    /// Returns whether there is a conclusion for now.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_over(&self) -> bool {
         self.state.borrow().proof.is_some()
     }
 
-    /// Returns whether there is no proof, and nobody is about to have one. From then on
-    /// somebody is: the caller, who has to look again.
+    /// Clears a lost proof and returns whether there was one. The caller then has to look again.
     pub(crate) fn look_again(&self) -> bool {
         self.state.send_if_modified(|known| {
             let lost = matches!(known.proof, Some(Proof::Lost(_)));
@@ -88,7 +98,7 @@ impl Ending {
         })
     }
 
-    /// The process that has to end before there is a proof, as far as is known.
+    /// Returns the process that has to end before there is a proof, if known.
     #[cfg(target_os = "linux")]
     pub(crate) fn awaited(&self) -> Option<Remnant> {
         match &self.state.borrow().proof {
@@ -97,7 +107,7 @@ impl Ending {
         }
     }
 
-    /// Waits for the last word.
+    /// Waits for a final conclusion.
     pub(crate) async fn gone(&self) -> Result<Gone, StepError> {
         let mut state = self.state.subscribe();
         let is_last = |proof: &Proof| !matches!(proof, Proof::Awaits(_));
@@ -111,7 +121,7 @@ impl Ending {
         }
     }
 
-    /// Waits until there is a word on the end, whatever it is.
+    /// Waits for any conclusion.
     #[cfg(target_os = "linux")]
     pub(crate) async fn over(&self) {
         let mut state = self.state.subscribe();

@@ -23,13 +23,12 @@
 //! |---|---|---|---|
 //! | Linux, by default | a [guardian](Isolation::Guardian), and a cgroup where one can be made | every descendant | the guardian ends all of it |
 //! | Linux, by choice | a guardian and a [PID namespace](Isolation::PidNamespace) | every process in the namespace | the kernel ends all of it, also when the guardian is killed with the host |
-//! | any Unix; the default on macOS and FreeBSD | a [process group](Isolation::ProcessGroup) | the group; on macOS, best effort, also descendants that left it | Linux: nothing; elsewhere a pipe watcher ends the group, best effort |
-//! | macOS, where the host calls [`serve_as_guardian`] | a guardian, and a process group | the group, and best effort every descendant that was seen | the guardian ends the group, and best effort every descendant that was seen |
+//! | any Unix; the default on macOS and the BSDs | a [process group](Isolation::ProcessGroup) | the group | Linux: nothing; elsewhere a pipe watcher ends the group, best effort |
 //! | Windows | a job object | every process in the job | the kernel ends all of it |
 //!
 //! Where a system refuses the default, the launcher takes the next best and says so:
 //! [`semantics`](mcp_lifecycle_core::ServerLauncher::semantics) has the mechanism and the reason, and
-//! [`LocalLauncher::require`] turns a fallback into an error.
+//! [`LocalLauncherBuilder::require`] turns a fallback into an error.
 //!
 //! Windows is tested under Wine only; macOS and FreeBSD compile and are not tested.
 //!
@@ -46,72 +45,53 @@
 //! - It contains accidents, not adversaries: a server of the same user can kill its guardian.
 //!
 //! Every guarantee with its test: `docs/guarantees.md` in the repository. How it works:
-//! `docs/containment.md`, `docs/guardian.md`, `docs/orphans.md`, `docs/lineage.md`, `docs/windows.md`.
+//! `docs/containment.md`.
 
-#[cfg(target_os = "linux")]
-mod answers;
-#[cfg(target_os = "linux")]
-mod cgroup;
+mod blocking;
 mod command;
 mod ending;
 #[cfg(unix)]
 mod group;
-#[cfg(unix)]
-#[cfg_attr(target_os = "macos", path = "guardian/macos.rs")]
-#[cfg_attr(
-    not(any(target_os = "linux", target_os = "macos")),
-    path = "guardian/absent.rs"
-)]
-#[doc(hidden)]
-pub mod guardian;
+#[cfg(target_os = "linux")]
+mod guardian;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
-pub mod history;
-mod identity;
-pub mod inventory;
 #[cfg(windows)]
 mod job;
 mod launcher;
 mod level;
-#[cfg(any(target_os = "macos", all(unix, test)))]
-mod lineage;
 #[cfg(target_os = "linux")]
 mod login;
-#[cfg_attr(not(target_os = "linux"), path = "orphans/absent.rs")]
-mod orphans;
-#[cfg(target_os = "linux")]
-mod patience;
 #[cfg(unix)]
 mod pipes;
-#[cfg_attr(unix, path = "plan/unix.rs")]
-#[cfg_attr(windows, path = "plan/windows.rs")]
+#[cfg_attr(target_os = "linux", path = "plan/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "plan/other.rs")]
 mod plan;
-mod reexec;
+#[doc(hidden)]
+pub mod remnant;
 mod resolve;
+#[cfg_attr(unix, path = "sys/unix.rs")]
 #[cfg_attr(windows, path = "sys/windows/mod.rs")]
 mod sys;
-#[cfg(unix)]
-mod worker;
+#[cfg(feature = "transport")]
+mod transport;
 #[cfg(any(target_os = "linux", windows))]
 #[cfg_attr(windows, path = "wrapper/windows.rs")]
 mod wrapper;
 
-pub use launcher::LocalLauncher;
-pub use level::{Isolation, Limits};
+#[cfg(unix)]
+use mcp_guardian::worker;
+#[cfg(target_os = "linux")]
+use mcp_guardian::{cgroup, patience, program};
+use mcp_guardian::{identity, orphans};
+
+#[cfg(target_os = "linux")]
+pub use launcher::containment;
+pub use launcher::{LocalLauncher, LocalLauncherBuilder};
+pub use level::Isolation;
 #[cfg(target_os = "linux")]
 pub use login::login_path;
-pub use reexec::serve_as_guardian;
 #[cfg(target_os = "linux")]
 pub use wrapper::{Require, WrapError, Wrapper};
 #[cfg(windows)]
 pub use wrapper::{WrapError, Wrapper};
-
-/// For `mcp-contain`, which watches its host where it stays itself.
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub use sys::hold_parent;
-
-/// For the executor's daemon, whose protocol has SIGINT.
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub use sys::interrupt_group;

@@ -1,4 +1,5 @@
-//! The `PATH` that the user has in a terminal, for programs that were started from a desktop and have a shorter one.
+//! The `PATH` of the user's terminals, for programs that were started from a desktop and have a
+//! shorter one.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,25 +14,32 @@ use nix::unistd::{User, geteuid};
 
 use crate::sys::{self, Pid};
 
-/// More than that says nothing.
+/// The maximum output of the shell.
 const TEXT_MAX: usize = 1 << 20;
 
-/// Asks the user's login shell for its `PATH`, as a new terminal has it. Blocks, `limit` at most.
+/// Returns the `PATH` of the user's login shell, as a new terminal has it. Blocks, for `limit` at
+/// most.
 ///
-/// The shell is that of the variable `SHELL`, or else the one that the system has for this user. It reads the files of an interactive login shell, in a session of
-/// its own, without a terminal and with an empty input. It and its process group are killed when it has answered, or when the time is over; what its files start in other groups stays.
-/// Where this process ignores SIGCHLD, so does what is in the group of a shell that has ended by then: its number may be somebody else's.
-/// SIGTERM, SIGINT, SIGHUP and SIGQUIT wait for that, as far as this thread is concerned, and end the wait. If this process is killed meanwhile, the kernel kills the shell, but not what its files have started.
+/// The shell is that of the variable `SHELL`, or else the one that the system has for this user. It
+/// reads the files of an interactive login shell, in a session of its own, without a terminal and
+/// with an empty input. It and its process group are killed when it has answered or the time is
+/// over; processes that its files start in other groups are left. Where this process ignores
+/// SIGCHLD, the group of a shell that has ended is left as well: its pid may be reused.
+///
+/// SIGTERM, SIGINT, SIGHUP and SIGQUIT are blocked in this thread meanwhile, and end the wait. If
+/// this process is killed meanwhile, the kernel kills the shell, but not what its files have
+/// started.
 ///
 /// # Errors
 ///
-/// There is no such shell, it ends without an answer, it gives none in time, or one of these signals has come.
+/// There is no such shell, it ends without an answer, it gives none in time, or one of these
+/// signals has arrived.
 pub fn login_path(limit: Duration) -> io::Result<OsString> {
     let end = sys::deadline(limit);
     let shell = shell()?;
     let mark = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
     let mark = format!("mcp-{mark:016x}");
-    // By programs that every shell calls in the same way, and that no alias hides.
+    // Uses programs that every shell calls in the same way, and that no alias hides.
     let line = format!("printf '%s' {mark}; /usr/bin/env -0; printf '%s' {mark}");
     let mut command = Command::new(&shell);
     command
@@ -39,7 +47,7 @@ pub fn login_path(limit: Duration) -> io::Result<OsString> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    // One with a terminal would wait to be in its foreground.
+    // With a terminal, the shell would wait to be in its foreground.
     let held = sys::HeldSignals::new()?;
     sys::in_a_session(&mut command, held.before);
     let said = |what: String| io::Error::other(format!("{}: {what}", shell.display()));
@@ -48,7 +56,7 @@ pub fn login_path(limit: Duration) -> io::Result<OsString> {
     let is_killed = Pid::new(child.id().into()).is_some_and(sys::kill_group_of_child);
     let _ = match is_killed {
         true => child.wait().map(Some),
-        // Somebody else has reaped it, or does so: the kernel, where SIGCHLD is ignored.
+        // It is reaped elsewhere: by the kernel, where SIGCHLD is ignored.
         false => child.try_wait(),
     };
     match answer {
@@ -69,7 +77,8 @@ fn shell() -> io::Result<PathBuf> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "this user has no login shell"))
 }
 
-/// For an interactive login shell that executes a line. Those of the C family take no other option beside `-l`.
+/// Returns the options of an interactive login shell that executes a line. Shells of the C family
+/// allow no other option beside `-l`.
 fn options_of(shell: &Path) -> &'static str {
     match shell.file_name().and_then(OsStr::to_str) {
         Some("csh" | "tcsh") => "-ic",
@@ -77,7 +86,7 @@ fn options_of(shell: &Path) -> &'static str {
     }
 }
 
-/// The `PATH` in what it says, as soon as all of it was said; `None` if it says no more.
+/// Returns the `PATH` in its output, as soon as that is complete; `None` if the output ends before.
 fn listen(
     child: &mut Child,
     held: &sys::HeldSignals,
@@ -113,7 +122,8 @@ fn listen(
     }
 }
 
-/// The variable in an environment between two marks; nothing before the second mark was said.
+/// Returns the variable in an environment between two marks; `None` before the second mark has
+/// arrived.
 fn path_in(text: &[u8], mark: &[u8]) -> Option<Option<OsString>> {
     let find = |text: &[u8]| text.windows(mark.len()).position(|part| part == mark);
     let text = &text[find(text)? + mark.len()..];

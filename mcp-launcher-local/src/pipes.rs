@@ -13,7 +13,7 @@ use tokio::net::unix::pipe;
 use crate::command::short_of;
 use crate::sys;
 
-/// The host's ends, known to the runtime.
+/// The host's ends, registered with the runtime.
 #[derive(Debug)]
 pub(crate) struct Ours {
     pub(crate) stdin: pipe::Sender,
@@ -29,11 +29,10 @@ pub(crate) struct Theirs {
     pub(crate) stderr: OwnedFd,
 }
 
-/// The three streams of a server.
+/// Opens the three streams of a server.
 ///
-/// Opened, and taken over by the current runtime, before there is a server: a
-/// runtime that is being shut down, or has no I/O, is an error while there is
-/// nothing that would have to be undone.
+/// They are registered with the current runtime before there is a server: a runtime that is being
+/// shut down, or has no I/O, is an error while there is nothing to undo.
 pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
     let failed = |error| short_of(error, "the server's streams could not be opened");
     let pair = || io::pipe().map_err(failed);
@@ -58,7 +57,7 @@ pub(crate) fn open() -> Result<(Ours, Theirs), LaunchErrorKind> {
     Ok((ours, theirs))
 }
 
-/// The host's end of standard output or standard error.
+/// Registers the host's end of standard output or standard error.
 fn reader(fd: OwnedFd) -> io::Result<Output> {
     Ok(Output {
         pipe: pipe::Receiver::from_owned_fd(fd)?,
@@ -68,9 +67,9 @@ fn reader(fd: OwnedFd) -> io::Result<Output> {
 
 /// An output of a server.
 ///
-/// A pipe holds 64 KiB, and a server with a long message is stopped and woken
-/// once for each of them, which costs more than the copying. A pipe that was
-/// found full is therefore enlarged, once, while the [budget](MAX_LARGE) lasts.
+/// A pipe holds 64 KiB, and a server with a long message sleeps and wakes once per 64 KiB, which
+/// costs more than the copying. So a pipe that was found full is enlarged, once, while the
+/// [budget](MAX_LARGE) lasts.
 #[derive(Debug)]
 pub(crate) struct Output {
     pipe: pipe::Receiver,
@@ -79,7 +78,7 @@ pub(crate) struct Output {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
-    /// The size that the system gives.
+    /// The system's default size.
     Usual,
     /// Enlarged, and counted.
     Large,
@@ -93,12 +92,11 @@ const USUAL: usize = 64 * 1024;
 /// The size that a pipe may have without privileges, in bytes: `/proc/sys/fs/pipe-max-size`.
 const LARGE: usize = 1024 * 1024;
 
-/// How many large pipes one host has at most. Linux allows each user 64 MiB of
-/// pipes before it makes new ones tiny, for all programs of the user (pipe(7),
-/// `pipe-user-pages-soft`): half of it is left to others.
+/// The maximum of large pipes of one host. Linux allows all programs of a user 64 MiB of pipes
+/// before it makes new ones tiny (pipe(7), `pipe-user-pages-soft`): half of it is left to others.
 const MAX_LARGE: usize = 32;
 
-/// The number of there that are.
+/// The current number of large pipes.
 static LARGE_PIPES: AtomicUsize = AtomicUsize::new(0);
 
 impl Output {
@@ -109,8 +107,7 @@ impl Output {
             return;
         }
         LARGE_PIPES.fetch_sub(1, Ordering::Relaxed);
-        // Asked once: whoever has a long message may have another, and a refusal
-        // is a limit of this user's that does not go away by asking again.
+        // Tried once: the refusal is a limit of this user's, which another try would meet again.
         self.size = Size::Fixed;
     }
 }
@@ -161,7 +158,7 @@ mod tests {
         theirs.write_all(&vec![1; USUAL]).unwrap();
         assert_eq!(output.read(&mut buffer).await.unwrap(), USUAL);
         assert_eq!(size(&theirs), LARGE);
-        // Nobody reads meanwhile: it all fits.
+        // All of it fits, without a reader.
         theirs.write_all(&vec![1; LARGE]).unwrap();
         drop(theirs);
         let mut rest = Vec::new();

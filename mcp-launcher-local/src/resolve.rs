@@ -1,4 +1,4 @@
-//! Finds the program a command names, the way a shell would, and says why not.
+//! Finds the program of a command as a shell would, and explains a failure.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,12 +8,11 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use crate::sys;
 
-/// The absolute path of `program`.
+/// Returns the absolute path of `program`.
 ///
-/// A name is looked up in the `PATH` of `env`, the environment that the *server*
-/// will see; a path is relative to `cwd`. Resolving it here rather than in
-/// the call that starts it keeps that on `posix_spawn`, and makes the error say
-/// what was searched.
+/// A name is looked up in the `PATH` of `env`, the environment that the *server* will see; a path
+/// is relative to `cwd`. Resolving it here, before the start, allows `posix_spawn`, and lets the
+/// error name the searched directories.
 pub(crate) fn resolve(
     program: &OsStr,
     env: &BTreeMap<OsString, OsString>,
@@ -57,7 +56,7 @@ enum Refusal {
     NotExecutable,
 }
 
-/// The first file that `path` may mean.
+/// Returns the first executable file that `path` may mean.
 fn find(path: &Path, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Refusal> {
     let mut refused = None;
     for spelling in sys::spellings(path, env).into_iter() {
@@ -68,7 +67,7 @@ fn find(path: &Path, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Refu
         }
     }
     match refused {
-        // It was looked at: each look is on the way of a start.
+        // Already checked: each look delays a start.
         Some(refusal) => Err(refusal),
         None => check(path).map(|()| path.to_owned()),
     }

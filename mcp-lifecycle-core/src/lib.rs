@@ -24,22 +24,19 @@
 //! |---|---|---|
 //! | [`launch`] | | the seam: [`ServerLauncher`] and [`ProcessTerminator`], and the data they exchange |
 //! | [`terminate`] | | the ladder, its clocks, and [`ServerHandle`], which owns a server of any protocol |
-//! | [`client`] | `client` | [`LifecycleClient`], an MCP client over `rmcp` that owns the server it started; [`ServerTransport`](client::ServerTransport), an `rmcp` transport that does, for a service loop of your own |
+//! | [`client`] | `client` | [`LifecycleClient`], an MCP client over `rmcp` that owns the server it started; [`OwnedTransport`](client::OwnedTransport), an `rmcp` transport that does, for a service loop of your own |
 //! | [`fleet`] | `fleet` | [`ServerManager`], a declared set, and [`ServerPool`], servers on demand |
 //! | [`config`] | `config` | the files that users of MCP hosts already have |
 //!
 //! Each needs only those above it. `client`, `fleet` and `config` are on by default; `toml` (Codex's
-//! files) and `metrics` (export of counters) are not. A launcher needs the first
-//! two modules (`default-features = false`), and depends on no MCP library.
-//!
-//! A termination is `Ok` only on evidence that nothing of the server is left;
-//! otherwise the error names the survivors. What a launcher can promise is data:
-//! [`TerminationSemantics`], [`Containment`].
-//!
-//! This crate contains no process and no container code, and no `unsafe`.
+//! files) and `metrics` (export of counters) are not. A launcher needs the first two modules
+//! (`default-features = false`), and depends on no MCP library.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "backend")]
+#[doc(hidden)]
+pub mod backend;
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "config")]
@@ -49,6 +46,7 @@ pub mod fleet;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
 pub mod launch;
+mod lock;
 pub mod terminate;
 
 pub use launch::{
@@ -65,6 +63,6 @@ pub use client::{
     StartError,
 };
 #[cfg(feature = "fleet")]
-pub use fleet::{Lease, Scope, ServerManager, ServerPool};
+pub use fleet::{FleetOptions, Lease, Scope, ServerManager, ServerPool};
 #[cfg(feature = "client")]
 pub use rmcp;

@@ -150,9 +150,9 @@ async fn stubborn(run: &mut Run, launcher: &DockerLauncher) {
         .collect();
     let grace = Duration::from_millis(500);
     let policy = TerminationPolicy::default()
-        .with_eof_grace(grace)
-        .with_term_grace(grace)
-        .with_kill_confirmation(Duration::from_secs(10));
+        .eof_grace(grace)
+        .term_grace(grace)
+        .kill_confirmation(Duration::from_secs(10));
     let begun = Instant::now();
     let ends = servers
         .iter()
@@ -185,9 +185,7 @@ async fn stubborn(run: &mut Run, launcher: &DockerLauncher) {
 }
 
 fn options() -> ContainerOptions {
-    let mut options = ContainerOptions::new(IMAGE);
-    options.network = Some("none".to_owned());
-    options
+    ContainerOptions::new(IMAGE).network("none")
 }
 
 /// A server of ours, or of the local launcher's.

@@ -39,9 +39,10 @@ const HERE: Observe = Observe::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 impl FixtureCommand {
     /// The test program itself, started on this machine: the default.
     pub fn this_program() -> Self {
-        let make = |args: Vec<String>| {
-            let program = cell::this_program();
-            ServerSpec::builder("fixture", program.get_program())
+        // Found now: a host without its first thread cannot find it.
+        let program = cell::this_program().get_program().to_owned();
+        let make = move |args: Vec<String>| {
+            ServerSpec::builder("fixture", &program)
                 .arg(program::INSIDE)
                 .args(args)
         };

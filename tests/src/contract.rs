@@ -30,13 +30,13 @@ rules! {
         "A started server: its three streams and the means to end it.",
         "give the server pipes for all three streams; a shell runs a command behind `&` with standard input from /dev/null";
     ENVIRONMENT: "its environment", "EnvPolicy",
-        "The environment of a server: inherited variables, then those passed by name, then literal values; the later wins.",
+        "The environment of a server: inherited variables, then those passed by name, then literal values; the last one wins.",
         "clear the environment of the server and set `spec.env().resolve(..)`";
     STDERR: "standard error is kept apart", "LaunchedParts::stderr",
-        "The server's standard error, where the launcher keeps it apart.",
+        "The server's stderr, if separate.",
         "give standard error a pipe of its own, or `None`: on standard output only the protocol may appear";
     IDENTITY: "identity", "ProcessTerminator::identity",
-        "The identity of the server: fit for logs and for the operator's eyes.",
+        "Returns the server's identity, for logs and operators.",
         "answer with the pid of the process that was started, or with `ServerIdentity::Other`";
     NO_GAP: "no gap", "ServerLauncher",
         "When the future of `launch` is dropped at any await point, or returns an error, nothing of the server is left",
@@ -48,40 +48,40 @@ rules! {
         "No poll of a future blocks the thread.",
         "do what blocks in `spawn_blocking` or on a thread of the launcher";
     NO_STRANGER: "no stranger", "ServerLauncher",
-        "Nothing is ended that cannot be identified beyond a bare pid, a name or an image.",
+        "Nothing is ended that is identified only by a pid, a name or an image.",
         "recognise what is yours by a cookie in its environment, a cgroup, a label, or pid and start time: never by its command line";
     LIVING: "the living are spared", "ServerLauncher::reap_orphans",
-        "Servers of a living host, of this host, and of another machine are not touched.",
+        "Leaves servers of a living host, of this host, and of another machine alone.",
         "end only what belongs to a host that is proven dead";
     ERRORS: "errors come", "ServerLauncher::launch",
-        "A `LaunchError` names the command, what is wrong and what to do.",
+        "A `LaunchError` names the command, the problem and its remedy.",
         "return the error of the start at once";
     END_OF_FILE: "end of file arrives", "TerminationSemantics::stdin_eof",
-        "Closing standard input reaches the server as end of file.",
+        "Closing stdin reaches the server as end of file.",
         "hold the write end of its standard input once, closed on exec, and never in the server itself; or do not claim `stdin_eof`";
     REQUEST: "the polite signal arrives", "ProcessTerminator::request_end",
         "Asks the whole server to end: SIGTERM (and SIGCONT, for a stopped one).",
         "send SIGTERM and then SIGCONT; or do not claim `polite_signal`";
     REACH: "the end reaches as far as declared", "ProcessTerminator",
-        "Server means all of it: the main process and whatever it started, as far as `semantics` declares.",
+        "Server means the main process and whatever it started, as far as `semantics` declares.",
         "signal the group, cgroup or container and not the main process, or declare a narrower `Reach`";
     PROOF: "proof", "ProcessTerminator::gone",
         "Completes on proof that nothing of the server is left.",
         "complete when everybody was reaped or the container is gone, not when the main process has exited or the order was given";
     EXIT: "the exit status", "ProcessTerminator::exited",
-        "Completes when the main process has ended, however that came about.",
+        "Completes when the main process has ended for any reason.",
         "keep the status that the wait has returned, and give it to all waiters";
     SURVIVORS: "survivors", "ProcessTerminator::survivors",
-        "Names what of the server is alive now.",
+        "Lists the living parts of the server.",
         "name the main process while it lives, and nobody after the end";
     ANY_ORDER: "any order", "ProcessTerminator",
-        "Every method takes `&self`, may be called by many tasks at once, in any order, again after it succeeded, and after the server has gone.",
+        "Every method takes `&self` and may be called concurrently, in any order, again after success, and after the server has ended.",
         "answer with the same after the end, and treat a signal to nobody as success";
     DROPPED_WAIT: "dropped waits", "ProcessTerminator",
         "Dropping a returned future undoes nothing and loses nothing.",
         "keep what `exited` and `gone` tell in a `watch` channel";
     LAST_RESORT: "the last resort", "ProcessTerminator::kill_now",
-        "Works in `Drop`, during a panic, outside a runtime and after the runtime has gone.",
+        "Works in `Drop`, during a panic, and without or after a runtime.",
         "kill by a system call, not by a task or an await";
     NOTHING_KEPT: "nothing is kept", "ProcessTerminator::kill_now",
         "leaves no zombie: the launcher reaps by its own means.",

@@ -310,9 +310,9 @@ impl Fixture {
         const IGNORED: Duration = Duration::from_millis(50);
         let grace = |obeys: bool| if obeys { limit } else { IGNORED };
         TerminationPolicy::new()
-            .with_eof_grace(grace(self.leaves_at_eof))
-            .with_term_grace(grace(self.leaves_on_term && self.is_asked()))
-            .with_kill_confirmation(limit)
+            .eof_grace(grace(self.leaves_at_eof))
+            .term_grace(grace(self.leaves_on_term && self.is_asked()))
+            .kill_confirmation(limit)
     }
 }
 

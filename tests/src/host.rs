@@ -12,7 +12,7 @@ use std::process::{self, Child, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use mcp_lifecycle_core::launch::LaunchContext;
+use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
 use serde_json::{Value, json};
 
 use crate::cell;
@@ -33,7 +33,19 @@ pub(crate) struct Host {
 impl Host {
     /// Starts a host that launches the stage's fixture so many times.
     pub(crate) fn start(stage: &Stage, servers: u32) -> io::Result<Self> {
+        Self::start_by(stage, servers, Value::Null)
+    }
+
+    /// Starts a host whose first thread ends before it launches one server. Its launcher has to declare what that of the stage does.
+    #[cfg(unix)]
+    pub(crate) fn start_headless(stage: &Stage) -> io::Result<Self> {
+        let declared = declared(&*stage.subject.launcher);
+        Self::start_by(stage, 1, declared.into())
+    }
+
+    fn start_by(stage: &Stage, servers: u32, headless: Value) -> io::Result<Self> {
         let job = json!({
+            "headless": headless,
             "kit": stage.subject.kit,
             "observer": stage.listener.address(),
             "fixture": stage.fixture.name(),
@@ -80,6 +92,23 @@ impl Job {
 
     /// Launches what the kit asks for; only the kit's signal, or its end, ends this.
     pub(crate) fn run(self, kits: &[Kit]) -> ExitCode {
+        #[cfg(unix)]
+        if self.0["headless"].is_string() {
+            return thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !first_thread_has_ended() {
+                        thread::yield_now();
+                    }
+                    self.serve(kits);
+                    process::exit(1)
+                });
+                match crate::program::exit_main_thread() {}
+            });
+        }
+        self.serve(kits)
+    }
+
+    fn serve(&self, kits: &[Kit]) -> ExitCode {
         let failure = match cell::runtime() {
             Ok(runtime) => runtime.block_on(async {
                 match self.launch_all(kits).await {
@@ -106,7 +135,11 @@ impl Job {
             .spec(args.chain(["--alive", observer]))
             .build()?;
         let launcher = (kit.launcher)().await;
-        report_to(observer)?;
+        report_to(observer, "host")?;
+        let headless = self.0["headless"].as_str();
+        if headless.is_some() {
+            launcher.reap_orphans().await?;
+        }
         let mut servers = Vec::new();
         for _ in 0..self.0["servers"].as_u64().unwrap_or(0) {
             let mut server = Server::own(launcher.launch(&spec, &LaunchContext::new()).await?);
@@ -114,23 +147,41 @@ impl Job {
             let drains = server.drain();
             servers.push((server, drains));
         }
+        let now = declared(&*launcher);
+        match headless {
+            Some(before) if before != now => {
+                return Err(Failure::new(format!("{now}, and not {before}")));
+            }
+            Some(_) => report_to(observer, "declared")?,
+            None => {}
+        }
         Ok(servers)
     }
 }
 
-/// Says hello as the host, and exits when the kit is gone.
-fn report_to(observer: &str) -> io::Result<()> {
+/// Returns whether what `/proc` has of the first thread is gone with it.
+#[cfg(unix)]
+fn first_thread_has_ended() -> bool {
+    std::fs::read_to_string("/proc/self/mountinfo").is_err()
+}
+
+fn declared(launcher: &dyn ServerLauncher) -> String {
+    format!("{:?}", launcher.semantics().containment)
+}
+
+/// Says hello in this role, and exits when the kit is gone.
+fn report_to(observer: &str, role: &'static str) -> io::Result<()> {
     // Both are closed on exec: no server inherits the host's own connection.
     match observer.split_once(':') {
         #[cfg(unix)]
-        Some(("unix", path)) => exit_at_the_end_of(UnixStream::connect(path)?),
-        Some(("tcp", address)) => exit_at_the_end_of(TcpStream::connect(address)?),
+        Some(("unix", path)) => exit_at_the_end_of(UnixStream::connect(path)?, role),
+        Some(("tcp", address)) => exit_at_the_end_of(TcpStream::connect(address)?, role),
         _ => Err(io::Error::other("no such observer")),
     }
 }
 
-fn exit_at_the_end_of(mut kit: impl Read + Write + Send + 'static) -> io::Result<()> {
-    kit.write_all(format!("hello host {}\n", process::id()).as_bytes())?;
+fn exit_at_the_end_of(mut kit: impl Read + Write + Send + 'static, role: &str) -> io::Result<()> {
+    kit.write_all(format!("hello {role} {}\n", process::id()).as_bytes())?;
     thread::spawn(move || {
         let _ = kit.read_to_end(&mut Vec::new());
         process::exit(0);

@@ -81,7 +81,7 @@ impl Kit {
 
     /// Sets how the launcher runs the fixture, where it cannot run this very program.
     #[must_use]
-    pub fn with_fixture(mut self, fixture: FixtureCommand) -> Self {
+    pub fn fixture(mut self, fixture: FixtureCommand) -> Self {
         self.fixture = fixture;
         self
     }
@@ -89,7 +89,7 @@ impl Kit {
     /// Sets how long anything may take that should take no time. 10 s by default; only
     /// a failure takes so long.
     #[must_use]
-    pub fn with_limit(mut self, limit: Duration) -> Self {
+    pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
@@ -97,7 +97,7 @@ impl Kit {
     /// Sets how often a host is killed in the middle of its launches, per fixture. 20 by
     /// default; the environment variable `MCP_CONFORMANCE_ROUNDS` has the last word.
     #[must_use]
-    pub fn with_rounds(mut self, rounds: u32) -> Self {
+    pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = number_in(ROUNDS).unwrap_or(rounds);
         self
     }
@@ -119,7 +119,8 @@ impl Kit {
         self
     }
 
-    /// Skips these cells, which are counted and reported with the reason.
+    /// Skips these cells, which are counted and reported with the reason, and the experiment on a host that is killed where
+    /// its fixture is skipped for [`Way::HostKilled`].
     #[must_use]
     pub fn skip(
         mut self,
@@ -138,7 +139,7 @@ impl Kit {
     ///
     /// An error skips all cells, and is the reason. A panic fails them.
     #[must_use]
-    pub fn with_processes<S>(
+    pub fn processes<S>(
         mut self,
         prepare: impl Fn() -> Result<S, String> + Send + Sync + 'static,
     ) -> Self
@@ -156,8 +157,9 @@ impl Kit {
 
     /// The reason this cell is not to be run, if it is not.
     pub(crate) fn skipped(&self, cell: Cell) -> Option<&str> {
-        let Cell::Matrix(fixture, way) = cell else {
-            return None;
+        let (fixture, way) = match cell {
+            Cell::Matrix(fixture, way) => (fixture, way),
+            Cell::Experiment(experiment) => experiment.like()?,
         };
         let skip = self.skips.iter().find(|skip| (skip.cells)(fixture, way))?;
         Some(&skip.reason)

@@ -17,7 +17,7 @@ use crate::kit::{Kit, Start};
 use crate::verdict::Verdict;
 use crate::ways::Way;
 
-/// Names a file that gets a line for each kit.
+/// Names a file that gets a line for each cell: the kit, the verdict and its reason, with tabs between.
 const SUMMARY: &str = "MCP_CONFORMANCE_SUMMARY";
 
 /// So many cells that break the same sentence are enough.
@@ -137,14 +137,29 @@ impl Run {
         if verdicts.is_empty() {
             return;
         }
-        let summary = self.summary(&verdicts);
-        println!("{}\n{summary}", self.table(&verdicts));
+        println!("{}\n{}", self.table(&verdicts), self.summary(&verdicts));
         if let Some(path) = env::var_os(SUMMARY) {
             let file = fs::File::options().create(true).append(true).open(path);
-            if let Err(error) = file.and_then(|mut file| writeln!(file, "{summary}")) {
+            // One write: where each cell is a process of its own, they all append.
+            let lines = self.lines(&verdicts);
+            if let Err(error) = file.and_then(|mut file| file.write_all(lines.as_bytes())) {
                 eprintln!("{SUMMARY}: {error}");
             }
         }
+    }
+
+    fn lines(&self, verdicts: &[(Cell, Verdict)]) -> String {
+        let mut lines = String::new();
+        for (_, verdict) in verdicts {
+            let (word, why) = match verdict {
+                Verdict::Passed => ("passed", ""),
+                Verdict::Failed { .. } => ("failed", ""),
+                Verdict::NotApplicable(_) => ("not applicable", ""),
+                Verdict::Skipped(why) => ("skipped", why.as_str()),
+            };
+            let _ = writeln!(lines, "{}\t{word}\t{why}", self.kit.name);
+        }
+        lines
     }
 
     fn table(&self, verdicts: &[(Cell, Verdict)]) -> String {

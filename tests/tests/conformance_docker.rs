@@ -12,6 +12,7 @@ mod support;
 use std::env;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use mcp_launcher_docker::{
     ContainerOptions, ContainerTracker, DockerLauncher, Endpoint, Init, ProxyMode,
@@ -22,9 +23,9 @@ use mcp_lifecycle_core::launch::ServerSpec;
 
 use support::{Engine, image};
 
-/// Tells a process of the kit where the engine is, and where hosts leave their leases.
+/// Tells a process of the kit where the engine is, and where hosts leave their ledgers.
 const ENGINE: &str = "MCP_TEST_ENGINE";
-const LEASES: &str = "MCP_TEST_LEASES";
+const LEDGERS: &str = "MCP_TEST_LEDGERS";
 
 /// One of each: what a fixture does without a host is the same as with one.
 const SOME: [&str; 5] = [
@@ -59,14 +60,14 @@ fn main() -> ExitCode {
         Kit::new("docker-wrapped", || async {
             ContainerTracker::new(LocalLauncher::new())
                 .proxy(ProxyMode::Always)
-                .lease_directory(told(LEASES))
+                .ledger_directory(told(LEDGERS))
         })
-        .with_fixture(FixtureCommand::new(|args| {
+        .fixture(FixtureCommand::new(|args| {
             ServerSpec::builder("fixture", env!("CARGO_BIN_EXE_mcp-fixture"))
                 .args(args)
                 .env("DOCKER_HOST", told(ENGINE))
         }))
-        .with_processes(processes),
+        .processes(processes),
     ])
 }
 
@@ -75,26 +76,25 @@ fn on_containers(name: &str, init: Init) -> Kit {
         let engine = told(ENGINE).into_os_string().into_string().unwrap();
         let launcher = DockerLauncher::builder()
             .endpoint(Endpoint::from_url(&engine).unwrap())
-            .lease_directory(told(LEASES))
+            .ledger_directory(told(LEDGERS))
             .init(init);
         launcher.build().unwrap()
     };
     Kit::new(name, launcher)
-        .with_fixture(FixtureCommand::new(in_a_container))
-        .with_processes(processes)
+        // An engine beside eight busy programs has taken more than 10 s for a start.
+        .limit(Duration::from_secs(60))
+        .fixture(FixtureCommand::new(in_a_container))
+        .processes(processes)
 }
 
 /// The fixture in a container that sees nothing but the observer's socket.
 fn in_a_container(args: Vec<String>) -> mcp_lifecycle_core::launch::ServerSpecBuilder {
-    let mut options = ContainerOptions::new("mcp-fixture:test");
-    options.init_grace_ms = 2000;
-    options.network = Some("none".to_owned());
+    let mut options = ContainerOptions::new("mcp-fixture:test")
+        .init_grace(Duration::from_secs(2))
+        .network("none");
     let socket = args.iter().find_map(|arg| arg.strip_prefix("unix:"));
     if let Some(directory) = socket.and_then(|socket| socket.strip_suffix("/s")) {
-        let mount = serde_json::json!({
-            "type": "bind", "source": directory, "target": directory, "writable": true,
-        });
-        options.mounts.extend(serde_json::from_value(mount));
+        options = options.bind_writable(directory, directory);
     }
     options.apply(ServerSpec::builder("fixture", "/mcp-fixture").args(args))
 }
@@ -104,10 +104,12 @@ fn processes() -> Result<impl Fn() -> Command, String> {
         return Err("MCP_DOCKER_TESTS=skip".to_owned());
     };
     image(&engine);
-    let leases = tempfile::tempdir().unwrap();
+    let ledgers = tempfile::tempdir().unwrap();
     Ok(move || {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.env(ENGINE, &engine.host).env(LEASES, leases.path());
+        command
+            .env(ENGINE, &engine.host)
+            .env(LEDGERS, ledgers.path());
         command
     })
 }

@@ -21,7 +21,7 @@ const NOBODY: u32 = 65534;
 #[cfg(windows)]
 fn main() -> ExitCode {
     let kit = Kit::new("job", || async { LocalLauncher::new() });
-    let ended = run([kit.with_limit(std::time::Duration::from_secs(30))]);
+    let ended = run([kit.limit(std::time::Duration::from_secs(30))]);
     mcp_lifecycle_conformance::wine::report();
     ended
 }
@@ -30,21 +30,16 @@ fn main() -> ExitCode {
 fn main() -> ExitCode {
     run([
         kit("guardian", Isolation::Guardian),
-        Kit::new("guardian-spare", || async {
-            let launcher = LocalLauncher::new().spare_guardians(1);
-            assert_eq!(launcher.warm_up().await, 1, "a spare guardian");
-            launcher
-        }),
         kit("process-group", Isolation::ProcessGroup),
-        kit("guardian-as-nobody", Isolation::Guardian).with_processes(as_nobody),
-        kit("process-group-as-nobody", Isolation::ProcessGroup).with_processes(as_nobody),
+        kit("guardian-as-nobody", Isolation::Guardian).processes(as_nobody),
+        kit("process-group-as-nobody", Isolation::ProcessGroup).processes(as_nobody),
     ])
 }
 
 #[cfg(unix)]
 fn kit(name: &str, isolation: Isolation) -> Kit {
     Kit::new(name, move || async move {
-        LocalLauncher::new().isolation(isolation)
+        LocalLauncher::builder().isolation(isolation).build()
     })
 }
 

@@ -7,11 +7,12 @@ mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mcp_lifecycle_conformance::alive::AliveConn;
-use mcp_lifecycle_core::client::{RestartPolicy, ServerConfig};
-use mcp_lifecycle_core::fleet::{ServerManager, ServerPool};
+use mcp_lifecycle_core::client::{ServerConfig, ServerEvent, ServerEventKind};
+use mcp_lifecycle_core::fleet::{FleetOptions, RestartPolicy, ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::{ServerLauncher, ServerSpec};
 use support::{LIMIT, Rig, launcher, runtime, short, test};
 
@@ -27,7 +28,7 @@ fn server(
         .args(["--alive", &rig.alive.address(), "--role", name])
         .build()
         .unwrap();
-    ServerConfig::new(Arc::clone(launcher), spec).with_termination(short())
+    ServerConfig::new(Arc::clone(launcher), spec).termination(short())
 }
 
 async fn dead(conn: &AliveConn) {
@@ -171,13 +172,22 @@ fn a_manager_that_outlives_its_runtime_has_nothing_left_to_own() {
 fn a_crash_loop_starts_no_more_processes_than_its_budget() {
     test("crash loop", async |rig| {
         let launcher = launcher();
-        let manager = ServerManager::new("m");
+        let starts = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&starts);
+        let manager = ServerManager::builder("m")
+            .observer(move |event: &ServerEvent| {
+                if let ServerEventKind::Starting { .. } = event.kind {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+            .build();
         let quick = Duration::from_millis(1);
         let policy = RestartPolicy::new()
-            .with_backoff(quick, quick)
-            .with_max_restarts(4)
-            .with_cooldown(None);
-        let server = server(&launcher, rig, "s", &["handshake-then-exit"]).with_restart(policy);
+            .backoff(quick, quick)
+            .max_restarts(4)
+            .cooldown(None);
+        let server = server(&launcher, rig, "s", &["handshake-then-exit"])
+            .in_fleet(FleetOptions::new().restart(policy));
         let _ = manager.refresh([server]).await;
         let exhausted = async {
             use mcp_lifecycle_core::fleet::ServerState;
@@ -186,7 +196,7 @@ fn a_crash_loop_starts_no_more_processes_than_its_budget() {
             }
         };
         tokio::time::timeout(LIMIT, exhausted).await.unwrap();
-        assert_eq!(manager.counters().starts, 5);
+        assert_eq!(starts.load(Ordering::Relaxed), 5);
         manager.shutdown(LIMIT).await.unwrap();
     });
 }
@@ -216,8 +226,9 @@ fn a_killed_server_is_not_leased_again() {
         let launcher = launcher();
         let pool = ServerPool::new("p");
         let quick = Duration::from_millis(1);
-        let restart = RestartPolicy::new().with_backoff(quick, quick);
-        let config = server(&launcher, rig, "s", &["plain"]).with_restart(restart);
+        let restart = RestartPolicy::new().backoff(quick, quick);
+        let config =
+            server(&launcher, rig, "s", &["plain"]).in_fleet(FleetOptions::new().restart(restart));
         let lease = pool.acquire(&config).await.unwrap();
         let conn = rig.accept("s").await;
         kill(conn.pid());

@@ -1,14 +1,15 @@
 //! Agents that use servers and come and go.
 
+use mcp_lifecycle_core::fleet::{FleetServer, ServerRecord, ServerState};
 use mcp_lifecycle_core::launch::ErrorChain;
-use mcp_lifecycle_core::{Scope, ServerConfig, ServerPool};
+use mcp_lifecycle_core::{Scope, ServerPool};
 use tokio::task::JoinSet;
 
 /// How many agents there are.
 pub(crate) const CREW: usize = 3;
 
 /// Runs all agents to their end.
-pub(crate) async fn run(pool: &ServerPool, servers: &[ServerConfig]) -> Vec<String> {
+pub(crate) async fn run(pool: &ServerPool, servers: &[FleetServer]) -> Vec<String> {
     let mut crew = JoinSet::new();
     for n in 1..=CREW {
         // The scope belongs to the task: it ends with it, however that comes about.
@@ -19,7 +20,7 @@ pub(crate) async fn run(pool: &ServerPool, servers: &[ServerConfig]) -> Vec<Stri
     answers
 }
 
-async fn agent(scope: Scope, servers: Vec<ServerConfig>) -> String {
+async fn agent(scope: Scope, servers: Vec<FleetServer>) -> String {
     let mut found = Vec::new();
     for server in &servers {
         found.push(match scope.acquire(server).await {
@@ -35,7 +36,9 @@ async fn agent(scope: Scope, servers: Vec<ServerConfig>) -> String {
 
 /// Waits until so many servers have been started for the agents.
 pub(crate) async fn holding(pool: &ServerPool, servers: usize) {
-    while pool.counters().ready + pool.counters().start_failures < servers as u64 {
+    let settled =
+        |record: &ServerRecord| record.state == ServerState::Ready || record.last_error.is_some();
+    while pool.list().iter().filter(|record| settled(record)).count() < servers {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }

@@ -88,7 +88,7 @@ async fn work(
     match manager.refresh(first.servers.clone()).await {
         Ok(report) => println!("summary: {report}"),
         // The others run; a real host would decide here.
-        Err(error) if matches!(error.kind(), RefreshErrorKind::Required { .. }) => {
+        Err(error) if matches!(error.kind(), RefreshErrorKind::Required(_)) => {
             println!("summary: {error}");
         }
         Err(error) => return Err(error.to_string()),
@@ -120,11 +120,6 @@ async fn work(
         "{}{}",
         RecordTable(&manager.list()),
         RecordTable(&pool.list())
-    );
-    let counters = pool.counters();
-    println!(
-        "pool: {} starts for {} leases",
-        counters.starts, counters.leases
     );
     Ok(())
 }
@@ -159,7 +154,7 @@ fn read(
         "GENERATION" => Some(generation.to_string()),
         _ => std::env::var(name).ok(),
     };
-    let reader = ConfigReader::new(launchers).with_variables(lookup);
+    let reader = ConfigReader::new(launchers).variables(lookup);
     let set = match file {
         Some(file) => reader.read_file(file),
         None => {

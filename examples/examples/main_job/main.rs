@@ -63,10 +63,10 @@ async fn run(arguments: &Arguments) -> Result<TerminationOutcome, String> {
     println!("launching:   {}", spec.display_command());
     println!("containment: {}", launcher.semantics().containment);
     // A bound alone: what comes from elsewhere, as a kubelet's word, may be late.
-    let termination = TerminationPolicy::new().with_kill_confirmation(PROOF);
+    let termination = TerminationPolicy::new().kill_confirmation(PROOF);
     let config = ServerConfig::new(launcher, spec)
-        .with_startup_timeout(arguments.startup_timeout())
-        .with_termination(termination);
+        .startup_timeout(arguments.startup_timeout())
+        .termination(termination);
     let client = LifecycleClient::builder(config)
         .observer(Printer::new(arguments.stderr))
         .start();

@@ -1,22 +1,18 @@
-//! A build that knows no containers.
+//! A build without container support.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use mcp_launcher_local::Wrapper;
-use mcp_lifecycle_core::launch::ReapReport;
+use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 
 use crate::failure::Failure;
-use crate::run::Containers;
-pub(crate) use found::Left;
+use crate::options::Containers;
 
-#[path = "found.rs"]
-mod found;
-
-/// The first word of a companion, of which this build has none.
+/// First argument of a companion, which this build does not have.
 pub(crate) const ROLE: &str = "--companion";
 
-/// Refuses a server whose containers are not known, if that was asked for.
+/// Refuses a server if its containers must be tracked.
 pub(crate) fn accompany(when: Containers, _: &mut Wrapper) -> Result<(), Failure> {
     match when {
         Containers::Always => Err(Failure::wrapper(
@@ -26,20 +22,20 @@ pub(crate) fn accompany(when: Containers, _: &mut Wrapper) -> Result<(), Failure
     }
 }
 
-/// Returns `false`: no server has a companion.
 pub(crate) fn may_accompany(_: Containers, _: &[OsString]) -> bool {
     false
 }
 
-/// Fails: this build starts no companion.
 pub(crate) fn attend(_: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Ends none: none is known.
 pub(crate) fn end(_: &mut ReapReport) {}
 
-/// Finds none.
-pub(crate) fn look() -> Left {
-    Left::default()
+pub(crate) fn forget(_: &str) -> usize {
+    0
+}
+
+pub(crate) fn look() -> (Vec<Remnant>, Vec<UnknownRemnant>) {
+    Default::default()
 }

@@ -1,5 +1,5 @@
-//! The companion: a process of its own beside the guardian, which knows the containers of one server and ends them after it.
-//! `docs/contain-containers.md` has its states.
+//! The companion: a separate process beside the guardian that tracks the containers of one server
+//! and ends them after it. `docs/contain-reference.md` has its states.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd as _;
@@ -24,19 +24,17 @@ use super::handover::Handover;
 use super::reply::Reply;
 use crate::sys;
 
-/// The longest time that containers are ended for, beginning with the end of their server. Later it is for `reap`, and for the next companion.
+/// Longest time for ending containers, counted from their server's end. After that, `reap` or the
+/// next companion ends them.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Order of a wrapper to its companion, as words of the command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// Time that a container has which is asked to end.
+    /// Grace of a container after its stop signal.
     pub(super) grace: Duration,
-    /// Starts no server rather than one whose containers are not known.
+    /// Fail rather than start a server without tracked containers.
     pub(super) insists: bool,
-    /// Name that people have for the server.
     pub(super) name: OsString,
-    /// Program and arguments of the server.
     pub(super) command: Vec<OsString>,
 }
 
@@ -61,19 +59,19 @@ impl Order {
     }
 }
 
-/// Becomes the companion: leaves whoever started it, and stays until its work is done.
+/// Becomes the companion: detaches from the wrapper and stays until its work is done.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    // What the host has leaked would not end while this process lives.
+    // Descriptors leaked by the host must not stay open in this process.
     close_all_but_streams();
     let Some(order) = Order::read(words) else {
         return ExitCode::from(125);
     };
-    // No host's child, and in no host's group or session: it is the kernel's to reap.
+    // Belongs to no host, group or session: an orphan that process 1 reaps.
     if nix::unistd::daemon(true, true).is_err() {
         return ExitCode::FAILURE;
     }
     let _ = nix::sys::prctl::set_name(c"mcp-companion");
-    // Who ends programs by their name ends a server, and not what it has left.
+    // Killing programs by name should end the server, not this clean-up.
     let _ = sys::be_deaf();
     match attend(&order) {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,14 +82,14 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn close_all_but_streams() {
     const FIRST: i32 = 3;
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else {
+    let Ok(entries) = fs::read_dir("/proc/thread-self/fd") else {
         return;
     };
     let numbers: Vec<i32> = entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|&number| number >= FIRST) {
-        // Also that of the directory, which is closed already.
+        // Includes the directory's own descriptor, which is already closed.
         let _ = nix::unistd::close(number);
     }
 }
@@ -100,7 +98,7 @@ fn attend(order: &Order) -> io::Result<()> {
     let stream = StdStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     stream.set_nonblocking(true)?;
     let directory = env::current_dir();
-    // Not to keep the host's directory busy.
+    // Do not keep the host's directory busy.
     let _ = env::set_current_dir("/");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -128,13 +126,14 @@ fn attend(order: &Order) -> io::Result<()> {
             Ok((spec, server)) => (reply(&spec, &handover, &server), Some(server)),
             Err(why) => (Reply::Untracked(why), None),
         };
-        wrapper.write_all(&reply.encode()).await?;
+        wrapper.write_all(&reply.encode()?).await?;
         let (Reply::Tracked { .. }, Some(server)) = (reply, server) else {
             return Ok(());
         };
         tokio::select! {
             () = wait_for_end(&mut wrapper) => {}
-            // Others that were killed with their companions. What cannot be looked at now is looked at by the next.
+            // Clean up after servers that were killed with their companions. The next companion
+            // retries what fails now.
             () = async {
                 let _ = tracker.reap_orphans().await;
                 std::future::pending().await
@@ -142,10 +141,10 @@ fn attend(order: &Order) -> io::Result<()> {
         }
         end.send_replace(true);
         if !ended(&**server.terminator(), order.grace).await {
-            // The lease stays, and is nobody's: what is left is found by it.
+            // The ledger stays behind unlocked, and leads a search to the containers.
             process::exit(1);
         }
-        // Nobody may be listening.
+        // The wrapper may be gone.
         let _ = wrapper.write_all(&[Wrapper::COMPANION_DONE]).await;
         Ok(())
     })
@@ -169,7 +168,7 @@ fn specification(
     spec.build()
 }
 
-/// The cause alone: what it is about, the wrapper says.
+/// Returns the cause alone; the wrapper adds the context.
 fn why(error: &LaunchError) -> String {
     ErrorChain(error.kind()).to_string()
 }
@@ -194,7 +193,8 @@ fn reply(spec: &ServerSpec, handover: &Handover, server: &LaunchedServer) -> Rep
     }
 }
 
-/// Completes when the shim says that nothing of the server is left, or when neither it nor the guardian lives.
+/// Completes when the shim reports that nothing of the server is left, or when shim and guardian
+/// are both dead.
 async fn wait_for_end(wrapper: &mut UnixStream) {
     let mut word = [0];
     while let Ok(1) = wrapper.read(&mut word).await {
@@ -204,7 +204,8 @@ async fn wait_for_end(wrapper: &mut UnixStream) {
     }
 }
 
-/// Ends the containers: asks those that are detached, and after the grace no more. Returns whether there is a proof.
+/// Ends the containers: detached ones get a stop signal, and after the grace all are forced.
+/// Returns whether that is proven.
 async fn ended(server: &dyn ProcessTerminator, grace: Duration) -> bool {
     let end = async {
         if matches!(timeout(grace, server.gone()).await, Ok(Ok(_))) {
@@ -230,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of which nobody can tell at the first time whether it is gone, and at the second.
+    /// A server whose end is unknown at the first look, and known at the second.
     #[derive(Debug, Default)]
     struct Unsure {
         is_forced: AtomicBool,

@@ -1,4 +1,5 @@
-//! The launcher below the companion's tracker: it starts nothing, for the wrapper does, and ends nothing, for the guardian does.
+//! The launcher below the companion's tracker. Starts and ends nothing: the wrapper and the
+//! guardian do.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,28 +11,28 @@ use mcp_lifecycle_core::launch::{
 };
 use tokio::sync::watch;
 
-/// Launcher that hands a server over to the wrapper.
+/// Launcher that passes a server to the wrapper.
 #[derive(Debug)]
 pub(super) struct Handover {
     spec: Mutex<Option<ServerSpec>>,
     end: End,
 }
 
-/// The end of the server, as the wrapper's side tells it.
+/// The end of the server, reported by the wrapper's side.
 #[derive(Debug, Clone)]
 pub(super) struct End(watch::Receiver<bool>);
 
 impl End {
-    /// Completes when nothing of the server is left, or nobody can tell of it any more.
+    /// Completes when nothing of the server is left, or the reporter is gone.
     async fn come(&self) {
         let mut end = self.0.clone();
-        // Without a sender there is nothing more to come.
+        // Without a sender no report can follow.
         let _ = end.wait_for(|is_gone| *is_gone).await;
     }
 }
 
 impl Handover {
-    /// Makes the launcher for a server of which `is_gone` says that nothing is left.
+    /// Creates the launcher; `is_gone` reports that nothing of its server is left.
     pub(super) fn new(is_gone: watch::Receiver<bool>) -> Self {
         Self {
             spec: Mutex::default(),
@@ -39,7 +40,6 @@ impl Handover {
         }
     }
 
-    /// Returns the server that is to be started, once there is one.
     pub(super) fn spec(&self) -> Option<ServerSpec> {
         let spec = self.spec.lock().unwrap_or_else(PoisonError::into_inner);
         spec.clone()

@@ -1,4 +1,4 @@
-//! Containers of servers whose companions are gone: found by their labels and leases, never by name.
+//! Containers of servers without a companion: found by their labels and ledgers, never by name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,12 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::Left;
 use super::handover::Handover;
 
-/// The longest time that each search takes: an engine that does not answer keeps nobody waiting for longer.
+/// Time limit of each search, in case an engine does not respond.
 const END: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Ends them, and adds them to what was found otherwise.
 pub(crate) fn end(report: &mut ReapReport) {
     match in_time(END, async { tracker().reap_orphans().await }) {
         Ok(containers) => {
@@ -31,21 +29,19 @@ pub(crate) fn end(report: &mut ReapReport) {
     }
 }
 
-/// Names those that [`end`] would end.
-pub(crate) fn look() -> Left {
+/// Lists the containers that [`end`] would end, and the places that could not be examined.
+pub(crate) fn look() -> (Vec<Remnant>, Vec<UnknownRemnant>) {
     match in_time(LOOK, async { tracker().find_orphans().await }) {
-        Ok(found) => Left {
-            containers: found.containers,
-            unknown: found.unknown,
-        },
-        Err(why) => Left {
-            containers: Vec::new(),
-            unknown: vec![all(why)],
-        },
+        Ok(found) => (found.containers, found.unknown),
+        Err(why) => (Vec::new(), vec![all(why)]),
     }
 }
 
-/// None of them is known.
+/// Forgets the records of dead hosts about this engine. Returns their number.
+pub(crate) fn forget(url: &str) -> usize {
+    tracker().forget_engine(url)
+}
+
 fn all(why: String) -> UnknownRemnant {
     let all = Remnant::record("containers", "those that servers of dead hosts started");
     UnknownRemnant::new(all, why)

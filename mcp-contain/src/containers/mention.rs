@@ -1,12 +1,12 @@
-//! The question whether a command line speaks of a container engine. Pure.
+//! Decides whether a command line mentions a container engine. Pure.
 
 use std::ffi::OsString;
 
-/// Programs that create containers, and words of the packages that do so.
+/// Programs that create containers, and words in names of such packages.
 const ENGINES: [&str; 4] = ["docker", "podman", "nerdctl", "testcontainers"];
 
-/// Returns whether one of these words names a container engine: by itself, in a path, in the name of
-/// a package, or in a script for a shell. What does so in vain costs one idle process.
+/// Returns whether a word mentions a container engine: by itself, in a path, in a package name, or
+/// in a shell script. A false match costs one idle process.
 pub(super) fn names_an_engine(words: &[OsString]) -> bool {
     words.iter().any(|word| {
         let word = word.to_string_lossy().to_ascii_lowercase();

@@ -1,13 +1,7 @@
-//! Containers that a server starts, which are no descendants of it. `docs/contain-containers.md` has the design.
-//!
-//! - [`mention`]: whether a command speaks of an engine
-//! - [`companion`]: the process that knows them and ends them
-//! - [`handover`]: how its tracker is told of a server that others start
-//! - [`reply`]: what it answers
-//! - [`left`]: those of dead companions, and [`found`] what is known of them
+//! Containers that a server starts, which are not its descendants. `docs/contain-reference.md` has the
+//! design.
 
 mod companion;
-mod found;
 mod handover;
 mod left;
 mod mention;
@@ -25,20 +19,19 @@ use std::time::Duration;
 use mcp_launcher_local::Wrapper;
 
 use crate::failure::Failure;
-use crate::run::Containers;
+use crate::options::Containers;
 use companion::Order;
 pub(crate) use companion::run as attend;
-pub(crate) use found::Left;
-pub(crate) use left::{end, look};
+pub(crate) use left::{end, forget, look};
 use reply::Reply;
 
-/// The first word of a companion, which is no verb.
+/// The first argument of a companion, which is no verb.
 pub(crate) const ROLE: &str = "--companion";
 
-/// How long a wrapper waits for its companion, which asks nobody.
+/// Time limit for the companion's reply, which needs no engine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns whether such a server is given a companion, if there is an engine.
+/// Returns whether such a server gets a companion, if there is an engine.
 pub(crate) fn may_accompany(when: Containers, command: &[OsString]) -> bool {
     match when {
         Containers::Never => false,
@@ -47,7 +40,8 @@ pub(crate) fn may_accompany(when: Containers, command: &[OsString]) -> bool {
     }
 }
 
-/// Starts a companion for the server, if it is to have one, and has the wrapper start what that says.
+/// Starts a companion for the server, if wanted, and makes the wrapper start the command that it
+/// replies with.
 pub(crate) fn accompany(when: Containers, wrapper: &mut Wrapper) -> Result<(), Failure> {
     let command: Vec<OsString> = std::iter::once(&wrapper.program)
         .chain(&wrapper.args)
@@ -84,7 +78,7 @@ pub(crate) fn accompany(when: Containers, wrapper: &mut Wrapper) -> Result<(), F
     if insists {
         return Err(failure);
     }
-    // Better a server with containers that may be left behind than none; who disagrees says `--containers`.
+    // Prefer a server with possible leftovers to none, unless `--containers` is given.
     failure.say();
     Ok(())
 }
@@ -98,16 +92,16 @@ fn ask(order: &Order, path: Option<&OsString>) -> io::Result<(OwnedFd, Reply)> {
         .args(order.words())
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
-        // The host's log has no end while somebody holds it.
+        // The host's log ends only when all its holders are gone.
         .stderr(Stdio::null())
         .process_group(0);
     if let Some(path) = path {
         command.env("PATH", path);
     }
     let mut child = command.spawn()?;
-    // Or its end of the socket would not be the last one.
+    // Closes our copy of the companion's socket.
     drop(command);
-    // It leaves at once, and its own child stays. A host may have taken the status.
+    // It forks and exits at once. A host may have reaped it.
     let _ = child.wait();
     ours.set_read_timeout(Some(LIMIT))?;
     let reply = Reply::read(&mut ours)?;

@@ -1,16 +1,29 @@
-//! A server that runs only while it is used. `docs/contain-lazy.md` has the design.
+//! A server that runs only while it is used. `docs/contain-reference.md` states its guarantees.
 //!
-//! - [`message`]: what a line is
-//! - [`reading`]: what it means here
-//! - [`decision`]: what follows from it
-//! - [`cache`]: what the server has answered before
-//! - [`edge`]: the descriptors, the signals and the server
+//! - [`decision`]: one state machine, pure: events in, actions out
+//! - [`mod@line`]: parses a line into an event
+//! - [`cache`]: earlier answers of the server
+//! - [`edge`]: the descriptors, the signals and the server: carries out the actions
+//!
+//! ```text
+//!            a request that the cache        the repeated handshake
+//!            cannot answer                   is answered
+//!   Asleep ─────────────────────▶ Starting ──────────────────▶ Running
+//!    ▲ ▲ ▲      (the first server: Running at once)           │  │
+//!    │ │ │                          │ refused, or too late     │  │ unused for the
+//!    │ │ │ proven end               ▼                          │  │ idle timeout
+//!    │ │ └────────────────────── Failing                       │  ▼
+//!    │ └───────────────────────────────────────────────────────│─ Ending
+//!    │                                                         │
+//!    └──── pause over ──── Waiting ◀── ended by itself, again ─┘
+//! ```
+//!
+//! A server without a proven end has no successor: the relay exits.
 
 mod cache;
 mod decision;
 mod edge;
-mod message;
-mod reading;
+mod line;
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,21 +32,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ValueEnum as _;
-
 use crate::containers::may_accompany;
 use crate::failure::Failure;
-use crate::run::{self, Options};
+use crate::options::Options;
 use cache::{Cache, key};
-use decision::words::Policy;
-use edge::{Edge, Shim};
+use decision::events::Policy;
+use edge::{Edge, Shim, signals};
 
-/// How long a server that keeps nothing between requests stays unused.
+/// Default idle timeout of a stateless server.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Relays between the host and servers that are started when they are needed.
+/// Relays between the host and servers that are started on demand.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let host = mcp_launcher_local::hold_parent();
+    let host = mcp_guardian::sys::hold_parent();
     let policy = Policy {
         lazy: options.lazy,
         restart: options.restart,
@@ -41,11 +52,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         idle_legacy: options.idle,
         grace: options.grace,
     };
-    // Once for all its servers: what it is belongs to what the cache is found by.
-    let path = options.path.and_then(run::path);
+    // Determined once: it is part of the cache key.
+    let path = options.path.and_then(crate::options::path);
     let cache = open_cache(options, path.as_deref());
     let shim = Shim {
-        words: words(options),
+        words: words(),
         may_be_accompanied: may_accompany(options.containers, &options.command),
         path,
     };
@@ -54,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     code.map_err(|error| Failure::wrapper(format_args!("the relay failed: {error}")))
 }
 
-/// The cache of this command in this directory and environment, with this `PATH` if it is another.
+/// Opens the cache of this command in this directory and environment, with this `PATH` if given.
 fn open_cache(options: &Options, path: Option<&OsStr>) -> Cache {
     let directory = env::current_dir();
     let mut env: BTreeMap<_, _> = env::vars_os().collect();
@@ -72,48 +83,20 @@ fn open_cache(options: &Options, path: Option<&OsStr>) -> Cache {
         home.as_deref()
             .map(Path::new)
             .filter(|_| options.lazy && directory.is_ok()),
-        &specification,
+        specification,
     )
 }
 
-/// An option with its value in one word: the value may begin as an option does.
-fn assigned(option: &str, value: &OsStr) -> OsString {
-    let mut word = OsString::from(option);
-    word.push(value);
-    word
+/// Returns the command line that starts a server: this process's own, as a shim.
+fn words() -> Vec<OsString> {
+    let own = env::args_os().skip(1);
+    let own = own.skip_while(|word| word == "run");
+    let shim = ["run", "--sigkill-as-code"].map(OsString::from);
+    shim.into_iter().chain(own).collect()
 }
 
-/// The command line that starts a server, held as the user wants it.
-fn words(options: &Options) -> Vec<OsString> {
-    let grace = humantime::format_duration(options.grace).to_string();
-    let mut words: Vec<OsString> = vec![
-        "run".into(),
-        "--sigkill-as-code".into(),
-        "--grace".into(),
-        grace.into(),
-    ];
-    if let Some(name) = &options.name {
-        words.push(assigned("--name=", name));
-    }
-    if let Some(level) = options.require.and_then(|level| level.to_possible_value()) {
-        words.extend(["--require".into(), level.get_name().into()]);
-    }
-    if let Some(memory) = options.memory {
-        words.extend(["--memory".into(), memory.to_string().into()]);
-    }
-    if let Some(log) = &options.log {
-        words.push(assigned("--log=", log.as_os_str()));
-    }
-    if let Some(when) = options.containers.to_possible_value() {
-        words.push(assigned("--containers=", when.get_name().as_ref()));
-    }
-    for pattern in &options.keep {
-        words.push(assigned("--keep=", pattern));
-    }
-    if options.no_mark {
-        words.push("--no-mark".into());
-    }
-    words.push("--".into());
-    words.extend(options.command.iter().cloned());
-    words
+/// Unblocks the signals that a relay blocks, for its shim.
+pub(crate) fn unblock_signals() {
+    // It cannot fail: the set is valid.
+    let _ = signals().thread_unblock();
 }

@@ -1,13 +1,13 @@
-//! `run` on Windows: this process holds the job of the server, and stays until that is empty.
+//! `run` on Windows: this process holds the server's job object and stays until that is empty.
 
 use std::process::{self, ExitCode};
 
 use mcp_launcher_local::Wrapper;
 
-use super::{Containers, Level, Options};
 use crate::failure::Failure;
+use crate::options::{Containers, Level, Options};
 
-/// Starts the server, and ends as it has. Returns only if there was none.
+/// Starts the server and exits like it. Returns only if it did not start.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(what) = refused(options) {
         return Err(Failure::wrapper(format_args!(
@@ -22,14 +22,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     wrapper.memory = options.memory;
     wrapper.log.clone_from(&options.log);
     match wrapper.run() {
-        // All 32 bits of it, of which `ExitCode` has eight.
+        // All 32 bits; `ExitCode` has only eight.
         Ok(code) => process::exit(code.cast_signed()),
         Err(error) => Err(Failure::launch(&error)),
     }
 }
 
-/// The first that was asked for and that nobody would do. `--name` and `--no-mark` are taken: no list has servers here, and
-/// none has a mark.
+/// Returns the first option that is not supported. `--name` and `--no-mark` are accepted, since
+/// there is no list of servers and no mark.
 fn refused(options: &Options) -> Option<&'static str> {
     let asked = [
         (options.lazy, "--lazy"),
@@ -37,7 +37,8 @@ fn refused(options: &Options) -> Option<&'static str> {
         (options.path.is_some(), "--path login"),
         (!options.keep.is_empty(), "--keep"),
         (options.containers == Containers::Always, "--containers"),
-        // A job is what the two lower levels are: ends with its owner, and the kernel has the list.
+        // A job object corresponds to the two lower levels: it ends with its owner, and the kernel
+        // has the list.
         (options.require == Some(Level::Pidns), "--require pidns"),
     ];
     asked

@@ -1,13 +1,4 @@
-//! Texts that several verbs share. Pure, but for the width of the terminal.
-//!
-//! - `name`: what people call a server, by its command line
-//! - `out`: standard output
-//! - [`runner`]: programs that run others
-//! - [`text`]: texts of others
-//! - `table`: columns that fit the terminal
-//! - `unknown`: what could not be looked at
-//! - `units`: times and sizes in few characters
-//! - `watch`: printed once, or again and again
+//! Output that several verbs share.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod name;
@@ -25,5 +16,3 @@ pub(crate) mod text;
 pub(crate) mod units;
 #[cfg(target_os = "linux")]
 pub(crate) mod unknown;
-#[cfg(target_os = "linux")]
-pub(crate) mod watch;

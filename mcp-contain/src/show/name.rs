@@ -1,13 +1,13 @@
-//! Name by which people know a server, from the command line of its first process. Pure.
+//! Derives a server's readable name from the command line of its first process. Pure.
 //!
-//! No argument that may be a secret is part of it: the first word that names a package, a module, a
-//! script or an image, and nothing after it. Where it is not certain which word that is, the program that
-//! runs it has to do.
+//! The name is the first word that names a package, a module, a script or an image, and nothing
+//! after it, so that no secret argument is part of it. If that word is uncertain, the name is the
+//! program that runs it.
 
 use super::runner::{Runner, Word};
-use super::text::printable;
+use super::text::one_line;
 
-/// The name; `fallback` if the command line says nothing.
+/// Returns the name; `fallback` if the command line has none.
 pub(crate) fn of(words: &[String], fallback: &str) -> String {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     plain(find(&words, fallback))
@@ -16,70 +16,42 @@ pub(crate) fn of(words: &[String], fallback: &str) -> String {
 fn find<'a>(words: &[&'a str], fallback: &'a str) -> &'a str {
     let mut words = words.iter().copied();
     let mut last: Option<(&str, &Runner)> = None;
-    let mut is_told = false;
+    let mut has_verb = false;
     while let Some(word) = words.next() {
         let so_far = last.map_or(fallback, |(name, _)| name);
         let kind = match last {
-            Some((_, shell)) if shell.is_shell() && word == "-c" => {
-                return in_line(words.next().unwrap_or_default(), so_far);
-            }
             Some((_, runner)) if runner.takes_variables() && word.contains('=') => Word::Skipped,
             Some((_, runner)) => runner.word(word),
             None => Word::Operand,
         };
         match (kind, Runner::find(base(word))) {
             (Word::Skipped, _) => {}
-            // What looks like an option may be one.
+            // A value that looks like an option may be one.
             (Word::Valued, _) => {
                 if words.next().is_some_and(|value| value.starts_with('-')) {
                     return so_far;
                 }
             }
-            (Word::Verb, _) if !is_told => is_told = !Runner::is_group(word),
+            (Word::Verb, _) if !has_verb => has_verb = !Runner::is_group(word),
             (Word::Operand, Some(runner)) => {
-                (last, is_told) = (Some((base(word), runner)), false);
+                (last, has_verb) = (Some((base(word), runner)), false);
             }
-            (Word::Operand, None) if !may_be_secret(word) => {
-                return if word.starts_with('@') {
-                    word
-                } else {
-                    base(word)
+            (Word::Operand, None) => {
+                let own = own_part(word);
+                return match () {
+                    () if may_be_secret(own) => so_far,
+                    () if own.starts_with('@') => own,
+                    () => base(own),
                 };
             }
-            (Word::Operand | Word::Verb | Word::Unknown, _) => return so_far,
+            (Word::Verb | Word::Unknown, _) => return so_far,
         }
     }
     last.map_or(fallback, |(name, _)| name)
 }
 
-/// The program of a shell's line: its first word. `shell` if that may be part of something else.
-fn in_line<'a>(line: &'a str, shell: &'a str) -> &'a str {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let is_before =
-        |word: &&&str| is_assignment(word) && !word.contains(['\'', '"', '\\', '`', '$']);
-    let before = words.iter().take_while(is_before).count();
-    let (_, rest) = words.split_at(before);
-    let rest = match rest {
-        ["exec", rest @ ..] => rest,
-        rest => rest,
-    };
-    match rest.first() {
-        Some(first) if is_assignment(first) || first.contains(['\'', '"', '\\', '`', '$']) => shell,
-        _ => find(rest, shell),
-    }
-}
-
-/// Returns whether a shell takes it for a variable's value.
-fn is_assignment(word: &str) -> bool {
-    let name = word.split_once('=').map_or("", |(name, _)| name);
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// Returns whether a word that stands where a name is expected may hold a password: an address with
-/// credentials, or a variable.
+/// Returns whether a word in the place of a name may hold a password: an address with credentials,
+/// or a variable.
 fn may_be_secret(word: &str) -> bool {
     let word = word.strip_prefix('@').unwrap_or(word);
     let (name, version) = word.split_once('@').unwrap_or((word, "1"));
@@ -92,7 +64,27 @@ fn may_be_secret(word: &str) -> bool {
     is_address || is_variable || (name.contains(':') && word != name)
 }
 
-/// Without the directories; of a script with a general name, the package that it is in.
+/// Returns the part of an absolute path that names the program: the package below `node_modules`,
+/// or else the file. Other words are unchanged.
+fn own_part(word: &str) -> &str {
+    if word.contains("://") {
+        return word;
+    }
+    if let Some((_, package)) = word.rsplit_once("node_modules/") {
+        if let Some(program) = package.strip_prefix(".bin/") {
+            return program;
+        }
+        let parts = 1 + usize::from(package.starts_with('@'));
+        let end = package.match_indices('/').nth(parts - 1);
+        return end.map_or(package, |(end, _)| &package[..end]);
+    }
+    match word.starts_with('/') {
+        true => base(word),
+        false => word,
+    }
+}
+
+/// Removes directories. A script with a general name is named by its package.
 fn base(word: &str) -> &str {
     let mut parts = word.trim_end_matches('/').rsplit('/');
     let last = parts.next().unwrap_or(word);
@@ -116,9 +108,9 @@ fn base(word: &str) -> &str {
     }
 }
 
-/// Without what a terminal would obey, and not endless.
+/// Removes terminal control characters and limits the length.
 pub(crate) fn plain(name: &str) -> String {
-    printable(name).chars().take(64).collect()
+    one_line(name).chars().take(64).collect()
 }
 
 #[cfg(test)]
@@ -152,28 +144,28 @@ mod tests {
             ("npx @scope/thing@latest", "@scope/thing@latest"),
             ("docker run --rm reg.io:5000/a/img:2", "img:2"),
             ("mcp-contain --lazy --idle 10m -- npx thing", "thing"),
-            ("deno run -A --env-file server.ts", "server.ts"),
-            ("pnpm -w run thing", "thing"),
+            ("deno run -A server.ts", "server.ts"),
             ("npm --prefix /x exec -y thing", "thing"),
             ("uv tool run --from x thing", "thing"),
             ("docker container run --rm img", "img"),
             ("bun x --bun thing", "thing"),
             ("/a=b/run --key SECRET", "run"),
+            (
+                "node /home/u/.npm/_npx/1/node_modules/@modelcontextprotocol/server-memory/dist/index.js",
+                "@modelcontextprotocol/server-memory",
+            ),
+            (
+                "node /usr/lib/node_modules/context7-mcp/build/run.mjs --api-key SECRET",
+                "context7-mcp",
+            ),
+            ("node /srv/me@work/thing/dist/index.js", "thing"),
+            ("bash /opt/start.sh SECRET", "start.sh"),
         ] {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
             assert_eq!(of(&words, "?"), name, "{line}");
         }
-        for (line, name) in [
-            ("exec npx thing --token SECRET", "thing"),
-            ("A=ab/SECRET npx thing", "thing"),
-            ("A=ab/c exec npx thing", "thing"),
-            ("A='x SECRET' npx thing", "sh"),
-            ("A=$(cat SECRET) npx thing", "sh"),
-            ("'/my things/SECRET run'", "sh"),
-        ] {
-            let shell = ["sh", "-c", line].map(str::to_owned);
-            assert_eq!(of(&shell, "?"), name, "{line}");
-        }
+        let shell = ["sh", "-c", "npx thing SECRET"].map(str::to_owned);
+        assert_eq!(of(&shell, "?"), "sh");
         assert_eq!(of(&["a\u{1b}[2Jb".to_owned()], "?"), "a·[2Jb");
     }
 
@@ -202,10 +194,10 @@ mod tests {
             ("npx A-B=x/SECRET", "npx"),
             ("mcp-contain --unheard-of SECRET npx thing", "mcp-contain"),
             // What one program takes for an option with a value is a flag of another.
-            ("deno run -r server.ts SECRET", "server.ts"),
-            ("deno run --env-file server.ts SECRET", "server.ts"),
+            ("deno run -r server.ts SECRET", "deno"),
+            ("deno run --env-file server.ts SECRET", "deno"),
             ("deno run --import server.ts SECRET", "deno"),
-            ("pnpm -w exec thing SECRET", "thing"),
+            ("pnpm -w exec thing SECRET", "pnpm"),
             ("pnpm exec -p thing SECRET", "pnpm"),
             ("npm exec -p thing SECRET", "npm"),
             ("podman exec -l thing SECRET", "podman"),

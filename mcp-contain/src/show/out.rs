@@ -1,14 +1,19 @@
-//! Standard output, to which nobody may be listening any more: that is no error of what was done.
+//! Stdout, which may be closed: that is not an error.
 
 use std::fmt;
 use std::io::{self, Write};
 
-/// Prints a line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 pub(crate) fn line(text: impl fmt::Display) {
     print(format_args!("{text}\n"));
 }
 
-/// Prints a text as it is.
 pub(crate) fn print(text: impl fmt::Display) {
     let _ = write!(io::stdout().lock(), "{text}");
 }

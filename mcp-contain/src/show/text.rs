@@ -1,6 +1,12 @@
-//! Texts of others, as they may be shown on a terminal. Pure.
+//! Foreign text, made safe for a terminal. Pure.
 
-/// The text without what a terminal would obey, and without what turns the direction of what follows.
+/// Makes a text [`printable`] on one line, without line feeds and tabs, which would forge rows and
+/// columns.
+pub(crate) fn one_line(text: &str) -> String {
+    printable(text).replace(['\n', '\t'], "·")
+}
+
+/// Removes terminal control characters and changes of text direction.
 pub(crate) fn printable(text: &str) -> String {
     let plain = text.replace('\r', "");
     let shown = |c: char| match c {
@@ -10,6 +16,14 @@ pub(crate) fn printable(text: &str) -> String {
         c => c,
     };
     plain.chars().map(shown).collect()
+}
+
+/// Formats `1 server`, `2 servers`.
+pub(crate) fn count(number: usize, what: &str, whats: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {whats}"),
+    }
 }
 
 #[cfg(test)]
@@ -22,5 +36,7 @@ mod tests {
             printable("a\u{1b}[2J\u{202e}b\r\n\tü\u{9b}"),
             "a·[2J·b\n\tü·"
         );
+        assert_eq!([count(1, "a", "as"), count(0, "a", "as")], ["1 a", "0 as"]);
+        assert_eq!(one_line("a\u{1b}[2J\nb\tc"), "a·[2J·b·c");
     }
 }

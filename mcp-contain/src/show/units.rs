@@ -1,8 +1,10 @@
-//! Times and sizes in few characters. Pure.
+//! Short times and sizes. Pure.
 
 use std::time::Duration;
 
-/// `850ms`, `12s`, `3m`, `5h`, `12d`: the largest unit of which there is a whole one.
+pub(crate) use super::text::count;
+
+/// Formats `850ms`, `12s`, `3m`, `5h`, `12d`: in the largest unit with a whole number.
 pub(crate) fn time(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -14,21 +16,13 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// `812 kB`, `45 MB`, `4.1 GB`, by thousands.
+/// Formats `812 kB`, `45 MB`, `4.1 GB`, by thousands.
 pub(crate) fn size(bytes: u64) -> String {
     let tenths = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit / (unit / 10));
     match bytes {
         0..1_000_000 => format!("{} kB", bytes / 1000),
         1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
         _ => format!("{} GB", tenths(1_000_000_000)),
-    }
-}
-
-/// `1 server`, `2 servers`.
-pub(crate) fn count(number: usize, what: &str, whats: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {whats}"),
     }
 }
 
@@ -46,6 +40,5 @@ mod tests {
             sizes.map(size),
             ["0 kB", "999 kB", "1 MB", "45 MB", "4.1 GB"]
         );
-        assert_eq!([count(1, "a", "as"), count(0, "a", "as")], ["1 a", "0 as"]);
     }
 }

@@ -1,5 +1,5 @@
-//! A change for people to read: the server that changes and nothing else of the file, which may hold
-//! other secrets. Values of variables and headers are not shown. Pure.
+//! A readable diff: shows only the server that changes, without values of variables and headers,
+//! since the file may hold secrets. Pure.
 
 use similar::TextDiff;
 
@@ -10,9 +10,9 @@ use crate::show::text::printable;
 /// One server of a file, before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// The keys that lead to it.
+    /// Its keys.
     pub(crate) title: String,
-    /// Where it begins, from 1.
+    /// Its first line, from 1.
     pub(crate) line: usize,
     before: String,
     after: String,
@@ -37,7 +37,7 @@ impl Change {
         }
     }
 
-    /// The lines that go and those that come, with up to three around them.
+    /// Returns the changed lines with up to three lines of context.
     pub(crate) fn lines(&self) -> Vec<String> {
         let diff = TextDiff::from_lines(&self.before, &self.after);
         let mut unified = diff.unified_diff();

@@ -1,76 +1,73 @@
-//! One server as a configuration file has it, and where in the file that stands.
+//! One server in a configuration file, and its position.
 
 use std::fmt;
 use std::ops::Range;
 
-use crate::show::text::printable;
+use crate::show::text::one_line;
 
-/// The keys of a server in a file, and how many before it have the same.
+/// The keys of a server in a file, and the number of earlier servers with the same keys.
 pub(crate) type Key = (Vec<String>, usize);
 
-/// A server in a configuration file.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// The keys that lead to it, its name last.
+    /// Its keys; its name is the last one.
     pub(super) path: Vec<String>,
-    /// So many servers before it have the same keys.
+    /// The number of earlier servers with the same keys.
     pub(super) occurrence: usize,
     /// From its key to the end of its value, or its lines.
     pub(super) range: Range<usize>,
-    /// Command that is started, or the reason why there is nothing to be wrapped.
+    /// The command, or the reason that there is nothing to wrap.
     pub(super) command: Result<Command, Skip>,
-    /// Values that are nobody's business: those of its variables and headers.
+    /// Secret values: of its variables and headers.
     pub(super) secrets: Vec<Range<usize>>,
 }
 
-/// The program of a server and its arguments.
 #[derive(Debug, Clone)]
 pub(super) struct Command {
     pub(super) program: Text,
     pub(super) args: Args,
+    /// The program and its arguments are one list.
+    pub(super) is_list: bool,
 }
 
 /// A value in the file.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
-    /// `None` if it is no text.
+    /// `None` if it is not a string.
     pub(super) value: Option<String>,
-    /// As it is written, quotes included.
+    /// Its position, with quotes.
     pub(super) range: Range<usize>,
 }
 
-/// The arguments of a program.
 #[derive(Debug, Clone)]
 pub(super) enum Args {
-    /// There is no such key. It is written here, between these two texts.
+    /// The key is missing and would be inserted here, between these two texts.
     Missing {
         at: usize,
         before: String,
         after: String,
     },
     List {
-        /// The list, brackets included.
+        /// The list, with brackets.
         range: Range<usize>,
         elements: Vec<Text>,
-        /// The range to remove together with the key, if all of that is the key's own.
+        /// The range to remove with the key, if nothing else is in it.
         removal: Option<Range<usize>>,
     },
 }
 
-/// The reason why a server is left as it is.
+/// The reason to leave a server unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// It is reached by an address.
+    /// It is reached by URL.
     Remote,
-    /// It has no command.
     NoCommand,
-    /// It is wrapped already.
     Wrapped,
-    /// It is not wrapped, so there is nothing to undo.
+    /// Not wrapped, so there is nothing to undo.
     NotWrapped,
-    /// It is wrapped, but was so before `wrap` came.
+    /// Wrapped, but not by `wrap`.
     WrappedBefore,
-    /// It is written in a way that cannot be changed safely.
+    /// Written in a form that cannot be changed safely.
     Unclear(String),
 }
 
@@ -88,12 +85,23 @@ impl fmt::Display for Skip {
 }
 
 impl Entry {
-    /// The keys as one text, for people to read.
-    pub(super) fn title(&self) -> String {
-        printable(&self.path.join(" › "))
+    /// A server that is not written as one.
+    pub(super) fn strange(path: &[String], range: Range<usize>) -> Self {
+        let why = "is not written as a server, which is a table with `command` and `args`";
+        Self {
+            path: path.to_vec(),
+            occurrence: 0,
+            range,
+            command: Err(Skip::Unclear(why.to_owned())),
+            secrets: Vec::new(),
+        }
     }
 
-    /// Key that tells it from all others of the file.
+    pub(super) fn title(&self) -> String {
+        one_line(&self.path.join(" › "))
+    }
+
+    /// Returns a key that is unique in the file.
     pub(super) fn key(&self) -> Key {
         (self.path.clone(), self.occurrence)
     }

@@ -1,4 +1,4 @@
-//! A configuration file: read whole, and replaced at once or not at all.
+//! A configuration file: read whole, and replaced atomically.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -8,22 +8,24 @@ use std::process;
 
 use super::owner;
 
-/// Suffix of a file's backup.
 pub(crate) const BACKUP: &str = ".before-mcp-contain";
 
-/// A file of settings is shorter than that: 64 MiB.
 const LONGEST: u64 = 64 << 20;
 
-/// Why a file cannot be read or changed, without its name.
+/// The reason that a file cannot be read or changed, without its name.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("is no file")]
     NoFile,
+    #[error("is not there")]
+    Missing,
+    #[error("has no servers where this program looks for them: in {0}")]
+    NoServers(String),
     #[error("is longer than 64 MiB")]
     TooLong,
     #[error("is not written in UTF-8; save it as UTF-8 first")]
     Encoding,
-    #[error("cannot be understood, and is left as it is: {0}")]
+    #[error("cannot be understood, and is left as it is: {0}; mend it, then call this again")]
     Syntax(String),
     #[error("is read-only; make it writable first (chmod u+w)")]
     ReadOnly,
@@ -35,34 +37,41 @@ pub(crate) enum FileError {
         "was changed by another program at the same time, and is left as it is; end the host and try again"
     )]
     Changed,
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {0}{advice}", advice = advice(.0, "call this as a user who may read it"))]
     Read(io::Error),
     #[error(
         "has a backup, {0}, that cannot be used ({1}), and is left as it is; move the backup away"
     )]
     Backup(PathBuf, String),
-    #[error("cannot be replaced, and is as it was: {0}")]
+    #[error("cannot be replaced, and is as it was: {0}{advice}", advice = advice(.0, "call this as a user who may write in its directory"))]
     Write(io::Error),
 }
 
-/// A file as it was read.
+fn advice(error: &io::Error, what: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("; {what}"),
+        _ => String::new(),
+    }
+}
+
+/// A file with the text that was read.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Path of the real file: a link stays one.
+    /// Path of the real file; a symbolic link is kept.
     path: PathBuf,
     text: String,
     metadata: Metadata,
 }
 
 impl Document {
-    /// Reads a file; `None` if there is none.
+    /// Reads a file; `None` if it does not exist.
     pub(crate) fn read(named: &Path) -> Result<Option<Self>, FileError> {
         let path = match fs::canonicalize(named) {
             Ok(path) => path,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(FileError::Read(error)),
         };
-        // A pipe would not let itself be opened.
+        // Opening a named pipe would block.
         if !fs::metadata(&path).map_err(FileError::Read)?.is_file() {
             return Err(FileError::NoFile);
         }
@@ -85,54 +94,26 @@ impl Document {
         &self.text
     }
 
-    /// Path of its backup, if it has one.
     pub(crate) fn backup_path(&self) -> PathBuf {
         let mut path = OsString::from(&self.path);
         path.push(BACKUP);
         path.into()
     }
 
-    /// Its backup; `None` if there is none.
     pub(crate) fn backup(&self) -> Result<Option<Self>, FileError> {
         Self::read(&self.backup_path())
     }
 
-    /// Keeps the text as it was read beside the file, for those who have its permissions.
+    /// Writes the original text beside the file, with the same permissions.
     pub(crate) fn back_up(&self) -> Result<(), FileError> {
         self.check_replaceable()?;
         self.put(&self.backup_path(), &self.text, || Ok(()))
     }
 
-    /// Gives an older backup another name, so that a new one replaces no text that is nowhere else.
-    pub(crate) fn keep_old_backup(&self) -> Result<(), FileError> {
-        let backup = self.backup_path();
-        let numbered = |number: u32| {
-            let mut name = backup.clone().into_os_string();
-            name.push(format!(".{number}"));
-            PathBuf::from(name)
-        };
-        let free = (1..1000)
-            .map(numbered)
-            .find(|path| fs::symlink_metadata(path).is_err());
-        let full =
-            || FileError::Backup(backup.clone(), "there are a thousand older ones".to_owned());
-        fs::rename(&backup, free.ok_or_else(full)?).map_err(FileError::Write)
-    }
-
-    /// Keeps the text as it was read beside the file, before it is put back in a way that cannot be undone. Where.
-    pub(crate) fn keep_before_undo(&self) -> Result<PathBuf, FileError> {
-        let mut path = self.backup_path().into_os_string();
-        path.push("-undo");
-        let path = PathBuf::from(path);
-        self.check_replaceable()?;
-        self.put(&path, &self.text, || Ok(()))?;
-        Ok(path)
-    }
-
     /// Replaces the text, unless the file has changed since it was read.
     ///
-    /// The new text is written beside it and takes its place by name, so that nobody ever sees half of
-    /// it. Mode and owner stay; the file behind a link is replaced, and not the link.
+    /// The new text is written beside it and renamed, which is atomic. Mode and owner are kept; a
+    /// symbolic link is kept and its target replaced.
     pub(crate) fn replace(&self, text: &str) -> Result<(), FileError> {
         self.check_replaceable()?;
         self.put(&self.path, text, || match Self::read(&self.path)? {
@@ -164,7 +145,7 @@ impl Document {
             fs::rename(&new, path).map_err(FileError::Write)
         };
         put().inspect_err(|_| drop(fs::remove_file(&new)))?;
-        // The name is there, and lasts once its directory is written.
+        // The new name is durable once the directory is written.
         let directory = path.parent().map(File::open);
         if let Some(Ok(directory)) = directory {
             let _ = directory.sync_all();
@@ -181,12 +162,12 @@ impl Document {
     }
 }
 
-/// Removes a backup that has served its purpose.
+/// Removes a backup that is not needed any more.
 pub(crate) fn remove_backup(document: &Document) -> Result<(), FileError> {
     fs::remove_file(document.backup_path()).map_err(FileError::Write)
 }
 
-/// A name in the same directory that nobody else uses.
+/// Returns an unused name in the same directory.
 fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -1,46 +1,53 @@
-//! Which files are looked at: those of the hosts, or those that were named.
+//! Lists the files to examine: those of the hosts, or the named ones.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use super::format::{Format, Table};
-use super::hosts::{self, HOSTS, Host, System};
+use super::hosts::{self, HOSTS, Host};
 
-/// A file that may have servers.
+/// A file that may hold servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
-    /// Whose it is; `None` for one that was named and is nobody's that is known.
+    /// Its host; `None` for a named file of no known host.
     pub(crate) host: Option<&'static Host>,
-    /// `true` for one in a project's directory, which people share.
+    /// `true` for a file in a project's directory, which people share.
     pub(crate) is_shared: bool,
     pub(crate) format: Format,
     pub(crate) tables: Vec<Table>,
 }
 
-/// The files of these hosts, of all if none is named: the user's, and those of the project in this
-/// directory. Whether they are there is not looked at.
+/// Lists the files of these hosts, or of all if none is named: the user's, and those of the project
+/// in this directory. They may not exist.
 pub(crate) fn places(names: &[String], project: Option<&Path>) -> Vec<Place> {
     let variable = |name: &str| env::var_os(name).map(PathBuf::from);
     let wanted = |host: &&Host| names.is_empty() || names.iter().any(|name| name == host.name);
-    let mut places = Vec::new();
+    let mut places: Vec<Place> = Vec::new();
     for host in HOSTS.iter().filter(wanted) {
-        let own = host.places(System::HERE, &variable);
+        let own = host.places(cfg!(windows), &variable);
         let own = own.into_iter().map(|path| (path, false));
-        let shared = project.map(|project| host.project_places(project));
-        let shared = shared.into_iter().flatten().map(|path| (path, true));
-        places.extend(own.chain(shared).map(|(path, is_shared)| Place {
-            path,
-            host: Some(host),
-            is_shared,
-            format: host.format,
-            tables: host.tables.to_vec(),
-        }));
+        let shared = project.into_iter().flat_map(|project| {
+            let files = host.project.iter();
+            files.map(|file| (project.join(file), true))
+        });
+        for (path, is_shared) in own.chain(shared) {
+            // A variable may name the usual place, and a home may be a project's directory.
+            if !places.iter().any(|place| place.path == path) {
+                places.push(Place {
+                    path,
+                    host: Some(host),
+                    is_shared,
+                    format: host.format,
+                    tables: host.tables.to_vec(),
+                });
+            }
+        }
     }
     places
 }
 
-/// A file that the user has named: a host's own, or one with servers in any of the tables that hosts use.
+/// Returns a file that the user named: a host's own, or one with servers in any known table.
 pub(crate) fn named(path: &Path) -> Place {
     let real = path.canonicalize().ok();
     let known = places(&[], env::current_dir().ok().as_deref()).into_iter();

@@ -1,100 +1,73 @@
-//! The hosts that are known, and where each keeps its servers. Data, and the rules to read it. Pure.
+//! The known hosts and the places of their servers. Data, and rules to read it. Pure.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::format::{Format, Table};
 
-/// A program that starts stdio MCP servers.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// The word for `--host`.
+    /// The value for `--host`.
     pub(crate) name: &'static str,
-    /// Name by which people know it.
     pub(crate) title: &'static str,
     pub(crate) format: Format,
     /// The tables of servers in its files.
     pub(crate) tables: &'static [Table],
     /// Its files, each below a directory of the user.
     pub(crate) files: &'static [(Base, &'static str)],
-    /// `true` for one that is started from a desktop, which has a short `PATH`.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(dead_code, reason = "nobody is examined")
-    )]
-    pub(crate) is_desktop: bool,
     /// Its files in a project's directory, which people share.
     pub(crate) project: &'static [&'static str],
 }
 
-/// A directory of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
     /// `$HOME`, `%USERPROFILE%`.
     Home,
-    /// Directory of settings: `$XDG_CONFIG_HOME` or `~/.config`, `~/Library/Application Support`,
-    /// `%APPDATA%`.
+    /// The settings directory: `$XDG_CONFIG_HOME` or `~/.config`, `%APPDATA%`.
     Settings,
-    /// The same, but `~/.config` on macOS as well.
-    Config,
-    /// Value of this variable, where it is set.
+    /// The value of this variable, if set.
     Variable(&'static str),
-}
-
-/// The kind of system, as far as it says where files are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum System {
-    Unix,
-    Mac,
-    Windows,
-}
-
-impl System {
-    /// The one that this program was built for.
-    pub(crate) const HERE: Self = match () {
-        () if cfg!(target_os = "macos") => Self::Mac,
-        () if cfg!(windows) => Self::Windows,
-        () => Self::Unix,
-    };
 }
 
 const SERVERS: &[Table] = &[&["mcpServers"]];
 
-/// Every host that is known.
+/// A host with what most have.
+const HOST: Host = Host {
+    name: "",
+    title: "",
+    format: Format::Json,
+    tables: SERVERS,
+    files: &[],
+    project: &[],
+};
+
 pub(crate) const HOSTS: &[Host] = &[
     Host {
         name: "claude-desktop",
         title: "Claude Desktop",
-        format: Format::Json,
-        tables: SERVERS,
         files: &[(Base::Settings, "Claude/claude_desktop_config.json")],
-        is_desktop: true,
-        project: &[],
+        ..HOST
     },
     Host {
         name: "claude-code",
         title: "Claude Code",
-        format: Format::Json,
         tables: &[&["mcpServers"], &["projects", "*", "mcpServers"]],
         files: &[
             (Base::Home, ".claude.json"),
             (Base::Variable("CLAUDE_CONFIG_DIR"), ".claude.json"),
         ],
-        is_desktop: false,
         project: &[".mcp.json"],
+        ..HOST
     },
     Host {
         name: "cursor",
         title: "Cursor",
-        format: Format::Json,
-        tables: SERVERS,
         files: &[(Base::Home, ".cursor/mcp.json")],
-        is_desktop: true,
         project: &[".cursor/mcp.json"],
+        ..HOST
     },
     Host {
         name: "vscode",
         title: "VS Code",
-        format: Format::Json,
         tables: &[&["servers"], &["mcp", "servers"]],
         files: &[
             (Base::Settings, "Code/User/mcp.json"),
@@ -104,21 +77,19 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Settings, "VSCodium/User/mcp.json"),
             (Base::Settings, "VSCodium/User/settings.json"),
         ],
-        is_desktop: true,
         project: &[".vscode/mcp.json", ".vscode/settings.json"],
+        ..HOST
     },
     Host {
         name: "openclaw",
         title: "OpenClaw",
-        format: Format::Json,
         tables: &[&["mcp", "servers"]],
         files: &[
             (Base::Home, ".openclaw/openclaw.json"),
             (Base::Variable("OPENCLAW_STATE_DIR"), "openclaw.json"),
             (Base::Variable("OPENCLAW_CONFIG_PATH"), ""),
         ],
-        is_desktop: false,
-        project: &[],
+        ..HOST
     },
     Host {
         name: "codex",
@@ -129,42 +100,65 @@ pub(crate) const HOSTS: &[Host] = &[
             (Base::Home, ".codex/config.toml"),
             (Base::Variable("CODEX_HOME"), "config.toml"),
         ],
-        is_desktop: false,
         project: &[".codex/config.toml"],
     },
     Host {
         name: "gemini",
         title: "Gemini CLI",
-        format: Format::Json,
-        tables: SERVERS,
         files: &[(Base::Home, ".gemini/settings.json")],
-        is_desktop: false,
         project: &[".gemini/settings.json"],
+        ..HOST
     },
     Host {
         name: "windsurf",
         title: "Windsurf",
-        format: Format::Json,
-        tables: SERVERS,
         files: &[
             (Base::Home, ".codeium/windsurf/mcp_config.json"),
             (Base::Home, ".codeium/mcp_config.json"),
         ],
-        is_desktop: true,
-        project: &[],
+        ..HOST
     },
     Host {
         name: "zed",
         title: "Zed",
-        format: Format::Json,
         tables: &[&["context_servers"]],
-        files: &[(Base::Config, "zed/settings.json")],
-        is_desktop: true,
+        files: &[(Base::Settings, "zed/settings.json")],
         project: &[".zed/settings.json"],
+        ..HOST
+    },
+    Host {
+        name: "opencode",
+        title: "opencode",
+        tables: &[&["mcp"]],
+        files: &[
+            (Base::Settings, "opencode/opencode.json"),
+            (Base::Settings, "opencode/opencode.jsonc"),
+            (Base::Variable("OPENCODE_CONFIG"), ""),
+        ],
+        project: &["opencode.json", "opencode.jsonc"],
+        ..HOST
+    },
+    Host {
+        name: "qwen",
+        title: "Qwen Code",
+        files: &[(Base::Home, ".qwen/settings.json")],
+        project: &[".qwen/settings.json"],
+        ..HOST
+    },
+    Host {
+        name: "mcporter",
+        title: "mcporter",
+        files: &[
+            (Base::Home, ".mcporter/mcporter.json"),
+            (Base::Home, ".mcporter/mcporter.jsonc"),
+            (Base::Variable("MCPORTER_CONFIG"), ""),
+        ],
+        project: &["config/mcporter.json"],
+        ..HOST
     },
 ];
 
-/// Every table of servers that any host has in a file of this format.
+/// Lists the tables of all hosts in this format.
 pub(crate) fn all_tables(format: Format) -> Vec<Table> {
     let hosts = HOSTS.iter().filter(|host| host.format == format);
     let mut tables: Vec<Table> = hosts.flat_map(|host| host.tables.iter().copied()).collect();
@@ -174,52 +168,38 @@ pub(crate) fn all_tables(format: Format) -> Vec<Table> {
 }
 
 impl Host {
-    /// The files in which this host may have servers of this user, most usual first.
+    /// Lists the files in which this host may have this user's servers, most usual first.
     pub(crate) fn places(
         &self,
-        system: System,
+        is_windows: bool,
         variable: &dyn Fn(&str) -> Option<PathBuf>,
     ) -> Vec<PathBuf> {
         let place = |(base, below): &(Base, &str)| {
-            let base = base.directory(system, variable)?;
+            let base = base.directory(is_windows, variable)?;
             Some(match below.is_empty() {
                 true => base,
                 false => base.join(below),
             })
         };
-        let mut places = Vec::new();
-        for place in self.files.iter().filter_map(place) {
-            if !places.contains(&place) {
-                places.push(place);
-            }
-        }
-        places
-    }
-
-    /// The files in which a project may have servers for this host.
-    pub(crate) fn project_places(&self, project: &Path) -> Vec<PathBuf> {
-        self.project.iter().map(|file| project.join(file)).collect()
+        self.files.iter().filter_map(place).collect()
     }
 }
 
 impl Base {
     fn directory(
         self,
-        system: System,
+        is_windows: bool,
         variable: &dyn Fn(&str) -> Option<PathBuf>,
     ) -> Option<PathBuf> {
         let absolute = |name| variable(name).filter(|path| path.is_absolute());
-        let home = || match system {
-            System::Windows => absolute("USERPROFILE"),
-            System::Unix | System::Mac => absolute("HOME"),
-        };
-        let config = || absolute("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")));
-        match (self, system) {
+        match (self, is_windows) {
             (Self::Variable(name), _) => absolute(name),
-            (Self::Home, _) => home(),
-            (Self::Settings | Self::Config, System::Windows) => absolute("APPDATA"),
-            (Self::Settings, System::Mac) => Some(home()?.join("Library/Application Support")),
-            (Self::Settings | Self::Config, _) => config(),
+            (Self::Home, true) => absolute("USERPROFILE"),
+            (Self::Home, false) => absolute("HOME"),
+            (Self::Settings, true) => absolute("APPDATA"),
+            (Self::Settings, false) => {
+                absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))
+            }
         }
     }
 }
@@ -229,13 +209,13 @@ mod tests {
     use super::*;
 
     #[cfg(unix)]
-    fn places(name: &str, system: System, variables: &[(&str, &str)]) -> Vec<String> {
+    fn places(name: &str, variables: &[(&str, &str)]) -> Vec<String> {
         let host = HOSTS.iter().find(|host| host.name == name).unwrap();
         let variable = |name: &str| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| PathBuf::from(value))
         };
-        let places = host.places(system, &variable);
+        let places = host.places(false, &variable);
         places
             .iter()
             .map(|place| place.display().to_string())
@@ -245,28 +225,17 @@ mod tests {
     /// A path of another system is none here.
     #[cfg(unix)]
     #[test]
-    fn each_system_has_its_own_places() {
+    fn settings_are_where_the_user_has_them() {
         let home = [("HOME", "/home/u")];
         assert_eq!(
-            places("claude-desktop", System::Unix, &home),
+            places("claude-desktop", &home),
             ["/home/u/.config/Claude/claude_desktop_config.json"]
         );
-        assert_eq!(
-            places("claude-desktop", System::Mac, &home),
-            ["/home/u/Library/Application Support/Claude/claude_desktop_config.json"]
-        );
-        assert_eq!(
-            places("zed", System::Mac, &home),
-            ["/home/u/.config/zed/settings.json"]
-        );
         let xdg = [("HOME", "/home/u"), ("XDG_CONFIG_HOME", "/cfg")];
-        assert_eq!(
-            places("zed", System::Unix, &xdg),
-            ["/cfg/zed/settings.json"]
-        );
+        assert_eq!(places("zed", &xdg), ["/cfg/zed/settings.json"]);
         let relative = [("HOME", "/home/u"), ("XDG_CONFIG_HOME", "cfg")];
         assert_eq!(
-            places("zed", System::Unix, &relative),
+            places("zed", &relative),
             ["/home/u/.config/zed/settings.json"]
         );
     }
@@ -280,14 +249,14 @@ mod tests {
             ("OPENCLAW_CONFIG_PATH", "/o.json"),
         ];
         assert_eq!(
-            places("codex", System::Unix, &variables),
+            places("codex", &variables),
             ["/home/u/.codex/config.toml", "/x/config.toml"]
         );
         assert_eq!(
-            places("openclaw", System::Unix, &variables),
+            places("openclaw", &variables),
             ["/home/u/.openclaw/openclaw.json", "/o.json"]
         );
-        assert_eq!(places("codex", System::Unix, &[]), [""; 0]);
+        assert_eq!(places("codex", &[]), [""; 0]);
     }
 
     #[test]

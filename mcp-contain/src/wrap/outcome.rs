@@ -1,13 +1,14 @@
-//! Outcomes of `wrap`, in words for people.
+//! Readable outcomes of `wrap`.
 
 use std::fmt::{self, Display};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf, absolute};
 
 use super::Options;
+use super::entry::Skip;
 use super::find::Place;
 use super::rewrite::Rewritten;
+use crate::show::text::count;
 
-/// Outcome for one file.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) rewritten: Rewritten,
@@ -17,22 +18,17 @@ pub(super) struct Done {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Nothing,
-    /// Only shown.
     WouldChange,
-    /// The file as it was is here.
+    /// Holds the path of the original file's copy.
     Wrapped(PathBuf),
-    /// To the byte.
+    /// Restored to the byte.
     Restored,
-    /// Server by server, for the result is not what the backup says, or there is none.
-    PutBack {
-        /// The file as it was until now.
-        now: PathBuf,
-        /// The backup, or why it cannot be used.
-        before: Result<Option<PathBuf>, String>,
-    },
+    /// Unwrapped server by server, since there is no backup or the result differs from it.
+    /// Holds the backup, or why it cannot be used.
+    PutBack(Result<Option<PathBuf>, String>),
 }
 
-/// Sentence on what was done with a file.
+/// A sentence about one file.
 pub(super) struct Shown<'a>(
     pub(super) &'a Place,
     pub(super) &'a Done,
@@ -42,7 +38,7 @@ pub(super) struct Shown<'a>(
 impl Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(place, Done { rewritten, outcome }, options) = self;
-        if rewritten.changes.is_empty() && rewritten.skipped.is_empty() {
+        if rewritten.is_empty() {
             return Ok(());
         }
         let title = place.host.map_or("File", |host| host.title);
@@ -74,7 +70,7 @@ impl Display for Shown<'_> {
                 )
             }
             Outcome::Restored => writeln!(f, "  the file is as it was before, to the byte"),
-            Outcome::PutBack { now, before } => {
+            Outcome::PutBack(before) => {
                 let why = match before {
                     Ok(Some(_)) => "the file had been changed since".to_owned(),
                     Ok(None) => "there is no backup".to_owned(),
@@ -84,47 +80,125 @@ impl Display for Shown<'_> {
                     f,
                     "  {why}: its servers were put back one by one, all else stays"
                 )?;
-                if let Ok(Some(before)) = before {
-                    writeln!(f, "  the file before it was wrapped: {}", before.display())?;
-                }
-                writeln!(f, "  the file until now: {}", now.display())
+                let Ok(Some(before)) = before else {
+                    return Ok(());
+                };
+                let before = before.display();
+                writeln!(
+                    f,
+                    "  the file before it was wrapped, which can be deleted when nothing is missing: {before}"
+                )
             }
         }
     }
 }
 
-/// Outcome for all files.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    files: usize,
-    servers: usize,
+    pub(super) missing: Vec<PathBuf>,
+    /// Files that could not be read or changed.
     pub(super) failed: usize,
+    read: usize,
+    changed: Vec<PathBuf>,
+    servers: usize,
+    /// Servers that already are as wanted.
+    as_wanted: usize,
+    /// Servers in an unknown form.
+    unclear: usize,
+    /// Servers that are left unchanged for another reason.
+    others: usize,
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, done: &Done) {
-        self.files += usize::from(!done.rewritten.changes.is_empty());
-        self.servers += done.rewritten.changes.len();
+    pub(super) fn add(&mut self, place: &Place, done: &Done) {
+        let rewritten = &done.rewritten;
+        self.read += 1;
+        self.servers += rewritten.changes.len();
+        if !rewritten.changes.is_empty() {
+            self.changed.push(place.path.clone());
+        }
+        for (_, why) in &rewritten.skipped {
+            *match why {
+                Skip::Wrapped | Skip::NotWrapped => &mut self.as_wanted,
+                Skip::Unclear(_) => &mut self.unclear,
+                _ => &mut self.others,
+            } += 1;
+        }
+    }
+
+    /// Returns whether something failed, or nothing of the request could be done.
+    pub(super) fn has_failed(&self, options: &Options) -> bool {
+        let is_absent = self.read == 0 && !options.host.is_empty();
+        let is_unclear = self.servers + self.as_wanted == 0 && self.unclear > 0;
+        self.failed > 0 || is_absent || is_unclear
     }
 
     pub(super) fn summary(&self, options: &Options) -> String {
-        let Self { files, servers, .. } = self;
-        let what = format!("{servers} servers in {files} files");
-        match (servers, options.dry_run, options.undo) {
-            (0, _, false) => "No server was found that is not wrapped yet.".to_owned(),
-            (0, _, true) => "No server was found that is wrapped.".to_owned(),
-            (_, true, false) => {
-                format!("Nothing was changed. Without --dry-run: {what} are wrapped.")
+        let files = count(self.changed.len(), "file", "files");
+        let (servers, are) = match self.servers {
+            0 => return self.nothing(options),
+            1 => ("1 server".to_owned(), "is"),
+            many => (format!("{many} servers"), "are"),
+        };
+        let done = if options.undo { "put back" } else { "wrapped" };
+        let next = "Restart the programs that use them.";
+        match (options.dry_run, options.undo) {
+            (true, _) => {
+                format!("Nothing was changed. Without --dry-run {servers} in {files} {are} {done}.")
             }
-            (_, true, true) => {
-                format!("Nothing was changed. Without --dry-run: {what} are put back.")
+            (false, true) => format!("Put back {servers} in {files}. {next}"),
+            (false, false) => {
+                let undo = self.way_back(options);
+                format!("Wrapped {servers} in {files}. {next} To undo it: {undo}")
             }
-            (_, false, false) => {
-                format!(
-                    "Wrapped {what}. Restart the hosts; `mcp-contain wrap --undo` puts everything back."
-                )
-            }
-            (_, false, true) => format!("Put back {what}. Restart the hosts."),
         }
+    }
+
+    fn nothing(&self, options: &Options) -> String {
+        match () {
+            () if self.failed > 0 => format!(
+                "Nothing was changed: {} (see above).",
+                count(self.failed, "file has an error", "files have an error")
+            ),
+            () if self.read == 0 => {
+                let mut text = "No configuration file of a known host was found. Looked for:\n".to_owned();
+                for path in &self.missing {
+                    text.push_str(&format!("  {}\n", path.display()));
+                }
+                text + "Another file can be named: mcp-contain wrap FILE"
+            }
+            () if options.undo => "Nothing to undo: no server is wrapped in the files that were looked at. \
+                 A file that was wrapped by its name has to be named again: mcp-contain wrap --undo FILE"
+                .to_owned(),
+            () if self.unclear == 0 && self.as_wanted > 0 => {
+                let all = count(self.as_wanted, "server is", "servers are");
+                format!("Nothing to do: {all} wrapped already.")
+            }
+            () if self.as_wanted + self.unclear + self.others > 0 => {
+                "Nothing to do: each server above is left as it is, for the reason beside it.".to_owned()
+            }
+            () => "Nothing to do: no servers are in the files that were looked at.".to_owned(),
+        }
+    }
+
+    fn way_back(&self, options: &Options) -> String {
+        let mut words = vec!["mcp-contain wrap --undo".to_owned()];
+        match options.files.is_empty() && !options.project {
+            true => words.extend(options.host.iter().map(|name| format!("--host {name}"))),
+            // `--undo` alone examines the files of hosts, and a project's only in its directory.
+            false => words.extend(self.changed.iter().map(|path| quoted(path))),
+        }
+        words.join(" ")
+    }
+}
+
+/// Quotes the absolute path for a shell.
+fn quoted(path: &Path) -> String {
+    let path = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:,".contains(c);
+    match path.chars().all(is_plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', "'\\''")),
     }
 }

@@ -1,4 +1,4 @@
-//! Whose a file is, and who may do what to it: kept when the file is replaced.
+//! Owner and permissions of a file, kept when it is replaced.
 
 pub(super) use system::{is_read_only, names, pass_on, private};
 
@@ -12,17 +12,16 @@ mod system {
         metadata.permissions().mode() & 0o200 == 0
     }
 
-    /// The number of names (hard links) that it has.
+    /// Returns the number of hard links.
     pub(in crate::wrap) fn names(metadata: &Metadata) -> u64 {
         metadata.nlink()
     }
 
-    /// A new file is nobody else's, until it has the permissions of the old one.
+    /// Makes a new file private until it has the old one's permissions.
     pub(in crate::wrap) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
         options.mode(0o600)
     }
 
-    /// The new file is whose the old one was, and so is who may do what to it.
     pub(in crate::wrap) fn pass_on(new: &File, old: &Metadata) -> io::Result<()> {
         let made = new.metadata()?;
         let (user, group) = (old.uid(), old.gid());
@@ -33,7 +32,8 @@ mod system {
     }
 }
 
-/// Elsewhere a new file has what its directory gives to all: an entry that the old one had for itself alone is lost.
+/// Without Unix permissions, a new file inherits from its directory: individual permissions of the
+/// old one are lost.
 #[cfg(not(unix))]
 mod system {
     use std::fs::{File, Metadata, OpenOptions};
@@ -43,7 +43,8 @@ mod system {
         metadata.permissions().readonly()
     }
 
-    /// The standard library does not say: another name would keep the old text.
+    /// Returns 1: the standard library cannot count hard links, and another link would keep the old
+    /// text.
     pub(in crate::wrap) fn names(_: &Metadata) -> u64 {
         1
     }

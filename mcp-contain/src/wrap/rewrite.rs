@@ -1,16 +1,16 @@
-//! Puts the wrapper in front of the commands of a configuration file, and takes it away. Pure.
+//! Puts the wrapper in front of the commands of a configuration file, and removes it. Pure.
 //!
-//! The old command is moved as it is written, quotes and escapes included, to the front of the
-//! arguments:
+//! The old command is moved as written, with quotes and escapes, to the front of the arguments:
 //!
 //! ```text
 //! "command": "npx", "args": ["-y", "x"]    "command": "W", "args": ["npx", "-y", "x"]
 //! "command": "npx", "args": []             "command": "W", "args": ["npx"]
 //! "command": "npx"                         "command": "W", "args": [ "npx" ]
+//! "command": ["npx", "x"]                  "command": ["W", "npx", "x"]
 //! ```
 //!
-//! The space in the last one tells it from the one above it, so that the text alone says what it was
-//! before.
+//! The space in the third one distinguishes it from the second, so that the text alone determines
+//! its original.
 
 use std::collections::BTreeSet;
 
@@ -20,41 +20,44 @@ use super::format::{Format, Table};
 use super::splice::{Splice, apply};
 use crate::show::runner::is_runner;
 
-/// The name of this program, by which an entry is known to be wrapped.
+/// The name of this program, by which wrapped entries are recognized.
 const NAME: &str = "mcp-contain";
 
 const BOM: char = '\u{feff}';
 
-/// How a file is written, and where its servers are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape<'a> {
     pub(crate) format: Format,
     pub(crate) tables: &'a [Table],
 }
 
-/// Words that are put in front of a command.
+/// The words to put in front of a command.
 #[derive(Clone, Copy)]
 pub(crate) struct Wrapper<'a> {
-    /// The path of this program.
     pub(crate) path: &'a str,
-    /// Returns whether there is such a file: `/opt/my server/run` is a program, and
-    /// `/usr/bin/node x.js` a line for a shell.
+    /// Returns whether a file exists: `/opt/my server/run` is a program, and `/usr/bin/node x.js` a
+    /// shell command line.
     pub(crate) is_file: &'a dyn Fn(&str) -> bool,
-    /// Returns where the program is in a command line of this program.
+    /// Returns the program's index in a command line of this program.
     pub(crate) program_at: &'a dyn Fn(&[String]) -> Option<usize>,
 }
 
-/// A file that is about to change.
+/// A file to be changed.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pub(crate) text: String,
-    /// Lines that change, and nothing else of the file, for people to read.
     pub(crate) changes: Vec<diff::Change>,
-    /// Servers that are left as they are, and why.
+    /// The unchanged servers, with reasons.
     pub(crate) skipped: Vec<(String, Skip)>,
 }
 
-/// Wraps every server that can be.
+impl Rewritten {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.skipped.is_empty()
+    }
+}
+
+/// Wraps every server that can be wrapped.
 ///
 /// # Errors
 ///
@@ -75,7 +78,7 @@ pub(crate) fn wrap(
     }
 }
 
-/// Takes the wrapper away again, but for those that `kept` names.
+/// Removes the wrapper from all but the `kept` servers.
 ///
 /// # Errors
 ///
@@ -94,7 +97,7 @@ pub(crate) fn unwrap(
     })
 }
 
-/// The servers that are wrapped.
+/// Returns the keys of the wrapped servers.
 ///
 /// # Errors
 ///
@@ -130,13 +133,13 @@ fn change(
     })
 }
 
-/// The text without its byte order mark.
+/// Removes the byte order mark.
 fn text_of(text: &str) -> &str {
     text.strip_prefix(BOM).unwrap_or(text)
 }
 
 impl Entry {
-    /// Returns whether this program is its command, or among its arguments, behind `env` or `sh -c`.
+    /// Returns whether this program is its command, or among its arguments behind `env` or `sh -c`.
     pub(super) fn is_wrapped(&self) -> bool {
         self.command.as_ref().is_ok_and(|command| {
             let list: &[Text] = match &command.args {
@@ -149,7 +152,7 @@ impl Entry {
     }
 }
 
-/// Returns whether a command is this program, wherever it is installed.
+/// Returns whether a command is this program in any directory.
 fn is_this(command: &str) -> bool {
     let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
     name == NAME || name.strip_suffix(".exe") == Some(NAME)
@@ -161,7 +164,11 @@ fn wrap_entry(
     format: Format,
     wrapper: &Wrapper<'_>,
 ) -> Result<Vec<Splice>, Skip> {
-    let Command { program, args } = entry.command.as_ref().map_err(Clone::clone)?;
+    let Command {
+        program,
+        args,
+        is_list,
+    } = entry.command.as_ref().map_err(Clone::clone)?;
     if entry.is_wrapped() {
         return Err(Skip::Wrapped);
     }
@@ -174,13 +181,17 @@ fn wrap_entry(
         return Err(Skip::Unclear(why.to_owned()));
     }
     let written = &body[program.range.clone()];
-    // What is called like a verb, of this version or of a later one, is told from it by two dashes.
+    // A program with the name of a verb, of this version or a later one, is marked by two dashes.
     let may_be_verb = name.chars().all(|c| c.is_ascii_lowercase()) && !is_runner(&name);
     let is_program = !may_be_verb && (wrapper.program_at)(&[name]) == Some(0);
     let first = match is_program {
         true => written.to_owned(),
         false => format!("{}, {written}", format.quote("--")),
     };
+    if *is_list {
+        let words = format!("{}, {}", format.quote(wrapper.path), first);
+        return Ok(vec![Splice::replace(program.range.clone(), words)]);
+    }
     let put = match args {
         Args::Missing { at, before, after } => {
             Splice::insert(*at, format!("{before}[ {first} ]{after}"))
@@ -202,7 +213,11 @@ fn wrap_entry(
 }
 
 fn unwrap_entry(entry: &Entry, body: &str, wrapper: &Wrapper<'_>) -> Result<Vec<Splice>, Skip> {
-    let Command { program, args } = entry.command.as_ref().map_err(Clone::clone)?;
+    let Command {
+        program,
+        args,
+        is_list,
+    } = entry.command.as_ref().map_err(Clone::clone)?;
     if !program.value.as_deref().is_some_and(is_this) {
         return Err(match entry.is_wrapped() {
             true => Skip::Unclear(
@@ -228,6 +243,9 @@ fn unwrap_entry(entry: &Entry, body: &str, wrapper: &Wrapper<'_>) -> Result<Vec<
     let (Some(first), Some(moved)) = (elements.first(), elements.get(at)) else {
         return Err(lost());
     };
+    if *is_list {
+        return Ok(vec![Splice::remove(program.range.start..moved.range.start)]);
+    }
     let written = &body[moved.range.clone()];
     let taken = match elements.get(at + 1) {
         Some(next) => first.range.start..next.range.start,

@@ -1,8 +1,8 @@
-//! Changes of a text by place, so that every byte that is not meant stays. Pure.
+//! Changes of a text by position; all other bytes are kept. Pure.
 
 use std::ops::Range;
 
-/// One change: these bytes become that text.
+/// One change: replaces this range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Splice {
     pub(super) range: Range<usize>,
@@ -24,7 +24,7 @@ impl Splice {
     }
 }
 
-/// The text with these changes. They must lie within it, on whole characters, and not overlap.
+/// Applies these changes. They must be in range, on character boundaries, and not overlap.
 pub(super) fn apply(text: &str, splices: &[Splice]) -> String {
     let mut splices: Vec<&Splice> = splices.iter().collect();
     splices.sort_by_key(|splice| splice.range.start);
@@ -39,8 +39,7 @@ pub(super) fn apply(text: &str, splices: &[Splice]) -> String {
     changed
 }
 
-/// The change, as seen by the part of the text that begins at `start`; `None` if it is not within
-/// the part.
+/// Returns the change relative to this part of the text; `None` if it is outside.
 pub(super) fn within(splice: &Splice, part: &Range<usize>) -> Option<Splice> {
     let inside = part.start <= splice.range.start && splice.range.end <= part.end;
     inside.then(|| {

@@ -12,7 +12,7 @@ fn wrapper() -> Wrapper<'static> {
     Wrapper {
         path: PATH,
         is_file: &|path| path == "/opt/my server/run",
-        program_at: &super::program_at,
+        program_at: &crate::cli::program_at,
     }
 }
 
@@ -158,7 +158,6 @@ fn every_host_has_its_tables() {
         r#"{"mcp": {"servers": {"a": {"command": "npx"}}}}"#,
         r#"{"servers": {"a": {"command": "npx"}}}"#,
         r#"{"context_servers": {"a": {"source": "custom", "command": "npx", "args": ["x"]}}}"#,
-        r#"{"context_servers": {"a": {"command": {"path": "npx", "args": ["x"], "env": null}}}}"#,
         "{mcp: {servers: {'a-b': {command: 'npx', args: ['-y', 'it\\'s'],}}}}",
     ] {
         assert_eq!(wrapped(text, Format::Json).changes.len(), 1, "{text}");
@@ -350,10 +349,6 @@ fn a_diff_shows_the_server_and_no_secret() {
     );
     for (text, format) in [
         (
-            r#"{"context_servers": {"a": {"command": {"path": "npx", "args": ["x"], "env": {"T": "SECRET"}}}}}"#,
-            Format::Json,
-        ),
-        (
             r#"{"mcpServers": {"a": {"apiKey": "SECRET", "env": ["T=SECRET"], "command": "npx", "oauth": {"x": [{"y": "SECRET"}]}}}}"#,
             Format::Json,
         ),
@@ -380,4 +375,46 @@ fn a_diff_shows_the_server_and_no_secret() {
         let all = format!("{}{}", change.title, change.lines().concat());
         assert!(!all.contains(['\u{1b}', '\u{7}']), "{all:?}");
     }
+}
+
+#[test]
+fn a_command_that_is_a_list_gets_the_wrapper_in_front() {
+    for (text, expected) in [
+        (
+            r#"{"mcp": {"a": {"command": ["npx", "-y", "x"]}}}"#,
+            r#"{"mcp": {"a": {"command": [W, "npx", "-y", "x"]}}}"#,
+        ),
+        (
+            r#"{"mcp": {"a": {"command": [ /* no */ "ps" ]}}}"#,
+            r#"{"mcp": {"a": {"command": [ /* no */ W, "--", "ps" ]}}}"#,
+        ),
+        (
+            r#"{"mcpServers": {"a": {"command": ["npx",], "args": []}}}"#,
+            r#"{"mcpServers": {"a": {"command": [W, "npx",], "args": []}}}"#,
+        ),
+    ] {
+        assert_eq!(json(text), expected);
+    }
+    for (text, why) in [
+        (r#"{"mcp": {"a": {"command": []}}}"#, "has no command"),
+        (
+            r#"{"mcp": {"a": {"command": [7]}}}"#,
+            "has a `command` that is no text",
+        ),
+        (
+            r#"{"mcpServers": {"a": "npx"}}"#,
+            "is not written as a server, which is a table with `command` and `args`",
+        ),
+        (
+            r#"{"mcpServers": {"a": null}}"#,
+            "is not written as a server, which is a table with `command` and `args`",
+        ),
+    ] {
+        assert_eq!(reason(text, Format::Json), why, "{text}");
+    }
+    let text = "[mcp_servers]\na = 'npx'\n";
+    assert_eq!(
+        reason(text, Format::Toml),
+        "is not written as a server, which is a table with `command` and `args`"
+    );
 }

@@ -1,5 +1,7 @@
 //! Requests that are answered without a server, and messages that a server is sent when it comes.
 
+use std::process::Command;
+
 use mcp_lifecycle_conformance::copies::script;
 use serde_json::json;
 
@@ -196,4 +198,56 @@ fn a_server_is_told_what_it_would_be_told_and_the_host_hears_what_it_says_byte_b
     assert_eq!(place.heard().last().unwrap(), strange);
     assert!(session.end().success());
     place.alive.nobody_is_left();
+}
+
+#[test]
+fn a_logging_level_starts_no_server_that_has_said_that_it_logs() {
+    let mut place = Place::new();
+    let answer = r#"{"protocolVersion":"2025-11-25","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+    place.write("initialize", answer);
+    place.learn();
+    let mut session = place.session(&["--lazy"]);
+    session.open();
+    let level = session.call("logging/setLevel", json!({"level": "debug"}));
+    assert_eq!(level["result"], json!({}));
+    assert_eq!(place.heard(), [""; 0], "there is no server");
+    session.work();
+    place.alive.ready(1);
+    let heard = place.heard();
+    let at = |what: &str| heard.iter().position(|line| line.contains(what));
+    assert!(
+        at("logging/setLevel") < at("tools/call") && at("logging/setLevel").is_some(),
+        "{heard:?}"
+    );
+    assert!(session.end().success());
+    place.alive.nobody_is_left();
+    // What no server may accept is for the server to refuse.
+    let mut session = place.session(&["--lazy"]);
+    session.open();
+    session.call("logging/setLevel", json!({"level": "loud"}));
+    place.alive.ready(1);
+    assert!(session.end().success());
+    place.alive.nobody_is_left();
+}
+
+#[test]
+fn an_answer_over_the_limit_of_file_sizes_is_not_kept() {
+    let place = Place::new();
+    let name = "n".repeat(128 * 1024);
+    place.write("tools", &json!({"tools": [{"name": name}]}).to_string());
+    let relay = place.command(&["--lazy"]);
+    let mut command = Command::new("sh");
+    // 96 KiB: what else is written takes less.
+    command.args(["-c", "ulimit -f 192; exec \"$@\"", "sh"]);
+    command.arg(relay.get_program()).args(relay.get_args());
+    for (name, value) in relay.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let mut session = Session::of(&mut command, Streams::Pipes);
+    session.open();
+    for _ in 0..2 {
+        let list = session.call("tools/list", json!({}));
+        assert_eq!(list["result"]["tools"][0]["name"], name);
+    }
+    assert!(session.end().success());
 }

@@ -31,7 +31,7 @@ fn a_server_that_reads_slowly_gets_all_that_its_host_has_sent() {
 }
 
 #[test]
-fn input_that_a_server_does_not_read_is_lost_with_a_line_that_says_how_much() {
+fn input_that_a_server_does_not_read_is_lost_with_a_line_that_says_so() {
     for streams in BOTH {
         let mut alive = Alive::new();
         // Two lines, and what is left for it when it is asked to end.
@@ -51,19 +51,10 @@ fn input_that_a_server_does_not_read_is_lost_with_a_line_that_says_how_much() {
         alive.ready(1);
         let (status, said) = server.ended();
         assert_eq!(said.lines().count(), 1, "{status}: {said}");
-        let lost = said
-            .strip_prefix("mcp-contain: ")
-            .unwrap()
-            .split(' ')
-            .next();
-        let lost: usize = lost.unwrap().parse().expect("a number");
+        assert!(said.contains("the last of the input is lost"), "{said}");
         let left = fs::read_to_string(alive.file("left")).unwrap();
         let left: usize = left.trim().parse().unwrap();
-        assert_eq!(
-            lost + left + 2 * line.len(),
-            bytes.len(),
-            "{streams:?}: {said}"
-        );
+        assert!(left + 2 * line.len() < bytes.len(), "{streams:?}: {left}");
     }
 }
 

@@ -70,6 +70,34 @@ fn a_server_that_crashed_is_started_again_at_the_next_request() {
 }
 
 #[test]
+fn a_call_into_a_closed_input_is_refused_and_another_server_started() {
+    use std::os::unix::process::ExitStatusExt as _;
+    for option in ["--restart", "--lazy"] {
+        let mut place = Place::new();
+        let mut session = place.session(&[option, "--grace", "300ms"]);
+        session.open();
+        place.alive.ready(1);
+        let deaf = json!({"name": "deaf"});
+        assert!(session.call("tools/call", deaf)["result"].is_object());
+        let refused = session.call("tools/call", json!({"name": "one"}));
+        let why = refused["error"]["message"].as_str().unwrap();
+        assert!(why.contains("closed its input"), "{refused}");
+        if option == "--restart" {
+            place.alive.nobody_is_left();
+            // Before the relay knows of that end, it refuses another one.
+            let one = json!({"name": "one"});
+            while session.call("tools/call", one.clone())["error"].is_object() {}
+            place.alive.ready(1);
+            assert!(session.end().success());
+        } else {
+            // Without it the relay ends as its server does.
+            assert_eq!(session.server.ended().0.signal(), Some(15));
+        }
+        place.alive.nobody_is_left();
+    }
+}
+
+#[test]
 fn without_restart_the_relay_ends_as_the_server_did() {
     let mut place = Place::new();
     for (name, code, signal) in [("exit", Some(7), None), ("crash", None, Some(9))] {

@@ -124,3 +124,40 @@ fn server_time_is_seen_as_without_a_relay() {
         assert!(seen.to_string().contains(era), "{name}: {seen}");
     }
 }
+
+#[test]
+fn claude_code_is_answered_from_the_cache_from_its_second_session_on() {
+    let home = tempfile::tempdir().unwrap();
+    let starts = home.path().join("starts");
+    let script =
+        installed("npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let line = format!(
+        "echo x >>'{}'; exec node '{}'",
+        starts.display(),
+        script.display()
+    );
+    let args = ["--lazy", "sh", "-c", &line];
+    let config = serde_json::json!({"mcpServers": {"s": {"command": env!("CARGO_BIN_EXE_mcp-contain"), "args": args}}});
+    std::fs::write(home.path().join(".claude.json"), config.to_string()).unwrap();
+    let list = || {
+        // It would call home: there is no network.
+        let mut host = Command::new("unshare");
+        host.args(["-r", "--net"])
+            .arg(installed("claude/node_modules/.bin/claude"))
+            .args(["mcp", "list"]);
+        host.env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap());
+        host.env("HOME", home.path())
+            .env("CLAUDE_CONFIG_DIR", home.path())
+            .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+            .env("DISABLE_AUTOUPDATER", "1")
+            .current_dir(home.path())
+            .stdin(Stdio::null());
+        let output = within(4 * DEADLINE, move || host.output().expect("claude"));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("Connected"), "{said}");
+        std::fs::read_to_string(&starts).unwrap().lines().count()
+    };
+    assert_eq!(list(), 1);
+    assert_eq!(list(), 1, "the second session has started a server");
+}

@@ -24,6 +24,7 @@ while IFS= read -r line; do
     *'"method":"notifications/'*) ;;
     *'"name":"exit"'*) exit 7;;
     *'"name":"crash"'*) kill -KILL $$;;
+    *'"name":"deaf"'*) exec <&-; printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id"; exec sleep 1000;;
     *'"method":"server/discover"'*) IFS= read -r answer <discover; printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$answer";;
     *'"name":"silent"'*) printf s >&9;;
     *) printf '{"id": %s, "result" : {"content":[]},"jsonrpc":"2.0" }\n' "$id";;

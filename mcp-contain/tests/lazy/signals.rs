@@ -40,3 +40,26 @@ fn a_relay_that_is_told_to_end_at_any_instant_of_a_start_stays_until_the_server_
         assert!(!is_late, "round {round}: {status:?}, and then a server");
     }
 }
+
+#[test]
+fn a_server_killed_by_a_signal_gives_its_code_also_to_an_init() {
+    // The first process of a namespace cannot die of a signal: it exits with 128 and its number.
+    let namespace = ["unshare", "-U", "-r", "-p", "-f"];
+    let crash = |options: &[&str], signal: &str| {
+        let alive = Alive::new();
+        let script = format!("read line; kill -{signal} $$");
+        let program = [env!("CARGO_BIN_EXE_mcp-contain")];
+        let words = [&namespace[..], &program, options, &["sh", "-c", &script]].concat();
+        let mut command = std::process::Command::new(words[0]);
+        command.args(&words[1..]).env("HOME", alive.file(""));
+        let mut session = Session::of(&mut command, BOTH[0]);
+        session.ask("tools/call", json!({}));
+        let (status, said) = session.server.ended();
+        (status.code(), said)
+    };
+    for (signal, code) in [("SEGV", 139), ("RTMIN", 128 + nix::libc::SIGRTMIN())] {
+        let plain = crash(&[], signal);
+        assert_eq!(plain, (Some(code), String::new()));
+        assert_eq!(crash(&["--lazy"], signal), plain);
+    }
+}

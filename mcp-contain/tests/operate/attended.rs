@@ -58,9 +58,14 @@ impl Drop for Left {
 
 /// The engine that a companion's answer names.
 fn engine_in(reply: &[u8]) -> String {
-    let reply = String::from_utf8_lossy(reply).into_owned();
-    let mut words = reply.split('\0').skip_while(|&word| word != "DOCKER_HOST");
-    let engine = words.nth(1).unwrap_or_else(|| panic!("{reply:?}"));
+    let parsed: Value = serde_json::from_slice(reply).unwrap();
+    let text = |word: &Value| {
+        let bytes: Vec<u8> = serde_json::from_value(word["Unix"].clone()).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    let mut env = parsed["Tracked"]["env"].as_array().unwrap().iter();
+    let engine = env.find(|pair| text(&pair[0]) == "DOCKER_HOST").unwrap();
+    let engine = text(&engine[1]);
     engine.strip_prefix("unix://").unwrap().to_owned()
 }
 

@@ -180,7 +180,7 @@ fn containers_whose_companion_was_killed_as_well_are_looked_for() {
     let why = is_not_proven(&stopped);
     assert!(
         why.contains("engine unix://"),
-        "the one of its lease: {why}"
+        "the one of its ledger: {why}"
     );
     ends(stdout);
 }

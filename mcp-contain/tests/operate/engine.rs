@@ -44,7 +44,7 @@ fn an_engine_that_does_not_answer_is_not_one_without_containers() {
     for words in [&["reap"][..], &["reap", "--dry-run"]] {
         let (code, said) = verb(&place, &socket, words);
         assert_eq!(code, Some(1), "{words:?}: {said}");
-        assert!(said.contains("not known: engine unix://"), "{said}");
+        assert!(said.contains("Containers at unix://"), "{said}");
         assert!(
             said.to_lowercase()
                 .contains("not everything could be looked at"),
@@ -59,7 +59,7 @@ fn an_engine_that_does_not_answer_is_not_one_without_containers() {
     }
     let (code, said) = verb(&place, &socket, &["doctor"]);
     assert!(
-        code == Some(0) && said.contains("not known: engine unix://"),
+        code == Some(0) && said.contains("Containers at unix://"),
         "{said}"
     );
     let first = said.lines().next().unwrap();
@@ -80,20 +80,49 @@ fn an_engine_that_is_not_there_has_no_containers_unless_a_dead_host_has_used_it(
     let socket = place.directory.path().join("engine");
     let (code, said) = verb(&place, &socket, &["reap"]);
     assert!(
-        code == Some(0) && said.contains("0 containers were removed."),
+        code == Some(0) && said.contains("Nothing was left behind"),
         "{said}"
     );
-    let leases = place.directory.path().join("state/docker");
+    let ledgers = place.directory.path().join("state/docker");
     let mut private = DirBuilder::new();
-    private.mode(0o700).recursive(true).create(&leases).unwrap();
-    let lease = leases.join("0123456789abcdef0123456789abcdef.lease");
-    std::fs::write(&lease, format!("unix://{}\n", socket.display())).unwrap();
+    private
+        .mode(0o700)
+        .recursive(true)
+        .create(&ledgers)
+        .unwrap();
+    let ledger = ledgers.join("0123456789abcdef0123456789abcdef.ledger");
+    std::fs::write(&ledger, format!("unix://{}\n", socket.display())).unwrap();
     for words in [&["reap", "--dry-run"][..], &["reap"]] {
         let (code, said) = verb(&place, &socket, words);
         assert!(
-            code == Some(1) && said.contains("not known: engine unix://"),
+            code == Some(1) && said.contains("Containers at unix://"),
             "{said}"
         );
     }
-    assert!(lease.exists(), "it is looked for again");
+    assert!(ledger.exists(), "it is looked for again");
+    let url = format!("unix://{}", socket.display());
+    let (_, said) = verb(&place, &socket, &["doctor"]);
+    assert_eq!(
+        said.matches(&url).count(),
+        2,
+        "the second is in the command: {said}"
+    );
+    let command = format!("mcp-contain reap --forget {url}");
+    assert!(said.contains(&command), "{said}");
+    // An engine that may be there is not forgotten.
+    silent(&socket);
+    let (code, _) = verb(&place, &socket, &["reap", "--forget", &url]);
+    assert!(code == Some(1) && ledger.exists());
+    std::fs::remove_file(&socket).unwrap();
+    let (code, said) = verb(&place, &socket, &["reap", "--forget", &url]);
+    assert!(
+        code == Some(0) && said.contains("Forgot 1 record"),
+        "{said}"
+    );
+    assert!(!ledger.exists());
+    let (code, said) = verb(&place, &socket, &["reap"]);
+    assert!(
+        code == Some(0) && said.contains("Nothing was left behind"),
+        "{said}"
+    );
 }

@@ -21,6 +21,14 @@ fn a_living_hosts_server_is_no_orphan() {
     );
     let seen = place.json(&["ps", "--json"]).to_string();
     assert!(seen.contains(&place.name), "it runs");
+    // Processes that nobody has to decide on are named only if that is asked for.
+    let said = String::from_utf8(place.call(&["reap"]).stdout).unwrap();
+    assert!(!said.contains(&place.name[..15]), "{said}");
+    let said = String::from_utf8(place.call(&["reap", "--verbose"]).stdout).unwrap();
+    assert!(
+        said.contains(&format!("spared: process {}", leader(&place))),
+        "{said}"
+    );
     drop(host.stdin.take());
     ends(stdout);
     host.wait().unwrap();
@@ -56,11 +64,30 @@ fn what_a_wrapper_left_that_was_killed_with_its_guardian_is_shown_and_ended() {
     };
     assert_eq!(shown["orphans"][0]["host"]["state"], "dead");
     let doctor = String::from_utf8(place.call(&["doctor"]).stdout).unwrap();
-    assert!(doctor.contains("`mcp-contain reap` ends them"), "{doctor}");
+    let first = doctor.lines().next().unwrap();
+    // Other tests may leave something at the same time.
+    assert!(
+        first.contains("left behind") && first.contains("`mcp-contain reap`"),
+        "{doctor}"
+    );
+    let listed = String::from_utf8(place.call(&["ps"]).stdout).unwrap();
+    let row = format!("gone ({})", host.id());
+    assert!(
+        listed.contains(&row) && listed.contains("was left behind: `mcp-contain reap` ends it"),
+        "{listed}"
+    );
     let reaped = place.json(&["reap", "--json"]);
     assert!(
         !reaped["ended"].as_array().unwrap().is_empty(),
         "{reaped:#}"
     );
     ends(stdout);
+}
+
+/// The server's own process.
+fn leader(place: &Place) -> u64 {
+    let seen = place.json(&["ps", "--json"]);
+    let servers = seen["servers"].as_array().unwrap();
+    let own = servers.iter().find(|it| it["name"] == place.name.as_str());
+    own.unwrap()["leader"].as_u64().unwrap()
 }

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::Signal;
 
 use crate::chance::Chance;
 use crate::flow::{LONG, all_said, half_close, there_and_back};
@@ -102,5 +103,29 @@ fn a_server_that_stops_reading_holds_its_host_back_as_without_the_wrapper() {
             server.signal(nix::sys::signal::Signal::SIGKILL);
             server.ended();
         }
+    }
+}
+
+#[test]
+fn an_input_that_the_server_has_closed_is_closed_for_the_host() {
+    for streams in BOTH {
+        let words = ["sh", "-c", "exec <&-; echo up; exec sleep 1000"];
+        let mut server = Server::start(&mut wrapped(&words), streams);
+        server.stdout.read_exact(&mut [0; 3]).unwrap();
+        let mut stdin = server.stdin.take().unwrap();
+        // The guardian may have its copy for a moment.
+        let closed = in_time(move || {
+            loop {
+                if let Err(error) = stdin.write_all(b"x") {
+                    return error.kind();
+                }
+                std::thread::yield_now();
+            }
+        });
+        // The latter of a socket in which bytes were unread.
+        let kinds = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+        assert!(kinds.contains(&closed), "{streams:?}: {closed}");
+        server.signal(Signal::SIGTERM);
+        server.ended();
     }
 }

@@ -5,7 +5,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::libc;
+use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::host::{Alive, BOTH, Server, Streams, wrapped};
@@ -116,6 +119,64 @@ fn a_server_gets_one_sigterm_for_one_of_its_host_s() {
     assert_eq!(server.ended().0.code(), Some(4));
     assert_eq!(log(&alive), "term\nsaved\n");
     alive.nobody_is_left();
+}
+
+/// Requests to the guardian that a traced wrapper makes before the first step of its ladder.
+fn signals_before_the_kill(shim: Pid) -> usize {
+    let (mut signals, mut its_own) = (0, None);
+    loop {
+        ptrace::syscall(shim, its_own.take()).unwrap();
+        match waitpid(shim, None).unwrap() {
+            WaitStatus::PtraceSyscall(_) => {}
+            WaitStatus::Stopped(_, signal) => {
+                its_own = Some(signal);
+                continue;
+            }
+            ended => panic!("{ended:?}"),
+        }
+        let info = ptrace::syscall_info(shim).unwrap();
+        if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
+            continue;
+        }
+        // SAFETY: at an entry, the kernel has filled in this part.
+        let entry = unsafe { info.u.entry };
+        if entry.nr == libc::SYS_sendto as u64 {
+            let message = ptrace::read(shim, entry.args[1] as *mut _).unwrap();
+            match message.to_ne_bytes()[0] {
+                b'S' => signals += 1,
+                b'K' => return signals,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn queued_signals_do_not_hold_up_the_ladder() {
+    const REAL_TIME: libc::c_int = 35;
+    const QUEUED: usize = 500;
+    let mut alive = Alive::new();
+    let deaf = format!("trap '' {REAL_TIME}; {STUBBORN}");
+    let server = start(&alive, &["--grace", "0s"], &deaf, Streams::Pipes);
+    alive.ready(2);
+    let shim = server.pid();
+    ptrace::attach(shim).unwrap();
+    waitpid(shim, None).unwrap();
+    ptrace::setoptions(shim, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
+    for _ in 0..QUEUED {
+        // SAFETY: takes numbers only; the wrapper is a child that has not been waited for.
+        let queued = unsafe { libc::kill(shim.as_raw(), REAL_TIME) };
+        assert_eq!(queued, 0);
+    }
+    server.signal(Signal::SIGTERM);
+    let signals = signals_before_the_kill(shim);
+    ptrace::detach(shim, None).unwrap();
+    assert!(
+        (1..64).contains(&signals),
+        "{signals} of {QUEUED} came first"
+    );
+    alive.nobody_is_left();
+    server.ended();
 }
 
 #[test]

@@ -78,6 +78,9 @@ fn who_was_not_started_has_the_codes_of_env_and_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
         assert!(!said.contains("secret"), "{said}");
     }
+    let (status, said) = ended(&["wrpa", "secret-argument"]);
+    assert_eq!(status.code(), Some(127), "{said}");
+    assert!(said.contains("did you mean `mcp-contain wrap`?"), "{said}");
     let (status, said) = ended(&["--grace", "soon", "cat"]);
     assert_eq!(status.code(), Some(125), "{said}");
 }

@@ -160,7 +160,7 @@ fn who_is_kept_is_spared_by_reap_when_shim_and_guardian_were_killed() {
     server.child.wait().unwrap();
     let mut reap = Command::new(env!("CARGO_BIN_EXE_mcp-contain"));
     let said = reap
-        .arg("reap")
+        .args(["reap", "--verbose"])
         .env("MCP_LIFECYCLE_STATE_DIR", state.path())
         .output()
         .unwrap();

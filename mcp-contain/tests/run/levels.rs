@@ -4,11 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
 use mcp_lifecycle_core::launch::ServerLauncher as _;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid, getsid};
 
 use crate::host::{Alive, Server, Streams, wrapped};
 
@@ -51,6 +52,26 @@ fn has_cgroup(server: &Server) -> bool {
     fs::read_to_string(format!("/proc/{inside}/cgroup"))
         .unwrap()
         .contains("/mcp-")
+}
+
+#[test]
+fn the_server_is_in_the_hosts_session_and_its_guardian_is_not() {
+    let mut alive = Alive::new();
+    let mut server = Server::start(
+        &mut wrapped(&["sh", "-c", &alive.script("printf . >&9; read line")]),
+        Streams::Pipes,
+    );
+    alive.ready(1);
+    let guardian = guardian(&server);
+    let main = Pid::from_raw(children(guardian.as_raw().unsigned_abs())[0]);
+    for pid in [server.pid(), main] {
+        assert_eq!(getsid(Some(pid)), getsid(None));
+    }
+    assert_eq!(getpgid(Some(main)), Ok(main));
+    assert_eq!(getsid(Some(guardian)), Ok(guardian));
+    server.stdin = None;
+    server.ended();
+    alive.nobody_is_left();
 }
 
 #[test]
@@ -274,7 +295,12 @@ fn is_possible(level: &str) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let found = runtime.block_on(LocalLauncher::new().isolation(isolation).probe());
+    let found = runtime.block_on(
+        LocalLauncher::builder()
+            .isolation(isolation)
+            .build()
+            .probe(),
+    );
     match level {
         "guardian" => true,
         "cgroup" => found.mechanism == "guardian and cgroup",
@@ -315,5 +341,24 @@ fn what_is_required_is_there_or_nothing_is() {
         server.signal(Signal::SIGTERM);
         assert_eq!(server.ended().0.signal(), Some(9), "{level}");
         alive.nobody_is_left();
+    }
+}
+
+/// SIGXFSZ was blocked when the write was refused, and would end the wrapper later.
+#[test]
+fn a_limit_of_file_sizes_starts_the_server_without_guardian() {
+    for blocks in ["0", "8"] {
+        let wrapped = wrapped(&["echo", "served"]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f $0; exec \"$@\"", blocks]);
+        command.arg(wrapped.get_program()).args(wrapped.get_args());
+        for (name, value) in wrapped.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, b"served\n");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("File too large"), "{said}");
     }
 }

@@ -123,7 +123,7 @@ fn where_no_limit_can_be_set_there_is_no_server() {
     let words = ["--memory", "64M", "sh", "-c", &script];
     let Some(room) = Room::new() else {
         let said = refused(&mut wrapped(&words));
-        let doctor = wrapped(&["doctor"]).output().unwrap();
+        let doctor = wrapped(&["doctor", "--verbose"]).output().unwrap();
         let (_, why) = said.trim_end().split_once("limited: ").unwrap();
         assert!(
             String::from_utf8_lossy(&doctor.stdout).contains(why),

@@ -115,7 +115,7 @@ fn a_server_of_a_kept_name_is_no_daemon_that_stays() {
     server.signal(Signal::SIGKILL);
     server.child.wait().unwrap();
     let mut reap = Command::new(env!("CARGO_BIN_EXE_mcp-contain"));
-    reap.arg("reap")
+    reap.args(["reap", "--verbose"])
         .env("MCP_LIFECYCLE_STATE_DIR", state.path());
     let output = reap.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

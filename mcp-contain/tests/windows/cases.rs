@@ -55,7 +55,7 @@ pub(crate) fn trial(name: &str, test: fn()) -> Trial {
     Trial::test(name, run)
 }
 
-/// Ignored where wine does not do what Windows does, which the lane lists and counts (docs/windows.md).
+/// Ignored where wine does not do what Windows does, which the lane lists and counts (tests/cross/wine-limits).
 fn not_on_wine(why: &'static str, trial: Trial) -> Trial {
     match wine::is_here() {
         true => Trial::ignorable_test(trial.name(), move || Ok(Completion::ignored_with(why))),

@@ -1,9 +1,7 @@
-//! The one task that reads an attached stream, from before the start of the
-//! container until its end.
+//! The task that reads an attached stream, from before the container's start until its end.
 //!
-//! It passes frames on in order and waits for a slow reader, as a pipe would,
-//! so that a server that writes faster than it is read is held back. From the
-//! beginning of a forced end it waits for nobody: what does not fit is dropped.
+//! It forwards frames in order and waits for a slow reader, as a pipe would, so that the server
+//! blocks. Once a forced end begins, frames that do not fit are dropped.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -12,8 +10,8 @@ use std::time::Duration;
 use bollard::container::LogOutput;
 use bytes::Bytes;
 use futures_util::StreamExt;
+use mcp_lifecycle_core::backend::output::Output;
 use mcp_lifecycle_core::launch::BoxWrite;
-use mcp_lifecycle_host::output::Output;
 use tokio::io::{self, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -22,32 +20,31 @@ use tracing::warn;
 
 use crate::engine::Attached;
 
-/// How long the end of the output waits for the word that the container has
-/// exited. The one comes at once, the other with the engine's bookkeeping; and
-/// output that ends while the server lives is another thing than an exit.
+/// Time that the end of output waits for the exit report, which arrives later. Output that ends
+/// while the server lives is a separate event.
 const LATE_EXIT: Duration = Duration::from_secs(2);
 
-/// The number of frames that wait for a reader. The daemon's are at most 32 KiB.
+/// Capacity of the queue in frames of up to 32 KiB.
 const FRAMES: usize = 8;
 
-/// The streams of a container as the host sees them.
+/// The host's ends of the streams.
 pub(super) struct Streams {
     pub(super) stdin: HalfClose,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
 }
 
-/// The signals that the drain task obeys.
+/// The signals to the drain task.
 #[derive(Debug, Clone)]
 pub(super) struct Signals {
     pub(super) discard: CancellationToken,
     pub(super) detach: CancellationToken,
-    /// Nothing comes any more but what is on its way.
+    /// Only output in flight follows.
     pub(super) over: CancellationToken,
 }
 
-/// The streams, and the task that has to be run for them. `exited` completes
-/// when it is known how the container ended.
+/// Splits into streams and the task that drives them. `exited` completes when the container's exit
+/// is known.
 pub(super) fn split(
     attached: Attached,
     signals: Signals,
@@ -82,7 +79,7 @@ async fn drain(
     signals: &Signals,
 ) {
     let discard = &signals.discard;
-    // A connection that died has no end.
+    // A broken connection has no end.
     let silent = || async {
         signals.over.cancelled().await;
         sleep(LATE_EXIT).await;
@@ -98,7 +95,7 @@ async fn drain(
             Ok(LogOutput::StdErr { message }) => deliver(&stderr, message, discard).await,
             Ok(LogOutput::StdIn { .. }) => {}
             Ok(LogOutput::Console { .. }) => {
-                // What is no frame would be taken for the protocol.
+                // It would be mistaken for the protocol.
                 warn!("the engine sent something that is not an attached stream");
                 return;
             }
@@ -108,8 +105,8 @@ async fn drain(
 }
 
 async fn deliver(to: &mpsc::Sender<Bytes>, frame: Bytes, discard: &CancellationToken) {
-    // Whoever dropped the reader does not want it: as with a closed pipe,
-    // except that the server is not told.
+    // A dropped reader does not want the data. As with a closed pipe, except that the server does
+    // not notice.
     if let Err(mpsc::error::TrySendError::Full(frame)) = to.try_send(frame) {
         tokio::select! {
             biased;
@@ -119,12 +116,12 @@ async fn deliver(to: &mpsc::Sender<Bytes>, frame: Bytes, discard: &CancellationT
     }
 }
 
-/// The container's standard input.
+/// The container's stdin.
 ///
 /// # Drop
 ///
-/// Closes it. Dropping bollard's half alone would not: the connection is one
-/// socket whose other half the drain task holds.
+/// Closes it. Dropping bollard's half alone would not, since the drain task holds the other half of
+/// the socket.
 pub(super) struct HalfClose(BoxWrite);
 
 impl AsyncWrite for HalfClose {

@@ -1,9 +1,9 @@
-//! From a plan to a running container, in a task that nobody can abandon.
+//! Turns a plan into a running container, in a task that its caller cannot abandon.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::launch::LaunchedServer;
+use mcp_lifecycle_core::launch::{LaunchContext, LaunchedServer};
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -14,66 +14,59 @@ use super::unfinished::{Entry, Unfinished};
 use super::watch::{Waits, watch};
 use super::{Container, DockerTerminator, Known, remove_until_absent};
 use crate::control;
-use crate::engine::{Condition, CreateError, Engine, EngineError, Progress, Pull};
-use crate::last_will::{Included, LastWill};
-use crate::lease::Lease;
+use crate::engine::{Condition, CreateError, Engine, EngineError, Pull};
+use crate::host::Host;
+use crate::labels::Mark;
 use crate::options::{Plan, PullPolicy};
 use crate::supervised::{self, Delivery};
 
-/// How long a failed launch waits for the proof that nothing is left, before
-/// it reports the failure and leaves the rest to its task.
+/// Longest wait of a failed launch for the proof of its clean-up, which then continues in its task.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a create whose answer was lost may still come true: an engine may be
-/// stopped, or wait for a disk. 43 of 100 creates whose client had gone were visible
-/// only after an immediate look.
+/// Time in which a creation with a lost response may still take effect: an engine may be stopped or
+/// wait for a disk. Of 100 creations with a dropped client, 43 became visible only after an
+/// immediate check.
 pub(crate) const LATE_CREATE: Duration = Duration::from_secs(120);
 
-/// The first pause between two looks for it, and the longest.
+/// The first and the longest pause between two checks.
 const LATE_PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3)];
 
-/// All that one launch needs.
+/// Input of one launch.
 pub(crate) struct Job {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) lease: Arc<Lease>,
+    pub(crate) host: Host,
+    /// The labels of this launch.
+    pub(crate) mark: Mark,
     pub(crate) plan: Plan,
-    /// True where the engine sees the files of this machine.
-    pub(crate) is_local: bool,
     pub(crate) name: String,
     /// The server's name.
     pub(crate) server: String,
-    /// The callers that ask what is left of launches that failed.
+    /// Reports what failed launches may have left.
     pub(crate) unfinished: Unfinished,
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,
-    pub(crate) credentials: bool,
-    pub(crate) progress: Progress,
-    /// The last will, which removes the container when this host dies, where there is one.
-    pub(crate) will: Option<Arc<LastWill>>,
+    pub(crate) context: LaunchContext,
 }
 
-/// Cancels a launch when its caller goes away.
+/// Cancels a launch when dropped.
 pub(crate) struct Cancel {
     _guard: DropGuard,
 }
 
-/// The place of a container in the last will, kept until it is proven gone.
-type Kept = Option<Arc<Included>>;
-
-/// Both of what is kept until a container that was not started is proven gone.
-type Undoing = (Kept, Arc<Entry>);
+/// The resources of a container that was not started, held until it is proven gone.
+type Undoing = (Host, Arc<Entry>);
 
 type Launched = Result<LaunchedServer, Arc<EngineError>>;
 
-/// Starts the launch on the control thread. When the receiver is dropped, or
-/// the guard is, it is undone, at whatever point it is.
+/// Starts the launch on the control thread. Dropping the receiver or the guard undoes it at any
+/// point.
 pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Launched>)> {
     let cancelled = CancellationToken::new();
     let guard = cancelled.clone().drop_guard();
     let (sender, receiver) = oneshot::channel();
     control::spawn(async move {
         let outcome = run(job, &cancelled).await;
-        // A server that nobody takes any more is killed by its own drop.
+        // If the receiver is gone, the server's drop kills it.
         drop(sender.send(outcome));
     })?;
     Ok((Cancel { _guard: guard }, receiver))
@@ -88,7 +81,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     };
     let mut undoing = begin(&job, cancelled)?;
     let id = match create(&job, &undoing).await {
-        // Asked for only now: mostly it is there, and a question less.
+        // Checked only now: usually it exists, which saves a request.
         Err(error) if matches!(*error, EngineError::Absent(_)) => {
             drop(undoing);
             tokio::select! {
@@ -104,7 +97,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => cancellation(),
-        started = start(&job, &id, delivery, &undoing.0) => started.map_err(Arc::new),
+        started = start(&job, &id, delivery) => started.map_err(Arc::new),
     };
     if let Err(error) = &result {
         debug!(container = id, %error, "launch undone");
@@ -113,8 +106,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     result
 }
 
-/// Prepares the create: the image, where it is pulled in any
-/// case or says what becomes process 1.
+/// Prepares the creation. Fetches the image if it is always pulled or determines process 1.
 async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<EngineError>> {
     let Some(supervision) = job.plan.supervision else {
         if job.pull == PullPolicy::Always {
@@ -124,12 +116,14 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<Engine
     };
     prepare(job).await?;
     let image = job.engine.image_facts(job.plan.runs()).await?;
-    let local = job.is_local.then_some(&*job.lease);
+    // An engine on this machine sees its files.
+    let is_local = job.engine.endpoint().local_socket().is_some();
+    let local = is_local.then_some(&*job.host.ledger);
     let delivery = supervision.wrap(&mut job.plan.body, image, local)?;
     Ok(Some(delivery))
 }
 
-/// The image is there, as far as the policy says that it must be.
+/// Makes sure that the image exists, as far as the pull policy requires.
 pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
     let present = match job.pull {
         PullPolicy::Always => false,
@@ -141,7 +135,7 @@ pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
     }
 }
 
-/// Gets an image that is not there.
+/// Pulls a missing image.
 async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     let image = &job.plan.image;
     if job.pull == PullPolicy::Never {
@@ -152,8 +146,7 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
         image: image.clone(),
         platform: job.plan.platform.clone(),
         limit: job.pull_limit,
-        credentials: job.credentials,
-        progress: Arc::clone(&job.progress),
+        context: job.context.clone(),
     };
     job.engine.pull(pull).await?;
     let Some(expected) = &job.plan.image_id else {
@@ -169,20 +162,18 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     }))
 }
 
-/// Says what is about to be created: a host that ends before it knows the answer leaves
-/// somebody who removes what came of it, and a caller who has gone can ask for it.
+/// Registers the creation in advance, so that callers can find it.
 fn begin(job: &Job, cancelled: &CancellationToken) -> Result<Undoing, Arc<EngineError>> {
     let entry = job.unfinished.begin(&job.name, &job.server, cancelled);
-    // Or who has gone has asked before.
+    // The caller may be gone already.
     if cancelled.is_cancelled() {
         return Err(Arc::new(EngineError::Cancelled));
     }
-    let included = job.will.as_ref().and_then(|will| will.include(&job.name));
-    Ok((included.map(Arc::new), Arc::new(entry)))
+    Ok((job.host.clone(), Arc::new(entry)))
 }
 
-/// From here to the answer nothing may interrupt: the daemon creates the container in
-/// any case, and only its answer has the id.
+/// Creates the container. Must not be interrupted: the daemon creates it in any case, and only its
+/// response has the ID.
 async fn create(job: &Job, undoing: &Undoing) -> Result<String, Arc<EngineError>> {
     let platform = job.plan.platform.as_deref();
     let created = job
@@ -193,10 +184,10 @@ async fn create(job: &Job, undoing: &Undoing) -> Result<String, Arc<EngineError>
         Err(error) => error,
     };
     if may_exist {
-        let (engine, name) = (Arc::clone(&job.engine), job.name.clone());
-        let kept = (Arc::clone(&job.lease), undoing.clone());
+        let (engine, label) = (Arc::clone(&job.engine), job.mark.filter());
+        let kept = undoing.clone();
         drop(tokio::spawn(async move {
-            remove_late(&engine, &name).await;
+            remove_late(&engine, &label).await;
             drop(kept);
         }));
         return Err(Arc::new(EngineError::UnderWay {
@@ -207,13 +198,17 @@ async fn create(job: &Job, undoing: &Undoing) -> Result<String, Arc<EngineError>
     Err(Arc::new(error))
 }
 
-/// Removes what may have been created, now or in a moment.
-async fn remove_late(engine: &Engine, name: &str) {
+/// Removes a container that may be created late. By its label: another one may take its name.
+async fn remove_late(engine: &Engine, label: &str) {
     let late = Instant::now() + LATE_CREATE;
     let [mut pause, longest] = LATE_PAUSE;
     loop {
-        remove_until_absent(engine, name, |_| {}).await;
-        if Instant::now() >= late {
+        let found = engine.list(&[label.to_owned()]).await;
+        let is_known = found.is_ok();
+        for container in found.into_iter().flatten() {
+            remove_until_absent(engine, &container.id, |_| {}).await;
+        }
+        if is_known && Instant::now() >= late {
             return;
         }
         sleep(pause).await;
@@ -225,15 +220,13 @@ async fn start(
     job: &Job,
     id: &str,
     delivery: Option<Delivery>,
-    included: &Kept,
 ) -> Result<LaunchedServer, EngineError> {
     let engine = &job.engine;
     if delivery == Some(Delivery::Archive) {
         engine.unpack(id, supervised::archive()).await?;
     }
-    // Registered before the start, or a server that exits at once takes its
-    // exit code with it: polled for as long as attach takes, for a request is
-    // not sent by the first poll.
+    // Registered before the start, or a server that exits at once loses its exit code. Polled
+    // throughout the attach, since the first poll does not send a request.
     let mut waits = Waits {
         exit: engine.wait(id, Condition::NextExit).await?,
         removed: engine.wait(id, Condition::Removed).await?,
@@ -247,8 +240,6 @@ async fn start(
         attached = engine.attach(id) => attached?,
         never = waits.register() => match never {},
     };
-    // A supervised one has graces of its own.
-    let included = included.clone().filter(|_| delivery.is_none());
     let container = Arc::new(Container {
         id: id.to_owned(),
         name: job.name.clone(),
@@ -259,8 +250,7 @@ async fn start(
         discard: CancellationToken::new(),
         detach: CancellationToken::new(),
         over: CancellationToken::new(),
-        included: Mutex::new(included),
-        _lease: Arc::clone(&job.lease),
+        host: job.host.clone(),
     });
     let signals = Signals {
         discard: container.discard.clone(),
@@ -269,7 +259,7 @@ async fn start(
     };
     let mut known = container.known();
     let exited = async move {
-        // Or nobody is left to learn it.
+        // An error means that the container's tasks are gone.
         let _ = known.wait_for(|known| known.exit.is_some()).await;
     };
     let (streams, drain) = drain::split(attached, signals, exited);
@@ -290,8 +280,8 @@ async fn start(
     ))
 }
 
-/// Removes what was created. The proof belongs to the failure; a daemon that
-/// cannot give it in time is asked by a task of its own.
+/// Removes what was created. The error should include the proof; a daemon that is too slow for that
+/// is handled by a task.
 async fn undo(engine: &Arc<Engine>, id: &str, undoing: Undoing) {
     let (engine, container) = (Arc::clone(engine), id.to_owned());
     let removal = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! One container that we launched: its state, and the tasks that own it.
+//! One container that we launched, and the tasks that own it.
 //!
 //! ```text
 //!   start ──▶ watch ──exit──▶ Ended ──(engine removes)──┐
@@ -8,8 +8,8 @@
 //!               └── force (force_end, kill_now), kill ──▲
 //! ```
 //!
-//! All on the control thread, so that neither the caller's cancellation nor
-//! the end of its runtime interrupts them.
+//! Everything runs on the control thread, so that neither a cancelled caller nor the end of its
+//! runtime interrupts it.
 
 mod drain;
 mod launch;
@@ -18,7 +18,7 @@ mod terminator;
 mod unfinished;
 mod watch;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::ExitStatus;
 use tokio::sync::watch as channel;
@@ -30,21 +30,19 @@ pub(crate) use terminator::{DockerTerminator, semantics};
 pub(crate) use unfinished::Unfinished;
 
 use crate::engine::Engine;
-use crate::last_will::Included;
-use crate::lease::Lease;
+use crate::host::Host;
 
-/// The known facts about a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     /// The exit status of its main process.
     pub(crate) exit: Option<ExitStatus>,
-    /// The daemon has said that there is no such container.
+    /// The daemon has reported that it does not exist.
     pub(crate) gone: bool,
-    /// Why nothing is known at the moment: the daemon does not answer.
+    /// Set while the daemon does not respond.
     pub(crate) lost: Option<String>,
 }
 
-/// A container that was created by us, shared by its tasks and its terminator.
+/// A container that we created, shared by its tasks and its terminator.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(crate) id: String,
@@ -52,21 +50,18 @@ pub(crate) struct Container {
     pub(crate) engine: Arc<Engine>,
     supervised: bool,
     known: channel::Sender<Known>,
-    /// The order to remove it, running or not.
+    /// Cancelled to remove the container, even if it runs.
     force: CancellationToken,
-    /// Output that nobody takes is thrown away from here on: a stream that is
-    /// not read blocks the daemon's stop, kill, inspect and rm of this
-    /// container (moby issue 41827).
+    /// Cancelled when unread output may be dropped: an unread stream blocks the daemon's stop,
+    /// kill, inspect and rm of this container (moby issue 41827).
     discard: CancellationToken,
-    /// The attachment is closed, whoever still reads.
+    /// Cancelled to close the attachment, even if it is being read.
     detach: CancellationToken,
-    /// Cancelled once the container is gone, which the connection to a remote engine
-    /// may not tell.
+    /// Cancelled once the container is gone, which the connection to a remote engine may not
+    /// report.
     over: CancellationToken,
-    /// It is removed when this host dies, while this is there.
-    included: Mutex<Option<Arc<Included>>>,
-    /// Kept until the container is gone.
-    _lease: Arc<Lease>,
+    /// Held until the container is gone.
+    host: Host,
 }
 
 impl Container {
@@ -78,23 +73,20 @@ impl Container {
         self.discard.cancel();
     }
 
-    /// Orders the removal and returns at once.
+    /// Requests the removal and returns at once.
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();
     }
 
-    /// Returns whether it would be removed if this host died at this moment.
+    /// Returns whether the last will would remove it if this host died now.
     fn is_willed(&self) -> bool {
-        let included = self.included.lock();
-        let included = included.unwrap_or_else(PoisonError::into_inner);
-        included.as_deref().is_some_and(Included::is_certain)
+        // A supervised container has its own graces.
+        !self.supervised && self.host.is_willed(self.engine.endpoint())
     }
 
-    /// The engine has said that there is no such container.
+    /// Records that the engine has reported it as absent.
     fn is_gone(&self, exit: ExitStatus) {
-        let included = self.included.lock();
-        drop(included.unwrap_or_else(PoisonError::into_inner).take());
         self.learn(|known| {
             known.exit.get_or_insert(exit);
             known.lost = None;

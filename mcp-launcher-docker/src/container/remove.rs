@@ -1,4 +1,4 @@
-//! Removal until it is proven.
+//! Removes a container until its absence is proven.
 
 use std::time::Duration;
 
@@ -8,23 +8,19 @@ use tracing::{debug, warn};
 use crate::engine::{Engine, EngineError, State};
 use mcp_lifecycle_core::launch::ErrorChain;
 
-/// The first pause between two attempts, and the longest.
+/// The first and the longest pause between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
-/// The engine's word about a container that has to go.
+/// The engine's earlier report about the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Nothing,
-    /// The removal is done, which is no proof and leaves nothing to order.
+    /// It was removed, which is no proof but needs no further request.
     Removed,
 }
 
-/// Orders the removal of a container, by name or id, until the daemon says
-/// that there is no such container. `on_failure` is told what stands in the
-/// way, and `None` when the daemon answers again.
-///
-/// Never gives up: what cannot be removed is reported by whoever waits for it,
-/// and a daemon that comes back finds us asking.
+/// Removes a container, by name or ID, until the daemon reports that it does not exist. Never gives
+/// up. Calls `on_failure` with each obstacle, and with `None` once the daemon responds again.
 pub(crate) async fn remove_until_absent(
     engine: &Engine,
     container: &str,
@@ -33,7 +29,8 @@ pub(crate) async fn remove_until_absent(
     until_absent(engine, container, Said::Nothing, on_failure).await;
 }
 
-/// Does the same as [`remove_until_absent`], and looks for the container first if it is said to be removed.
+/// Does the same as [`remove_until_absent`]. Only checks at first if the container was reported as
+/// removed.
 pub(super) async fn until_absent(
     engine: &Engine,
     container: &str,
@@ -57,7 +54,7 @@ pub(super) async fn until_absent(
             Said::Removed => Ok(()),
         };
         if let Err(error) = &ordered {
-            // Before the next question, which may take as long to fail.
+            // Before the next request, which may take as long to fail.
             tell(Some(error));
         }
         match engine.state(container).await {

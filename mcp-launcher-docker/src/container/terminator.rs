@@ -17,9 +17,9 @@ pub(crate) struct DockerTerminator {
     container: Arc<Container>,
 }
 
-/// A container has an end of its own, whatever runs in it. When the host dies, one
-/// that ignores the end of its input ends by a supervised init, or by the host's
-/// last will: see `docs/docker.md`.
+/// Describes the containment. A container ends as a whole. After the host's death, a server that
+/// ignores the end of its input is ended by a supervised init or by the last will: see
+/// `docs/docker.md`.
 pub(crate) fn semantics(supervised: bool, willed: bool) -> TerminationSemantics {
     let (mechanism, reach) = match (supervised, willed) {
         (true, _) => ("container with a supervised init", Reach::Container),
@@ -30,9 +30,9 @@ pub(crate) fn semantics(supervised: bool, willed: bool) -> TerminationSemantics 
         (false, false) => ("container", Reach::Nothing),
     };
     let containment = Containment::new(mechanism, Reach::Container);
-    TerminationSemantics::new(containment.with_host_death(reach))
-        .with_stdin_eof()
-        .with_polite_signal()
+    TerminationSemantics::new(containment.host_death(reach))
+        .stdin_eof()
+        .polite_signal()
 }
 
 impl DockerTerminator {
@@ -42,7 +42,7 @@ impl DockerTerminator {
 
     async fn until(&self, done: impl FnMut(&Known) -> bool) -> Known {
         let mut known = self.container.known();
-        // The sender lives in the container, and so in `self`.
+        // `self` holds the sender.
         match known.wait_for(done).await {
             Ok(known) => known.clone(),
             Err(_) => unreachable!("the container holds the sender"),
@@ -82,8 +82,7 @@ impl ProcessTerminator for DockerTerminator {
     }
 
     async fn gone(&self) -> Result<Gone, StepError> {
-        // A daemon that does not answer may do so later: until then there is
-        // neither proof nor an end to asking.
+        // The daemon may respond later; until then there is no proof.
         self.until(|known| known.gone).await;
         Ok(Gone::proven_by(Evidence::ContainerAbsent))
     }

@@ -1,4 +1,4 @@
-//! The containers of launches that have not come to a server, by name.
+//! Containers of launches without a server yet, by name.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ pub(crate) struct Unfinished(Arc<Mutex<BTreeMap<String, Launch>>>);
 #[derive(Debug)]
 struct Launch {
     server: String,
-    /// Cancelled once its caller has gone: until then it has no server yet.
+    /// Cancelled once its caller is gone.
     cancelled: CancellationToken,
 }
 
-/// A container that is being created, or undone. Dropping it says that it came to a
-/// server, or that nothing is left of it.
+/// A container that is being created or undone. Dropping it means that it became a server or that
+/// nothing is left.
 #[derive(Debug)]
 pub(crate) struct Entry {
     all: Unfinished,
@@ -43,7 +43,7 @@ impl Unfinished {
         }
     }
 
-    /// Those of launches of this server that nobody waits for any more.
+    /// Lists those of abandoned launches of this server.
     pub(crate) fn of(&self, server: &str) -> Vec<Remnant> {
         let by_name = |name: &String| Remnant::container(name.clone(), name.clone());
         self.change(|all| {

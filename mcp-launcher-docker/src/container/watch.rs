@@ -15,38 +15,36 @@ use super::Container;
 use super::remove::{Said, until_absent};
 use crate::engine::{Condition, Meaning, OomStream, State, WaitStream};
 
-/// How long the engine has to remove an ended container by itself before we do.
+/// Time for the engine to remove an ended container by itself.
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
-/// The longest time the exit code may take to arrive after the removal was proven. It
-/// is there in a few milliseconds, unless the machine is busy.
+/// Longest time from the proof of removal to the exit code, which takes a few milliseconds unless
+/// the machine is busy.
 const LATE_CODE: Duration = Duration::from_millis(500);
 
-/// The longest time the word that memory ran out may take to follow the exit code. The
-/// engine hears of both from different threads of the container's shim.
+/// Longest time from the exit code to an out-of-memory event; the engine receives them from
+/// different threads.
 const LATE_OUT_OF_MEMORY: Duration = Duration::from_millis(500);
 
-/// A removal that takes longer than this has a stream in its way.
+/// Time after which an unread stream must be blocking the removal.
 const WEDGED: Duration = Duration::from_secs(3);
 
-/// The longest pause between two questions to a daemon that does not answer.
+/// Longest pause between two requests to a daemon that does not respond.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often a remote engine is asked what it may have said on a connection that
-/// has died without a word: a router forgets those that are quiet.
+/// Poll interval for a remote engine, since a router may silently drop an idle connection.
 const REMOTE_LOOK: Duration = Duration::from_secs(15);
 
-/// The waits that were registered before the container was started.
-#[derive(Debug)]
+/// The waits that were registered before the container's start.
 pub(super) struct Waits {
     pub(super) exit: WaitStream,
     pub(super) removed: WaitStream,
-    /// Where its memory is limited.
+    /// Present if memory is limited.
     pub(super) out_of_memory: Option<OomStream>,
 }
 
 impl Waits {
-    /// Sends the requests. What they are for has not happened yet.
+    /// Sends the requests, before their events can happen.
     pub(super) async fn register(&mut self) -> Infallible {
         let out_of_memory = async {
             if let Some(stream) = &mut self.out_of_memory {
@@ -57,8 +55,8 @@ impl Waits {
         std::future::pending().await
     }
 
-    /// How the main process ended. A wait that was registered too late for the
-    /// end never answers, and the other one has the code as well.
+    /// Returns the exit code. A wait that was registered too late never completes; the other one
+    /// has the code as well.
     async fn exit_code(&mut self) -> Result<i64, Meaning> {
         tokio::select! {
             biased;
@@ -67,17 +65,17 @@ impl Waits {
         }
     }
 
-    /// Waits for the engine to remove by itself what has ended, for as long as that may take.
+    /// Waits briefly for the engine to remove the ended container by itself.
     async fn removal(&mut self) -> Said {
         match timeout(AUTO_REMOVE, self.removed.code()).await {
             Ok(Ok(_)) => Said::Removed,
-            // Or the connection ended, with the code that was taken from it before.
+            // Or the connection ended after its code was read.
             Ok(Err(_)) | Err(_) => Said::Nothing,
         }
     }
 
-    /// Returns whether it ended for lack of memory, as far as is told in time: before
-    /// it was killed by us, if it was.
+    /// Returns whether the kernel killed it for lack of memory, as far as reported in time and
+    /// before we killed it.
     async fn was_out_of_memory(&mut self, force: &CancellationToken) -> bool {
         let Some(stream) = &mut self.out_of_memory else {
             return false;
@@ -91,7 +89,6 @@ impl Waits {
     }
 }
 
-/// Watches until the container is proven gone.
 pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     let ended = {
         let container = Arc::clone(&container);
@@ -113,8 +110,8 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
             said = waits.removal() => said,
             () = container.force.cancelled() => Said::Nothing,
         };
-        // With the proof, if it comes at once: an end of which only the
-        // engine's bookkeeping is left is not one that left something behind.
+        // Report the exit together with the proof if that follows at once: an end that lacks only
+        // the engine's bookkeeping left nothing behind.
         let removal = remove(&container, said);
         let mut removal = std::pin::pin!(removal);
         if timeout(AUTO_REMOVE, &mut removal).await.is_err() {
@@ -125,7 +122,7 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
         let said = kill(&container, ended.as_mut(), &mut exit).await;
         remove(&container, said).await;
         if exit.is_none() {
-            // The code of the kill is on its way on another connection.
+            // The exit code arrives on another connection.
             let late = timeout(LATE_CODE, ended).await;
             exit = late.ok().map(|(status, _)| status);
         }
@@ -136,8 +133,8 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     }
 }
 
-/// Kills the main process, and leaves it to the engine to remove the container: that is
-/// done sooner than an order to remove (measured: docs/docker.md).
+/// Kills the main process and leaves the removal to the engine, which is faster than a removal
+/// request.
 async fn kill(
     container: &Container,
     ended: Pin<&mut impl Future<Output = (ExitStatus, Waits)>>,
@@ -170,16 +167,16 @@ async fn remove(container: &Container, said: Said) {
     });
     let mut removal = std::pin::pin!(removal);
     if timeout(WEDGED, &mut removal).await.is_err() {
-        // Output that is not read blocks the daemon. It is read, or thrown
-        // away; but nothing of us is needed here any more.
+        // Unread output blocks the daemon. It is read or dropped; the attachment is not needed any
+        // more.
         container.discard.cancel();
         container.detach.cancel();
         removal.await;
     }
 }
 
-/// How the main process ended. Asks for as long as it takes: a daemon that does
-/// not answer says nothing about the process.
+/// Waits for the exit status. Retries without a limit, since a silent daemon says nothing about the
+/// process.
 async fn exit_status(container: &Container, waits: &mut Waits) -> ExitStatus {
     let code = tokio::select! {
         biased;
@@ -197,8 +194,8 @@ async fn exit_status(container: &Container, waits: &mut Waits) -> ExitStatus {
     }
 }
 
-/// 137 is SIGKILL, of the kernel for lack of memory or of somebody else. The
-/// container exists for some milliseconds yet, to be asked.
+/// Interprets an exit code. 137 is SIGKILL, from the kernel for lack of memory or from another
+/// process; for some milliseconds the container can still be inspected.
 async fn status(container: &Container, code: i64) -> ExitStatus {
     if code == 137
         && !container.force.is_cancelled()
@@ -251,12 +248,12 @@ async fn wait_again(container: &Container) -> Option<i64> {
     }
 }
 
-/// Returns `true` where a connection to the engine can die unnoticed.
+/// Returns whether the connection to the engine can break unnoticed.
 fn is_remote(container: &Container) -> bool {
     container.engine.endpoint().local_socket().is_none()
 }
 
-/// Completes when a remote engine does not say any more that the server runs.
+/// Completes when a remote engine no longer reports the server as running.
 async fn unheard(container: &Container) {
     if !is_remote(container) {
         return std::future::pending().await;

@@ -1,5 +1,5 @@
-//! Connections to engines elsewhere: one way for our own requests and for those of
-//! servers behind the proxy.
+//! Connections to engines: to remote ones for our own requests, to any for those through the proxy.
+//! By hand: bollard's have no keep-alive, and give the proxy no stream.
 
 #[cfg(feature = "ssh")]
 mod ssh;
@@ -9,20 +9,21 @@ mod tcp;
 mod tls;
 
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
 
 use crate::endpoint::Endpoint;
 
-/// The longest time a connection may take.
-#[cfg(any(feature = "tcp", feature = "ssh"))]
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// How an engine elsewhere is reached.
+/// The way to an engine.
 #[derive(Debug)]
 pub(crate) enum Dial {
+    Unix(PathBuf),
     #[cfg(feature = "tcp")]
     Tcp(String),
     #[cfg(feature = "tls")]
@@ -31,16 +32,11 @@ pub(crate) enum Dial {
     Ssh(ssh::Ssh),
 }
 
-/// Both directions of a connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A connection to an engine.
-///
-/// # Drop
-///
-/// Closes it, and ends the program that carries it.
+/// A connection to an engine. Dropping it closes it and ends the program that carries it.
 pub(crate) struct Connection {
     stream: Box<dyn Stream>,
     #[cfg(feature = "ssh")]
@@ -48,14 +44,15 @@ pub(crate) struct Connection {
 }
 
 impl Dial {
-    /// Reads certificates, where there are some. Nobody is asked yet.
+    /// Reads certificates, if any. Connects to nothing.
     ///
     /// # Errors
     ///
-    /// `Unsupported` where this build lacks the feature for such an endpoint, or it is
-    /// none that is elsewhere. Those of the file system name a certificate.
+    /// `Unsupported` if this build lacks the feature for such an endpoint. File system errors name a
+    /// certificate.
     pub(crate) fn to(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
+            Endpoint::Unix(path) => Ok(Self::Unix(path.clone())),
             #[cfg(feature = "tcp")]
             Endpoint::Tcp(address) => Ok(Self::Tcp(address.clone())),
             #[cfg(feature = "tls")]
@@ -65,6 +62,7 @@ impl Dial {
             } => Ok(Self::Tls(tls::Tls::new(address, certificates)?)),
             #[cfg(feature = "ssh")]
             Endpoint::Ssh(url) => Ok(Self::Ssh(ssh::Ssh::new(url))),
+            #[cfg(not(all(feature = "tls", feature = "ssh")))]
             other => {
                 let problem = format!(
                     "mcp-launcher-docker was built without the feature for {other}: tcp, tls or ssh"
@@ -74,17 +72,12 @@ impl Dial {
         }
     }
 
-    #[cfg(not(any(feature = "tcp", feature = "ssh")))]
-    pub(crate) async fn connect(&self) -> io::Result<Connection> {
-        match *self {}
-    }
-
-    /// Connects, within ten seconds. A peer that vanishes later is noticed by the
-    /// system, and ends the connection (TCP; of ssh, by ssh).
-    #[cfg(any(feature = "tcp", feature = "ssh"))]
+    /// Connects within ten seconds. A peer that vanishes later is noticed by TCP or by ssh, which
+    /// ends the connection.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let connected = async {
             Ok(match self {
+                Self::Unix(path) => Connection::over(UnixStream::connect(path).await?),
                 #[cfg(feature = "tcp")]
                 Self::Tcp(address) => Connection::over(tcp::connect(address).await?),
                 #[cfg(feature = "tls")]
@@ -102,24 +95,18 @@ impl Dial {
         tokio::time::timeout(LIMIT, connected).await?
     }
 
-    /// Returns the last words of the program that carried a connection; `None` where
-    /// there is no program, or it lives.
+    /// Returns the last stderr output of the program that carried a connection; `None` without a
+    /// program or while it runs.
     pub(crate) async fn last_words(&self) -> Option<String> {
-        match self {
-            #[cfg(feature = "ssh")]
-            Self::Ssh(ssh) => ssh.last_words().await,
-            #[cfg(feature = "tcp")]
-            Self::Tcp(_) => None,
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => None,
-            #[cfg(not(any(feature = "tcp", feature = "ssh")))]
-            never => match *never {},
+        #[cfg(feature = "ssh")]
+        if let Self::Ssh(ssh) = self {
+            return ssh.last_words().await;
         }
+        None
     }
 }
 
 impl Connection {
-    #[cfg(any(feature = "tcp", feature = "ssh"))]
     fn over(stream: impl Stream + 'static) -> Self {
         Self {
             stream: Box::new(stream),

@@ -1,5 +1,5 @@
-//! A connection to an engine behind ssh, as the docker CLI makes it: by its own
-//! `docker system dial-stdio` over there.
+//! A connection to an engine over ssh, made like the docker CLI's: by `docker system dial-stdio` on
+//! the remote side.
 
 use std::io;
 use std::process::Stdio;
@@ -11,21 +11,21 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Bytes of ssh's last words that are kept.
+/// Bytes of ssh's stderr that are kept.
 const KEPT: usize = 1024;
 
-/// The longest time its last words may take, after the connection has ended.
+/// Longest wait for its last stderr output after the connection ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The engine at the other end of an ssh.
 #[derive(Debug)]
 pub(crate) struct Ssh {
     url: String,
-    /// Last words of the ssh that was started last, once it has ended.
+    /// Last stderr output of the latest ssh, once it has ended.
     words: Mutex<watch::Receiver<Option<String>>>,
 }
 
-/// Standard output and input of an ssh, as one stream.
+/// Stdout and stdin of an ssh as one stream.
 type Streams = Join<ChildStdout, ChildStdin>;
 
 impl Ssh {
@@ -36,13 +36,11 @@ impl Ssh {
         }
     }
 
-    /// Starts an ssh, which is killed when its handle is dropped. In a process group of
-    /// its own: what is typed at the host's terminal is not for it.
+    /// Starts an ssh in its own process group, so that terminal signals do not reach it. Dropping
+    /// its handle kills it.
     pub(super) fn connect(&self) -> io::Result<(Child, Streams)> {
-        let mut command = Command::new("ssh");
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut child = command
+        let mut child = Command::new("ssh")
+            .process_group(0)
             .args(arguments(&self.url))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -59,8 +57,8 @@ impl Ssh {
         Ok((child, join(stdout, stdin)))
     }
 
-    /// Waits a moment for the end of the last one, for what it said. Nothing, where it
-    /// lives or said nothing.
+    /// Waits briefly for the end of the latest ssh and returns its stderr output. `None` if it runs
+    /// or wrote nothing.
     pub(super) async fn last_words(&self) -> Option<String> {
         let words = self.words.lock();
         let mut words = words.unwrap_or_else(PoisonError::into_inner).clone();
@@ -70,7 +68,7 @@ impl Ssh {
     }
 }
 
-/// Reads to the end, and keeps the last of it.
+/// Reads to the end and keeps the last part.
 async fn listen(mut stderr: ChildStderr, words: watch::Sender<Option<String>>) {
     let (mut said, mut some) = (Vec::new(), [0; KEPT]);
     while let Ok(1..) = stderr.read(&mut some).await.inspect(|&n| {
@@ -87,7 +85,7 @@ async fn listen(mut stderr: ChildStderr, words: watch::Sender<Option<String>>) {
     words.send_replace(Some(lines.join("; ")));
 }
 
-/// For `ssh://[USER@]HOST[:PORT]`.
+/// Returns the arguments for `ssh://[USER@]HOST[:PORT]`.
 fn arguments(url: &str) -> Vec<String> {
     let rest = url.trim_start_matches("ssh://");
     let rest = rest.split('/').next().unwrap_or(rest);
@@ -100,7 +98,7 @@ fn arguments(url: &str) -> Vec<String> {
         _ => (host, None),
     };
     let host = host.trim_matches(['[', ']']);
-    // A connection that died without a word ends after three of these.
+    // A dead connection ends after three of these intervals.
     let options = ["BatchMode=yes", "ServerAliveInterval=15"];
     let mut all = vec!["-T".to_owned()];
     all.extend(options.map(|option| format!("-o{option}")));

@@ -1,5 +1,5 @@
-//! A TCP connection whose dead peer is noticed: a machine that was switched off, or a
-//! router that has forgotten the connection, never says that it ended.
+//! TCP connections that notice a dead peer, such as a machine that was switched off or a router
+//! that dropped the connection.
 
 use std::io;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-/// How long nothing may come before the peer is asked whether it is there.
+/// Idle time before the first keep-alive probe.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// The pause between two such questions.
+/// Interval of probes.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// So many that are not answered end the connection.
-#[cfg(not(windows))]
+/// Unanswered probes that end the connection.
 const TRIES: u32 = 3;
 
-/// Data that the peer has not acknowledged for so long ends the connection as well.
+/// Time without acknowledgement of data that ends the connection.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 pub(super) async fn connect(address: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     let socket = SockRef::from(&stream);
-    let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(AGAIN);
-    #[cfg(not(windows))]
-    let keepalive = keepalive.with_retries(TRIES);
+    let keepalive = TcpKeepalive::new()
+        .with_time(QUIET)
+        .with_interval(AGAIN)
+        .with_retries(TRIES);
     socket.set_tcp_keepalive(&keepalive)?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;

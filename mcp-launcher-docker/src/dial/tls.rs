@@ -1,5 +1,4 @@
-//! A connection to an engine behind TLS, with the certificates that the docker CLI
-//! uses.
+//! A connection to an engine over TLS, with the docker CLI's certificates.
 
 use std::fmt;
 use std::io;
@@ -13,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Everything but the connection.
+/// Everything needed to connect.
 pub(crate) struct Tls {
     address: String,
     name: ServerName<'static>,
@@ -21,7 +20,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads `ca.pem`, and `cert.pem` and `key.pem` where they are.
+    /// Reads `ca.pem`, and `cert.pem` and `key.pem` if they exist.
     pub(super) fn new(address: &str, certificates: &Path) -> io::Result<Self> {
         let at = |name: &str| certificates.join(name);
         let unusable = |name: &str, error: &dyn std::fmt::Display| {

@@ -1,4 +1,4 @@
-//! The address of the daemon, and how it is found out.
+//! The address of the daemon, and its discovery.
 
 mod context;
 mod resolve;
@@ -16,8 +16,6 @@ pub(crate) use resolve::Surroundings;
 pub enum Endpoint {
     /// A Unix socket on this machine.
     Unix(PathBuf),
-    /// A Windows named pipe.
-    NamedPipe(String),
     /// Plain TCP, `host:port`. Needs the feature `tcp`.
     Tcp(String),
     /// TCP with TLS, `host:port`. Needs the feature `tls`.
@@ -31,18 +29,17 @@ pub enum Endpoint {
     Ssh(String),
 }
 
-/// No endpoint could be made out.
+/// The failure to determine an endpoint.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EndpointError {
-    /// A URL with a scheme that no engine is reached by.
-    #[error("`{0}` is not an engine's address; give unix://, npipe://, tcp:// or ssh://")]
+    /// The URL's scheme is not supported.
+    #[error("`{0}` is not an engine's address; give unix://, tcp:// or ssh://")]
     Scheme(
         /// The URL.
         String,
     ),
-    /// The context is named in the environment or the CLI's configuration, and
-    /// there is none of that name.
+    /// The context in the environment or the CLI's configuration does not exist.
     #[error("there is no docker context `{0}`; `docker context ls` shows what there is")]
     NoContext(
         /// Its name.
@@ -56,36 +53,34 @@ pub enum EndpointError {
         /// The problem with it.
         problem: String,
     },
-    /// Nothing says where the engine is, and no known socket exists.
+    /// Nothing names an engine, and no known socket exists.
     #[error(
         "no container engine found: DOCKER_HOST is not set, there is no docker context, and none of {} exists",
         list(.0)
     )]
     NotFound(
-        /// The sockets that were looked for.
+        /// The sockets that were tried.
         Vec<PathBuf>,
     ),
 }
 
 impl Endpoint {
-    /// Finds the engine as the docker CLI does, and then Podman's.
+    /// Finds the engine as the docker CLI does, then Podman's.
     ///
-    /// In this order: `DOCKER_HOST` (with `DOCKER_TLS_VERIFY` and
-    /// `DOCKER_CERT_PATH`), the context in `DOCKER_CONTEXT`, the current
-    /// context of the CLI's configuration, the default socket, the socket of a
-    /// rootless engine of this user, the sockets of Podman.
+    /// In this order: `DOCKER_HOST` (with `DOCKER_TLS_VERIFY` and `DOCKER_CERT_PATH`), the context
+    /// in `DOCKER_CONTEXT`, the current context of the CLI's configuration, the default socket, the
+    /// socket of this user's rootless engine, the sockets of Podman.
     ///
     /// # Errors
     ///
-    /// [`EndpointError`] says what is wrong. Nothing is connected to.
+    /// [`EndpointError`] with the reason. Connects to nothing.
     pub fn resolve() -> Result<Self, EndpointError> {
         Surroundings::of_this_process().resolve()
     }
 
-    /// Reads an address as in `DOCKER_HOST`: `unix:///path`, `npipe://…`,
-    /// `tcp://host:port`, `http://host:port`, `ssh://user@host`; and what
-    /// `Display` writes. For `https://host:port` the certificates are those that
-    /// the docker CLI would use: of `DOCKER_CERT_PATH`, or its configuration.
+    /// Parses an address as in `DOCKER_HOST`: `unix:///path`, `tcp://host:port`, `http://host:port`,
+    /// `ssh://user@host`, and the output of `Display`. For `https://host:port`
+    /// the certificates are those of the docker CLI: in `DOCKER_CERT_PATH`, or its configuration.
     ///
     /// # Errors
     ///
@@ -96,7 +91,6 @@ impl Endpoint {
             .ok_or_else(|| EndpointError::Scheme(url.to_owned()))?;
         Ok(match scheme {
             "unix" => Self::Unix(rest.into()),
-            "npipe" => Self::NamedPipe(url.to_owned()),
             "tcp" | "http" => Self::Tcp(rest.trim_end_matches('/').to_owned()),
             "https" => Self::Tls {
                 address: rest.trim_end_matches('/').to_owned(),
@@ -107,8 +101,8 @@ impl Endpoint {
         })
     }
 
-    /// The address for a later process, which may have another environment: with
-    /// where the certificates are.
+    /// Formats the address for a later process with another environment, including the path of
+    /// certificates.
     pub(crate) fn noted(&self) -> String {
         match self {
             Self::Tls { certificates, .. } => format!("{self} {}", certificates.display()),
@@ -116,7 +110,7 @@ impl Endpoint {
         }
     }
 
-    /// Reads what was [noted](Self::noted).
+    /// Parses a [noted](Self::noted) address.
     pub(crate) fn from_note(note: &str) -> Result<Self, EndpointError> {
         match (note.split_once(' '), Self::from_url(note)) {
             (Some((url, certificates)), _) if url.starts_with("https://") => {
@@ -132,7 +126,7 @@ impl Endpoint {
         }
     }
 
-    /// The socket, if it is one on this machine.
+    /// Returns the socket, if it is on this machine.
     pub fn local_socket(&self) -> Option<&Path> {
         match self {
             Self::Unix(path) => Some(path),
@@ -141,14 +135,14 @@ impl Endpoint {
     }
 }
 
-/// The address as a URL.
+/// Prints the address as a URL.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp://{address}"),
             Self::Tls { address, .. } => write!(f, "https://{address}"),
-            Self::NamedPipe(url) | Self::Ssh(url) => f.write_str(url),
+            Self::Ssh(url) => f.write_str(url),
         }
     }
 }
@@ -170,7 +164,6 @@ mod tests {
         };
         let all = [
             Endpoint::Unix("/s".into()),
-            Endpoint::NamedPipe("npipe:////./pipe/x".to_owned()),
             Endpoint::Tcp("h:2375".to_owned()),
             Endpoint::Ssh("ssh://u@h".to_owned()),
             tls,

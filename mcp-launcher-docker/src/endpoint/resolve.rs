@@ -1,4 +1,4 @@
-//! The choice of the endpoint, from the environment and the file system.
+//! Chooses the endpoint from the environment and the file system.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::{Endpoint, EndpointError, context};
 
-/// The variables and paths that decide where the engine is. A value, so that it can be that of a
-/// server to be launched, or of a test. Not to be shown: it holds the values
-/// of the environment.
+/// The variables and paths that determine the engine, of this process, of a server, or of a test.
+/// Not `Debug`: it holds the values of the environment.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
     env: BTreeMap<OsString, OsString>,
-    /// Stands before the absolute paths of sockets; empty but in tests.
+    /// Prefix of sockets' absolute paths; empty outside tests.
     root: PathBuf,
 }
 
@@ -45,9 +44,6 @@ impl Surroundings {
     }
 
     fn known_socket(&self) -> Result<Endpoint, EndpointError> {
-        if cfg!(windows) {
-            return Ok(Endpoint::NamedPipe("npipe:////./pipe/docker_engine".into()));
-        }
         let candidates = self.candidates();
         match candidates.iter().find(|path| path.exists()) {
             Some(path) => Ok(Endpoint::Unix(path.clone())),
@@ -55,7 +51,7 @@ impl Surroundings {
         }
     }
 
-    /// Docker's socket, a rootless engine's, Podman's: rootless and the system's.
+    /// Lists the sockets of Docker, a rootless engine, and Podman (rootless, then system).
     fn candidates(&self) -> Vec<PathBuf> {
         let runtime = self.path("XDG_RUNTIME_DIR");
         let mut paths = vec![self.root.join("var/run/docker.sock")];
@@ -82,7 +78,7 @@ impl Surroundings {
         }
     }
 
-    /// Where the certificates are that nothing else says anything about.
+    /// Returns the default directory of certificates.
     pub(super) fn certificates(&self) -> PathBuf {
         let certificates = self.path("DOCKER_CERT_PATH");
         certificates
@@ -159,20 +155,16 @@ mod tests {
             Endpoint::Unix("/x".into())
         );
         let default = machine.resolve(&[("DOCKER_CONTEXT", "default")]);
-        let default = default.unwrap();
-        // Windows: the engine's pipe, which needs no file.
-        let is_default = match &default {
-            Endpoint::Unix(path) => path.ends_with("var/run/docker.sock"),
-            other => cfg!(windows) && matches!(other, Endpoint::NamedPipe(_)),
-        };
-        assert!(is_default, "{default:?}");
+        assert!(matches!(
+            default.unwrap(),
+            Endpoint::Unix(path) if path.ends_with("var/run/docker.sock")
+        ));
         assert!(matches!(
             machine.resolve(&[("DOCKER_CONTEXT", "none")]),
             Err(EndpointError::NoContext(name)) if name == "none"
         ));
     }
 
-    #[cfg_attr(windows, ignore = "the engine's pipe is taken without a look")]
     #[test]
     fn without_docker_podman_is_found() {
         let machine = Machine::new();

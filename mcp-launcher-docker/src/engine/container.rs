@@ -1,7 +1,6 @@
 //! Requests about one container, and lists of containers by label.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::pin::Pin;
 
 use bollard::container::LogOutput;
@@ -17,23 +16,22 @@ use mcp_lifecycle_core::launch::{BoxWrite, ExitStatus};
 
 use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
-/// The state of a container, as far as the daemon tells.
+/// The state of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
-    /// 404: there is none.
+    /// 404: it does not exist.
     Absent,
     /// Created, never started.
     Created,
-    /// Its main process lives.
+    /// Its main process runs.
     Running,
     /// Its main process has ended.
     Ended(ExitStatus),
 }
 
-/// The condition to wait for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Condition {
-    /// The next end of the main process; asked for before the start.
+    /// The next exit of the main process; requested before the start.
     NextExit,
     /// The main process does not run.
     NotRunning,
@@ -41,29 +39,28 @@ pub(crate) enum Condition {
     Removed,
 }
 
-/// A container that was found by its labels.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) labels: HashMap<String, String>,
-    /// Its main process lives.
+    /// Its main process runs.
     pub(crate) runs: bool,
-    /// The id of its image.
+    /// The ID of its image.
     pub(crate) image: String,
 }
 
-/// An attachment: bytes in, frames out.
+/// An attachment: bytes to stdin, frames of output.
 pub(crate) struct Attached {
     pub(crate) input: BoxWrite,
     pub(crate) output: Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>,
 }
 
-/// The answer to a wait: the exit code, once.
+/// The response to a wait: the exit code, once.
 pub(crate) struct WaitStream(Pin<Box<dyn Stream<Item = Result<i64, Error>> + Send>>);
 
 impl WaitStream {
-    /// The code; `Err(Meaning::Unknown)` when the connection ended without one.
+    /// Returns the code; `Err(Meaning::Unknown)` if the connection ended without one.
     pub(crate) async fn code(&mut self) -> Result<i64, Meaning> {
         match self.0.next().await {
             Some(Ok(code)) => Ok(code),
@@ -73,17 +70,11 @@ impl WaitStream {
     }
 }
 
-impl fmt::Debug for WaitStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitStream").finish_non_exhaustive()
-    }
-}
-
-/// Says when the kernel kills something in a container for lack of memory.
+/// Reports out-of-memory kills in a container.
 pub(crate) struct OomStream(Pin<Box<dyn Stream<Item = ()> + Send>>);
 
 impl OomStream {
-    /// The next time; never, when the connection ends before.
+    /// Waits for the next kill; never completes if the connection ends.
     pub(crate) async fn next(&mut self) {
         if self.0.next().await.is_none() {
             std::future::pending().await
@@ -91,14 +82,8 @@ impl OomStream {
     }
 }
 
-impl fmt::Debug for OomStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OomStream").finish_non_exhaustive()
-    }
-}
-
 impl Engine {
-    /// Nothing is sent until the stream is polled.
+    /// Watches for out-of-memory kills. The first poll sends the request.
     pub(crate) async fn out_of_memory(&self, id: &str) -> Result<OomStream, EngineError> {
         let filter = |key: &str, value: &str| (key.to_owned(), vec![value.to_owned()]);
         let filters = [("type", "container"), ("container", id), ("event", "oom")];
@@ -145,7 +130,7 @@ impl Engine {
         started.map_err(|error| self.error(error))
     }
 
-    /// Nothing is sent until the stream is polled.
+    /// Waits for a condition. The first poll sends the request.
     pub(crate) async fn wait(&self, id: &str, until: Condition) -> Result<WaitStream, EngineError> {
         let condition = match until {
             Condition::NextExit => "next-exit",
@@ -157,7 +142,7 @@ impl Engine {
             .build();
         let docker = self.docker(ANSWER_LIMIT).await?;
         let answers = docker.wait_container(id, Some(options));
-        // bollard makes an error of every code that is not 0.
+        // bollard turns every code but 0 into an error.
         let codes = answers.map(|answer| match answer {
             Ok(response) => Ok(response.status_code),
             Err(Error::DockerContainerWaitError { code, .. }) => Ok(code),
@@ -166,7 +151,7 @@ impl Engine {
         Ok(WaitStream(Box::pin(codes)))
     }
 
-    /// Sends a signal. A container that does not run or does not exist is fine.
+    /// Sends a signal. Succeeds if the container does not run or exist.
     pub(crate) async fn kill(&self, id: &str, signal: &str) -> Result<(), EngineError> {
         let options = KillContainerOptionsBuilder::default()
             .signal(signal)
@@ -176,14 +161,14 @@ impl Engine {
         self.unless_gone(whole(ANSWER_LIMIT, killed).await)
     }
 
-    /// Sends the signal that asks this container to end: its image may name
-    /// another than SIGTERM. As [`kill`](Self::kill).
+    /// Sends the container's stop signal, which its image may set. Otherwise like
+    /// [`kill`](Self::kill).
     pub(crate) async fn ask_to_end(&self, id: &str) -> Result<(), EngineError> {
         self.ask_if(id, |_| true).await.map(drop)
     }
 
-    /// [Asks](Self::ask_to_end) a container to end that has no client: nobody
-    /// else does. Whether it was asked.
+    /// Sends the [stop signal](Self::ask_to_end) to a container without a client, which nothing
+    /// else would. Returns whether it was sent.
     pub(crate) async fn ask_if_detached(&self, id: &str) -> Result<bool, EngineError> {
         let is_detached = |container: &ContainerInspectResponse| {
             let runs = container.state.as_ref().and_then(|state| state.running);
@@ -217,8 +202,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Orders the removal, running or not, with its anonymous volumes. `Ok`
-    /// is no proof: [`state`](Self::state) gives that.
+    /// Removes the container, even if it runs, with its anonymous volumes. `Ok` is no proof:
+    /// [`state`](Self::state) gives that.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = RemoveContainerOptionsBuilder::default()
             .force(true)
@@ -238,8 +223,7 @@ impl Engine {
         }
     }
 
-    /// All containers, running or not, that have all of these labels
-    /// (`key` or `key=value`).
+    /// Lists all containers, running or not, that have all of these labels (`key` or `key=value`).
     pub(crate) async fn list(&self, labels: &[String]) -> Result<Vec<Found>, EngineError> {
         let filters = HashMap::from([("label".to_owned(), labels.to_vec())]);
         let options = ListContainersOptionsBuilder::default()
@@ -250,7 +234,7 @@ impl Engine {
         let list = || docker.list_containers(Some(options.clone()));
         let socket = self.socket_file();
         let list = self.ask(ANSWER_LIMIT, list).await?;
-        // What is not in the list of another engine is not gone.
+        // Absence from another engine's list proves nothing.
         self.is_same(socket).await?;
         Ok(list.into_iter().filter_map(found).collect())
     }

@@ -1,4 +1,4 @@
-//! The create of a container, and what its failure leaves open.
+//! The creation of a container, and the state after its failure.
 
 use bollard::errors::Error;
 use bollard::models::ContainerCreateBody;
@@ -7,18 +7,17 @@ use bollard::query_parameters::CreateContainerOptionsBuilder;
 use super::quiet::quietly;
 use super::{Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
-/// A create failed.
+/// The failure of a creation.
 #[derive(Debug)]
 pub(crate) struct CreateError {
     pub(crate) error: EngineError,
-    /// The daemon was asked and did not answer: it may have created the
-    /// container, or be about to.
+    /// The request was sent without a response: the container may exist or be created late.
     pub(crate) may_exist: bool,
 }
 
 impl Engine {
-    /// Creates a container and returns its id. The daemon does not cancel a
-    /// create whose client has gone: whoever calls this must see it through.
+    /// Creates a container and returns its ID. The daemon does not cancel a creation when its
+    /// client is gone, so the caller must see it through.
     pub(crate) async fn create(
         &self,
         name: &str,
@@ -31,7 +30,7 @@ impl Engine {
         }
         let docker = match self.docker(SLOW_ANSWER_LIMIT).await {
             Ok(docker) => docker,
-            // Not even greeted.
+            // The request was not sent.
             Err(error) => {
                 let may_exist = false;
                 return Err(CreateError { error, may_exist });
@@ -48,8 +47,8 @@ impl Engine {
     }
 }
 
-/// Returns whether a request that failed like this may have been carried out: not when
-/// it was refused, nor when there was no connection to send it on.
+/// Returns whether a request with this error may have taken effect: not if it was refused or there
+/// was no connection.
 fn may_be_done(error: &Error) -> bool {
     match error {
         Error::HyperLegacyError { err } => !err.is_connect(),
@@ -57,7 +56,7 @@ fn may_be_done(error: &Error) -> bool {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::{FakeEngine, within};

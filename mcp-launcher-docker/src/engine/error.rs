@@ -1,15 +1,13 @@
-//! The daemon's answers, and what they mean.
+//! Errors of requests to the daemon, and their meaning.
 
 use bollard::errors::Error;
 use thiserror::Error;
 
 use crate::endpoint::Endpoint;
 
-/// A request to the daemon failed.
+/// The failure of a request to the daemon.
 #[derive(Debug, Error)]
 pub(crate) enum EngineError {
-    #[error("the endpoint {0} needs this crate's feature `{1}`")]
-    Feature(Endpoint, &'static str),
     #[error(
         "this user may not use the container engine at {endpoint}; Docker's own lets the group `docker` in, and that group is root's equal"
     )]
@@ -53,10 +51,8 @@ pub(crate) enum EngineError {
         expected: String,
     },
     #[error(
-        "what opens the registry {registry} cannot be had: {problem}; see `docker login`, or `registry_credentials(false)`"
+        "pulling image `{image}` failed: {message}; a private image needs `docker login` and `docker pull {image}` first"
     )]
-    Credentials { registry: String, problem: String },
-    #[error("pulling image `{image}` failed: {message}")]
     Pull { image: String, message: String },
     #[error("pulling image `{image}` took longer than {limit:?}")]
     PullTimeout {
@@ -77,27 +73,27 @@ pub(crate) enum EngineError {
     Cancelled,
     #[error(transparent)]
     Thread(#[from] std::io::Error),
-    #[error("the owner's lease cannot be taken; `lease_directory` names another place for it")]
-    Lease(#[source] std::io::Error),
+    #[error("the owner's ledger cannot be taken; `ledger_directory` names another place for it")]
+    Ledger(#[source] std::io::Error),
 }
 
-/// Tells the status of a box in between, whose engine may have done what it was asked
-/// for. An engine itself has 503 for what it cannot do at the moment.
+/// Returns whether the status may come from a gateway, so that the engine may have carried out the
+/// request. An engine itself also uses 503.
 pub(crate) const fn is_between(status: u16) -> bool {
     matches!(status, 502..=504)
 }
 
-/// The meaning of an answer for a container that is to go.
+/// The meaning of a response about a container to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// 404: there is no such container. The only proof.
+    /// 404: the container does not exist. The only proof.
     Absent,
-    /// It is in the state that was asked for already, or on its way there:
-    /// 304, and 409 for a removal in progress or a container that does not run.
+    /// It is in the requested state or about to be: 304, and 409 for a removal in progress or a
+    /// container that does not run.
     AsAsked,
-    /// The daemon says no, for another reason.
+    /// The daemon refuses for another reason.
     Refused,
-    /// Nobody knows: the daemon did not answer, or its answer did not come through.
+    /// No response, or it was lost: the outcome is unknown.
     Unknown,
 }
 
@@ -112,8 +108,8 @@ impl Meaning {
         }
     }
 
-    /// The texts are those of moby `daemon/delete.go` and `daemon/kill.go`,
-    /// and of Podman's compatible API.
+    /// Matches the messages of moby's `daemon/delete.go` and `daemon/kill.go`, and of Podman's
+    /// compatible API.
     fn of_status(status: u16, message: &str) -> Self {
         match status {
             404 => Self::Absent,
@@ -164,7 +160,7 @@ impl EngineError {
     }
 }
 
-/// Tells that the system keeps this user from the engine's socket.
+/// Returns whether this user may not access the engine's socket.
 fn is_denied(error: &Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -1,29 +1,23 @@
-//! The order to remove a container, given without a runtime.
+//! Requests the removal of a container without a runtime.
 //!
-//! The host may end right after it dropped its last server, so that no thread
-//! of ours gets to do anything. The daemon goes on with a removal whose client
-//! has gone (moby `ContainerRm` takes no context of the request), so it is
-//! enough to put the request into its socket.
+//! The host may exit right after it dropped its last server, before any of our threads runs. The
+//! daemon completes a removal without its client (moby's `ContainerRm` ignores the request's
+//! context), so it suffices to write the request into its socket.
 
-#[cfg(unix)]
-use std::{
-    io::{self, Write},
-    os::fd::AsRawFd,
-    os::unix::net::UnixStream,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::Engine;
 
-/// A daemon that does not even take a request is not waited for.
-#[cfg(unix)]
+/// Time limit for writing the request.
 const LIMIT: Duration = Duration::from_millis(250);
 
-#[cfg(unix)]
 impl Engine {
-    /// Gives the order and does not wait for the answer. Does nothing for a
-    /// daemon that is not behind a Unix socket of this machine.
+    /// Sends the request without waiting for the response. Does nothing unless the daemon is behind
+    /// a Unix socket of this machine.
     pub(crate) fn order_removal_now(&self, id: &str) {
         let Some(path) = self.endpoint().local_socket() else {
             return;
@@ -42,9 +36,7 @@ impl Engine {
     }
 }
 
-/// Connects, without waiting for a place among those that the daemon has not
-/// accepted for longer than the limit: `connect(2)` itself would wait for ever.
-#[cfg(unix)]
+/// Connects within the limit: with a full backlog `connect(2)` would block for ever.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     use nix::errno::Errno;
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -71,12 +63,6 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
             connected => return connected.map(|()| stream).map_err(io::Error::from),
         }
     }
-}
-
-#[cfg(not(unix))]
-impl Engine {
-    /// Only the control thread gives the order here.
-    pub(crate) fn order_removal_now(&self, _: &str) {}
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -1,20 +1,18 @@
-//! Requests whose content no log is to see.
+//! Keeps the content of requests out of logs.
 
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
-/// Runs a request of bollard's that carries the environment of a container,
-/// which bollard logs as a whole at the level of debug: the body of a create,
-/// the answer to an inspect.
+/// Runs a request that carries a container's environment. bollard logs such a request or its
+/// response at debug level through `log`.
 ///
-/// It logs by `log`. Where that goes to the application's subscriber, there is
-/// none meanwhile. A logger of `log` itself cannot be kept from it: for that
-/// the crate's documentation names the filter.
+/// Forwarding of `log` to the application's `tracing` subscriber is disabled meanwhile. A plain
+/// `log` logger cannot be kept from it; the crate's documentation names the filter.
 pub(super) async fn quietly<F: Future>(request: F) -> F::Output {
     request.with_subscriber(Dispatch::none()).await
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::collections::HashMap;
     use std::sync::Mutex;

@@ -1,5 +1,5 @@
-//! Requests to an engine elsewhere, over connections that are kept for a while: with
-//! ssh each costs a log-in.
+//! Turns an [`Endpoint`] into bollard's client. Connections to a remote engine are kept for a while,
+//! since with ssh each one costs a log-in.
 
 use std::future::Future;
 use std::io;
@@ -15,16 +15,22 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tower_service::Service;
 
-use super::connect::TIMEOUT;
 use crate::dial::{Connection, Dial};
 use crate::endpoint::Endpoint;
 
-/// How long a connection is kept that nobody uses, and how many are.
+/// In seconds; every request sets its own limit instead.
+const TIMEOUT: u64 = 120;
+
+/// Idle time and number of kept connections.
 const IDLE: Duration = Duration::from_secs(30);
 const MOST_IDLE: usize = 2;
 
-/// A client of this engine. Nobody is asked yet; certificates are read.
+/// Creates a client. Connects to nothing, but reads certificates.
 pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
+    if let Some(socket) = endpoint.local_socket() {
+        let socket = socket.to_string_lossy();
+        return Docker::connect_with_unix(&socket, TIMEOUT, API_DEFAULT_VERSION);
+    }
     let connector = Connector(Arc::new(Dial::to(endpoint)?));
     let dial = Arc::clone(&connector.0);
     let client = Client::builder(TokioExecutor::new())
@@ -47,7 +53,7 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
     Docker::connect_with_custom_transport(send, Some("http://docker"), TIMEOUT, API_DEFAULT_VERSION)
 }
 
-/// The connector that makes all connections, wherever a request says that it goes.
+/// Makes all connections to the engine, whatever the request's address is.
 #[derive(Clone)]
 struct Connector(Arc<Dial>);
 

@@ -1,5 +1,5 @@
-//! The identity of the daemon that answers: a socket may lead to another one than before,
-//! whose 404 says nothing about a container of the first.
+//! The identity of the daemon: a socket may lead to another one than before, and that one's 404
+//! proves nothing about a container of the first.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -9,30 +9,30 @@ use bollard::errors::Error;
 
 use super::{Engine, EngineError, HELLO_LIMIT};
 
-/// The client of a daemon that has said who it is.
+/// The client of an identified daemon.
 #[derive(Debug)]
 pub(super) struct Greeted {
     pub(super) docker: Docker,
-    /// `None` for one that refuses to say: it cannot be told apart.
+    /// `None` if it does not identify itself.
     id: Option<String>,
     /// The file that its address led to.
     socket: Mutex<Option<SocketFile>>,
 }
 
-/// The file that an address leads to: its device and its number there.
+/// Device and inode number of the address's file.
 type SocketFile = (u64, u64);
 
 impl Engine {
-    /// Asks who answers. Who has not said is unknown, and is not spoken to.
+    /// Identifies the daemon. One that does not respond is not used.
     pub(super) async fn greet(&self, docker: Docker) -> Result<Greeted, EngineError> {
         let socket = Mutex::new(self.socket_file());
         let id = self.ask_who(&docker).await?;
         Ok(Greeted { docker, id, socket })
     }
 
-    /// Makes sure that the daemon that has just answered is the one that was
-    /// greeted. The same file of a socket is, without being asked, if the address led there
-    /// (`before`) when the question was asked as well.
+    /// Makes sure that the daemon which has just responded is the identified one. No request is
+    /// needed if the address leads to the same socket file as then and as before the request
+    /// (`before`).
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Engine {
         }
         let ask = || self.ask_who(&greeted.docker);
         let (now, again) = (ask().await?, ask().await?);
-        // Podman makes up another one for each answer.
+        // Podman generates another ID for each response.
         if now.as_ref() != Some(id) && now == again {
             return Err(other());
         }
@@ -71,13 +71,12 @@ impl Engine {
     async fn ask_who(&self, docker: &Docker) -> Result<Option<String>, EngineError> {
         match self.ask(HELLO_LIMIT, || docker.info()).await {
             Ok(info) => {
-                // Older daemons of one machine share an id, and never a directory.
+                // Older daemons of one machine may share an ID, but never a directory.
                 let root = info.docker_root_dir.unwrap_or_default();
                 let id = info.id.filter(|id| !id.is_empty());
                 Ok(id.map(|id| format!("{id} {root}")))
             }
-            // It will not say: a proxy that lets some questions pass, an engine that
-            // has another form for it.
+            // It does not tell: a proxy that filters requests, or an engine with another format.
             Err(
                 EngineError::Absent(_)
                 | EngineError::Refused {
@@ -92,25 +91,19 @@ impl Engine {
         }
     }
 
-    /// Returns the file that the address leads to now; `None` for one that is no file.
+    /// Returns the file that the address leads to now; `None` if it is not a file.
     pub(super) fn socket_file(&self) -> Option<SocketFile> {
         file(self.endpoint.local_socket()?)
     }
 }
 
-#[cfg(unix)]
 fn file(path: &Path) -> Option<SocketFile> {
     use std::os::unix::fs::MetadataExt;
     let found = std::fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-#[cfg(not(unix))]
-fn file(_: &Path) -> Option<SocketFile> {
-    None
-}
-
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,34 +1,27 @@
-//! The last will of a host: a process beside it that removes its containers
-//! when it has died.
+//! The last will of a host: a process beside it that removes its containers when it has died.
 //!
-//! The host holds the other end of the process's standard input, so the kernel
-//! tells of any death. It is the program of `init/` once more, started from memory:
-//! a stubborn server ends without an init of ours in its
-//! container and without another host's sweep. It needs a daemon behind a Unix
-//! socket of this machine.
+//! The host holds the other end of the process's stdin, so that any death closes it. The process
+//! runs the program from `init/`, executed from memory. It ends a stubborn server without an init
+//! in its container and without another host's search. It needs a daemon behind a Unix socket of
+//! this machine.
 //!
-//! ```text
-//!  before the create ──▶ included ── proven gone ──▶ excluded
-//!                           │ the host dies
-//!                           ▼
-//!        grace, for those that leave at the end of input ──▶ DELETE, by force
-//! ```
+//! It searches for the host's labels until no container has appeared for a while, so that it also
+//! removes one whose creation was in flight. Its stdout is a pipe as well, and the end of that
+//! reports its own death, after which it is replaced.
 //!
-//! Containers that a server creates are not known one by one: the process asks
-//! for them by the host's label, until nothing more has come for a time.
-//!
-//! Its standard output is a pipe, too: the end of that is its own death, and it
-//! is replaced.
-//!
-//! Not guaranteed: what is killed together with the host (a cgroup, a container,
-//! the machine) is no help to it; then the next sweep is.
+//! If the process is killed together with the host (as a cgroup, a container, or the machine), the
+//! next search removes the containers.
 
 mod process;
-#[cfg(all(test, init_available))]
+#[cfg(all(
+    test,
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,29 +30,32 @@ use std::time::Duration;
 use tracing::warn;
 
 use crate::control;
+use crate::labels::Role;
 use process::{Order, closed, spawn};
 
-/// How long servers have to leave after the end of their input.
+/// Time for servers to exit after the end of their input.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a daemon is asked that does not answer.
+/// How long a daemon that does not respond is retried.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// As many as the program has room for.
-const MOST: usize = 1024;
-
-/// How often a process that died is replaced, before this is given up, and the
-/// first pause before that.
+/// Maximum number of replacements, and the first pause before one.
 const REPLACEMENTS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The process, while the host lives.
-///
-/// # Drop
-///
-/// It ends: nobody is included any more.
+/// One process for each engine in which this host creates containers, started with the first of
+/// them. Dropping it ends them.
 #[derive(Debug)]
-pub(crate) struct LastWill(Arc<Shared>);
+pub(crate) struct Wills {
+    instance: String,
+    role: Role,
+    /// `None` if it could not be started; the next creation retries.
+    by_socket: Mutex<BTreeMap<PathBuf, Option<LastWill>>>,
+}
+
+/// The process, while the host lives. Dropping it ends it.
+#[derive(Debug)]
+struct LastWill(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -70,131 +66,44 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     process: Option<(Child, ChildStdin)>,
-    included: BTreeSet<String>,
-    /// Nobody needs it any more.
+    /// The process is not needed any more.
     over: bool,
-}
-
-/// A container that is to be removed when the host dies.
-///
-/// # Drop
-///
-/// It is not, any more.
-#[derive(Debug)]
-pub(crate) struct Included {
-    will: Arc<LastWill>,
-    name: String,
-}
-
-/// One process for each engine that servers create containers in, begun with
-/// the first of them.
-#[derive(Debug)]
-pub(crate) struct Wills {
-    instance: String,
-    /// `None` where it could not be started, which the next create tries again.
-    by_socket: Mutex<BTreeMap<PathBuf, Option<LastWill>>>,
 }
 
 /// Returns whether this build has the program.
 pub(crate) fn is_possible() -> bool {
-    cfg!(init_available)
-}
-
-impl LastWill {
-    /// Starts the process, for what is [included](Self::include).
-    pub(crate) fn begin(socket: &Path) -> io::Result<Self> {
-        Self::with(Order {
-            socket: socket.to_owned(),
-            grace: GRACE,
-            limit: LIMIT,
-            instance: None,
-        })
-    }
-
-    fn with(order: Order) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            order,
-            state: Mutex::default(),
-        });
-        let stdout = shared.start(&mut shared.state())?;
-        control::spawn(replace(Arc::clone(&shared), stdout))?;
-        Ok(Self(shared))
-    }
-
-    /// Includes a container, by id or name; `None` when there is no room.
-    pub(crate) fn include(self: &Arc<Self>, name: &str) -> Option<Included> {
-        let mut state = self.0.state();
-        if state.included.len() >= MOST {
-            return None;
-        }
-        state.included.insert(name.to_owned());
-        state.tell('+', name);
-        Some(Included {
-            will: Arc::clone(self),
-            name: name.to_owned(),
-        })
-    }
-
-    /// Returns whether the process lives at this moment.
-    pub(crate) fn is_alive(&self) -> bool {
-        let mut state = self.0.state();
-        let child = state.process.as_mut().map(|(child, _)| child);
-        child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-    }
-}
-
-impl Drop for LastWill {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.over = true;
-        // Nobody is included: nothing is left undone.
-        state.end();
-    }
-}
-
-impl Included {
-    /// Returns whether it would be removed if the host died at this moment.
-    pub(crate) fn is_certain(&self) -> bool {
-        self.will.is_alive()
-    }
-}
-
-impl Drop for Included {
-    fn drop(&mut self) {
-        let mut state = self.will.0.state();
-        state.included.remove(&self.name);
-        state.tell('-', &self.name);
-    }
+    mcp_guardian::init::is_available()
 }
 
 impl Wills {
-    pub(crate) fn new(instance: &str) -> Self {
+    /// Covers the containers that carry this instance and role.
+    pub(crate) fn new(instance: &str, role: Role) -> Self {
         Self {
             instance: instance.to_owned(),
+            role,
             by_socket: Mutex::default(),
         }
     }
 
-    /// Makes sure that what is about to be created at this engine ends with the
-    /// host, where that can be.
+    /// Makes sure that containers of this engine end with the host, if possible.
     pub(crate) fn cover(&self, socket: &Path) {
         let mut wills = self.lock();
         if !is_possible() || matches!(wills.get(socket), Some(Some(_))) {
             return;
         }
-        let will = LastWill::with(Order {
+        let will = LastWill::begin(Order {
             socket: socket.to_owned(),
             grace: GRACE,
             limit: LIMIT,
-            instance: Some(self.instance.clone()),
+            instance: self.instance.clone(),
+            role: self.role,
         });
-        let will =
-            will.map_err(|error| warn!(%error, "nobody removes containers when this host dies"));
+        let will = will
+            .map_err(|error| warn!(%error, "containers will not be removed when this host dies"));
         wills.insert(socket.to_owned(), will.ok());
     }
 
-    /// Returns whether the process for this engine lives; `None` where nothing was
-    /// created yet.
+    /// Returns whether the process for this engine lives; `None` if none was needed yet.
     pub(crate) fn is_alive(&self, socket: &Path) -> Option<bool> {
         let wills = self.lock();
         let will = wills.get(socket)?;
@@ -208,36 +117,46 @@ impl Wills {
     }
 }
 
+impl LastWill {
+    fn begin(order: Order) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            order,
+            state: Mutex::default(),
+        });
+        let stdout = shared.start(&mut shared.state())?;
+        control::spawn(replace(Arc::clone(&shared), stdout))?;
+        Ok(Self(shared))
+    }
+
+    fn is_alive(&self) -> bool {
+        let mut state = self.0.state();
+        let child = state.process.as_mut().map(|(child, _)| child);
+        child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+}
+
+impl Drop for LastWill {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.over = true;
+        // No container of this host is left.
+        state.end();
+    }
+}
+
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a process that knows of all that are included.
     fn start(&self, state: &mut State) -> io::Result<ChildStdout> {
         let (child, stdin, stdout) = spawn(&self.order)?;
         state.process = Some((child, stdin));
-        for name in state.included.clone() {
-            state.tell('+', &name);
-        }
         Ok(stdout)
     }
 }
 
 impl State {
-    /// A process that does not take a line is of no use: it is replaced.
-    fn tell(&mut self, sign: char, name: &str) {
-        let Some((_, stdin)) = &mut self.process else {
-            return;
-        };
-        // At once or not at all: shorter than what a pipe takes as one.
-        let line = format!("{sign}{name}\n");
-        if let Err(error) = stdin.write_all(line.as_bytes()) {
-            warn!(%error, "the process that would outlive this host takes no orders");
-            self.end();
-        }
-    }
-
     fn end(&mut self) {
         if let Some((mut child, stdin)) = self.process.take() {
             let _ = child.kill();
@@ -247,7 +166,7 @@ impl State {
     }
 }
 
-/// Starts another process whenever one has died, for as long as it is needed.
+/// Replaces the process whenever it has died, for as long as it is needed.
 async fn replace(shared: Arc<Shared>, stdout: ChildStdout) {
     let mut stdout = Some(stdout);
     for replacement in 0..=REPLACEMENTS {
@@ -261,10 +180,10 @@ async fn replace(shared: Arc<Shared>, stdout: ChildStdout) {
         }
         state.end();
         warn!("the process that would outlive this host has ended, and is replaced");
-        // What failed may succeed later.
+        // A failed start is retried.
         let started = shared.start(&mut state);
         stdout = started
-            .map_err(|error| warn!(%error, "nobody removes containers when this host dies"))
+            .map_err(|error| warn!(%error, "containers will not be removed when this host dies"))
             .ok();
     }
 }

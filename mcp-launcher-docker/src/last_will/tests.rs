@@ -1,4 +1,4 @@
-use std::io::Write;
+use std::collections::BTreeSet;
 use std::sync::mpsc;
 
 use super::process::{Order, spawn};
@@ -7,12 +7,13 @@ use crate::fake::FakeEngine;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-fn order(socket: &Path, instance: Option<&str>) -> Order {
+fn order(socket: &Path) -> Order {
     Order {
         socket: socket.to_owned(),
         grace: Duration::from_millis(10),
         limit: LIMIT,
-        instance: instance.map(str::to_owned),
+        instance: "me".to_owned(),
+        role: Role::Server,
     }
 }
 
@@ -22,32 +23,6 @@ fn id(n: u8) -> String {
 
 fn removal(name: &str) -> String {
     format!("DELETE /containers/{name}?force=1&v=1 HTTP/1.1")
-}
-
-#[test]
-fn who_is_included_at_the_end_is_removed_and_nobody_else() {
-    let (heard, requests) = mpsc::channel();
-    let daemon = FakeEngine::start(move |request| {
-        heard.send(request.to_owned()).unwrap();
-        Some((204, String::new()))
-    });
-    let (mut child, mut stdin, _stdout) = spawn(&order(&daemon.socket(), None)).unwrap();
-    for n in 0..40 {
-        writeln!(stdin, "+{}", id(n)).unwrap();
-    }
-    stdin.write_all(b"+mcp-a_name.of-ours\n").unwrap();
-    let long = "x".repeat(65);
-    write!(stdin, "+with a space\n+{long}\n\n+\n").unwrap();
-    for n in (0..40).step_by(2) {
-        writeln!(stdin, "-{}", id(n)).unwrap();
-    }
-    assert!(requests.try_recv().is_err(), "the host lives");
-    drop(stdin);
-    assert!(child.wait().unwrap().success());
-    let removed: BTreeSet<_> = requests.try_iter().collect();
-    let expected = (1..40).step_by(2).map(|n| removal(&id(n)));
-    let named = removal("mcp-a_name.of-ours");
-    assert_eq!(removed, expected.chain([named]).collect());
 }
 
 #[test]
@@ -78,7 +53,7 @@ fn what_the_host_did_not_know_of_is_found_and_strangers_are_spared() {
             }
         }
     });
-    let order = order(&daemon.socket(), Some("me"));
+    let order = order(&daemon.socket());
     let (mut child, stdin, _stdout) = spawn(&order).unwrap();
     drop(stdin);
     let mut removed = BTreeSet::new();
@@ -88,7 +63,8 @@ fn what_the_host_did_not_know_of_is_found_and_strangers_are_spared() {
             removed.insert(request);
         } else {
             assert!(
-                request.contains("dev%2Emcp%2Dlifecycle%2Einstance%3Dme"),
+                request.contains("dev%2Emcp%2Dlifecycle%2Eme%2Eon%2Dend%3Dend")
+                    && request.contains("dev%2Emcp%2Dlifecycle%2Eme%2Erole%3Dserver"),
                 "{request}"
             );
         }
@@ -99,18 +75,18 @@ fn what_the_host_did_not_know_of_is_found_and_strangers_are_spared() {
 }
 
 #[test]
-fn it_ends_with_whoever_needs_it() {
-    let will = LastWill::begin(Path::new("/no/such/socket")).unwrap();
-    let will = Arc::new(will);
-    let included = will.include(&id(1)).unwrap();
-    assert!(included.is_certain());
-    let pid = pid(&will);
-    // Nobody can put another program in its place, and no file system need allow it.
+fn it_ends_with_its_launcher() {
+    let wills = Wills::new("me", Role::Server);
+    let socket = Path::new("/no/such/socket");
+    assert_eq!(wills.is_alive(socket), None);
+    wills.cover(socket);
+    assert_eq!(wills.is_alive(socket), Some(true));
+    let pid = pid(wills.lock()[socket].as_ref().unwrap());
+    // It cannot be replaced by another program, and needs no executable file system.
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
     let program = program.to_string_lossy();
     assert!(program.starts_with("/memfd:mcp-init"), "{program}");
-    drop(will);
-    drop(included);
+    drop(wills);
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
 }
 
@@ -120,7 +96,7 @@ fn it_holds_nothing_that_its_host_had_open() {
     use nix::fcntl::{FcntlArg, FdFlag, fcntl};
     let (mut reader, writer) = std::io::pipe().unwrap();
     fcntl(&writer, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
-    let order = order(Path::new("/no/such/socket"), None);
+    let order = order(Path::new("/no/such/socket"));
     let (mut child, stdin, _stdout) = spawn(&order).unwrap();
     drop(writer);
     let (ended, end) = mpsc::channel();
@@ -132,27 +108,41 @@ fn it_holds_nothing_that_its_host_had_open() {
 }
 
 #[test]
-fn one_that_died_is_noticed_and_replaced_by_one_that_knows_as_much() {
+fn one_that_died_is_replaced() {
     let (heard, requests) = mpsc::channel();
     let daemon = FakeEngine::start(move |request| {
         heard.send(request.to_owned()).unwrap();
-        Some((204, String::new()))
+        listed(request, 1)
     });
-    let will = Arc::new(LastWill::begin(&daemon.socket()).unwrap());
-    let included = will.include(&id(1)).unwrap();
+    let will = LastWill::begin(order(&daemon.socket())).unwrap();
     let first = pid(&will);
     let state = || will.0.state();
     state().process.as_mut().unwrap().0.kill().unwrap();
     let deadline = std::time::Instant::now() + LIMIT;
-    while !included.is_certain() || pid(&will) == first {
+    while !will.is_alive() || pid(&will) == first {
         assert!(std::time::Instant::now() < deadline, "it is not replaced");
         std::thread::yield_now();
     }
     // As the host's death does.
     let (mut child, stdin) = state().process.take().unwrap();
     drop(stdin);
-    assert!(child.wait().unwrap().success());
-    assert_eq!(requests.try_recv().unwrap(), removal(&id(1)));
+    let removes = |request: &String| *request == removal(&id(0));
+    while !removes(&requests.recv_timeout(LIMIT).unwrap()) {}
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Answers with so many containers of the host, and removes them.
+fn listed(request: &str, count: u8) -> crate::fake::Answer {
+    let container = |n| format!(r#"{{"Id":"{}","ImageID":"sha256:{}"}}"#, id(n), id(255));
+    match request {
+        r if r.starts_with("GET /images/json?") => Some((200, "[]".to_owned())),
+        r if r.starts_with("GET") => {
+            let all: Vec<_> = (0..count).map(container).collect();
+            Some((200, format!("[{}]", all.join(","))))
+        }
+        _ => Some((204, String::new())),
+    }
 }
 
 fn pid(will: &LastWill) -> u32 {
@@ -170,17 +160,17 @@ fn a_container_that_the_daemon_is_stuck_with_saves_no_other() {
         if request.contains(&id(0)) {
             std::thread::park();
         }
-        Some((204, String::new()))
+        listed(request, ALL)
     });
-    let (mut child, mut stdin, _stdout) = spawn(&order(&daemon.socket(), None)).unwrap();
-    for n in 0..ALL {
-        writeln!(stdin, "+{}", id(n)).unwrap();
-    }
+    let (mut child, stdin, _stdout) = spawn(&order(&daemon.socket())).unwrap();
     drop(stdin);
     let mut removed = BTreeSet::new();
     while removed.len() < usize::from(ALL) {
         let request = requests.recv_timeout(LIMIT);
-        removed.insert(request.unwrap_or_else(|_| panic!("only {}", removed.len())));
+        let request = request.unwrap_or_else(|_| panic!("only {}", removed.len()));
+        if request.starts_with("DELETE") {
+            removed.insert(request);
+        }
     }
     child.kill().unwrap();
     child.wait().unwrap();
@@ -200,10 +190,9 @@ fn a_daemon_that_does_nothing_is_not_waited_for_longer_than_the_limit() {
         let waiting: Vec<_> = (0..count).map(|_| UnixStream::connect(&socket)).collect();
         let order = Order {
             limit: Duration::from_millis(500),
-            ..order(&socket, Some("me"))
+            ..order(&socket)
         };
-        let (mut child, mut stdin, stdout) = spawn(&order).unwrap();
-        writeln!(stdin, "+{}", id(1)).unwrap();
+        let (mut child, stdin, stdout) = spawn(&order).unwrap();
         drop(stdin);
         let (ended, end) = mpsc::channel();
         std::thread::spawn(move || ended.send(std::io::read_to_string(stdout)));
@@ -223,17 +212,20 @@ fn a_removal_that_failed_is_ordered_again() {
     let (heard, requests) = mpsc::channel();
     let daemon = FakeEngine::start(move |request| {
         heard.send(request.to_owned()).unwrap();
-        Some((500, r#"{"message":"device is busy"}"#.to_owned()))
+        match request.starts_with("DELETE") {
+            true => Some((500, r#"{"message":"device is busy"}"#.to_owned())),
+            false => listed(request, 1),
+        }
     });
     let order = Order {
         limit: Duration::from_secs(2),
-        ..order(&daemon.socket(), None)
+        ..order(&daemon.socket())
     };
-    let (mut child, mut stdin, _stdout) = spawn(&order).unwrap();
-    writeln!(stdin, "+{}", id(1)).unwrap();
+    let (mut child, stdin, _stdout) = spawn(&order).unwrap();
     drop(stdin);
     assert!(!child.wait().unwrap().success(), "it is not done");
-    assert!(requests.try_iter().count() > 2);
+    let removals = requests.try_iter().filter(|it| it.starts_with("DELETE"));
+    assert!(removals.count() > 1);
 }
 #[test]
 fn where_it_could_not_be_begun_it_is_tried_again() {
@@ -243,7 +235,7 @@ fn where_it_could_not_be_begun_it_is_tried_again() {
     }
     // The thread has its descriptors.
     drop(control::spawn(async {}).unwrap());
-    let (wills, socket) = (Wills::new("me"), Path::new("/no/such/socket"));
+    let (wills, socket) = (Wills::new("me", Role::Server), Path::new("/no/such/socket"));
     let taken = crate::alone::fill_descriptors();
     wills.cover(socket);
     assert_eq!(wills.is_alive(socket), Some(false));
@@ -265,7 +257,7 @@ fn one_that_died_is_replaced_later_where_it_cannot_be_at_once() {
             std::thread::yield_now();
         }
     };
-    let will = LastWill::begin(Path::new("/no/such/socket")).unwrap();
+    let will = LastWill::begin(order(Path::new("/no/such/socket"))).unwrap();
     let state = || will.0.state();
     let taken = crate::alone::fill_descriptors();
     state().process.as_mut().unwrap().0.kill().unwrap();
@@ -290,7 +282,11 @@ fn a_host_without_standard_streams_begins_it_all_the_same() {
         kept(&std::io::stderr()),
     ];
     (0..3).for_each(|stream| close(stream).unwrap());
-    let started = spawn(&order(Path::new("/no/such/socket"), None));
+    let order = Order {
+        limit: Duration::ZERO,
+        ..order(Path::new("/no/such/socket"))
+    };
+    let started = spawn(&order);
     let ended = started.map(|(mut child, stdin, stdout)| {
         drop((stdin, stdout));
         child.wait().unwrap()
@@ -298,5 +294,6 @@ fn a_host_without_standard_streams_begins_it_all_the_same() {
     dup2_stdin(&stdin).unwrap();
     dup2_stdout(&stdout).unwrap();
     dup2_stderr(&stderr).unwrap();
-    assert!(ended.unwrap().success());
+    // It had its arguments, and no time to reach a daemon.
+    assert_eq!(ended.unwrap().code(), Some(1));
 }

@@ -7,11 +7,10 @@ use crate::fake::FakeEngine;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn launcher(engine: &FakeEngine, leases: &tempfile::TempDir) -> DockerLauncher {
+fn launcher(engine: &FakeEngine, ledgers: &tempfile::TempDir) -> DockerLauncher {
     DockerLauncher::builder()
         .endpoint(engine.endpoint())
-        .lease_directory(leases.path())
-        .registry_credentials(false)
+        .ledger_directory(ledgers.path())
         .build()
         .unwrap()
 }
@@ -41,8 +40,8 @@ fn a_launch_that_ends_within_a_pull_leaves_nothing_unfinished() {
         }
         Some((404, r#"{"message":"No such image: image"}"#.to_owned()))
     });
-    let leases = tempfile::tempdir().unwrap();
-    let launcher = launcher(&engine, &leases);
+    let ledgers = tempfile::tempdir().unwrap();
+    let launcher = launcher(&engine, &ledgers);
     launch_until(&launcher, &pull, || {});
     assert_eq!(launcher.unfinished("s"), []);
 }
@@ -57,31 +56,12 @@ fn a_create_is_unfinished_once_its_launch_has_ended_and_not_before() {
         }
         Some((404, r#"{"message":"none"}"#.to_owned()))
     });
-    let leases = tempfile::tempdir().unwrap();
-    let launcher = launcher(&engine, &leases);
+    let ledgers = tempfile::tempdir().unwrap();
+    let launcher = launcher(&engine, &ledgers);
     launch_until(&launcher, &create, || {
         // Another launch of that server has failed meanwhile, and asks.
         assert_eq!(launcher.unfinished("s"), []);
     });
     assert_eq!(launcher.unfinished("s").len(), 1);
     assert_eq!(launcher.unfinished("another"), []);
-}
-
-#[cfg(init_available)]
-#[test]
-fn a_last_will_that_could_not_be_begun_is_tried_again() {
-    const ME: &str = "launcher::tests::a_last_will_that_could_not_be_begun_is_tried_again";
-    if !crate::alone::is_alone(ME, "ulimit -n 64") {
-        return;
-    }
-    let engine = FakeEngine::start(|_| None);
-    let leases = tempfile::tempdir().unwrap();
-    let launcher = launcher(&engine, &leases);
-    // The thread has its descriptors.
-    drop(control::spawn(async {}).unwrap());
-    let taken = crate::alone::fill_descriptors();
-    assert!(launcher.shared.will().is_none());
-    assert!(launcher.shared.has_will(), "the next launch tries again");
-    drop(taken);
-    assert!(launcher.shared.will().is_some());
 }

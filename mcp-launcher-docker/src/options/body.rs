@@ -1,4 +1,4 @@
-//! From a specification to the body of the create request. Pure.
+//! Turns a specification into the body of a create request. Pure.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -11,16 +11,21 @@ use bollard::models::{
 };
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
-use super::{ContainerOptions, Init, Mount, PullPolicy, devices, pin, raw};
+use super::{ContainerOptions, Init, Mount, PullPolicy, pin, raw};
 use crate::labels;
 use crate::supervised::Supervision;
 
-/// All that is needed to launch one server. Not to be shown: it holds the
-/// values of the environment.
+/// Default number of processes and threads.
+const PIDS: u32 = 512;
+
+/// Default grace of a supervised server.
+const INIT_GRACE_MS: u32 = 5000;
+
+/// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
 pub(crate) struct Plan {
-    /// The image that is pulled.
+    /// The image to pull.
     pub(crate) image: String,
-    /// The ID of the only image that may be run, if one was given.
+    /// The required ID of the image, if given.
     pub(crate) image_id: Option<String>,
     pub(crate) platform: Option<String>,
     pub(crate) pull: Option<PullPolicy>,
@@ -29,7 +34,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The image of the create: by ID, nothing can come between a look and the create.
+    /// Returns the image to create from: by ID, so that the tag cannot change in between.
     pub(crate) fn runs(&self) -> &str {
         self.image_id.as_deref().unwrap_or(&self.image)
     }
@@ -40,17 +45,17 @@ impl Plan {
     }
 }
 
-/// A launcher's values for options that a server does not set.
+/// Defaults of the launcher.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,
     pub(crate) init: Init,
-    /// `true` if an image has to have a digest or an id.
+    /// `true` if images need a digest or an ID.
     pub(crate) pinned: bool,
 }
 
-/// Plans the launch of `spec`. `host_env` is where variables that are passed
-/// by name come from. The labels are those of the owner and win.
+/// Plans the launch of `spec`. Variables that are passed by name come from `host_env`. The owner's
+/// labels win.
 pub(crate) fn plan(
     spec: &ServerSpec,
     options: ContainerOptions,
@@ -66,7 +71,7 @@ pub(crate) fn plan(
     let (entrypoint, cmd) = command(spec)?;
     let stop_signal = options.stop_signal.clone();
     let init = options.init.unwrap_or(defaults.init);
-    let grace = Duration::from_millis(options.init_grace_ms.into());
+    let grace = Duration::from_millis(options.init_grace_ms.unwrap_or(INIT_GRACE_MS).into());
     let body = ContainerCreateBody {
         image: Some(options.image_id.clone().unwrap_or_else(|| image.clone())),
         entrypoint,
@@ -77,8 +82,8 @@ pub(crate) fn plan(
         labels: Some(all_labels(&options, owner)?),
         stop_signal,
         tty: Some(false),
-        // All three: end of file reaches the server only with `stdin_once`,
-        // and then also when the connection of a dead host ends.
+        // With `stdin_once` the server's stdin ends when the connection ends, also after a host's
+        // death.
         open_stdin: Some(true),
         stdin_once: Some(true),
         attach_stdin: Some(true),
@@ -98,7 +103,7 @@ pub(crate) fn plan(
     })
 }
 
-/// Refuses options that no specification and no launcher can make right.
+/// Checks the options that no specification or launcher can correct.
 pub(super) fn check(options: &ContainerOptions) -> Result<(), SpecError> {
     pin::check(options, options.image.as_deref(), options.pinned)?;
     all_labels(options, HashMap::new())?;
@@ -109,8 +114,8 @@ pub(super) fn check(options: &ContainerOptions) -> Result<(), SpecError> {
     raw::merge(body, &options.create_body).map(drop)
 }
 
-/// A program stands for the image's entry point and its default arguments;
-/// arguments alone stand for the default arguments.
+/// Returns entry point and arguments: a program replaces both of the image's, arguments alone
+/// replace its default arguments.
 #[expect(clippy::type_complexity, reason = "two fields of the same request")]
 fn command(spec: &ServerSpec) -> Result<(Option<Vec<String>>, Option<Vec<String>>), SpecError> {
     let args: Result<Vec<_>, _> = spec.args().iter().map(|a| text("args", a)).collect();
@@ -122,8 +127,8 @@ fn command(spec: &ServerSpec) -> Result<(Option<Vec<String>>, Option<Vec<String>
     }
 }
 
-/// Variables that are set and that are passed by name. Nothing is inherited: the host's
-/// PATH and HOME mean nothing in the container, whose image has its own.
+/// Returns the variables that are set or passed by name. Nothing is inherited: the host's PATH and
+/// HOME mean nothing in the container.
 fn environment(
     spec: &ServerSpec,
     host_env: impl Fn(&OsStr) -> Option<OsString>,
@@ -171,7 +176,6 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
     }
     let memory = options.memory.map(super::ByteSize::for_engine);
     let mounts: Result<Vec<_>, _> = options.mounts.iter().map(mount).collect();
-    let devices = devices::of(options)?;
     Ok(HostConfig {
         auto_remove: Some(true),
         init: Some(init == Init::Engine),
@@ -180,21 +184,19 @@ fn host_config(options: &ContainerOptions, init: Init) -> Result<HostConfig, Spe
             maximum_retry_count: None,
         }),
         log_config: Some(HostConfigLogConfig {
-            typ: Some(options.log_driver.clone()),
+            typ: Some(options.log_driver.as_deref().unwrap_or("none").to_owned()),
             config: None,
         }),
         cap_drop: Some(vec!["ALL".to_owned()]),
         cap_add: (!options.cap_add.is_empty()).then(|| options.cap_add.clone()),
         security_opt: (!security.is_empty()).then_some(security),
-        pids_limit: (options.pids_limit > 0).then_some(i64::from(options.pids_limit)),
+        pids_limit: Some(options.pids_limit.unwrap_or(PIDS).into()).filter(|&limit| limit > 0),
         memory,
         memory_swap: memory,
         nano_cpus: options.cpus.map(nano_cpus).transpose()?,
         network_mode: options.network.clone(),
         readonly_rootfs: Some(options.read_only_root),
         mounts: Some(mounts?),
-        devices: (!devices.mappings.is_empty()).then_some(devices.mappings),
-        device_requests: (!devices.requests.is_empty()).then_some(devices.requests),
         ..HostConfig::default()
     })
 }
@@ -252,7 +254,7 @@ fn path(option: &str, path: &Path) -> Result<String, SpecError> {
     text(option, path.as_os_str())
 }
 
-/// The engine's API is JSON, which has no other text than UTF-8.
+/// Converts a value to UTF-8, as JSON requires.
 fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
     match value.to_str() {
         Some(text) => Ok(text.to_owned()),
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
 
     fn planned(spec: &ServerSpec) -> Result<Plan, SpecError> {
-        let owner = HashMap::from([(labels::INSTANCE.to_owned(), "me".to_owned())]);
+        let owner = HashMap::from([("dev.mcp-lifecycle.x.launch".to_owned(), "me".to_owned())]);
         let host = |name: &OsStr| (name == "TOKEN").then(|| "t".into());
         let defaults = Defaults {
             image: None,
@@ -300,7 +302,7 @@ mod tests {
         );
         assert_eq!(body.stdin_once, Some(true));
         assert_eq!((body.entrypoint, body.cmd), (None, None));
-        assert_eq!(body.labels.unwrap()[labels::INSTANCE], "me");
+        assert_eq!(body.labels.unwrap()["dev.mcp-lifecycle.x.launch"], "me");
     }
 
     #[test]
@@ -319,9 +321,9 @@ mod tests {
 
     #[test]
     fn nobody_can_claim_our_labels() {
-        let options = ContainerOptions::new("img").label(labels::INSTANCE, "other");
+        let options = ContainerOptions::new("img").label("dev.mcp-lifecycle.x.launch", "other");
         assert!(options.server("s").build().is_err());
-        let labels = serde_json::json!({ labels::INSTANCE: "other" });
+        let labels = serde_json::json!({ "dev.mcp-lifecycle.x.launch": "other" });
         let spec = ContainerOptions::new("img").server("s");
         let spec = spec.option("labels", labels).build().unwrap();
         assert!(planned(&spec).is_err());

@@ -2,7 +2,6 @@
 
 mod body;
 mod chain;
-mod devices;
 mod kinds;
 mod pin;
 mod raw;
@@ -14,17 +13,15 @@ use mcp_lifecycle_core::launch::{ServerSpec, ServerSpecBuilder, SpecError};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use body::{Defaults, Plan, plan};
-pub use kinds::{Gpus, Init, Mount, PullPolicy};
+pub use kinds::{Init, Mount, PullPolicy};
 pub use size::ByteSize;
 
-/// The options of a container, given as the options of its server's
-/// [`ServerSpec`]. In a configuration file the fields have these names, or the same
-/// in camel case; `docs/configuration.md` lists them.
+/// The options of a container, given as the options of its server's [`ServerSpec`]. Configuration
+/// files use the names in `docs/configuration.md`.
 ///
-/// The defaults are safe ones, each of which can be relaxed: no capabilities,
-/// no new privileges, at most 512 processes, no log on the daemon's disk.
-/// There is never a restart policy: a stdio session cannot be resumed, and a
-/// container that comes back without its client is a leak.
+/// The defaults are safe, and each can be relaxed: no capabilities, no new privileges, at most 512
+/// processes, no log on the daemon's disk. There is never a restart policy, since a stdio session
+/// cannot be resumed.
 ///
 /// ```
 /// use mcp_launcher_docker::ContainerOptions;
@@ -38,126 +35,40 @@ pub use size::ByteSize;
 /// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
 /// ```
 ///
-/// What the chain cannot read, such as a memory of `"lots"`, is an error of the
-/// specification's [`build`](ServerSpecBuilder::build), which names the option.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A value that cannot be parsed, such as a memory of `"lots"`, is an error of the specification's
+/// [`build`](ServerSpecBuilder::build), which names the option.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[non_exhaustive]
 pub struct ContainerOptions {
-    /// The image. Required, unless the launcher has a default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub image: Option<String>,
-    /// The id that the image must have: `sha256:` and 64 digits. That image is
-    /// run, or none. `image` says where to pull it from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub image_id: Option<String>,
-    /// Refuses an image that is named by a tag only: it needs a digest
-    /// (`name@sha256:…`) or an `image_id`.
-    pub pinned: bool,
-    /// `os[/arch[/variant]]`, where the image has several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub platform: Option<String>,
-    /// The pull policy; the launcher's otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pull: Option<PullPolicy>,
-    /// The mounts of the container.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<Mount>,
-    /// The network: `none`, `host`, `bridge`, or a name. The engine's default
-    /// otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
-    /// `user[:group]`, by name or number; the image's otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
-    /// Nothing but mounts can be written to. In a configuration file also
-    /// `read_only`.
+    image: Option<String>,
+    image_id: Option<String>,
+    pinned: bool,
+    platform: Option<String>,
+    pull: Option<PullPolicy>,
+    mounts: Vec<Mount>,
+    network: Option<String>,
+    user: Option<String>,
     #[serde(alias = "read_only")]
-    pub read_only_root: bool,
-    /// The greatest amount of memory, swap included. No limit otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<ByteSize>,
-    /// The number of processors, in parts: 1.5. No limit otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<f64>,
-    /// The number of processes and threads: 512 by default; 0 is no limit.
-    pub pids_limit: u32,
-    /// Process 1; the launcher's default otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub init: Option<Init>,
-    /// With a supervised init: how many milliseconds the server has, from the
-    /// end of its input until it is asked to end, and again until it is
-    /// killed. 5000 by default. An end in order is not to be overtaken by it:
-    /// it should not be shorter than the graces of the client's policy.
-    pub init_grace_ms: u32,
-    /// The GPUs that it sees. None, by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gpus: Option<Gpus>,
-    /// Devices, as with `docker run --device`: `/dev/x`, `/dev/x:/dev/y:rwm`, or the
-    /// name of a CDI device, `vendor.com/class=name`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<String>,
-    /// Capabilities to give back, without `CAP_`: all are dropped.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cap_add: Vec<String>,
-    /// Lets programs gain privileges by set-uid. They cannot, by default.
-    pub allow_new_privileges: bool,
-    /// Further security options of the engine: `seccomp=…`, `label=…`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub security_opt: Vec<String>,
-    /// The log driver; `none` by default. Others write the traffic of the
-    /// protocol to the daemon's disk, secrets in it included.
-    pub log_driver: String,
-    /// The signal that asks to end; the image's otherwise, or else SIGTERM.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop_signal: Option<String>,
-    /// More labels. Those of this crate cannot be set.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Fields of the engine's own create request, in its names, merged last over
-    /// what the other options say: `{"HostConfig": {"ShmSize": 67108864}}`. A
-    /// `null` takes a field back to the engine's default. A field that the API
-    /// does not have is an error, and so is one that a server's lifecycle rests on.
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    pub create_body: serde_json::Map<String, serde_json::Value>,
-    /// The first thing in the chain that could not be read.
+    read_only_root: bool,
+    memory: Option<ByteSize>,
+    cpus: Option<f64>,
+    pids_limit: Option<u32>,
+    pub(crate) init: Option<Init>,
+    init_grace_ms: Option<u32>,
+    cap_add: Vec<String>,
+    allow_new_privileges: bool,
+    security_opt: Vec<String>,
+    log_driver: Option<String>,
+    stop_signal: Option<String>,
+    labels: BTreeMap<String, String>,
+    create_body: serde_json::Map<String, serde_json::Value>,
+    /// The first error of the setters.
     #[serde(skip)]
     problem: Option<SpecError>,
 }
 
-impl Default for ContainerOptions {
-    fn default() -> Self {
-        Self {
-            image: None,
-            image_id: None,
-            pinned: false,
-            platform: None,
-            pull: None,
-            mounts: Vec::new(),
-            network: None,
-            user: None,
-            read_only_root: false,
-            memory: None,
-            cpus: None,
-            pids_limit: 512,
-            init: None,
-            init_grace_ms: 5000,
-            gpus: None,
-            devices: Vec::new(),
-            cap_add: Vec::new(),
-            allow_new_privileges: false,
-            security_opt: Vec::new(),
-            log_driver: "none".to_owned(),
-            stop_signal: None,
-            labels: BTreeMap::new(),
-            create_body: serde_json::Map::new(),
-            problem: None,
-        }
-    }
-}
-
 impl ContainerOptions {
-    /// The defaults, for this image.
+    /// Returns the defaults with this image.
     pub fn new(image: impl Into<String>) -> Self {
         Self {
             image: Some(image.into()),
@@ -165,8 +76,8 @@ impl ContainerOptions {
         }
     }
 
-    /// Sets these options in a specification. Options that do not hold are an
-    /// error of its [`build`](ServerSpecBuilder::build).
+    /// Sets these options in a specification. Invalid options are an error of its
+    /// [`build`](ServerSpecBuilder::build).
     pub fn apply(&self, spec: ServerSpecBuilder) -> ServerSpecBuilder {
         if let Err(error) = self.check() {
             return spec.reject(error);
@@ -174,8 +85,8 @@ impl ContainerOptions {
         spec.options(self)
     }
 
-    /// Begins the specification of a server of this name that is a container with
-    /// these options, and runs what its image says.
+    /// Begins the specification of a server that runs the image's entry point in a container with
+    /// these options.
     pub fn server(&self, name: impl Into<String>) -> ServerSpecBuilder {
         self.apply(ServerSpec::builder_without_command(name))
     }
@@ -191,8 +102,8 @@ impl ContainerOptions {
     ///
     /// # Errors
     ///
-    /// [`SpecError::InvalidOption`] names the first that is wrong.
-    pub fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
+    /// [`SpecError::InvalidOption`] names the first invalid option.
+    pub(crate) fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
         spec.read_options()
     }
 }
@@ -208,8 +119,6 @@ mod tests {
             .memory("64m")
             .cpus(0.5)
             .bind_writable("/a", "/b")
-            .gpus(Gpus::Devices(vec!["0".to_owned()]))
-            .device("/dev/fuse")
             .host_config(json!({"ShmSize": 1}));
         let spec = options.server("s").build().unwrap();
         assert_eq!(ContainerOptions::of(&spec).unwrap(), options);
@@ -226,7 +135,6 @@ mod tests {
             (options().memory("lots").cpus(-1.0), "`memory`: `lots`"),
             (options().cpus(-1.0), "`cpus`"),
             (options().bind("/a", "b"), "`mounts`"),
-            (options().device("fuse"), "`devices`: `fuse`"),
             (options().pinned(true), "`image`: `i`"),
             (options().image_id("i"), "`image_id`"),
             (options().create_body(1), "`create_body`"),
@@ -254,7 +162,7 @@ mod tests {
         ]);
         let options = options.unwrap();
         assert!(options.read_only_root);
-        assert_eq!(options.pids_limit, 7);
+        assert_eq!(options.pids_limit, Some(7));
         assert_eq!(options.create_body["HostConfig"]["ShmSize"], 1);
         let twice = of(&[("pidsLimit", json!(7)), ("pids_limit", json!(8))]);
         assert!(twice.unwrap_err().to_string().contains("twice"));

@@ -1,12 +1,11 @@
-//! Images that cannot change behind their name. Pure.
+//! Checks that an image is pinned. Pure.
 
 use mcp_lifecycle_core::launch::SpecError;
 
 use super::ContainerOptions;
 use super::body::invalid;
 
-/// Refuses an id that is none, and, where that is `required`, an image that is
-/// named by a tag only.
+/// Rejects an invalid ID, and an image that is named by a tag only if a pin is `required`.
 pub(super) fn check(
     options: &ContainerOptions,
     image: Option<&str>,

@@ -1,8 +1,8 @@
-//! Fields of the engine's own request, over what the options say. Pure.
+//! Merges raw fields of the engine's request over the options. Pure.
 
 use bollard::models::ContainerCreateBody;
+use mcp_lifecycle_core::backend::fields;
 use mcp_lifecycle_core::launch::SpecError;
-use mcp_lifecycle_host::fields;
 use serde_json::{Map, Value};
 
 use super::body::invalid;
@@ -28,12 +28,12 @@ const OURS: &[(&str, &str)] = &[
     ("HostConfig.AutoRemove", LIFECYCLE),
     ("HostConfig.RestartPolicy", LIFECYCLE),
     ("HostConfig.Init", OPTION),
-    // The end of a process 1 that is not the namespace's ends nobody else.
+    // In another PID namespace the exit of process 1 does not end the others.
     ("HostConfig.PidMode", LIFECYCLE),
 ];
 
-/// The request with these fields. Objects are merged, `null` takes a field
-/// away, anything else replaces.
+/// Merges these fields into the request. Objects are merged, `null` removes a field, anything else
+/// replaces.
 pub(super) fn merge(
     body: ContainerCreateBody,
     fields: &Map<String, Value>,
@@ -53,7 +53,7 @@ pub(super) fn merge(
     };
     fields::over(&mut whole, fields.clone());
     let body: ContainerCreateBody = serde_json::from_value(whole.into()).map_err(failed)?;
-    // What the types do not have was dropped without a word.
+    // Unknown fields were dropped silently.
     let kept = serde_json::to_value(&body).map_err(failed)?;
     match fields::missing(&fields.clone().into(), &kept) {
         Some(path) => Err(wrong(format!("the engine's API has no `{path}`"))),

@@ -1,4 +1,5 @@
-//! Numbers of bytes, as people write them.
+//! Readable byte sizes. By hand: `512m` is in powers of 1000 for `bytesize`, and in powers of 1024
+//! for engines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,17 +12,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct ByteSize(u64);
 
 impl ByteSize {
-    /// This many bytes.
+    /// Creates a size of this many bytes.
     pub fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
 
-    /// As the engine's API takes it.
+    /// Converts it to the engine's type.
     pub(crate) fn for_engine(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }

@@ -1,6 +1,6 @@
 //! Containers of dead hosts.
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;
 mod verdict;
 
@@ -19,23 +19,23 @@ use tracing::{info, warn};
 use crate::container::remove_until_absent;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError, Found, State};
-use crate::labels;
-use crate::lease::{self, Home, Other, Place, Records};
+use crate::labels::{self, Host};
+use crate::ledger::{self, ForeignLedger, ForeignLedgers, Home, Place};
 use crate::machine;
 use crate::origin::{self, Origin};
-use verdict::{Leases, Me, Verdict, Why, judge};
+use verdict::{Ledgers, Me, Verdict, Why, judge};
 
-/// How many removals the daemon gets at a time.
+/// Number of concurrent removals.
 pub(crate) const PARALLEL: usize = 8;
 
-/// The longest time one removal may take before it is reported as failed.
+/// Time limit of one removal, after which it is reported as failed.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(15);
 
-/// The search failed.
+/// The failure of a search.
 #[derive(Debug, Error)]
 pub(crate) enum OrphansError {
-    #[error("the leases of this user's hosts cannot be read")]
-    Leases(#[source] io::Error),
+    #[error("the ledgers of this user's hosts cannot be read")]
+    Ledgers(#[source] io::Error),
     #[error("the containers at {endpoint} cannot be listed")]
     List {
         endpoint: Endpoint,
@@ -46,40 +46,37 @@ pub(crate) enum OrphansError {
     Endpoint(#[from] EndpointError),
 }
 
-/// The engine to begin with.
+/// The first engine to search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum First<'a> {
-    /// The launcher's own, which has to answer.
+    /// The launcher's own, which must respond.
     Own(&'a Engine),
-    /// The one that happens to be the default here. There may be none, and
-    /// those that leases name are not to suffer for it.
+    /// The default one, if any. Its failure must not affect those that ledgers name.
     Default(Option<&'a Engine>),
 }
 
-/// What is done with a container whose host is proven dead.
+/// The treatment of containers with a dead host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// It is ended.
+    /// End them.
     End,
-    /// It is reported as ended, and stays, with all that is on record.
+    /// Only report them as ended.
     Name,
 }
 
-/// Ends what dead hosts left at this engine, and at every engine that their
-/// leases name.
+/// Ends containers of dead hosts at this engine and at every engine that their ledgers name.
 ///
-/// What is on record and cannot be read is reported, and keeps nothing else from being
-/// ended. One engine that does not answer does not keep the others from being
-/// cleaned; it is reported as unknown, and its leases stay, so that a later call comes back to it. Only when
-/// it is the caller's [own](First::Own) is it an error.
+/// Unreadable records are reported and do not stop the search. An engine that does not respond is
+/// reported as unknown, and its ledgers are kept for a later search; it is an error only if it is
+/// the caller's [own](First::Own).
 pub(crate) async fn reap(
     first: First<'_>,
     place: &Place,
     aim: Aim,
 ) -> Result<ReapReport, OrphansError> {
-    // None at all where nobody launched anything, or none since the directories
-    // were cleared, as those of the runtime are by a boot.
-    let Records {
+    // There are no records before the first launch, or since the directories were cleared, as a
+    // boot does for those in the runtime directory.
+    let ForeignLedgers {
         homes,
         domains,
         others,
@@ -94,7 +91,7 @@ pub(crate) async fn reap(
     let mut search = Search {
         homes: &homes,
         aim,
-        leases: Leases::new(Me::new(domains), &others),
+        ledgers: Ledgers::new(Me::new(domains), &others),
         report,
         unclean: BTreeSet::new(),
     };
@@ -134,20 +131,31 @@ pub(crate) async fn reap(
     Ok(search.report)
 }
 
-/// One search, over one engine after another.
+/// Forgets the ledgers of dead hosts that name only this engine. Returns their number.
+pub(crate) fn forget(url: &str, place: &Place) -> usize {
+    let others = place.records().others.into_iter();
+    let is_only = |other: &ForeignLedger| {
+        !other.endpoints.is_empty() && other.endpoints.iter().all(|it| it == url)
+    };
+    let theirs = others.filter(|other| !other.alive && is_only(other));
+    theirs.map(ForeignLedger::forget).count()
+}
+
+/// One search over several engines.
 struct Search<'a> {
     homes: &'a [Arc<Home>],
     aim: Aim,
-    leases: Leases,
+    ledgers: Ledgers,
     report: ReapReport,
-    /// The instances that something is left of, or may be.
+    /// The instances that have or may have remnants.
     unclean: BTreeSet<String>,
 }
 
 impl Search<'_> {
-    /// An engine could not be searched: the leases of those who used it stay. It is reported
-    /// where a dead host has used it, or where it `may_have` containers of one that is not on record.
-    fn missed(&mut self, url: &str, others: &[Other], may_have: bool, error: OrphansError) {
+    /// Records that an engine could not be searched, and keeps the ledgers of its users. It is
+    /// reported if a dead host has used it, or if it `may_have` containers of a host without a
+    /// ledger.
+    fn missed(&mut self, url: &str, others: &[ForeignLedger], may_have: bool, error: OrphansError) {
         let error = ErrorChain(&error);
         warn!(endpoint = url, %error, "an engine that a dead host may have used cannot be searched");
         let users = others
@@ -162,46 +170,65 @@ impl Search<'_> {
         }
     }
 
-    /// It is not ended here: nor is its host's lease forgotten.
+    /// Keeps the ledger of a container's host, since the container stays.
     fn stays(&mut self, found: &Found) {
+        let hosts = labels::hosts(&found.labels).into_iter();
         self.unclean
-            .extend(found.labels.get(labels::INSTANCE).cloned());
+            .extend(hosts.map(|host| host.instance.to_owned()));
     }
 
-    /// Nobody can tell whose it is: it stays.
+    /// Reports a container with an unknown owner and leaves it alone.
     fn unknown(&mut self, found: &Found, why: &str) {
         self.stays(found);
         let unknown = UnknownRemnant::new(remnant(found), why);
         self.report.unknown.push(unknown);
     }
 
+    /// Judges a container by each of its hosts. It is an orphan if any of them is dead.
+    async fn is_orphan(&mut self, engine: &Engine, found: &Found, ledgers: &Ledgers) -> bool {
+        let rests = engine.endpoint().local_socket().is_some() && !found.runs;
+        let (mut is_spared, mut stays) = (false, false);
+        for host in labels::hosts(&found.labels) {
+            match judge(&host, ledgers, rests, machine::is_alive) {
+                Verdict::Dead => match whose(engine, found, &host).await {
+                    // A daemon that was killed may list a container that does not exist.
+                    Ok(None) => return false,
+                    Ok(Some(Origin::Own)) => return true,
+                    // A third party's, from an image made of one of our containers.
+                    Ok(Some(Origin::Image)) => is_spared = true,
+                    Ok(Some(Origin::Unknown)) => self.unknown(
+                        found,
+                        "its image is gone, so that the origin of its labels is unknown",
+                    ),
+                    Err(error) => self.unknown(found, &ErrorChain(&error).to_string()),
+                },
+                Verdict::Spared(why) => {
+                    is_spared = true;
+                    stays |= why != Why::Kept;
+                }
+            }
+        }
+        if stays {
+            self.stays(found);
+        }
+        if is_spared {
+            self.report.spared.push(remnant(found));
+        }
+        false
+    }
+
     async fn sweep(&mut self, engine: &Engine) -> Result<(), OrphansError> {
-        let ours = engine.list(&[labels::INSTANCE.to_owned()]).await;
+        let ours = engine.list(&[labels::NAME.to_owned()]).await;
         let ours = ours.map_err(|source| OrphansError::List {
             endpoint: engine.endpoint().clone(),
             source: Box::new(source),
         })?;
-        let now = lease::instances(self.homes).map_err(OrphansError::Leases)?;
-        let leases = self.leases.after_a_list(now);
-        let local = engine.endpoint().local_socket().is_some();
+        let now = ledger::instances(self.homes).map_err(OrphansError::Ledgers)?;
+        let ledgers = self.ledgers.after_a_list(now);
         let mut orphans = Vec::new();
         for found in ours {
-            match judge(&found.labels, &leases, local && !found.runs, machine::is_alive) {
-                Verdict::Dead => match whose(engine, &found).await {
-                    // A daemon that was killed may list it for as long as it runs.
-                    Ok(None) => {}
-                    Ok(Some(Origin::Own)) => orphans.push(found),
-                    // Somebody else's, of an image that was made of one of ours.
-                    Ok(Some(Origin::Image)) => self.report.spared.push(remnant(&found)),
-                    Ok(Some(Origin::Unknown)) => self.unknown(&found, "its image is gone, so that nobody can tell whether it has its labels from it"),
-                    Err(error) => self.unknown(&found, &ErrorChain(&error).to_string()),
-                },
-                Verdict::Spared(why) => {
-                    if why != Why::Kept {
-                        self.stays(&found);
-                    }
-                    self.report.spared.push(remnant(&found));
-                }
+            if self.is_orphan(engine, &found, &ledgers).await {
+                orphans.push(found);
             }
         }
         if self.aim == Aim::Name {
@@ -229,8 +256,8 @@ impl Search<'_> {
     }
 }
 
-/// Tells whether an engine that no lease names, and that could not be searched, may have
-/// containers of this user's hosts: not if it is not there, or if this user may not use it.
+/// Returns whether an engine without a ledger that could not be searched may have containers of this
+/// user's hosts: not if it does not exist or this user may not access it.
 fn may_have_containers(engine: &Engine, error: &OrphansError) -> bool {
     if let OrphansError::List { source, .. } = error
         && let EngineError::NotAllowed { .. } = **source
@@ -242,17 +269,21 @@ fn may_have_containers(engine: &Engine, error: &OrphansError) -> bool {
     !socket.is_some_and(is_missing)
 }
 
-/// An engine as something that could not be looked at.
+/// Returns the remnant that stands for an unsearched engine.
 pub(crate) fn engine_at(url: &str) -> Remnant {
     let kind = RemnantKind::Other("engine".into());
     Remnant::new(kind, url, "containers of hosts that are gone")
 }
 
-/// Where a container that was listed has its labels from; `None` where it is not there.
-async fn whose(engine: &Engine, found: &Found) -> Result<Option<Origin>, EngineError> {
+/// Returns the origin of a listed container's labels; `None` if it is gone.
+async fn whose(
+    engine: &Engine,
+    found: &Found,
+    host: &Host<'_>,
+) -> Result<Option<Origin>, EngineError> {
     match engine.state(&found.id).await? {
         State::Absent => Ok(None),
-        _ => origin::of(engine, found).await.map(Some),
+        _ => origin::of(engine, found, host).await.map(Some),
     }
 }
 

@@ -6,22 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::fake::{FakeEngine, within};
-use crate::lease::Lease;
+use crate::ledger::Ledger;
 use crate::machine;
 
 /// Labels of a host of this machine.
 fn labels_of(instance: &str, domain: &str, boot: &str) -> HashMap<String, String> {
-    [
-        (labels::INSTANCE, instance),
+    let fields = [
         (labels::DOMAIN, domain),
         (labels::MACHINE, &machine::id()),
         (labels::BOOT, boot),
         (labels::ON_END, labels::END),
         (labels::LAUNCH, "l"),
         (labels::SERVER, "s"),
-    ]
-    .map(|(key, value)| (key.to_owned(), value.to_owned()))
-    .into()
+    ];
+    let own = fields.map(|(field, value)| (labels::key(instance, field), value.to_owned()));
+    own.into()
 }
 
 /// An engine with one container, that has these labels when it is listed.
@@ -52,14 +51,14 @@ fn run(first: First<'_>, directory: &Path) -> Result<ReapReport, OrphansError> {
     within("it is searched", reap(first, &place, Aim::End))
 }
 
-/// A lease whose holder died, having used this engine.
+/// A ledger whose holder died, having used this engine.
 fn dead(directory: &Path, endpoint: &str) {
-    let file = directory.join("0123.lease");
+    let file = directory.join("0123.ledger");
     fs::write(file, format!("{endpoint}\n")).unwrap();
 }
 
-fn leases(directory: &Path) -> usize {
-    lease::instances(&Place::At(directory.to_owned()).records().homes)
+fn ledgers(directory: &Path) -> usize {
+    ledger::instances(&Place::At(directory.to_owned()).records().homes)
         .unwrap()
         .len()
 }
@@ -84,7 +83,7 @@ fn what_is_listed_and_not_there_is_no_orphan() {
     let report = run(First::Default(None), directory.path()).unwrap();
     assert!(report.ended.is_empty(), "{report:?}");
     assert!(report.unknown.is_empty(), "{report:?}");
-    assert_eq!(leases(directory.path()), 0, "and its host is forgotten");
+    assert_eq!(ledgers(directory.path()), 0, "and its host is forgotten");
 }
 
 #[test]
@@ -92,10 +91,10 @@ fn a_host_that_begins_before_the_list_keeps_its_container() {
     let directory = tempfile::tempdir().unwrap();
     let (path, new) = (directory.path().to_owned(), Mutex::new(None));
     let engine = engine_with(move || {
-        let lease = Lease::take(&Place::At(path.clone())).unwrap();
-        let owner = lease.owner();
-        let labels = labels_of(lease.instance(), &owner.domain, &owner.boot);
-        *new.lock().unwrap() = Some(lease);
+        let ledger = Ledger::take(&Place::At(path.clone())).unwrap();
+        let owner = ledger.owner();
+        let labels = labels_of(ledger.instance(), &owner.domain, &owner.boot);
+        *new.lock().unwrap() = Some(ledger);
         labels
     });
     let own = Engine::new(engine.endpoint());
@@ -105,7 +104,7 @@ fn a_host_that_begins_before_the_list_keeps_its_container() {
 }
 
 #[test]
-fn a_lease_directory_that_a_boot_cleared_does_not_hide_what_is_older() {
+fn a_ledger_directory_that_a_boot_cleared_does_not_hide_what_is_older() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("none");
     let engine = engine_with(|| labels_of("0123", "d", "an-earlier-boot"));
@@ -118,25 +117,25 @@ fn a_lease_directory_that_a_boot_cleared_does_not_hide_what_is_older() {
 }
 
 #[test]
-fn a_default_engine_that_does_not_answer_costs_nothing_but_its_leases_time() {
+fn a_default_engine_that_does_not_answer_costs_nothing_but_its_ledgers_time() {
     let directory = tempfile::tempdir().unwrap();
     let silent = FakeEngine::start(|_| None);
     let engine = Engine::new(silent.endpoint());
     dead(directory.path(), &silent.endpoint().to_string());
     run(First::Own(&engine), directory.path()).unwrap_err();
     run(First::Default(Some(&engine)), directory.path()).unwrap();
-    assert_eq!(leases(directory.path()), 1);
+    assert_eq!(ledgers(directory.path()), 1);
     run(First::Default(None), directory.path()).unwrap();
-    assert_eq!(leases(directory.path()), 1);
+    assert_eq!(ledgers(directory.path()), 1);
 }
 
 #[test]
-fn a_lease_stays_whose_engine_cannot_be_reached_from_here() {
+fn a_ledger_stays_whose_engine_cannot_be_reached_from_here() {
     for endpoint in ["https://127.0.0.1:1", "carrier-pigeon://x"] {
         let directory = tempfile::tempdir().unwrap();
         dead(directory.path(), endpoint);
         let report = run(First::Default(None), directory.path()).unwrap();
-        assert_eq!(leases(directory.path()), 1, "{endpoint}");
+        assert_eq!(ledgers(directory.path()), 1, "{endpoint}");
         assert_eq!(unknown(&report), [endpoint]);
     }
 }
@@ -156,61 +155,79 @@ fn an_engine_that_says_nothing_is_not_one_without_orphans() {
     let report = run(First::Default(Some(&engine)), directory.path()).unwrap();
     assert_eq!(unknown(&report), [engine.endpoint().noted()]);
     assert!(!report.unknown[0].why.is_empty());
-    // Once, although a lease names it as well.
+    // Once, although a ledger names it as well.
     dead(directory.path(), &engine.endpoint().noted());
     let report = run(First::Default(Some(&engine)), directory.path()).unwrap();
     assert_eq!(unknown(&report), [engine.endpoint().noted()]);
 }
 
-/// Without an engine no container runs; only a lease says that there have been some.
+/// Without an engine no container runs; only a ledger says that there have been some.
 #[test]
 fn an_engine_that_is_not_there_is_unknown_only_where_a_dead_host_has_used_it() {
     let directory = tempfile::tempdir().unwrap();
     let gone = Endpoint::Unix(directory.path().join("gone.sock"));
     let engine = Engine::new(gone.clone());
-    let leases = directory.path().join("leases");
-    fs::create_dir(&leases).unwrap();
-    let report = run(First::Default(Some(&engine)), &leases).unwrap();
+    let ledgers = directory.path().join("ledgers");
+    fs::create_dir(&ledgers).unwrap();
+    let report = run(First::Default(Some(&engine)), &ledgers).unwrap();
     assert!(report.is_complete(), "{report:?}");
-    let living = Lease::take(&Place::At(leases.clone())).unwrap();
+    let living = Ledger::take(&Place::At(ledgers.clone())).unwrap();
     living.note(&gone.noted()).unwrap();
-    let report = run(First::Default(Some(&engine)), &leases).unwrap();
+    let report = run(First::Default(Some(&engine)), &ledgers).unwrap();
     assert!(report.is_complete(), "its user lives: {report:?}");
-    dead(&leases, &gone.noted());
-    let report = run(First::Default(Some(&engine)), &leases).unwrap();
+    dead(&ledgers, &gone.noted());
+    let report = run(First::Default(Some(&engine)), &ledgers).unwrap();
     assert_eq!(unknown(&report), [gone.noted()]);
 }
 
 /// Its labels say that it was another machine's: nobody can tell here.
 #[test]
-fn the_lease_of_a_container_that_is_spared_stays() {
+fn the_ledger_of_a_container_that_is_spared_stays() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine_with(|| {
         let mut labels = labels_of("0123", "d", "b");
-        labels.insert(labels::MACHINE.to_owned(), "another".to_owned());
+        labels.insert(labels::key("0123", labels::MACHINE), "another".to_owned());
         labels
     });
     dead(directory.path(), &engine.endpoint().to_string());
     let own = Engine::new(engine.endpoint());
     let report = run(First::Own(&own), directory.path()).unwrap();
     assert_eq!(report.spared.len(), 1, "{report:?}");
-    assert_eq!(leases(directory.path()), 1);
+    assert_eq!(ledgers(directory.path()), 1);
+}
+
+/// A host that was the server of one that lives.
+#[test]
+fn a_dead_host_within_a_living_one_loses_its_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let outer = Ledger::take(&Place::At(directory.path().to_owned())).unwrap();
+    let (instance, domain) = (outer.instance().to_owned(), outer.owner().domain.clone());
+    let engine = engine_with(move || {
+        let mut labels = labels_of("0123", &domain, "b");
+        labels.extend(labels_of(&instance, &domain, "b"));
+        labels
+    });
+    dead(directory.path(), &engine.endpoint().to_string());
+    let own = Engine::new(engine.endpoint());
+    let report = run(First::Own(&own), directory.path()).unwrap();
+    assert_eq!(report.ended.len(), 1, "{report:?}");
+    assert_eq!(ledgers(directory.path()), 1, "that of the living one");
 }
 
 /// One that was to outlive its host is nobody's to end.
 #[test]
-fn the_lease_of_a_container_that_is_kept_goes() {
+fn the_ledger_of_a_container_that_is_kept_goes() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine_with(|| {
         let mut labels = labels_of("0123", "d", "b");
-        labels.insert(labels::ON_END.to_owned(), labels::KEEP.to_owned());
+        labels.insert(labels::key("0123", labels::ON_END), labels::KEEP.to_owned());
         labels
     });
     dead(directory.path(), &engine.endpoint().to_string());
     let own = Engine::new(engine.endpoint());
     let report = run(First::Own(&own), directory.path()).unwrap();
     assert_eq!(report.spared.len(), 1, "{report:?}");
-    assert_eq!(leases(directory.path()), 0);
+    assert_eq!(ledgers(directory.path()), 0);
 }
 /// A disk that loses bytes, or a file that somebody put there.
 #[test]
@@ -218,7 +235,7 @@ fn one_file_that_cannot_be_read_does_not_stop_the_search() {
     let directory = tempfile::tempdir().unwrap();
     let engine = engine_with(|| labels_of("0123", "d", "b"));
     dead(directory.path(), &engine.endpoint().to_string());
-    for damaged in ["4567.lease", "domain"] {
+    for damaged in ["4567.ledger", "domain"] {
         fs::write(directory.path().join(damaged), b"\xff\xfe").unwrap();
     }
     let own = Engine::new(engine.endpoint());
@@ -226,23 +243,23 @@ fn one_file_that_cannot_be_read_does_not_stop_the_search() {
     assert_eq!(report.ended.len(), 1, "{report:?}");
     let unknown = format!("{:?}", report.unknown);
     assert_eq!(report.unknown.len(), 2, "{unknown}");
-    for damaged in ["4567.lease", "domain"] {
+    for damaged in ["4567.ledger", "domain"] {
         assert!(unknown.contains(damaged), "{unknown}");
     }
     // The one that is proven gone is forgotten, the other is not.
-    assert_eq!(leases(directory.path()), 1);
+    assert_eq!(ledgers(directory.path()), 1);
 }
 
-/// A host whose lease cannot be read may live.
+/// A host whose ledger cannot be read may live.
 #[test]
-fn the_containers_of_a_lease_that_cannot_be_read_are_spared() {
+fn the_containers_of_a_ledger_that_cannot_be_read_are_spared() {
     let directory = tempfile::tempdir().unwrap();
-    let lease = Lease::take(&Place::At(directory.path().to_owned())).unwrap();
-    let domain = lease.owner().domain.clone();
+    let ledger = Ledger::take(&Place::At(directory.path().to_owned())).unwrap();
+    let domain = ledger.owner().domain.clone();
     let engine = engine_with(move || labels_of("4567", &domain, &machine::boot()));
-    fs::write(directory.path().join("4567.lease"), b"\xff").unwrap();
+    fs::write(directory.path().join("4567.ledger"), b"\xff").unwrap();
     let own = Engine::new(engine.endpoint());
     let report = run(First::Own(&own), directory.path()).unwrap();
     assert_eq!(report.spared.len(), 1, "{report:?}");
-    assert_eq!(leases(directory.path()), 2, "this host's, and that");
+    assert_eq!(ledgers(directory.path()), 2, "this host's, and that");
 }

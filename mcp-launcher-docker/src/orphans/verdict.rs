@@ -1,15 +1,15 @@
-//! The verdict on a container: its host, and whether that lives. Pure.
+//! Judges a container by its host. Pure.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use crate::labels;
-use crate::lease::Other;
+use crate::labels::{self, Host};
+use crate::ledger::ForeignLedger;
 use crate::machine;
 
 /// The host that searches, and its machine.
 #[derive(Debug, Clone)]
 pub(super) struct Me {
-    /// The names of the directories whose leases are seen.
+    /// The domains of the visible ledger directories.
     domains: BTreeSet<String>,
     machine: String,
     boot: String,
@@ -25,18 +25,18 @@ impl Me {
     }
 }
 
-/// The visible leases of the hosts of this machine.
+/// The visible ledgers of the hosts of this machine.
 #[derive(Debug)]
-pub(super) struct Leases {
+pub(super) struct Ledgers {
     me: Me,
-    /// The instances whose leases are held.
+    /// The instances with a held ledger.
     living: BTreeSet<String>,
-    /// Those whose leases nobody held, so that we hold them now.
+    /// The instances with a ledger that was not held, and is now held by us.
     dead: BTreeSet<String>,
 }
 
-impl Leases {
-    pub(super) fn new(me: Me, others: &[Other]) -> Self {
+impl Ledgers {
+    pub(super) fn new(me: Me, others: &[ForeignLedger]) -> Self {
         let instances = |alive| {
             let some = others.iter().filter(move |other| other.alive == alive);
             some.map(|other| other.instance.clone()).collect()
@@ -48,9 +48,8 @@ impl Leases {
         }
     }
 
-    /// As they are after containers were listed: a host may have taken its
-    /// lease, and created what is listed, since the others were looked at. It
-    /// takes the lease first, so that now it is there.
+    /// Updates the ledgers after containers were listed. A host takes its ledger before it creates a
+    /// container, so the ledger of every listed container's host is now visible.
     pub(super) fn after_a_list(&self, instances: BTreeSet<String>) -> Self {
         let late = instances.difference(&self.dead).cloned();
         Self {
@@ -66,72 +65,68 @@ impl Leases {
 pub(super) enum Verdict {
     /// Its host is proven dead.
     Dead,
-    /// It is not touched.
+    /// It is left alone.
     Spared(Why),
 }
 
-/// The reason a container is not touched.
+/// The reason to leave a container alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Its labels are not complete.
+    /// Its labels are incomplete.
     Unreadable,
     /// Its host was on another machine.
     OtherMachine,
-    /// Its host keeps its lease where we cannot see it.
+    /// Its host's ledger directory is not visible here.
     OtherDomain,
     /// Its host lives.
     Living,
-    /// Its host's lease is gone, and a process of its number lives: it may have
-    /// lost its lease to a cleaner of temporary files.
+    /// Its host's ledger is gone, but a process with its pid lives: a cleaner of temporary files may
+    /// have removed the ledger.
     MayLive,
-    /// Its server's policy was to leave it.
+    /// Its server's policy keeps it.
     Kept,
 }
 
-/// Judges a container by its labels.
+/// Judges a container by the labels of one of its hosts.
 ///
-/// A lease that nobody holds is a dead host, a missing one only within a domain that
-/// we see. A host of
-/// an earlier boot is dead in any domain, if the container `rests`: it does not
-/// run, and the engine is behind a socket of this machine. Machine ids may be
-/// cloned or empty, and a socket may lead to another machine; but what runs is
-/// not of an earlier boot of the engine's machine.
+/// A host is dead if its ledger is not held, or if it has no ledger in a visible domain. A host of an
+/// earlier boot is dead in any domain if the container `rests`: it does not run, and the engine is
+/// behind a socket of this machine. (Machine IDs may be cloned or empty, and a socket may lead to
+/// another machine, but a running container is not from an earlier boot of the engine's machine.)
 ///
-/// Without a lease to look at the process of the host's number has a say, if it
-/// lives: `is_alive` tells.
+/// If there is no ledger, a living process with the host's pid, by `is_alive`, spares the container.
 pub(super) fn judge(
-    labels: &HashMap<String, String>,
-    leases: &Leases,
+    host: &Host<'_>,
+    ledgers: &Ledgers,
     rests: bool,
     is_alive: impl Fn(&str) -> bool,
 ) -> Verdict {
-    let label = |key| labels.get(key).map(String::as_str);
-    let (Some(instance), Some(domain), Some(machine), Some(boot), Some(on_end)) = (
-        label(labels::INSTANCE),
-        label(labels::DOMAIN),
-        label(labels::MACHINE),
-        label(labels::BOOT),
-        label(labels::ON_END),
+    let instance = host.instance;
+    let (Some(domain), Some(machine), Some(boot), Some(on_end)) = (
+        host.get(labels::DOMAIN),
+        host.get(labels::MACHINE),
+        host.get(labels::BOOT),
+        host.get(labels::ON_END),
     ) else {
         return Verdict::Spared(Why::Unreadable);
     };
-    let me = &leases.me;
+    let me = &ledgers.me;
     if machine != me.machine {
         return Verdict::Spared(Why::OtherMachine);
     }
-    if leases.living.contains(instance) {
+    if ledgers.living.contains(instance) {
         return Verdict::Spared(Why::Living);
     }
     let are_known = !machine.is_empty() && !boot.is_empty() && !me.boot.is_empty();
     let earlier_boot = rests && are_known && boot != me.boot;
-    // A lease that is in our hands is where we look, whatever its directory was called.
-    let is_dead = leases.dead.contains(instance);
+    // A ledger that we hold is in a visible directory, whatever its domain was.
+    let is_dead = ledgers.dead.contains(instance);
     let ours = is_dead || me.domains.contains(domain) && !domain.is_empty();
     if !ours && !earlier_boot {
         return Verdict::Spared(Why::OtherDomain);
     }
     let same_boot = !earlier_boot && boot == me.boot;
-    if same_boot && !is_dead && label(labels::HOST_PID).is_some_and(is_alive) {
+    if same_boot && !is_dead && host.get(labels::HOST_PID).is_some_and(is_alive) {
         return Verdict::Spared(Why::MayLive);
     }
     if on_end != labels::END {
@@ -143,9 +138,11 @@ pub(super) fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels::{hosts, key};
+    use std::collections::HashMap;
 
-    fn leases() -> Leases {
-        Leases {
+    fn ledgers() -> Ledgers {
+        Ledgers {
             me: Me {
                 domains: ["d".to_owned()].into(),
                 machine: "m".into(),
@@ -158,18 +155,31 @@ mod tests {
 
     fn of(instance: &str, domain: &str, machine: &str, boot: &str) -> HashMap<String, String> {
         [
-            (labels::INSTANCE, instance),
             (labels::DOMAIN, domain),
             (labels::MACHINE, machine),
             (labels::BOOT, boot),
             (labels::ON_END, labels::END),
+            (labels::LAUNCH, "l"),
         ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .map(|(field, value)| (key(instance, field), value.to_owned()))
         .into()
     }
 
+    /// The verdict on the only host.
+    fn judge(
+        labels: &HashMap<String, String>,
+        ledgers: &Ledgers,
+        rests: bool,
+        is_alive: impl Fn(&str) -> bool,
+    ) -> Verdict {
+        let [host] = &hosts(labels)[..] else {
+            panic!("{labels:?}");
+        };
+        super::judge(host, ledgers, rests, is_alive)
+    }
+
     fn verdict(labels: &HashMap<String, String>) -> Verdict {
-        judge(labels, &leases(), true, |_| false)
+        judge(labels, &ledgers(), true, |_| false)
     }
 
     #[test]
@@ -179,7 +189,10 @@ mod tests {
             (of("alive", "d", "m", "b"), Why::Living),
             (of("dead", "d", "other", "b"), Why::OtherMachine),
             (of("unseen", "other", "m", "b"), Why::OtherDomain),
-            (HashMap::new(), Why::Unreadable),
+            (
+                [(key("dead", labels::LAUNCH), "l".to_owned())].into(),
+                Why::Unreadable,
+            ),
         ];
         for (labels, why) in spared {
             assert_eq!(verdict(&labels), Verdict::Spared(why));
@@ -188,28 +201,28 @@ mod tests {
 
     /// The name of the directory was lost, and another host made up a new one.
     #[test]
-    fn a_lease_that_is_there_and_not_held_is_the_proof_whatever_its_directory_is_called() {
+    fn a_ledger_that_is_there_and_not_held_is_the_proof_whatever_its_directory_is_called() {
         assert_eq!(verdict(&of("dead", "other", "m", "b")), Verdict::Dead);
         let alive = verdict(&of("alive", "other", "m", "b"));
         assert_eq!(alive, Verdict::Spared(Why::Living));
     }
 
     #[test]
-    fn a_host_that_came_between_the_leases_and_the_list_lives() {
+    fn a_host_that_came_between_the_ledgers_and_the_list_lives() {
         let new = of("new", "d", "m", "b");
         assert_eq!(verdict(&new), Verdict::Dead);
-        // The dead one's lease is there as well: it is ours to forget.
+        // The dead one's ledger is there as well: it is ours to forget.
         let now = ["new", "dead"].map(str::to_owned).into();
-        let leases = leases().after_a_list(now);
+        let ledgers = ledgers().after_a_list(now);
         assert_eq!(
-            judge(&new, &leases, true, |_| false),
+            judge(&new, &ledgers, true, |_| false),
             Verdict::Spared(Why::Living)
         );
         let dead = of("dead", "d", "m", "b");
-        assert_eq!(judge(&dead, &leases, true, |_| false), Verdict::Dead);
+        assert_eq!(judge(&dead, &ledgers, true, |_| false), Verdict::Dead);
         let alive = of("alive", "d", "m", "b");
         assert_eq!(
-            judge(&alive, &leases, true, |_| false),
+            judge(&alive, &ledgers, true, |_| false),
             Verdict::Spared(Why::Living)
         );
     }
@@ -218,13 +231,13 @@ mod tests {
     fn an_earlier_boot_is_dead_where_the_engine_is_local() {
         let earlier = of("unseen", "other", "m", "earlier");
         assert_eq!(verdict(&earlier), Verdict::Dead);
-        let remote = judge(&earlier, &leases(), false, |_| false);
+        let remote = judge(&earlier, &ledgers(), false, |_| false);
         assert_eq!(remote, Verdict::Spared(Why::OtherDomain));
     }
 
     #[test]
-    fn without_leases_only_an_earlier_boot_is_dead() {
-        let mut none = Leases::new(leases().me, &[]);
+    fn without_ledgers_only_an_earlier_boot_is_dead() {
+        let mut none = Ledgers::new(ledgers().me, &[]);
         none.me.domains.clear();
         let earlier = of("dead", "d", "m", "earlier");
         assert_eq!(judge(&earlier, &none, true, |_| false), Verdict::Dead);
@@ -235,26 +248,26 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_lost_its_lease_and_may_live_is_spared() {
+    fn a_host_that_lost_its_ledger_and_may_live_is_spared() {
         let mut lost = of("lost", "d", "m", "b");
         assert_eq!(verdict(&lost), Verdict::Dead);
-        lost.insert(labels::HOST_PID.into(), "42".into());
+        lost.insert(key("lost", labels::HOST_PID), "42".into());
         let alive = |pid: &str| pid == "42";
-        let judged = |labels| judge(labels, &leases(), true, alive);
+        let judged = |labels| judge(labels, &ledgers(), true, alive);
         assert_eq!(judged(&lost), Verdict::Spared(Why::MayLive));
-        // Its lease is there and nobody holds it: that is the proof.
+        // Its ledger is there and nobody holds it: that is the proof.
         let mut dead = of("dead", "d", "m", "b");
-        dead.insert(labels::HOST_PID.into(), "42".into());
+        dead.insert(key("dead", labels::HOST_PID), "42".into());
         assert_eq!(judged(&dead), Verdict::Dead);
         // Of an earlier boot no process is left.
         let mut earlier = of("lost", "d", "m", "earlier");
-        earlier.insert(labels::HOST_PID.into(), "42".into());
+        earlier.insert(key("lost", labels::HOST_PID), "42".into());
         assert_eq!(judged(&earlier), Verdict::Dead);
     }
 
     #[test]
     fn a_machine_without_an_id_is_not_told_from_another() {
-        let mut none = leases();
+        let mut none = ledgers();
         none.me.machine.clear();
         let judged = |instance, domain| {
             let labels = of(instance, domain, "", "earlier");
@@ -262,7 +275,7 @@ mod tests {
         };
         let other = Verdict::Spared(Why::OtherDomain);
         assert_eq!(judged("unseen", "other"), other);
-        // A lease in this directory is a proof all the same, and so is its absence.
+        // A ledger in this directory is a proof all the same, and so is its absence.
         assert_eq!(judged("dead", "other"), Verdict::Dead);
         assert_eq!(judged("unseen", "d"), Verdict::Dead);
     }
@@ -270,7 +283,7 @@ mod tests {
     #[test]
     fn what_was_to_be_kept_is_kept() {
         let mut labels = of("dead", "d", "m", "b");
-        labels.insert(labels::ON_END.into(), labels::KEEP.into());
+        labels.insert(key("dead", labels::ON_END), labels::KEEP.into());
         assert_eq!(verdict(&labels), Verdict::Spared(Why::Kept));
     }
 }

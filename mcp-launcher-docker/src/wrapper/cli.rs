@@ -1,5 +1,5 @@
-//! Cleaning up by the very command that started a container: for engines that
-//! only it knows how to reach, and for Podman, which needs no daemon.
+//! Clean-up by the command that started a container: for engines that only it can reach, and for
+//! Podman, which has no daemon.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -12,27 +12,25 @@ use mcp_lifecycle_core::launch::Remnant;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::labels;
-
-/// The longest time one run of the command may take.
+/// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How to ask the engine of a server.
+/// The command to manage a server's containers.
 #[derive(Clone)]
 pub(super) struct Cli {
     pub(super) program: OsString,
-    /// The flags that say which engine.
+    /// The flags that name the engine.
     pub(super) globals: Vec<OsString>,
-    /// The server's environment, which may say so too.
+    /// The server's environment, which may name the engine, too.
     pub(super) env: Vec<(OsString, OsString)>,
-    /// The server's directory, which a relative program is relative to.
+    /// The server's working directory, for a relative program.
     pub(super) directory: Option<PathBuf>,
 }
 
 impl Cli {
-    /// The containers of this launch: id and name.
-    pub(super) async fn list(&self, launch: &str) -> io::Result<Vec<Remnant>> {
-        let filter = format!("label={}={launch}", labels::LAUNCH);
+    /// Lists ID and name of the containers with this label.
+    pub(super) async fn list(&self, label: &str) -> io::Result<Vec<Remnant>> {
+        let filter = format!("label={label}");
         let format = "{{.ID}} {{.Names}}";
         let args = [
             "ps",
@@ -82,8 +80,7 @@ impl Cli {
     }
 }
 
-/// The names of the environment only: values are secrets, and this is part of
-/// what a launched server shows of itself.
+/// Prints names of the environment only, since values are secrets.
 impl fmt::Debug for Cli {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();

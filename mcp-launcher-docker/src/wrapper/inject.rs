@@ -1,4 +1,4 @@
-//! Commands that are themselves `docker run` or the like: where labels go. Pure.
+//! Adds labels to commands such as `docker run`. Pure.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -6,17 +6,16 @@ use std::path::Path;
 /// A command that creates a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Creates {
-    /// The place of the labels among the arguments: right after `run`.
+    /// The index of the labels among the arguments: right after `run`.
     at: usize,
-    /// The flags before the command: which engine, for `ps` and `rm` later.
+    /// The flags before the command, for `ps` and `rm` later.
     pub(super) globals: Vec<OsString>,
-    /// `true` if they name the engine, so that the environment does not.
+    /// `true` if they name the engine and override the environment.
     pub(super) names_engine: bool,
     pub(super) is_docker: bool,
 }
 
-/// Global flags of docker, podman and nerdctl that take a value, and whether
-/// it says which engine.
+/// Global flags with a value of docker, podman and nerdctl, and whether they name the engine.
 const WITH_VALUE: &[(&str, bool)] = &[
     ("-H", true),
     ("--host", true),
@@ -37,7 +36,7 @@ const WITH_VALUE: &[(&str, bool)] = &[
     ("--tlscacert", false),
     ("--tlscert", false),
     ("--tlskey", false),
-    // Podman's, and nerdctl's.
+    // Podman's and nerdctl's.
     ("--cgroup-manager", false),
     ("--cni-netconfpath", false),
     ("--cni-path", false),
@@ -60,7 +59,7 @@ const WITH_VALUE: &[(&str, bool)] = &[
     ("--volumepath", false),
 ];
 
-/// Returns whether this command creates a container, and how to have it labelled.
+/// Returns how to label a command, if it creates a container.
 pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
     let program = Path::new(program).file_stem()?.to_str()?;
     if !matches!(program, "docker" | "podman" | "nerdctl") {
@@ -95,7 +94,7 @@ pub(super) fn find(program: &OsStr, args: &[OsString]) -> Option<Creates> {
 }
 
 impl Creates {
-    /// The arguments with these labels.
+    /// Adds these labels to the arguments.
     pub(super) fn labelled<'a>(
         &self,
         args: &[OsString],

@@ -1,6 +1,5 @@
-//! Containers that hide behind a wrapper: [`ContainerTracker`].
+//! Containers started by other servers: [`ContainerTracker`].
 
-mod bridge;
 mod cli;
 mod inject;
 mod mounts;
@@ -26,38 +25,33 @@ pub use policy::ReapPolicy;
 use crate::control;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::Engine;
-use crate::lease::Place;
+use crate::host::Host;
+use crate::ledger::Place;
 use crate::orphans::{self, Aim, First};
 use terminator::TrackedTerminator;
 use track::Preparation;
 
-/// The cases in which a server gets its own way to the engine.
+/// The cases in which a server gets a proxy to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ProxyMode {
-    /// A proxy if there is an engine that the server would use, here or behind TCP, TLS or
-    /// ssh (with the feature for that). A server that never uses it pays for one
-    /// socket file, or two.
+    /// If the server has an engine, local or behind TCP, TLS or ssh (with that feature). An unused
+    /// proxy costs a socket file or two.
     #[default]
     Auto,
-    /// Always: a launch fails where that is not possible.
+    /// Always: a launch fails if it is not possible.
     Always,
-    /// Never. Only commands that are themselves `docker run` or the like are
-    /// tracked, by the labels put into them.
-    Never,
 }
 
-/// Makes any launcher of processes on this machine end the containers that its
-/// servers start: `npm exec` that runs `docker run`, compose, docker-py.
+/// Makes any launcher of local processes end the containers that its servers start: `npm exec` that
+/// runs `docker run`, compose, docker-py.
 ///
-/// Killing the docker CLI does not end its container. So every container that
-/// a server creates is labelled on its way to the engine, and when the server
-/// is proven gone, those that are tied to it are removed and proven gone as
-/// well. Results are in [`Gone::swept`](mcp_lifecycle_core::launch::Gone) and
-/// [`Gone::reported`](mcp_lifecycle_core::launch::Gone).
-///
-/// What is caught by which means, and what is not, is in
-/// `docs/docker-wrappers.md`.
+/// Killing the docker CLI does not end its container. So every container that a server creates is
+/// labelled on its way to the engine, and when the server is proven gone, its tied containers are
+/// removed and proven gone as well. Results are in
+/// [`Gone::swept`](mcp_lifecycle_core::launch::Gone) and
+/// [`Gone::reported`](mcp_lifecycle_core::launch::Gone). `docs/docker.md` lists what is
+/// caught and what is not.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -71,13 +65,12 @@ pub enum ProxyMode {
 ///
 /// # Drop
 ///
-/// Servers that were launched live on, and so does the tracking of their containers: each has its
-/// own owner.
+/// Servers that were launched keep running, and so does the tracking of their containers.
 #[derive(Debug)]
 pub struct ContainerTracker<L> {
     launcher: L,
     settings: Settings,
-    host: Mutex<Option<track::Host>>,
+    host: Mutex<Option<Host>>,
 }
 
 #[derive(Debug, Clone)]
@@ -86,7 +79,7 @@ struct Settings {
     proxy: ProxyMode,
     private_mounts: bool,
     last_will: bool,
-    leases: Place,
+    ledgers: Place,
 }
 
 impl<L> ContainerTracker<L> {
@@ -99,31 +92,30 @@ impl<L> ContainerTracker<L> {
                 proxy: ProxyMode::default(),
                 private_mounts: false,
                 last_will: true,
-                leases: Place::OfUser,
+                ledgers: Place::OfUser,
             },
             host: Mutex::new(None),
         }
     }
 
-    /// Sets which containers end with their server. The tied ones, by default.
+    /// Sets which containers end with their server. Tied ones by default.
     #[must_use]
     pub fn reap(mut self, policy: ReapPolicy) -> Self {
         self.settings.reap = policy;
         self
     }
 
-    /// Sets when a server gets a way of its own to the engine.
+    /// Sets when a server gets a proxy to the engine.
     #[must_use]
     pub fn proxy(mut self, mode: ProxyMode) -> Self {
         self.settings.proxy = mode;
         self
     }
 
-    /// Gives servers a mount namespace of their own in which the engine's
-    /// socket is the proxy's: catches those that ignore `DOCKER_HOST` or open
-    /// the socket themselves. Off by default; Linux only, needs `unshare` and
-    /// `mount`, and root or user namespaces. Set-uid programs and some
-    /// sandboxes do not work in a user namespace.
+    /// Gives servers their own mount namespace, in which the proxy replaces the engine's socket.
+    /// This catches servers that ignore `DOCKER_HOST` or open the socket themselves. Off by
+    /// default; Linux only; needs `unshare` and `mount`, and root or user namespaces. Set-uid
+    /// programs and some sandboxes do not work in a user namespace.
     #[must_use]
     pub fn private_mounts(mut self, on: bool) -> Self {
         self.settings.private_mounts = on;
@@ -131,20 +123,20 @@ impl<L> ContainerTracker<L> {
     }
 
     /// Sets whether this tracker has a *last will*: a small process that removes the containers of
-    /// servers when this process dies, 1 s after it. It has one by default, where it can: on Linux, with
-    /// an engine behind a Unix socket. It starts
-    /// with the first container that a server creates through its proxy.
+    /// servers 1 s after this process has died. By default it has one if possible: on Linux, with
+    /// an engine behind a Unix socket. It starts with the first container that a server creates
+    /// through its proxy.
     #[must_use]
     pub fn last_will(mut self, last_will: bool) -> Self {
         self.settings.last_will = last_will;
         self
     }
 
-    /// Sets where leases and sockets are kept, as
-    /// [`lease_directory`](crate::DockerLauncherBuilder::lease_directory) does.
+    /// Sets the directory of ledgers and sockets, like
+    /// [`ledger_directory`](crate::DockerLauncherBuilder::ledger_directory).
     #[must_use]
-    pub fn lease_directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.settings.leases = Place::At(directory.into());
+    pub fn ledger_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.settings.ledgers = Place::At(directory.into());
         self
     }
 }
@@ -187,11 +179,11 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
                 });
             }
         };
-        // From here on a launch that fails or is dropped closes the proxy and
-        // ends what came through it.
+        // From here on a failed or dropped launch closes the proxy and ends the containers created
+        // through it.
         let server = self.launcher.launch(&tracked.spec, context).await?;
         if !is_here(&server.terminator().identity()) {
-            // It was given an engine that it cannot reach. It ends as it is dropped.
+            // It cannot reach the engine that it was given. Dropping it ends it.
             let problem = "a ContainerTracker is for launchers of processes on this machine";
             return Err(failed(LaunchErrorKind::backend(
                 "its containers cannot be tracked",
@@ -199,7 +191,7 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
             )));
         }
         let terminator = Arc::clone(server.terminator());
-        // The other end is a task that waits for nothing else.
+        // The receiver is a task that waits only for this.
         let _ = tracked.server.send(terminator);
         let nested = tracked.nested;
         Ok(server.map_terminator(|inner| Arc::new(TrackedTerminator::new(inner, nested))))
@@ -220,27 +212,28 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
     }
 }
 
-/// Containers that servers of dead hosts started, as [`ContainerTracker::find_orphans`] finds them.
+/// Containers that servers of dead hosts started, found by [`ContainerTracker::find_orphans`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FoundContainers {
-    /// Those that [`reap_orphans`](ServerLauncher::reap_orphans) would end.
+    /// The containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end.
     pub containers: Vec<Remnant>,
-    /// Engines, containers and records that could not be looked at: there may be more.
+    /// Engines, containers and records that could not be examined: there may be more.
     pub unknown: Vec<UnknownRemnant>,
 }
 
 impl<L: ServerLauncher> ContainerTracker<L> {
-    /// Names the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, and ends none.
+    /// Lists the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, without
+    /// ending them.
     ///
     /// # Errors
     ///
-    /// [`ReapError`] when the leases of this user's hosts cannot be read. An engine that does not answer is
-    /// [unknown](FoundContainers::unknown).
+    /// [`ReapError`] if the ledgers of this user's hosts cannot be read. An engine that does not
+    /// respond is [unknown](FoundContainers::unknown).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: nothing is changed. The search goes on to its end, and its answer is lost.
+    /// Cancel safe: nothing changes. The search continues, and its result is lost.
     pub async fn find_orphans(&self) -> Result<FoundContainers, ReapError> {
         let report = self.containers_of_the_dead(Aim::Name).await?;
         Ok(FoundContainers {
@@ -249,8 +242,16 @@ impl<L: ServerLauncher> ContainerTracker<L> {
         })
     }
 
+    /// Forgets the records of dead hosts about the engine at `url` (as in a
+    /// [remnant](FoundContainers::unknown)) and no other: their containers there are not searched
+    /// for any more. For an engine that the user knows will not return. Returns the number of
+    /// hosts. Blocks for some milliseconds.
+    pub fn forget_engine(&self, url: &str) -> usize {
+        orphans::forget(url, &self.settings.ledgers)
+    }
+
     async fn containers_of_the_dead(&self, aim: Aim) -> Result<ReapReport, ReapError> {
-        let leases = self.settings.leases.clone();
+        let ledgers = self.settings.ledgers.clone();
         let reaped = control::run(async move {
             let (engine, unknown) = match Endpoint::resolve() {
                 Ok(endpoint) => (Some(Engine::new(endpoint)), None),
@@ -261,7 +262,7 @@ impl<L: ServerLauncher> ContainerTracker<L> {
                     (None, Some(UnknownRemnant::new(default, why)))
                 }
             };
-            let reaped = orphans::reap(First::Default(engine.as_ref()), &leases, aim).await;
+            let reaped = orphans::reap(First::Default(engine.as_ref()), &ledgers, aim).await;
             reaped.map(|mut report| {
                 report.unknown.extend(unknown);
                 report

@@ -1,17 +1,16 @@
-//! A mount namespace of the server's own, in which the engine's socket is the
-//! proxy's: for servers that scrub their environment or open the socket
-//! themselves. Pure: it is a command line around the server's.
+//! Runs a server in its own mount namespace, in which the proxy replaces the engine's socket, for
+//! servers that scrub their environment or open the socket themselves. Pure: builds a command line.
 //!
-//! By util-linux `unshare` and `mount`, which need root, or else a user
-//! namespace, in which the server believes to be root.
+//! Uses util-linux `unshare` and `mount`, which need root or else a user namespace, in which the
+//! server appears to be root.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// `sh` arguments: the proxy's socket, the engine's, and the command.
+/// Arguments of `sh`: the proxy's socket, the engine's, and the command.
 const SCRIPT: &str = r#"mount --bind "$1" "$2" || exit 125; shift 2; exec "$@""#;
 
-/// The command that runs `program` where `engine` is `proxy`.
+/// Returns the command that runs `program` with `proxy` in place of `engine`.
 pub(super) fn around(
     program: &OsStr,
     args: &[OsString],

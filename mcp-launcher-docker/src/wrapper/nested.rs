@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::control;
-use crate::lease::Lease;
+use crate::labels::Mark;
+use crate::ledger::Ledger;
 
-/// How long a create that is under way is waited for before what is known
-/// already is ended, and between two looks after that.
+/// Wait for a creation in progress before known containers are ended, and between two searches
+/// after that.
 const SHORT_CREATE: Duration = Duration::from_millis(300);
 const LONG_CREATE: Duration = Duration::from_secs(2);
 
@@ -27,20 +28,19 @@ const UNDER_WAY: &str = "a create is under way in the engine";
 
 const STILL_LISTED: &str = "a container that was removed is still listed";
 
-/// Without a fence a create may come true after the first look.
+/// Without a fence a creation may complete after the first search.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
-/// How long the server's processes have, after they were ordered to end, before
-/// its containers are ended without their proof.
+/// Time from the forced end to the proof of the server's end, after which its containers are ended
+/// without it.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
 
-/// The longest time a look may take whose result somebody waits for.
+/// Time limit of a search with a waiting caller.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The pause before a daemon that did not answer is asked again.
+/// Pause before a daemon that did not respond is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The containers that were ended, and those that were kept.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Swept {
     pub(super) ended: Vec<Remnant>,
@@ -50,30 +50,30 @@ pub(super) struct Swept {
 /// The containers of one server, and the task that ends them after it.
 #[derive(Debug)]
 pub(super) struct Nested {
-    launch: String,
+    mark: Mark,
     means: Means,
     done: watch::Sender<Option<Swept>>,
-    /// The reason the last look failed.
+    /// The reason that the last search failed.
     lost: watch::Sender<Option<String>>,
-    /// The order to end them, whether or not the server is proven gone.
+    /// Cancelled to end them, even without the server's proof.
     force: CancellationToken,
-    _lease: Arc<Lease>,
+    _ledger: Arc<Ledger>,
 }
 
 impl Nested {
-    pub(super) fn new(launch: String, means: Means, lease: Arc<Lease>) -> Self {
+    pub(super) fn new(mark: Mark, means: Means, ledger: Arc<Ledger>) -> Self {
         Self {
-            launch,
+            mark,
             means,
             done: watch::Sender::new(None),
             lost: watch::Sender::new(None),
             force: CancellationToken::new(),
-            _lease: lease,
+            _ledger: ledger,
         }
     }
 
-    /// Starts the task that waits for the end of the server and then ends its
-    /// containers. A launch that does not come to a server drops the sender.
+    /// Starts the task that waits for the server's end and then ends its containers. A failed
+    /// launch drops the sender.
     pub(super) fn follow(
         self: &Arc<Self>,
     ) -> std::io::Result<oneshot::Sender<Arc<dyn ProcessTerminator>>> {
@@ -86,7 +86,7 @@ impl Nested {
             }
             let swept = nested.sweep(server.is_some()).await;
             let done = nested.done.clone();
-            // Whoever hears it may exit at once, and is to take the lease along.
+            // Dropped first: the receiver may exit at once and must release the ledger.
             drop(nested);
             done.send_replace(Some(swept));
         })?;
@@ -108,23 +108,23 @@ impl Nested {
         }
     }
 
-    /// Ends what is to end, and does not return before that is proven.
+    /// Ends the containers and returns once that is proven.
     async fn sweep(&self, launched: bool) -> Swept {
         let mut swept = Swept::default();
-        if let Means::Proxy { proxy, .. } = &self.means {
+        if let Means::Proxy(proxy) = &self.means {
             proxy.close();
         }
         let mut patience = SHORT_CREATE;
         let mut may_be_late = matches!(self.means, Means::Cli { .. });
         loop {
-            // A list proves nothing while more can come. What it shows is ended
-            // all the same: one create that hangs does not save the others.
+            // A list proves nothing while creations are in progress. Listed containers are ended
+            // meanwhile, in case one creation hangs.
             let settled = self.means.settled(patience).await;
             patience = LONG_CREATE;
-            let mut found = self.means.look(&self.launch).await;
-            if let (Ok(found), Means::Proxy { .. }) = (&mut found, &self.means) {
-                // A daemon that has crashed may list what it has removed: what
-                // it has said 404 to is gone, and its id never comes back.
+            let mut found = self.means.look(&self.mark).await;
+            if let (Ok(found), Means::Proxy(_)) = (&mut found, &self.means) {
+                // A daemon that crashed may list removed containers. A 404 proves that they are
+                // gone, and IDs are unique.
                 found.ended.retain(|one| !swept.ended.contains(one));
             }
             match found {
@@ -180,14 +180,14 @@ impl Nested {
         sleep(PAUSE).await;
     }
 
-    /// The reason the containers live on when this host dies, if they do.
+    /// Returns why the containers survive this host's death, if they do.
     pub(super) fn survives_the_host(&self) -> Option<&'static str> {
         self.means.survives_the_host()
     }
 
-    /// Ends them now, without waiting for the server's proof for long.
+    /// Ends them now, with a short wait for the server's proof.
     pub(super) fn force(&self) {
-        if let Means::Proxy { proxy, .. } = &self.means {
+        if let Means::Proxy(proxy) = &self.means {
             proxy.close();
         }
         self.force.cancel();
@@ -196,21 +196,21 @@ impl Nested {
     pub(super) async fn done(&self) -> Swept {
         let mut done = self.done.subscribe();
         let swept = done.wait_for(Option::is_some).await;
-        // The sender lives in `self`.
+        // `self` holds the sender.
         swept.ok().and_then(|s| s.clone()).unwrap_or_default()
     }
 
-    /// The containers that are alive, or why nobody can tell.
+    /// Lists the living containers, or returns why they cannot be determined.
     pub(super) async fn survivors(self: &Arc<Self>) -> Result<Vec<Remnant>, String> {
         if self.done.borrow().is_some() {
             return Ok(Vec::new());
         }
         let nested = Arc::clone(self);
-        let look = control::spawn(async move { nested.means.look(&nested.launch).await });
+        let look = control::spawn(async move { nested.means.look(&nested.mark).await });
         let look = look.map_err(|error| error.to_string())?;
         let has_late = self.means.has_late_create();
         let Ok(look) = timeout(LOOK, look).await else {
-            // What has been in the way for longer says more.
+            // An earlier failure is more informative.
             let problem = self.lost.borrow().clone();
             return Err(problem.unwrap_or_else(|| self.means.is_silent()));
         };

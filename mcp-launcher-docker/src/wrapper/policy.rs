@@ -1,25 +1,25 @@
 //! The policy for the containers that a server started.
 
-/// The containers that a server started and that end with it.
+/// The containers that end with the server that started them.
 ///
-/// Only containers that *this* server created, through what tracks it, are
-/// meant: never one of the user's or of another program, whatever its name.
+/// Only containers that *this* server created through the tracker count, never the user's or
+/// another program's, whatever their name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReapPolicy {
-    /// Those that were meant to end with their client: created with `--rm`, or
-    /// with the client's standard input attached. The others stay, and are
-    /// reported: making lasting containers is the very job of some servers.
+    /// Containers that end with their client: created with `--rm`, or with the client's stdin
+    /// attached. The others stay and are reported, since some servers exist to create lasting
+    /// containers.
     #[default]
     Tied,
-    /// All of them.
+    /// All.
     All,
     /// None; all are reported.
     Report,
 }
 
 impl ReapPolicy {
-    /// Returns whether a container ends, by whether it is tied.
+    /// Returns whether a container ends, given that it is tied or not.
     pub(crate) fn ends(self, tied: bool) -> bool {
         match self {
             Self::All => true,

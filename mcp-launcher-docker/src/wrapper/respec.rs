@@ -1,15 +1,14 @@
-//! A specification with some of it replaced. Pure.
+//! Replaces parts of a specification. Pure.
 
 use std::ffi::{OsStr, OsString};
 
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
-/// The differences from the given specification.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Another program and its arguments.
+    /// The new program and its arguments.
     pub(super) command: Option<(OsString, Vec<OsString>)>,
-    /// The variables that say where the engine is.
+    /// The variables that name the engine.
     pub(super) engine: Vec<(&'static str, OsString)>,
 }
 
@@ -30,7 +29,7 @@ pub(super) fn with(spec: &ServerSpec, changes: Changes) -> Result<ServerSpec, Sp
         new = new.env(name, value);
     }
     for (name, value) in changes.engine {
-        // DOCKER_HOST beats DOCKER_CONTEXT and the current context of the CLI.
+        // DOCKER_HOST overrides DOCKER_CONTEXT and the CLI's current context.
         new = new.env(name, value);
     }
     if let Some(dir) = spec.cwd() {

@@ -23,7 +23,7 @@ impl TrackedTerminator {
         Self { server, nested }
     }
 
-    /// Ends the server alone, and says so.
+    /// Ends the server alone, with the reason in its containment.
     pub(super) fn untracked(server: Arc<dyn ProcessTerminator>, why: &str) -> Self {
         let why = format!("the containers that this server starts are not tracked: {why}");
         let nested = Err(why);
@@ -37,13 +37,13 @@ impl TrackedTerminator {
     }
 }
 
-/// The containment, with one more thing that it does not reach.
+/// Adds a reason to the containment's fallback.
 fn fell_back(containment: Containment, why: &str) -> Containment {
     let why = match &containment.fallback {
         Some(other) => format!("{other}; {why}"),
         None => why.to_owned(),
     };
-    containment.with_fallback(why)
+    containment.fallback(why)
 }
 
 #[async_trait]
@@ -70,9 +70,8 @@ impl ProcessTerminator for TrackedTerminator {
     }
 
     async fn request_end(&self) -> Result<(), StepError> {
-        // Its client passes the signal on to a container that is attached. A
-        // second one, of ours, would be one too many: docker's CLI gives up at
-        // the third.
+        // Its client forwards the signal to an attached container. A second signal would be one too
+        // many: docker's CLI gives up at the third.
         self.server.request_end().await
     }
 
@@ -89,9 +88,7 @@ impl ProcessTerminator for TrackedTerminator {
         };
         let nested = nested.done().await;
         if !nested.ended.is_empty() {
-            gone = gone
-                .with_evidence(Evidence::ContainerAbsent)
-                .with_swept(nested.ended);
+            gone = gone.evidence(Evidence::ContainerAbsent).swept(nested.ended);
         }
         gone.reported.extend(nested.kept);
         Ok(gone)

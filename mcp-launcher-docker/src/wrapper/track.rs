@@ -1,15 +1,14 @@
-//! The tracking of one server: decided before it is launched.
+//! The tracking of one server, decided before its launch.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mcp_lifecycle_core::launch::{LaunchErrorKind, ProcessTerminator, ServerSpec};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use super::bridge::Bridge;
 use super::cli::Cli;
 use super::inject::{self, Creates};
 use super::nested::{Means, Nested};
@@ -20,35 +19,26 @@ use super::socket;
 use super::{ProxyMode, Settings, mounts};
 use crate::endpoint::{Endpoint, Surroundings};
 use crate::engine::Engine;
-use crate::labels::{self, Role};
-use crate::last_will::Wills;
-use crate::lease::Lease;
+use crate::host::Host;
+use crate::labels::{Mark, Role};
 
-/// The result of the preparation.
 pub(super) enum Preparation {
     Tracked(Tracked),
-    /// There is nothing to track, or it cannot be, for this reason.
+    /// There is nothing to track, or tracking is not possible for this reason.
     Untracked(Option<String>),
 }
 
-/// A server whose containers will be found.
+/// A tracked server.
 pub(super) struct Tracked {
-    /// The specification to launch instead.
+    /// The changed specification to launch.
     pub(super) spec: ServerSpec,
-    /// Takes the terminator of the server, once there is one.
+    /// Receives the server's terminator after the launch.
     pub(super) server: oneshot::Sender<Arc<dyn ProcessTerminator>>,
     pub(super) nested: Arc<Nested>,
 }
 
-/// State that a tracker keeps from its first server on.
-#[derive(Debug, Clone)]
-pub(super) struct Host {
-    lease: Arc<Lease>,
-    wills: Option<Arc<Wills>>,
-}
-
-/// The variables that say where the engine is. A server that does not set any of these has the
-/// engine of its host, also where it inherits nothing else.
+/// The variables that name the engine. A server that sets none of them uses its host's engine, even
+/// if it inherits nothing else.
 const ENGINE: [&str; 5] = [
     "DOCKER_HOST",
     "DOCKER_CONTEXT",
@@ -57,18 +47,17 @@ const ENGINE: [&str; 5] = [
     "DOCKER_CERT_PATH",
 ];
 
-/// By which means a server is tracked.
+/// The way to track a server.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
-    /// Its containers cannot be told, or it cannot have any.
+    /// Its containers cannot be found, or it has none.
     Untracked,
-    /// Through a proxy to this engine.
+    /// By a proxy to this engine.
     Proxy(Endpoint),
-    /// By labels in its own command line, which is `docker run` or the like.
+    /// By labels in its own command line, such as `docker run`.
     Labels(Creates),
 }
 
-/// Prepares the tracking of a server.
 pub(super) fn prepare(
     settings: &Settings,
     host: &Mutex<Option<Host>>,
@@ -81,24 +70,23 @@ pub(super) fn prepare(
     let creates = spec
         .program()
         .and_then(|program| inject::find(program, spec.args()));
-    let upstream = upstream.ok();
-    let why = why_not(settings.proxy, upstream.as_ref());
-    let way = choose(settings.proxy, creates, upstream);
+    let way = choose(settings.proxy, creates, upstream.ok());
     if way == Way::Untracked && settings.proxy != ProxyMode::Always {
-        return Ok(Preparation::Untracked(why));
+        return Ok(Preparation::Untracked(None));
     }
     let backend = |what: &'static str| move |error| LaunchErrorKind::backend(what, error);
-    let Host { lease, wills } = take(host, settings)
-        .map_err(|error| backend("the owner's lease cannot be taken")(error.into()))?;
-    let launch =
-        mcp_lifecycle_host::random::id().map_err(|error| backend("no randomness")(error.into()))?;
-    let labels = labels::of_launch(&lease, &launch, spec.name(), Role::Nested);
+    let willed = settings.last_will.then_some(Role::Nested);
+    let host = Host::take(host, &settings.ledgers, willed)
+        .map_err(|error| backend("the owner's ledger cannot be taken")(error.into()))?;
+    let launch = mcp_lifecycle_core::backend::random::id()
+        .map_err(|error| backend("no randomness")(error.into()))?;
+    let mark = Mark::new(&host.ledger, &launch, spec.name(), Role::Nested);
     let (spec, means) = match way {
         Way::Untracked => {
             let problem = "there is no engine that this server would use";
             return Err(backend("its containers cannot be tracked")(problem.into()));
         }
-        Way::Proxy(engine) => match by_proxy(settings, &lease, wills, spec, engine, labels) {
+        Way::Proxy(engine) => match by_proxy(settings, &host, spec, engine, &mark) {
             Ok(tracked) => tracked,
             Err(error) if settings.proxy == ProxyMode::Always => {
                 return Err(backend("its containers cannot be tracked")(error));
@@ -108,10 +96,10 @@ pub(super) fn prepare(
                 return Ok(Preparation::Untracked(Some(error.to_string())));
             }
         },
-        Way::Labels(creates) => by_labels(settings.reap, spec, &creates, labels, env)
+        Way::Labels(creates) => by_labels(settings.reap, spec, &creates, &mark, env)
             .map_err(|error| backend("its containers cannot be tracked")(error))?,
     };
-    let nested = Arc::new(Nested::new(launch, means, lease));
+    let nested = Arc::new(Nested::new(mark, means, host.ledger));
     let server = nested
         .follow()
         .map_err(|error| backend("the control thread cannot be started")(error.into()))?;
@@ -122,8 +110,8 @@ pub(super) fn prepare(
     }))
 }
 
-/// The environment with what the host knows of the engine. A server that names an
-/// engine or a context itself is not given half of another.
+/// Adds the host's engine to the environment. A server that names an engine or a context itself
+/// gets nothing of the host's.
 fn with_engine_of(
     mut env: BTreeMap<OsString, OsString>,
     host: impl Fn(&str) -> Option<OsString>,
@@ -140,34 +128,23 @@ fn with_engine_of(
     env
 }
 
-/// The reason a server that may have containers is not tracked. One that has no engine
-/// has none.
-fn why_not(mode: ProxyMode, upstream: Option<&Endpoint>) -> Option<String> {
-    let engine = upstream?;
-    match engine.local_socket() {
-        Some(socket) if !socket.exists() => None,
-        _ if mode == ProxyMode::Never => Some("as told by ProxyMode::Never".to_owned()),
-        _ => None,
-    }
-}
-
 fn choose(mode: ProxyMode, creates: Option<Creates>, upstream: Option<Endpoint>) -> Way {
     let engine = upstream.filter(|endpoint| match endpoint.local_socket() {
         Some(socket) => socket.exists(),
         None => true,
     });
     match (creates, engine, mode) {
-        // The flags of the command beat its environment; podman and nerdctl
-        // do not use the engine's API.
+        // The command's flags override its environment; podman and nerdctl do not use the engine's
+        // API.
         (Some(creates), _, _) if creates.names_engine || !creates.is_docker => Way::Labels(creates),
-        // What the command itself creates needs no way of its own to a remote one.
+        // The command's own container can be labelled without a proxy to a remote engine.
         (Some(creates), Some(engine), ProxyMode::Auto) if engine.local_socket().is_none() => {
             Way::Labels(creates)
         }
         // The proxy labels as well, and has a fence.
-        (_, Some(engine), ProxyMode::Auto | ProxyMode::Always) => Way::Proxy(engine),
-        (Some(creates), _, _) => Way::Labels(creates),
-        (None, _, _) => Way::Untracked,
+        (_, Some(engine), _) => Way::Proxy(engine),
+        (Some(creates), None, _) => Way::Labels(creates),
+        (None, None, _) => Way::Untracked,
     }
 }
 
@@ -176,90 +153,63 @@ type Problem = mcp_lifecycle_core::launch::BoxError;
 
 fn by_proxy(
     settings: &Settings,
-    lease: &Lease,
-    wills: Option<Arc<Wills>>,
+    host: &Host,
     spec: &ServerSpec,
     endpoint: Endpoint,
-    labels: HashMap<String, String>,
+    mark: &Mark,
 ) -> Result<Prepared, Problem> {
-    lease.note(&endpoint.noted())?;
-    let launch = &labels[labels::LAUNCH];
-    let (bridge, engine) = match endpoint.local_socket() {
-        Some(socket) => (None, socket.to_owned()),
-        None => {
-            let path = socket::of_bridge(lease, launch)?;
-            (Some(Bridge::start(path.clone(), &endpoint)?), path)
-        }
-    };
-    // What outlives the host reaches sockets of this machine only.
-    let wills = wills.filter(|_| bridge.is_none());
-    let path = socket::place(lease, launch, &engine)?;
-    let sockets = match (engine.to_str(), path.to_str()) {
-        (Some(engine), Some(path)) if bridge.is_none() => {
-            Some((engine.to_owned(), path.to_owned()))
-        }
-        _ => None,
-    };
-    let private_mounts = settings.private_mounts && bridge.is_none();
-    let command = private_mounts.then(|| {
-        let program = spec.program()?;
-        Some(mounts::around(
-            program,
-            spec.args(),
-            &path,
-            &engine,
-            is_root(),
-        ))
-    });
-    // Labelled twice does no harm, and says in the process list whose it is.
-    let labelled = spec.program().and_then(|program| {
-        let creates = inject::find(program, spec.args())?;
-        let args = creates.labelled(spec.args(), &labels);
-        Some((program.to_owned(), args))
-    });
-    let is_labelled = labelled.is_some();
+    let ledger = &host.ledger;
+    ledger.note(&endpoint.noted())?;
+    let launch = &mark.launch;
+    let engine = endpoint.local_socket().map(Path::to_owned);
+    let engine = engine.as_deref();
+    let path = socket::place(ledger, launch, engine)?;
+    let own = |path: &Path| path.to_str().map(str::to_owned);
+    let sockets = engine.and_then(|engine| Some((own(engine)?, own(&path)?)));
+    let command = engine
+        .filter(|_| settings.private_mounts)
+        .and_then(|engine| {
+            let program = spec.program()?;
+            let around = mounts::around(program, spec.args(), &path, engine, is_root());
+            Some(around)
+        });
     let changes = Changes {
-        command: command.flatten().or(labelled),
+        command,
         engine: vec![
             ("DOCKER_HOST", format!("unix://{}", path.display()).into()),
-            // For the way to the proxy, which is not the way to the engine.
+            // They apply to the engine, not to the proxy.
             ("DOCKER_TLS_VERIFY", OsString::new()),
         ],
     };
     let spec = respec::with(spec, changes)?;
     let additions = Additions {
-        labels,
+        mark: mark.clone(),
         policy: settings.reap,
         sockets,
     };
-    let proxy = Proxy::start(path.clone(), engine.clone(), additions, wills)?;
-    socket::like(&engine, &path)?;
-    let means = Means::Proxy {
-        proxy,
-        bridge,
-        engine: Box::new(Engine::new(endpoint)),
-        labelled: is_labelled,
-    };
-    Ok((spec, means))
+    let reaching = Arc::new(Engine::new(endpoint.clone()));
+    let proxy = Proxy::start(path.clone(), reaching, additions, host.clone())?;
+    socket::like(engine, &path)?;
+    Ok((spec, Means::Proxy(proxy)))
 }
 
 fn by_labels(
     policy: ReapPolicy,
     spec: &ServerSpec,
     creates: &Creates,
-    mut labels: HashMap<String, String>,
+    mark: &Mark,
     env: BTreeMap<OsString, OsString>,
 ) -> Result<Prepared, Problem> {
-    // The container *is* the server: tied to it, unless nothing ever is.
+    // The container *is* the server: tied to it, unless the policy ends none.
     let keep = !policy.ends(true);
-    if keep {
-        labels.insert(labels::ON_END.to_owned(), labels::KEEP.to_owned());
-    }
     let program = spec.program().unwrap_or_default().to_owned();
     let known = ENGINE.into_iter().filter(|_| creates.is_docker);
     let engine = known.filter_map(|name| Some((name, env.get(OsStr::new(name))?.clone())));
     let changes = Changes {
-        command: Some((program.clone(), creates.labelled(spec.args(), &labels))),
+        command: Some((
+            program.clone(),
+            creates.labelled(spec.args(), &mark.with_fate(!keep)),
+        )),
         engine: engine.collect(),
     };
     let cli = Cli {
@@ -269,19 +219,6 @@ fn by_labels(
         directory: spec.cwd().map(Path::to_owned),
     };
     Ok((respec::with(spec, changes)?, Means::Cli { cli, keep }))
-}
-
-fn take(host: &Mutex<Option<Host>>, settings: &Settings) -> std::io::Result<Host> {
-    let mut host = host.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(host) = &*host {
-        host.lease.refresh();
-        return Ok(host.clone());
-    }
-    let lease = Arc::new(Lease::take(&settings.leases)?);
-    lease.look_after()?;
-    let wills = Wills::new(lease.instance());
-    let wills = settings.last_will.then(|| Arc::new(wills));
-    Ok(host.insert(Host { lease, wills }).clone())
 }
 
 fn is_root() -> bool {
@@ -310,8 +247,6 @@ mod tests {
         assert!(matches!(way("docker run i", far()), Way::Labels(_)));
         assert!(matches!(way("npx x", far()), Way::Proxy(_)));
         assert_eq!(way("npx x", None), Way::Untracked);
-        let never = choose(ProxyMode::Never, None, here());
-        assert_eq!(never, Way::Untracked);
     }
 
     #[test]

@@ -1,4 +1,7 @@
-//! Connecting to a name that has several addresses.
+//! Connects to a name that has several addresses.
+//!
+//! By hand: hyper-util's connector would bring an HTTP client into every host, and it tries the
+//! addresses of one family in sequence.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,17 +12,17 @@ use futures_util::stream::FuturesUnordered;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::sleep;
 
-/// How long an address has before the next one is tried beside it (RFC 8305).
+/// Time before the next address is tried in parallel (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// A connection to the first address of the host that answers.
+/// Connects to the first address of the host that responds.
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
     first_of(in_turn(addresses)).await
 }
 
-/// One family's after the other's, so that a network which has only one of them
-/// costs one wait. The first one stays the first.
+/// Alternates address families, so that a network with only one of them costs one wait. The first
+/// address stays first.
 fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let Some(first) = addresses.first().map(SocketAddr::is_ipv6) else {
         return addresses;

@@ -1,4 +1,4 @@
-//! [`CommandChild`]: the command that the connection runs over, and its last words.
+//! [`CommandChild`]: the command that carries the connection.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -14,21 +14,20 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long a command may take to leave after its standard input was closed.
+/// Grace of a command after its stdin was closed.
 const LEAVE: Duration = Duration::from_secs(5);
 
-/// How long its end is waited for once it has closed its output, and then the
-/// rest of what it says: the reason is in there.
+/// Time limits for its exit after it closed its output, and for the rest of its stderr, which holds
+/// the reason.
 const END: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(300);
 
-/// How many lines of standard error are kept, and how much of each is read at
-/// once and kept.
+/// Number of stderr lines that are kept, the longest read, and the kept part of a line.
 const LINES: usize = 3;
 const LINE: u64 = 4096;
 const KEPT: usize = 300;
 
-/// A command. Dropping it kills it and what is in its process group.
+/// A command. Dropping it kills its process group.
 pub(super) struct CommandChild {
     child: Child,
     program: String,
@@ -37,8 +36,7 @@ pub(super) struct CommandChild {
 }
 
 impl CommandChild {
-    /// Starts it, in a process group of its own: Ctrl-C in the host's terminal
-    /// is the host's business.
+    /// Starts it in its own process group, so that the terminal's signals do not reach it.
     pub(super) fn start(
         program: &OsString,
         args: &[OsString],
@@ -73,7 +71,7 @@ impl CommandChild {
         Ok((started, stdout, stdin))
     }
 
-    /// Why it has closed its output, as far as it tells in time.
+    /// Returns why it has closed its output, as far as reported in time.
     pub(super) async fn last_words(&mut self) -> String {
         let status = timeout(END, self.child.wait()).await;
         if let Some(reading) = &mut self.reading {
@@ -91,7 +89,7 @@ impl CommandChild {
         text
     }
 
-    /// Waits until it has left; ends it when it does not.
+    /// Waits until it has exited, or kills it.
     pub(super) async fn leave(mut self) {
         if timeout(LEAVE, self.child.wait()).await.is_err() {
             self.kill_group();
@@ -99,9 +97,9 @@ impl CommandChild {
         }
     }
 
-    /// Also what a shell has started and waits for.
+    /// Kills its process group, including a shell's children.
     fn kill_group(&self) {
-        // While it is not reaped its number is nobody else's.
+        // The pid is reserved until it is reaped.
         #[cfg(unix)]
         if let Some(pid) = self.child.id().and_then(|pid| pid.try_into().ok()) {
             let group = nix::unistd::Pid::from_raw(pid);
@@ -116,7 +114,7 @@ impl Drop for CommandChild {
     }
 }
 
-/// Copies the child's standard error to the trace, and keeps the last of it.
+/// Copies the child's stderr to the trace, and keeps its last lines.
 async fn read(stderr: ChildStderr, program: &str, said: &Mutex<VecDeque<String>>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();

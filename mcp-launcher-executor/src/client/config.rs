@@ -1,45 +1,41 @@
-//! [`ExecServerConfig`]: where the executor is, and the client's limits.
+//! [`ExecServerConfig`]: the executor's address, and the client's limits.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The place of an executor, and the patience of its client.
+/// The executor's address, and the client's limits.
 ///
 /// `Debug` shows neither the token nor the arguments of a command.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ExecServerConfig {
     pub(crate) target: Target,
-    /// Permission to send the token to another machine over `ws://`, where
-    /// everybody on the way can read it: behind a VPN, for instance. `false` by default.
+    /// Permission to send the token to another machine over plain `ws://`, as behind a VPN. `false`
+    /// by default.
     pub plain_token: bool,
-    /// The way to write working directories.
-    pub cwd_dialect: CwdDialect,
-    /// The deadline of connecting and of the handshake. 10 s by default.
+    /// The deadline of connecting and the handshake. 10 s by default.
     pub connect_timeout: Duration,
     /// The deadline of every request. 10 s by default.
     pub call_timeout: Duration,
-    /// The time that a lost connection may take to come back, bounded by the
-    /// peer's own patience: 25 s by default, codex forgets after 30 s. Zero
-    /// means never. A command's stdio is never resumed.
+    /// The time in which a lost connection may be resumed, bounded by the peer's own limit: 25 s by
+    /// default, codex forgets after 30 s. Zero means never. A command's stdio is never resumed.
     pub resume_window: Duration,
-    /// Silence after which the peer is asked for a sign of life. 10 s by default.
+    /// Silence after which the peer is pinged. 10 s by default.
     pub keep_alive: Duration,
     /// Silence after which the connection counts as lost. 25 s by default.
     pub dead_after: Duration,
     /// The largest frame that is accepted, in bytes. 16 MiB by default.
     pub max_frame: usize,
-    /// Bytes per output stream that may wait for their reader. 256 KiB by
-    /// default. A daemon of ours holds back, so it bounds the memory exactly; a
-    /// plain peer cannot, so there it is multiplied by [`Self::PLAIN_SLACK`],
-    /// and what is beyond is read again later.
+    /// Maximum unread bytes per output stream. 256 KiB by default. Our daemon stops sending at this
+    /// limit; a plain peer cannot, so there it is multiplied by [`Self::PLAIN_SLACK`], and bytes
+    /// beyond are read again later.
     pub window: usize,
-    /// The lease to ask a daemon of ours for; its own default if `None`.
+    /// The lease to request from our daemon; its default if `None`.
     pub lease: Option<Duration>,
-    /// Permission to start a helper script on a peer that can neither
-    /// signal politely nor reach the whole tree. `true` by default.
+    /// Permission to run a helper script on a peer that can neither signal politely nor reach the
+    /// whole tree. `true` by default.
     pub helper: bool,
 }
 
@@ -65,32 +61,18 @@ pub(crate) enum Target {
     expect(dead_code, reason = "without TLS there is nothing to read them for")
 )]
 pub(crate) struct Certificates {
-    /// The authorities that may have signed the executor's certificate; the public ones when `None`.
+    /// The authorities that may have signed the executor's certificate; the public ones if `None`.
     pub(crate) trusted: Option<std::path::PathBuf>,
     /// The client's own chain and key.
     pub(crate) own: Option<(std::path::PathBuf, std::path::PathBuf)>,
-}
-
-/// The way in which working directories are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum CwdDialect {
-    /// `file:` URIs, and plain paths if the peer refuses the first one.
-    #[default]
-    Detect,
-    /// `file:` URIs: codex since 2026.
-    FileUri,
-    /// Plain paths: codex before.
-    Path,
 }
 
 impl ExecServerConfig {
     /// The factor by which a plain peer exceeds [`window`](Self::window).
     pub const PLAIN_SLACK: usize = 32;
 
-    /// An executor that listens at a `ws://` or `wss://` URL, or, as
-    /// `unix:/path`, at a socket file of this machine, whose owner has to be
-    /// this user or root.
+    /// Creates the configuration of an executor at a `ws://` or `wss://` URL, or at a socket file
+    /// `unix:/path` of this machine, owned by this user or root.
     #[cfg(feature = "websocket")]
     pub fn websocket(url: impl Into<String>) -> Self {
         Self::new(Target::WebSocket {
@@ -100,8 +82,8 @@ impl ExecServerConfig {
         })
     }
 
-    /// An executor that speaks on the standard streams of a command:
-    /// `ssh host mcp-executor --stdio`, `kubectl exec -i pod -- …`.
+    /// Creates the configuration of an executor on the standard streams of a command: `ssh host
+    /// mcp-executor --stdio`, `kubectl exec -i pod -- …`.
     pub fn command<A: Into<std::ffi::OsString>>(
         program: impl Into<std::ffi::OsString>,
         args: impl IntoIterator<Item = A>,
@@ -114,8 +96,14 @@ impl ExecServerConfig {
         config
     }
 
-    /// Equal for configurations that reach the same place, and different in another
-    /// run of this program. A token only opens the door.
+    /// Builds a launcher, which connects with its first launch. Until then its semantics promise
+    /// nothing: [`ExecServer::connect`](crate::ExecServer::connect) connects at once.
+    pub fn build(self) -> crate::ExecutorLauncher {
+        crate::ExecutorLauncher::new(crate::ExecServer::new(self))
+    }
+
+    /// Returns a value that is equal for configurations of the same place, and differs between runs
+    /// of this program. Tokens do not count.
     pub(crate) fn fingerprint(&self) -> String {
         static SECRET: OnceLock<RandomState> = OnceLock::new();
         let hash = |place: &dyn fmt::Debug| {
@@ -128,14 +116,13 @@ impl ExecServerConfig {
             Target::WebSocket { url, .. } => hash(url),
             Target::Command { program, args } => hash(&(program, args)),
         };
-        format!("{place:016x} {:?} {}", self.cwd_dialect, self.helper)
+        format!("{place:016x} {}", self.helper)
     }
 
     fn new(target: Target) -> Self {
         Self {
             target,
             plain_token: false,
-            cwd_dialect: CwdDialect::default(),
             connect_timeout: Duration::from_secs(10),
             call_timeout: Duration::from_secs(10),
             resume_window: Duration::from_secs(25),
@@ -169,8 +156,8 @@ impl ExecServerConfig {
         self
     }
 
-    /// Shows this certificate, where the executor asks clients for one: PEM
-    /// files of the chain and of its private key. They are read at each connect.
+    /// Presents this certificate to an executor that requires one: PEM files of the chain and its
+    /// private key, read at each connect.
     #[cfg(feature = "wss")]
     #[must_use]
     pub fn identity(
@@ -184,7 +171,7 @@ impl ExecServerConfig {
         self
     }
 
-    /// Why it is not to be connected to.
+    /// Returns why it must not be connected to.
     pub(crate) fn objection(&self) -> Option<&'static str> {
         match &self.target {
             #[cfg(feature = "websocket")]
@@ -199,12 +186,12 @@ impl ExecServerConfig {
         }
     }
 
-    /// Whether frames may be other than text.
+    /// Returns whether binary frames are possible.
     pub(crate) fn is_websocket(&self) -> bool {
         !matches!(self.target, Target::Command { .. })
     }
 
-    /// Where it is, without secrets.
+    /// Returns the address without secrets.
     pub(crate) fn peer(&self) -> String {
         match &self.target {
             #[cfg(feature = "websocket")]
@@ -218,13 +205,12 @@ impl fmt::Debug for ExecServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecServerConfig")
             .field("peer", &self.peer())
-            .field("cwd_dialect", &self.cwd_dialect)
             .field("resume_window", &self.resume_window)
             .finish_non_exhaustive()
     }
 }
 
-/// Returns whether the URL leads to another machine, unencrypted.
+/// Returns whether the URL leads to another machine without encryption.
 #[cfg(feature = "websocket")]
 fn is_plain_and_far(url: &str) -> bool {
     let Ok(uri) = url.parse::<tokio_tungstenite::tungstenite::http::Uri>() else {
@@ -237,7 +223,7 @@ fn is_plain_and_far(url: &str) -> bool {
     uri.scheme_str() == Some("ws") && !is_near
 }
 
-/// Without a query, and without the user and password before the host.
+/// Removes the query, and user and password before the host.
 #[cfg(feature = "websocket")]
 fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or(url);

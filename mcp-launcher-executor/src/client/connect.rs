@@ -1,4 +1,4 @@
-//! Connecting: a link to wherever the configuration says.
+//! Creates a link to the configured peer.
 
 use std::future::Future;
 
@@ -7,10 +7,10 @@ use mcp_lifecycle_core::launch::BoxError;
 use super::child::CommandChild;
 use super::config::{ExecServerConfig, Target};
 use crate::ExecutorError;
-use crate::error::SharedError;
+use crate::error::reason;
 use crate::link::{LineLink, Link};
 
-/// A link and what it takes to leave nothing of it behind.
+/// A link, and what must be closed with it.
 pub(super) struct Connected {
     pub(super) link: Box<dyn Link>,
     child: Option<CommandChild>,
@@ -19,7 +19,7 @@ pub(super) struct Connected {
 }
 
 impl Connected {
-    /// Notes whether the peer is a daemon of ours, which needs no acknowledgement at once.
+    /// Records whether the peer is our daemon, which needs no quick acknowledgement.
     pub(super) fn peer_is_ours(&self, ours: bool) {
         #[cfg(feature = "websocket")]
         if let Some(quick_ack) = &self.quick_ack {
@@ -29,7 +29,7 @@ impl Connected {
         let _ = ours;
     }
 
-    /// Closes the link; waits for the command behind it, if there is one.
+    /// Closes the link and waits for its command, if any.
     pub(super) fn close(self) -> impl Future<Output = ()> + Send + 'static {
         let Self { link, child, .. } = self;
         drop(link);
@@ -40,8 +40,7 @@ impl Connected {
         }
     }
 
-    /// Closes a link that was lost; `reason`, or what the command behind it
-    /// tells about its end.
+    /// Closes a lost link. Returns `reason`, or a future of the reason that its command reports.
     pub(super) fn part(
         self,
         reason: String,
@@ -57,11 +56,11 @@ impl Connected {
     }
 }
 
-/// Connects, within the configured time.
+/// Connects within the configured time.
 pub(super) async fn connect(config: ExecServerConfig) -> Result<Connected, ExecutorError> {
     let failed = |source: BoxError| ExecutorError::Connect {
         peer: config.peer(),
-        source: SharedError::new(source),
+        reason: reason(source),
     };
     if let Some(objection) = config.objection() {
         return Err(failed(objection.into()));

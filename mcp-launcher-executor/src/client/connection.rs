@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use mcp_lifecycle_core::launch::InheritEnv;
 use tokio::sync::oneshot;
 
-use super::config::{CwdDialect, ExecServerConfig};
+use super::config::ExecServerConfig;
 use super::driver::{Death, Driver, Seat};
 use super::inbox::{Closed, Inbox, inbox};
 use super::process::{Command, Commands, DEPTH, Remote, Wiring};
 use super::session::{Session, Timing};
-use crate::error::SharedError;
+use crate::error::reason;
 use crate::protocol::extension::{Lifecycle, VERSION, longest_reprieve};
 use crate::protocol::process::{EnvPolicy, Inherit, StartParams};
 use crate::protocol::{InitializeResult, path_from_wire, path_to_uri};
@@ -21,8 +21,8 @@ use crate::{ExecutorError, RemoteCommand};
 
 /// An open session with a peer.
 ///
-/// It is driven by a thread of its own with a runtime of its own: a server can
-/// be ended, and a lost link resumed, when the host's runtime is stuck or gone.
+/// Its own thread and runtime drive it, so that a server can be ended and a lost link resumed even
+/// if the host's runtime is stuck or gone.
 #[derive(Clone)]
 pub(super) struct Connection {
     commands: Commands,
@@ -30,7 +30,7 @@ pub(super) struct Connection {
     dead: Death,
 }
 
-/// The most that a peer makes us buffer of a stream, in bytes.
+/// Limit of buffered bytes per stream, whatever the peer asks for.
 const MOST_WINDOW: u64 = 64 << 20;
 
 impl fmt::Debug for Connection {
@@ -41,18 +41,17 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The known facts about the peer.
+/// The peer's parameters.
 pub(super) struct Peer {
     pub(super) hello: InitializeResult,
     pub(super) window: usize,
-    dialect: CwdDialect,
-    /// Makes the names of processes unique over all clients of all sessions.
+    /// Makes process names unique among all clients of all sessions.
     pub(super) prefix: String,
     count: AtomicU64,
 }
 
 impl Connection {
-    /// Connects and shakes hands.
+    /// Connects and completes the handshake.
     pub(super) async fn open(config: &ExecServerConfig) -> Result<Self, ExecutorError> {
         let seat = Arc::new(Seat::default());
         let (commands, inbox) = inbox(Arc::clone(&seat) as _);
@@ -62,7 +61,6 @@ impl Connection {
             version: VERSION,
             window: Some(config.window as u64),
             lease_ms: config.lease.map(|lease| lease.as_millis() as u64),
-            max_frame: Some(config.max_frame as u64),
             raw_output: config.is_websocket(),
             ..Lifecycle::default()
         };
@@ -94,7 +92,6 @@ impl Connection {
             peer: Arc::new(Peer {
                 hello,
                 window,
-                dialect: config.cwd_dialect,
                 prefix: format!("mcp-{:016x}", u64::from_ne_bytes(random)),
                 count: AtomicU64::new(0),
             }),
@@ -105,16 +102,15 @@ impl Connection {
         &self.peer
     }
 
-    /// The extensions that the peer agreed to beyond the base protocol.
+    /// Returns the extensions that the peer agreed to.
     pub(super) fn lifecycle(&self) -> Option<&Lifecycle> {
         let extensions = self.peer.hello.extensions.as_ref()?;
         extensions.mcp_lifecycle.as_ref()
     }
 
-    /// How long after the loss of the session its processes may live, unless
-    /// the daemon was stopped: the lease, what one that was starved adds to it,
-    /// the graces, and as much again of these for what it takes to notice. `None`
-    /// with a plain peer.
+    /// Returns how long processes may live after the loss of the session, unless the daemon was
+    /// stopped: the lease, its extension after starvation, the graces, and the graces again as a
+    /// margin for detection. `None` with a plain peer.
     pub(super) fn longest_after_loss(&self) -> Option<Duration> {
         let lifecycle = self.lifecycle()?;
         let lease = Duration::from_millis(lifecycle.lease_ms?);
@@ -123,63 +119,40 @@ impl Connection {
         lease.checked_add(late)?.checked_add(grace.checked_mul(2)?)
     }
 
-    /// A name for the next process.
+    /// Returns a name for the next process.
     pub(super) fn next_id(&self) -> String {
         let count = self.peer.count.fetch_add(1, Ordering::Relaxed);
         format!("{}-{count}", self.peer.prefix)
     }
 
-    /// Starts a process. Cancel safe: a start under way is undone.
+    /// Starts a process. Cancel safe: a start in flight is undone.
     pub(super) async fn start(&self, command: &RemoteCommand) -> Result<Wiring, ExecutorError> {
         self.start_as(self.next_id(), command).await
     }
 
-    /// As [`start`](Self::start), under this name.
+    /// Does the same as [`start`](Self::start), with this name.
     pub(super) async fn start_as(
         &self,
         id: String,
         command: &RemoteCommand,
     ) -> Result<Wiring, ExecutorError> {
-        let uri = self.peer.dialect != CwdDialect::Path;
-        match self.start_once(id.clone(), command, uri).await {
-            Err(ExecutorError::Refused { kind: None, .. })
-                if self.peer.dialect == CwdDialect::Detect && self.speaks_old_dialect() =>
-            {
-                self.start_once(format!("{id}p"), command, false).await
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Servers that want plain paths are older than those that say what their
-    /// machine is like; a refusal by a newer one has other reasons.
-    fn speaks_old_dialect(&self) -> bool {
-        self.peer.hello.environment_info.is_none() && self.lifecycle().is_none()
-    }
-
-    async fn start_once(
-        &self,
-        id: String,
-        command: &RemoteCommand,
-        uri: bool,
-    ) -> Result<Wiring, ExecutorError> {
-        let params = self.params(id.clone(), command, uri);
-        // A plain peer may work on requests concurrently.
+        let params = self.params(id.clone(), command);
+        // A plain peer may handle requests concurrently.
         let depth = self.lifecycle().map_or(1, |_| DEPTH);
         let remote = Remote::new(id, self.commands.clone(), self.peer.window, depth);
-        // Dropped at any await: `Remote` is abandoned, which undoes the start.
+        // If dropped at an await, `Remote` is abandoned, which undoes the start.
         let wiring = remote.wire();
         let (reply, answer) = oneshot::channel();
         self.send(Command::Start(params, Arc::downgrade(&remote), reply))?;
         if let Err(error) = self.answer(answer).await {
-            // Refused, or its end is asked for already.
+            // Refused, or its end was already requested.
             remote.on_failure(error.clone());
             return Err(error);
         }
         Ok(wiring)
     }
 
-    fn params(&self, id: String, command: &RemoteCommand, uri: bool) -> StartParams {
+    fn params(&self, id: String, command: &RemoteCommand) -> StartParams {
         let home = self.peer.hello.environment_info.as_ref();
         let home = home
             .and_then(|info| info.cwd.as_deref())
@@ -197,7 +170,7 @@ impl Connection {
         StartParams {
             process_id: id,
             argv: command.argv.clone(),
-            cwd: if uri { path_to_uri(&cwd) } else { cwd },
+            cwd: path_to_uri(&cwd),
             env: command.env.clone(),
             env_policy: inherit.map(|inherit| EnvPolicy {
                 inherit,
@@ -210,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Makes a request of any kind; the answer is its result as JSON.
+    /// Sends any request and returns its result as JSON.
     pub(super) async fn call(
         &self,
         method: &'static str,
@@ -221,24 +194,23 @@ impl Connection {
         self.answer(answer).await
     }
 
-    /// The last resort, in any context.
+    /// Terminates a process as the last resort, in any context.
     pub(super) fn terminate_now(&self, id: &str) {
         let _ = self.send(Command::Terminate(id.to_owned()));
     }
 
-    /// Starts a process that nobody follows, in any context.
+    /// Starts a process without following it, in any context.
     pub(super) fn start_now(&self, command: &RemoteCommand) {
-        let uri = self.peer.dialect != CwdDialect::Path && !self.speaks_old_dialect();
-        let params = self.params(self.next_id(), command, uri);
+        let params = self.params(self.next_id(), command);
         let _ = self.send(Command::StartBlindly(params));
     }
 
-    /// Whether the session is over for good.
+    /// Returns whether the session has ended for good.
     pub(super) fn is_dead(&self) -> bool {
         self.death().is_some()
     }
 
-    /// When the session was over for good, and why.
+    /// Returns when and why the session ended for good.
     pub(super) fn death(&self) -> Option<&(Instant, ExecutorError)> {
         self.dead.get()
     }
@@ -267,12 +239,12 @@ fn broken(
 ) -> ExecutorError {
     ExecutorError::Connect {
         peer: config.peer(),
-        source: SharedError::new(error),
+        reason: reason(error),
     }
 }
 
 fn timing(config: &ExecServerConfig) -> Timing {
-    /// "Never": far off, and near enough to be added to any time.
+    /// Practically never, but small enough to be added to any time.
     const NEVER: Duration = Duration::from_secs(10 * 365 * 86_400);
     Timing {
         call: config.call_timeout.min(NEVER),
@@ -311,8 +283,7 @@ fn drive(
     }
 }
 
-/// Guard for the end of the driver's thread, by a panic as well: whoever
-/// waits for an answer, or for a process, is told that there will be none.
+/// Ends the driver even after a panic: fails everything that waits for an answer or for a process.
 struct Vacate<'a> {
     commands: Arc<Inbox<Command>>,
     seat: &'a Seat,

@@ -1,5 +1,3 @@
-//! Dialling a WebSocket.
-
 use mcp_lifecycle_core::launch::BoxError;
 use tokio::net::TcpStream;
 use tokio_tungstenite::client_async_with_config;
@@ -12,7 +10,7 @@ use super::config::Certificates;
 use super::quick_ack::QuickAck;
 use crate::link::{Counted, Link, WebSocketLink, websocket_config};
 
-/// A WebSocket at `url`, with a bearer token.
+/// Connects a WebSocket to `url`, with a bearer token.
 pub(super) async fn websocket(
     url: &str,
     token: Option<&str>,
@@ -41,7 +39,7 @@ pub(super) async fn websocket(
         Some("wss") => true,
         _ => return Err("the URL is none of ws://, wss:// and unix:".into()),
     };
-    // Its files are read first: an error of theirs is the one to be told.
+    // Read first, so that an error of its files is the one to be reported.
     let connector = secure.then(|| connector(certificates)).transpose()?;
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
     let stream = super::addresses::connect(&host, port).await?;
@@ -66,14 +64,14 @@ pub(super) async fn websocket(
     Ok((Box::new(WebSocketLink::new(socket)), Some(quick_ack)))
 }
 
-/// A WebSocket over a socket file.
+/// Connects a WebSocket over a socket file.
 #[cfg(unix)]
 async fn unix(path: &str, max_frame: usize) -> Result<Box<dyn Link>, BoxError> {
     let stream = tokio::net::UnixStream::connect(path).await?;
     let (me, it) = (nix::unistd::geteuid().as_raw(), stream.peer_cred()?.uid());
-    // Root has chosen the path, and may talk to everybody.
+    // Root chose the path and may connect to any user.
     if ![0, me].contains(&it) && me != 0 {
-        let problem = format!("who listens there is user {it}, neither this one nor root");
+        let problem = format!("its listener is user {it}, neither this one nor root");
         return Err(problem.into());
     }
     let request = "ws://localhost/".into_client_request()?;

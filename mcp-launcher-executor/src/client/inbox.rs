@@ -1,10 +1,8 @@
-//! The way to the driver: a queue, and the driver itself for whoever finds it
-//! at rest.
+//! The way to the driver: a queue, and the driver itself for a sender that finds it idle.
 //!
-//! Waking the driver's thread costs more than what it is woken for. So whoever
-//! sends a command carries it out, if the driver is not at work: the frame
-//! leaves from the sender's thread. What a sender cannot do (deliver to
-//! processes, whose locks it may hold, or arm the timer) is left to the driver.
+//! Waking the driver's thread costs more than most commands. So a sender carries out its command
+//! itself if the driver is idle: the frame leaves from the sender's thread. The rest is left to the
+//! driver: deliveries to processes (the sender may hold their locks) and the timer.
 //!
 //! ```text
 //!  send ──▶ queue ──▶ is the driver at rest? ── yes ──▶ carry out, flush ──▶ all done? ─▶ return
@@ -17,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// For whoever needs the connection. The last one that is dropped ends it.
+/// The sending end. Dropping the last one ends the connection.
 pub(super) struct Sender<C>(Arc<Shared<C>>);
 
 impl<C> Clone for Sender<C> {
@@ -31,10 +29,10 @@ struct Shared<C> {
     driver: Arc<dyn StandIn>,
 }
 
-/// The driver, as whoever has sent a command meets it.
+/// The driver, as a sender sees it.
 pub(super) trait StandIn: Send + Sync {
-    /// Carries out what is in the inbox, on this thread, if the driver is at rest.
-    /// `false` when something is left for the driver's own task, whose waker this is.
+    /// Carries out the inbox on this thread, if the driver is idle. Returns `false` if something is
+    /// left for the driver's own task, with this waker.
     fn stand_in(&self, driver: &Waker) -> bool;
 }
 
@@ -45,18 +43,17 @@ pub(super) struct Inbox<C> {
 
 struct State<C> {
     queue: VecDeque<C>,
-    /// Nobody sends any more.
+    /// All senders are gone.
     abandoned: bool,
-    /// Nobody takes any more.
+    /// The driver is gone.
     closed: bool,
     driver: Option<Waker>,
 }
 
-/// The driver has gone.
 #[derive(Debug)]
 pub(super) struct Closed;
 
-/// An inbox for this driver.
+/// Creates an inbox for this driver.
 pub(super) fn inbox<C>(driver: Arc<dyn StandIn>) -> (Sender<C>, Arc<Inbox<C>>) {
     let inbox = Arc::new(Inbox {
         state: Mutex::new(State {
@@ -74,8 +71,8 @@ pub(super) fn inbox<C>(driver: Arc<dyn StandIn>) -> (Sender<C>, Arc<Inbox<C>>) {
 }
 
 impl<C> Sender<C> {
-    /// Queues a command, and carries it out if nobody is at it. Never blocks;
-    /// in any context, also under the locks of a process.
+    /// Queues a command, and carries it out if the driver is idle. Never blocks; works in any
+    /// context, even under the locks of a process.
     pub(super) fn send(&self, command: C) -> Result<(), Closed> {
         let Shared { inbox, driver } = &*self.0;
         let waker = {
@@ -86,7 +83,7 @@ impl<C> Sender<C> {
             state.queue.push_back(command);
             state.driver.clone()
         };
-        // Without a waker it has not begun, and will look at the queue.
+        // Without a waker the driver has not started, and will read the queue.
         if let Some(waker) = waker
             && !driver.stand_in(&waker)
         {
@@ -110,7 +107,7 @@ impl<C> Drop for Shared<C> {
 }
 
 impl<C> Inbox<C> {
-    /// Where the driver is to be woken from now on.
+    /// Sets the waker of the driver.
     pub(super) fn register(&self, driver: &Waker) {
         let mut state = self.state.lock();
         if !state.driver.as_ref().is_some_and(|d| d.will_wake(driver)) {
@@ -126,7 +123,7 @@ impl<C> Inbox<C> {
         self.state.lock().queue.is_empty()
     }
 
-    /// The next command; `None` when nobody will send one.
+    /// Returns the next command; `None` once all senders are gone.
     pub(super) fn poll(&self) -> Poll<Option<C>> {
         let mut state = self.state.lock();
         match state.queue.pop_front() {
@@ -136,7 +133,7 @@ impl<C> Inbox<C> {
         }
     }
 
-    /// Refuses what comes from now on, and forgets what came.
+    /// Refuses further commands and drops queued ones.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

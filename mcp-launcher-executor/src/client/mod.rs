@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use mcp_lifecycle_core::launch::{Containment, Reach, ReapReport, TerminationSemantics};
 use tokio::sync::Mutex;
 
-pub use config::{CwdDialect, ExecServerConfig};
+pub use config::ExecServerConfig;
 
 use self::connection::Connection;
 use self::helper::Abilities;
@@ -33,22 +33,21 @@ use crate::{Executor, ExecutorError, RemoteCommand, StartedProcess};
 
 /// An executor that speaks the exec-server protocol: codex's, or our daemon.
 ///
-/// One connection carries all its processes. A connection that is lost is
-/// resumed without losing or repeating a byte, as long as the peer keeps the
-/// session; one that is lost for good is replaced by the next start.
+/// One connection carries all its processes. A lost connection is resumed without losing or
+/// repeating a byte, as long as the peer keeps the session; the next start replaces one that is
+/// lost for good.
 ///
 /// # Drop
 ///
-/// The processes live on until they are dropped as well; the last one closes
-/// the connection.
+/// The processes keep running until they are dropped as well; the last one closes the connection.
 pub struct ExecServer {
     config: ExecServerConfig,
-    /// Of the last peer that there was a connection to.
+    /// Semantics of the latest peer.
     semantics: crate::mutex::Mutex<TerminationSemantics>,
     current: Mutex<Option<Arc<Established>>>,
 }
 
-/// A connection and what can be done with this peer.
+/// A connection and the peer's abilities.
 struct Established {
     connection: Connection,
     semantics: TerminationSemantics,
@@ -59,12 +58,11 @@ struct Established {
 }
 
 impl ExecServer {
-    /// Connects, shakes hands, and finds out what the peer can do.
+    /// Connects, completes the handshake, and determines the peer's abilities.
     ///
     /// # Errors
     ///
-    /// [`ExecutorError::Connect`] when there is nobody, `Refused` when the peer
-    /// does not want us.
+    /// [`ExecutorError::Connect`] if the peer is not reachable, `Refused` if it refuses.
     ///
     /// # Cancel safety
     ///
@@ -75,34 +73,19 @@ impl ExecServer {
         Ok(server)
     }
 
-    /// An executor that is connected to by its first use.
-    ///
-    /// Until then its semantics promise nothing.
+    /// Creates an executor that connects with its first use. Until then its semantics promise
+    /// nothing.
     pub fn new(config: ExecServerConfig) -> Self {
         let unknown = Containment::new("executor, not connected yet", Reach::Nothing);
         Self {
             semantics: crate::mutex::Mutex::new(
                 TerminationSemantics::new(unknown)
-                    .with_stdin_eof()
-                    .with_polite_signal(),
+                    .stdin_eof()
+                    .polite_signal(),
             ),
             current: Mutex::new(None),
             config,
         }
-    }
-
-    /// Lists what the session has running at the peer, in lines for people.
-    ///
-    /// # Errors
-    ///
-    /// [`ExecutorError::Unsupported`] on a plain peer, which cannot tell.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub async fn list(&self) -> Result<Vec<String>, ExecutorError> {
-        let established = self.established().await?;
-        supervised::list(&established.connection).await
     }
 
     async fn established(&self) -> Result<Arc<Established>, ExecutorError> {
@@ -126,8 +109,8 @@ async fn establish(config: &ExecServerConfig) -> Result<Established, ExecutorErr
         };
         return Ok(Established {
             semantics: TerminationSemantics::new(containment)
-                .with_stdin_eof()
-                .with_polite_signal(),
+                .stdin_eof()
+                .polite_signal(),
             connection,
             helper: None,
             _watch: None,
@@ -167,11 +150,6 @@ impl Executor for ExecServer {
     }
 
     async fn start(&self, command: &RemoteCommand) -> Result<StartedProcess, ExecutorError> {
-        if !command.labels.is_empty() {
-            return Err(ExecutorError::Unsupported {
-                what: "choose a machine by label, for it is one machine; an `ExecutorSet` can",
-            });
-        }
         let established = self.established().await?;
         let peer = self.config.peer();
         if established.connection.lifecycle().is_some() {
@@ -180,15 +158,7 @@ impl Executor for ExecServer {
         plain::start(&established, peer, command).await
     }
 
-    async fn check(&self) -> Result<(), ExecutorError> {
-        let established = self.established().await?;
-        match established.connection.lifecycle() {
-            Some(_) => supervised::ping(&established.connection).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Nothing: an executor ends what its dead clients leave by its own lease.
+    /// Does nothing: an executor's lease ends what dead clients leave.
     async fn reap_orphans(&self) -> Result<ReapReport, ExecutorError> {
         Ok(ReapReport::new())
     }
@@ -216,5 +186,5 @@ impl fmt::Debug for ExecServer {
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
     pub(crate) use super::helper::fuzzing::answer as helper_answer;
-    pub(crate) use super::session::{Effect, ProcessEvent, Purpose, Sequencer, Session, Timing};
+    pub(crate) use super::session::{Effect, ProcessEvent, Purpose, Session, Timing};
 }

@@ -1,5 +1,5 @@
-//! Processes on a plain peer: no end of file, no SIGTERM, and a forced end that
-//! reaches one process group. A helper script makes up for it where it can.
+//! Processes on a plain peer: no end of file, no SIGTERM, and a forced end that reaches one process
+//! group. A helper script compensates where possible.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::supervised::exit_of;
 use crate::protocol::method;
 use crate::{ExecutorError, RemoteCommand, RemoteProcess, StartedProcess};
 
-/// The semantics that this peer can keep: stated, never implied.
+/// Returns the semantics of this peer.
 pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> TerminationSemantics {
     let (mechanism, reach) = match (helper, watched) {
         (Some(_), true) => (
@@ -34,19 +34,19 @@ pub(super) fn semantics(helper: Option<Abilities>, watched: bool) -> Termination
         (None, _) => ("plain exec-server: its process group", Reach::Group),
     };
     let on_host_death = if watched { Reach::Marked } else { Reach::Group };
-    let mut containment = Containment::new(mechanism, reach).with_host_death(on_host_death);
+    let mut containment = Containment::new(mechanism, reach).host_death(on_host_death);
     if helper.is_none() {
-        containment = containment
-            .with_fallback("no /bin/sh with grep and /proc over there, or it is not wanted");
+        containment =
+            containment.fallback("no /bin/sh with grep and /proc over there, or it is not wanted");
     }
     let semantics = TerminationSemantics::new(containment);
     match helper {
-        Some(_) => semantics.with_polite_signal(),
+        Some(_) => semantics.polite_signal(),
         None => semantics,
     }
 }
 
-/// The prefix of every cookie of this session.
+/// Returns the prefix of every cookie of this session.
 pub(super) fn session_cookie(connection: &Connection) -> String {
     format!("{COOKIE}={}-", connection.peer().prefix)
 }
@@ -58,7 +58,7 @@ pub(super) async fn start(
 ) -> Result<StartedProcess, ExecutorError> {
     let connection = &established.connection;
     let id = connection.next_id();
-    // Ends with a letter, so that no cookie is the beginning of another.
+    // Ends with a letter, so that no cookie is a prefix of another.
     let value = format!("{id}z");
     let cookie = format!("{COOKIE}={value}");
     let mut command = command.clone();
@@ -68,33 +68,27 @@ pub(super) async fn start(
         cookie: established.helper.map(|_| &*cookie),
     };
     let started = connection.start_as(id, &command).await;
-    // What is refused may be the repetition of one that was carried out.
+    // A refused start may be the repetition of a successful one.
     if started.is_ok() {
         undo.cookie = None;
     }
     drop(undo);
-    let wiring = started?;
-    let process = Plain {
-        remote: wiring.process,
-        established: Arc::clone(established),
-        cookie,
-        peer,
-        swept: Arc::default(),
-    };
-    Ok(StartedProcess {
-        stdin: Box::new(wiring.stdin),
-        stdout: Box::new(wiring.stdout),
-        stderr: Some(Box::new(wiring.stderr)),
-        process: Arc::new(process),
-    })
+    let established = Arc::clone(established);
+    Ok(started?.started(|remote| {
+        Arc::new(Plain {
+            remote,
+            established,
+            cookie,
+            peer,
+            swept: Arc::default(),
+        })
+    }))
 }
 
-/// Guard for a start whose caller has gone, or whose answer never came:
-/// the connection terminates it, which reaches one process group, and nothing
-/// once the main process has left; this sweeps the rest.
+/// Undoes an abandoned or unanswered start: the connection's termination reaches only one process
+/// group, and nothing after the main process's exit. This sweeps the rest.
 struct Undo<'a> {
     connection: &'a Connection,
-    /// `None` when there is nothing to undo.
     cookie: Option<&'a str>,
 }
 
@@ -109,12 +103,12 @@ impl Drop for Undo<'_> {
 #[derive(Debug)]
 struct Plain {
     remote: Arc<Remote>,
-    /// The watcher takes the end of it for the end of the session, so it lives
-    /// at least as long as the last process.
+    /// The watcher takes its end for the end of the session, so it lives at least as long as the
+    /// last process.
     established: Arc<Established>,
     cookie: String,
     peer: String,
-    /// The processes that had to be killed; locked while a sweep is under way.
+    /// The processes that had to be killed; locked during a sweep.
     swept: Arc<Mutex<Vec<Remnant>>>,
 }
 
@@ -135,7 +129,7 @@ impl Plain {
             .map(drop)
     }
 
-    /// Completes when the session cannot be followed any more.
+    /// Completes when the process cannot be followed any more.
     async fn failure(&self) -> ExecutorError {
         let mut status = self.remote.status();
         let failed = status.wait_for(|status| status.failed.is_some()).await;
@@ -148,7 +142,7 @@ impl Plain {
     async fn emptied(&self) -> Result<Gone, ExecutorError> {
         let mut status = self.remote.status();
         if !self.has_helper() {
-            // All there is: the peer's word that the process has closed.
+            // The peer's report that the process has closed is the only evidence.
             let _ = status.wait_for(|status| status.closed).await;
             let words = "the process has closed".to_owned();
             return Ok(Gone::proven_by(Evidence::RemoteReported(words)));
@@ -156,7 +150,7 @@ impl Plain {
         let _ = status.wait_for(|status| status.exit.is_some()).await;
         helper::wait(self.connection(), &self.cookie).await?;
         let swept = self.swept.lock().await.clone();
-        Ok(Gone::proven_by(Evidence::NoneMarked).with_swept(swept))
+        Ok(Gone::proven_by(Evidence::NoneMarked).swept(swept))
     }
 }
 
@@ -227,8 +221,7 @@ impl RemoteProcess for Plain {
     }
 }
 
-/// Work that goes on when nobody waits for it any more: a sweep that is dropped
-/// halfway would leave the other half.
+/// Runs a sweep that must not be cancelled midway.
 async fn detached(
     work: impl Future<Output = Result<(), ExecutorError>> + Send + 'static,
 ) -> Result<(), ExecutorError> {

@@ -1,4 +1,4 @@
-//! Processes on a daemon that knows our extensions: it does the work.
+//! Processes on our daemon, which does the work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::Established;
 use super::connection::Connection;
 use super::process::{Remote, Status};
-use crate::protocol::extension::{ListResult, SurvivorsResult};
+use crate::protocol::extension::SurvivorsResult;
 use crate::protocol::method;
 use crate::wire::remnant;
 use crate::{ExecutorError, RemoteCommand, RemoteProcess, StartedProcess};
@@ -24,43 +24,19 @@ pub(super) async fn start(
     command: &RemoteCommand,
 ) -> Result<StartedProcess, ExecutorError> {
     let wiring = established.connection.start(command).await?;
-    let process = Supervised {
-        remote: wiring.process,
-        connection: established.connection.clone(),
-        semantics: established.semantics.clone(),
-        peer,
-        signals: AtomicU64::new(0),
-    };
-    Ok(StartedProcess {
-        stdin: Box::new(wiring.stdin),
-        stdout: Box::new(wiring.stdout),
-        stderr: Some(Box::new(wiring.stderr)),
-        process: Arc::new(process),
-    })
-}
-
-/// Asks the daemon for a sign of life.
-pub(super) async fn ping(connection: &Connection) -> Result<(), ExecutorError> {
-    connection.call(method::PING, json!({})).await.map(drop)
-}
-
-pub(super) async fn list(connection: &Connection) -> Result<Vec<String>, ExecutorError> {
-    if connection.lifecycle().is_none() {
-        return Err(ExecutorError::Unsupported {
-            what: "list its processes",
-        });
-    }
-    let result = connection.call(method::LIST, json!({})).await?;
-    let result: ListResult = super::session::parse(method::LIST, &result)?;
-    let line = |p: crate::protocol::extension::ListedProcess| {
-        let state = if p.exited { "exited" } else { "running" };
-        let age = p.age_ms / 1000;
-        format!(
-            "{} {} {} {state} {age}s",
-            p.process_id, p.identity, p.program
-        )
-    };
-    Ok(result.processes.into_iter().map(line).collect())
+    let (connection, semantics) = (
+        established.connection.clone(),
+        established.semantics.clone(),
+    );
+    Ok(wiring.started(|remote| {
+        Arc::new(Supervised {
+            remote,
+            connection,
+            semantics,
+            peer,
+            signals: AtomicU64::new(0),
+        })
+    }))
 }
 
 #[derive(Debug)]
@@ -69,12 +45,12 @@ struct Supervised {
     connection: Connection,
     semantics: TerminationSemantics,
     peer: String,
-    /// How many signals it was sent.
+    /// Number of signals sent to it.
     signals: AtomicU64,
 }
 
 impl Supervised {
-    /// Concludes what is known of a process that cannot be followed any more.
+    /// Concludes the end of a process that cannot be followed any more.
     fn gone_without_word(&self, error: ExecutorError) -> Result<Gone, ExecutorError> {
         let death = self.connection.death();
         let death = death.map(|(since, why)| (since.elapsed(), why));
@@ -82,8 +58,8 @@ impl Supervised {
     }
 }
 
-/// The end of a process's session was reported, or is bounded by the lease,
-/// counted from when nobody tried any more to come back. Pure.
+/// Decides whether the end of a process's session was reported, or must have come by the lease,
+/// counted from the last attempt to resume. Pure.
 fn gone_with_its_session(
     error: ExecutorError,
     death: Option<(Duration, &ExecutorError)>,
@@ -161,7 +137,7 @@ impl RemoteProcess for Supervised {
                     };
                     let evidence = Evidence::RemoteReported(words);
                     let swept = proof.swept.into_iter().map(remnant);
-                    let mut gone = Gone::proven_by(evidence).with_swept(swept);
+                    let mut gone = Gone::proven_by(evidence).swept(swept);
                     gone.swept_count = gone.swept_count.max(proof.swept_count as usize);
                     Ok(gone)
                 }
@@ -177,7 +153,7 @@ impl RemoteProcess for Supervised {
     }
 
     async fn survivors(&self) -> Result<Vec<Remnant>, ExecutorError> {
-        // A daemon forgets what it has proven once we know.
+        // A daemon forgets a proof once it is acknowledged.
         let proven = |status: &Status| status.gone.as_ref().is_some_and(|p| p.failure.is_none());
         let failed = {
             let status = self.remote.status();
@@ -204,8 +180,7 @@ impl RemoteProcess for Supervised {
     }
 }
 
-/// How the main process ended. A process that cannot be followed any more has
-/// not ended as far as anybody knows, and this waits for ever.
+/// Waits for the exit status; for ever if the process cannot be followed any more.
 pub(super) async fn exit_of(remote: &Remote) -> ExitStatus {
     let mut status = remote.status();
     let exited = status.wait_for(|status| status.exit.is_some()).await;

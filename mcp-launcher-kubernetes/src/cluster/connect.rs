@@ -1,4 +1,4 @@
-//! From a kubeconfig, or the account of the host's own pod, to a client.
+//! Builds a client from a kubeconfig or from the pod's own service account.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use tokio::time::timeout;
 use tower::filter::AsyncFilterLayer;
 use tower::{BoxError, ServiceBuilder};
 
-use super::credentials::{Certificate, Credentials, NoCredentials};
+use super::credentials::{Certificate, Credentials};
 use super::{Connected, Source};
-use crate::error::ClusterError;
+use crate::error::{ClusterError, NoCredentials};
 
-/// How long a connection may take to be made.
+/// Time limit of one connection attempt.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A peer that says nothing is asked after this time, and again.
+/// Idle time after which TCP keep-alive probes the peer.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How long the files of a configuration may take to be read.
+/// Time limit for reading the files of a configuration.
 const READ: Duration = Duration::from_secs(10);
 
-/// How long a connection without a request is kept.
+/// Time that an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Reads the configuration, and asks its program for credentials. Nothing is connected to yet.
+/// Reads the configuration and gets credentials. Connects to nothing yet.
 pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> {
     let mut config = config(source).await?;
     let namespace = source.namespace.clone();
@@ -38,10 +38,8 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
     let address = config.cluster_url.to_string();
     let credentials = program(&mut config.auth_info)?.map(Credentials::new);
     if let Some(credentials) = &credentials {
-        let none = |error: NoCredentials| ClusterError::Credentials {
-            action: "connection".to_owned(),
-            address: address.clone(),
-            problem: error.to_string(),
+        let none = |error: NoCredentials| {
+            ClusterError::unaccepted("connection", &address, &error.to_string())
         };
         if let Some(certificate) = credentials.certificate().await.map_err(none)? {
             use_certificate(&mut config.auth_info, &certificate);
@@ -52,13 +50,13 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
         tokio::task::spawn_blocking(move || client(&config, credentials, namespace))
     };
     let late = || {
-        ClusterError::NoCluster(format!(
-            "the files of the configuration are not read within {} s",
-            READ.as_secs()
+        let limit = READ.as_secs();
+        ClusterError::no_cluster(format!(
+            "the files of the configuration are not read within {limit} s"
         ))
     };
     let made = timeout(READ, made).await.map_err(|_| late())?;
-    let client = made.map_err(|error| ClusterError::NoCluster(error.to_string()))??;
+    let client = made.map_err(ClusterError::no_cluster)??;
     Ok(Connected {
         client,
         namespace,
@@ -66,8 +64,8 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
     })
 }
 
-/// Takes out the program that gives credentials, where nothing else in the configuration gives
-/// them, so that the client library runs none.
+/// Takes the credential program out of the configuration, so that the client library does not run
+/// it. Ignored where the configuration holds other credentials.
 fn program(auth: &mut AuthInfo) -> Result<Option<ExecConfig>, ClusterError> {
     let runs = |auth: &AuthInfo| {
         let provider = auth.auth_provider.as_ref();
@@ -75,7 +73,7 @@ fn program(auth: &mut AuthInfo) -> Result<Option<ExecConfig>, ClusterError> {
     };
     if runs(auth) {
         let problem = "an auth-provider with a program is not supported; give it as `exec`";
-        return Err(ClusterError::NoCluster(problem.to_owned()));
+        return Err(ClusterError::no_cluster(problem));
     }
     let has_others = auth.auth_provider.is_some()
         || auth.username.is_some() && auth.password.is_some()
@@ -95,11 +93,11 @@ fn client(
     namespace: String,
 ) -> Result<Client, ClusterError> {
     let no_cluster = |error: kube::Error| {
-        ClusterError::NoCluster(mcp_lifecycle_core::launch::ErrorChain(&error).to_string())
+        ClusterError::no_cluster(mcp_lifecycle_core::launch::ErrorChain(&error))
     };
     if config.proxy_url.is_some() {
-        let problem = "a proxy-url in the kubeconfig is not supported".to_owned();
-        return Err(ClusterError::NoCluster(problem));
+        let problem = "a proxy-url in the kubeconfig is not supported";
+        return Err(ClusterError::no_cluster(problem));
     }
     let tls = config
         .rustls_https_connector_with_connector(connector())
@@ -126,7 +124,7 @@ fn client(
     Ok(Client::new(service, namespace))
 }
 
-/// Connections that notice within half a minute that nobody is there any more.
+/// Opens TCP connections that notice a dead peer within half a minute.
 fn connector() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -135,7 +133,7 @@ fn connector() -> HttpConnector {
     tcp.set_keepalive(Some(KEEP_ALIVE));
     tcp.set_keepalive_interval(Some(KEEP_ALIVE / 3));
     tcp.set_keepalive_retries(Some(3));
-    // Keep-alive says nothing while data waits for its acknowledgement.
+    // Keep-alive does not probe while data waits for its acknowledgement.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(KEEP_ALIVE * 2));
     tcp
@@ -143,7 +141,7 @@ fn connector() -> HttpConnector {
 
 async fn config(source: &Source) -> Result<Config, ClusterError> {
     let no_cluster = |error: &dyn std::error::Error| {
-        ClusterError::NoCluster(mcp_lifecycle_core::launch::ErrorChain(error).to_string())
+        ClusterError::no_cluster(mcp_lifecycle_core::launch::ErrorChain(error))
     };
     let options = KubeConfigOptions {
         context: source.context.clone(),
@@ -210,13 +208,11 @@ mod tests {
         });
         let what = crate::cluster::Deletion {
             name: "p",
-            uid: None,
-            version: None,
-            grace: None,
+            ..Default::default()
         };
         let answer = cluster.delete(crate::cluster::Kind::Pod, what).await;
         let error = answer.unwrap_err();
-        assert!(matches!(error, ClusterError::Untrusted { .. }), "{error}");
+        assert_eq!(error.case(), crate::error::Case::Untrusted, "{error}");
         assert!(error.to_string().contains("delete pods"), "{error}");
     }
 }

@@ -1,9 +1,8 @@
-//! Credentials that a program gives: `exec` in a kubeconfig.
+//! Credentials from a program: `exec` in a kubeconfig.
 //!
-//! It is run here and not by the client library, whose errors quote its command line, its
-//! environment and its answer, and which lets one that hangs live on beside the next.
+//! Not run by the client library: its errors quote the command line, the environment and the
+//! answer, and it leaves a program that hangs running.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,44 +12,27 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, StatusCode};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::config::ExecConfig;
-use mcp_lifecycle_host::helper;
+use mcp_lifecycle_core::backend::helper;
 use serde::Deserialize;
 use serde_json::json;
-use thiserror::Error;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tower::BoxError;
 use tower::filter::AsyncPredicate;
 
-/// How long the program may take. It is killed then.
+use crate::error::NoCredentials;
+
+/// Time limit of the program; it is killed then.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A token is asked for anew this long before it expires.
+/// A token is renewed this long before it expires.
 const BEFORE: SignedDuration = SignedDuration::from_secs(10);
 
-/// A token that the API server does not accept is asked for anew, but not more often.
+/// Least interval between two renewals of a token that the API server rejects.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// So much of what the program complains of is told, in characters.
-const COMPLAINT: usize = 300;
-
-/// What is told in place of what may be secret.
-const HIDDEN: &str = "(hidden)";
-
-/// Words of so few characters are no secrets.
-const SHORT: usize = 3;
-
-/// The reason that a program gave no credentials. Neither its arguments nor its environment are
-/// in it, nor what it has answered.
-#[derive(Debug, Clone, Error)]
-#[error("the program `{program}` gives no credentials: {problem}")]
-pub(crate) struct NoCredentials {
-    program: String,
-    problem: String,
-}
-
-/// A program that is asked one time at once. A clone is the same.
+/// The program and its last answer. Runs once at a time; clones share it.
 #[derive(Clone)]
 pub(super) struct Credentials(Arc<Shared>);
 
@@ -67,7 +49,7 @@ struct State {
     failed: Option<(Instant, NoCredentials)>,
 }
 
-/// What the program has given.
+/// The credentials of one answer.
 #[derive(Clone)]
 struct Given {
     token: Option<HeaderValue>,
@@ -83,7 +65,7 @@ pub(super) struct Certificate {
     pub(super) key: String,
 }
 
-/// `client.authentication.k8s.io`, as far as it is read.
+/// The fields that are read of `client.authentication.k8s.io`.
 #[derive(Deserialize)]
 struct ExecCredential {
     status: Status,
@@ -107,13 +89,13 @@ impl Credentials {
         }))
     }
 
-    /// The client's certificate, if the program gives one. It is used as long as the connection
-    /// lasts, whenever it expires.
+    /// Returns the client's certificate, if the program gives one. It is used for the whole
+    /// connection, even beyond its expiry.
     pub(super) async fn certificate(&self) -> Result<Option<Certificate>, NoCredentials> {
         Ok(self.given().await?.certificate)
     }
 
-    /// Takes note of an answer: a token that is not accepted is asked for anew.
+    /// Notes the status of a response: after a 401 the token is renewed.
     pub(super) fn answered(&self, status: StatusCode) {
         if status == StatusCode::UNAUTHORIZED {
             self.0.is_refused.store(true, Ordering::Relaxed);
@@ -126,7 +108,7 @@ impl Credentials {
         if let Some(given) = state.given.as_ref().filter(|given| self.holds(given)) {
             return Ok(given.clone());
         }
-        // Who has waited for another's answer has it as well.
+        // A failure of a run that this caller waited for is its failure, too.
         if let Some((_, error)) = state.failed.as_ref().filter(|(at, _)| *at >= asked) {
             return Err(error.clone());
         }
@@ -165,7 +147,7 @@ impl<B: Send + 'static> AsyncPredicate<Request<B>> for Credentials {
     }
 }
 
-/// Runs the program. It ends with the future.
+/// Runs the program. Dropping the future kills it.
 async fn run(exec: &ExecConfig) -> Result<Given, NoCredentials> {
     let program = exec.command.clone().unwrap_or_default();
     let failed = |problem: String| NoCredentials {
@@ -189,57 +171,13 @@ async fn run(exec: &ExecConfig) -> Result<Given, NoCredentials> {
         )
     })?;
     if !answer.status.success() {
-        let complaint = hidden(&answer.complaint, secrets(exec, &answer.said));
-        let complaint: String = complaint.trim().chars().take(COMPLAINT).collect();
-        let words = if complaint.is_empty() { "" } else { ": " };
+        // What it wrote to stderr may hold a secret.
         let status = answer.status;
-        return Err(failed(format!("it failed ({status}){words}{complaint}")));
+        let words =
+            format!("it failed ({status}); `kubectl get pods` runs it as well and shows why");
+        return Err(failed(words));
     }
     given(&answer.said).map_err(|problem| failed(problem.to_owned()))
-}
-
-/// What a complaint may repeat and nobody else is to read: lines of the arguments and of the
-/// variables that the program was given, and words of its answer. The longest come first.
-fn secrets(exec: &ExecConfig, said: &[u8]) -> Vec<String> {
-    // As it is written in JSON.
-    let said = String::from_utf8_lossy(said).replace("\\n", "\n");
-    let arguments = exec.args.iter().flatten();
-    let values = arguments.flat_map(|argument| {
-        let option = argument.split_once('=');
-        [Some(&**argument), option.map(|(_, value)| value)]
-    });
-    let variables = exec.env.iter().flatten();
-    let variables = variables.filter_map(|variable| Some(&**variable.get("value")?));
-    let given = values.flatten().chain(variables).flat_map(str::lines);
-    let is_between = |c: char| !c.is_alphanumeric() && !"-_.+/=~".contains(c);
-    let mut secrets: Vec<&str> = given.map(str::trim).chain(said.split(is_between)).collect();
-    secrets.retain(|secret| secret.chars().count() > SHORT);
-    secrets.sort_unstable_by_key(|secret| (Reverse(secret.len()), *secret));
-    secrets.dedup();
-    secrets.into_iter().map(str::to_owned).collect()
-}
-
-/// A complaint without these words, also where the last of them was cut.
-fn hidden(complaint: &[u8], secrets: Vec<String>) -> String {
-    let complaint = String::from_utf8_lossy(complaint);
-    let mut complaint = complaint
-        .trim_end_matches(char::REPLACEMENT_CHARACTER)
-        .to_owned();
-    for secret in secrets {
-        complaint = complaint.replace(&secret, HIDDEN);
-        let longest = complaint.len().min(secret.len() - 1);
-        let mut cuts = (SHORT + 1..=longest).rev();
-        let is_end = |cut: &usize| {
-            secret
-                .get(..*cut)
-                .is_some_and(|head| complaint.ends_with(head))
-        };
-        if let Some(cut) = cuts.find(is_end) {
-            complaint.truncate(complaint.len() - cut);
-            complaint.push_str(HIDDEN);
-        }
-    }
-    complaint
 }
 
 fn command(program: &str, exec: &ExecConfig) -> Command {
@@ -250,7 +188,7 @@ fn command(program: &str, exec: &ExecConfig) -> Command {
             command.env(name, value);
         }
     }
-    // Its standard input is nobody's: that of a host may be its protocol.
+    // The host's stdin may be its protocol, so the program gets none.
     let mut spec = json!({"interactive": false});
     if exec.provide_cluster_info {
         spec["cluster"] = json!(exec.cluster);
@@ -260,9 +198,9 @@ fn command(program: &str, exec: &ExecConfig) -> Command {
     command
 }
 
-/// What is in an answer. Errors of what reads it would quote it.
+/// Parses an answer. The parser's errors are dropped, since they quote it.
 fn given(said: &[u8]) -> Result<Given, &'static str> {
-    // Some programs answer in YAML, of which JSON is a part.
+    // Some programs answer in YAML, a superset of JSON.
     let answer = serde_saphyr::from_slice::<ExecCredential>(said);
     let Status {
         expiration_timestamp,

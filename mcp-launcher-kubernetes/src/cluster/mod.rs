@@ -1,4 +1,4 @@
-//! The API server: the few requests that a launcher makes of it.
+//! The requests that a launcher makes of the API server.
 
 mod connect;
 mod credentials;
@@ -9,7 +9,7 @@ pub(crate) mod scripted;
 mod watch;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{AsyncBufReadExt, Stream, StreamExt, TryStreamExt};
@@ -24,21 +24,24 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-use crate::error::{Action, ClusterError, Meaning};
+use crate::error::{Action, Case, ClusterError, Meaning};
 use crate::labels;
 
-pub(crate) use credentials::NoCredentials;
 pub(crate) use objects::{Deletion, Kind, Listed};
 pub(crate) use retry::{Patience, Pauses};
 pub(crate) use watch::{Entry, Watcher};
 
-/// The longest time that an answer may take. A deletion by a busy server is asked again.
+/// Time in which a creation with a lost response may still take effect: an API server gives a
+/// request a minute.
+pub(crate) const LATE_CREATE: Duration = Duration::from_secs(75);
+
+/// Time limit of one response. A deletion by a busy server is requested again.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// So many objects are asked for at a time: a page of pods is some 4 MB.
+/// Objects per page of a list: a page of pods is some 4 MB.
 const PAGE: u32 = 500;
 
-/// How often a list is begun again whose pages were forgotten, as they are after 5 minutes.
+/// Restarts of a list after its continue token has expired (5 minutes).
 const BEGUN_AGAIN: usize = 3;
 
 /// Source of the cluster's address and credentials.
@@ -52,12 +55,12 @@ pub(crate) struct Source {
     pub(crate) namespace: Option<String>,
 }
 
-/// A cluster, which is connected to with the first request.
+/// A cluster. Connected to with the first request.
 pub(crate) struct Cluster {
     source: Source,
     connected: OnceCell<Connected>,
-    /// When it could not be connected to, the last time, and why.
-    failed: Mutex<Option<(Instant, Arc<ClusterError>)>>,
+    /// The time and reason of the last failed connection.
+    failed: Mutex<Option<(Instant, ClusterError)>>,
 }
 
 struct Connected {
@@ -79,51 +82,40 @@ impl Cluster {
         &self.source
     }
 
-    /// The namespace, once it is known.
+    /// Returns the namespace. Connects first.
     pub(crate) async fn namespace(&self) -> Result<&str, ClusterError> {
         Ok(&self.connected().await?.namespace)
     }
 
-    /// One at a time; who has waited for another's attempt shares its failure.
+    /// Connects, one caller at a time. Callers that waited for an attempt share its failure.
     async fn connected(&self) -> Result<&Connected, ClusterError> {
         let asked = Instant::now();
         let failed = || self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let connect = async || {
             let since = |(at, _): &&(Instant, _)| *at >= asked;
             if let Some((_, error)) = failed().as_ref().filter(since) {
-                return Err(ClusterError::Shared(Arc::clone(error)));
+                return Err(error.clone());
             }
-            connect::connect(&self.source).await.map_err(|error| {
-                let error = Arc::new(error);
-                *failed() = Some((Instant::now(), Arc::clone(&error)));
-                ClusterError::Shared(error)
-            })
+            connect::connect(&self.source)
+                .await
+                .inspect_err(|error| *failed() = Some((Instant::now(), error.clone())))
         };
         self.connected.get_or_try_init(connect).await
     }
 
-    /// Creates an object. The values of an environment are in it, so that neither it nor
-    /// the answer is ever logged.
-    pub(crate) async fn create(&self, kind: Kind, object: &Value) -> Result<(), ClusterError> {
-        let path = self.path(kind, "").await?;
-        let request = Request::post(path).header("Content-Type", "application/json");
-        let request = request.body(object.to_string().into_bytes());
-        self.text("create", kind.plural(), request).await.map(drop)
-    }
-
-    /// Creates an object: what the API server made of it.
-    pub(crate) async fn created<T: DeserializeOwned>(
+    /// Creates an object and returns it as the API server stored it. It may hold values of an
+    /// environment, so that neither it nor the response is ever logged.
+    pub(crate) async fn create<T: DeserializeOwned>(
         &self,
         kind: Kind,
         object: &Value,
     ) -> Result<T, ClusterError> {
         let path = self.path(kind, "").await?;
-        let request = Request::post(path).header("Content-Type", "application/json");
-        let request = request.body(object.to_string().into_bytes());
+        let request = with_body(Request::post(path), JSON, object);
         self.object("create", kind.plural(), request).await
     }
 
-    /// Changes fields of an object: what the API server made of it.
+    /// Changes fields of an object and returns the result.
     pub(crate) async fn patch<T: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -131,23 +123,21 @@ impl Cluster {
         fields: &Value,
     ) -> Result<T, ClusterError> {
         let request = Request::patch(self.path(kind, name).await?);
-        let request = request.header("Content-Type", "application/merge-patch+json");
-        let request = request.body(fields.to_string().into_bytes());
+        let request = with_body(request, "application/merge-patch+json", fields);
         self.object("patch", kind.plural(), request).await
     }
 
-    /// Takes our finalizer away from a pod, and nobody else's.
+    /// Removes our finalizer from a pod, and no other.
     pub(crate) async fn let_go(&self, pod: &str, uid: &str) -> Result<(), ClusterError> {
         let without = json!({"metadata": {
             "uid": uid, "$deleteFromPrimitiveList/finalizers": [labels::FINALIZER],
         }});
         let request = Request::patch(self.path(Kind::Pod, pod).await?);
-        let request = request.header("Content-Type", "application/strategic-merge-patch+json");
-        let request = request.body(without.to_string().into_bytes());
+        let request = with_body(request, "application/strategic-merge-patch+json", &without);
         self.text("patch", "pods", request).await.map(drop)
     }
 
-    /// The objects that a selector finds.
+    /// Lists the objects that a selector matches.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -156,8 +146,8 @@ impl Cluster {
         self.list_as(kind, selector, |object| object).await
     }
 
-    /// What `read` makes of the objects that a selector finds, which are asked for page by
-    /// page: no more than a page of them is held at a time.
+    /// Lists the objects that a selector matches, mapped by `read`. Requested in pages, so that
+    /// only one page of full objects is in memory.
     pub(crate) async fn list_as<T: DeserializeOwned, U>(
         &self,
         kind: Kind,
@@ -173,9 +163,9 @@ impl Cluster {
             let request = Request::get(&page).body(Vec::new());
             let listed: Result<Listed<T>, _> = self.object("list", kind.plural(), request).await;
             let mut listed = match listed {
-                // The pages that are left are not known any more: it is begun again.
-                Err(ClusterError::Api { code: 410, .. })
-                    if page != first && again < BEGUN_AGAIN =>
+                // The continue token has expired: start over.
+                Err(error)
+                    if error.case() == Case::Expired && page != first && again < BEGUN_AGAIN =>
                 {
                     again += 1;
                     items.clear();
@@ -195,7 +185,7 @@ impl Cluster {
         }
     }
 
-    /// What is told of one object from its beginning on, until the watch ends.
+    /// Watches the events of one object, from its first one until the watch ends.
     pub(crate) async fn events(
         &self,
         uid: &str,
@@ -210,7 +200,7 @@ impl Cluster {
         }))
     }
 
-    /// What a watch tells, until it ends. One that says nothing lasts.
+    /// Opens a watch. It has no time limit of its own.
     async fn watch<T: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -240,7 +230,8 @@ impl Cluster {
         self.object("get", kind.plural(), request).await
     }
 
-    /// Returns whether a look says that this object has gone, or that another one has its name. A 409 alone does not say so: others may have changed it at the same instant.
+    /// Returns whether the object is gone or another one has its name. A 409 alone proves neither:
+    /// others may have changed it at the same instant.
     pub(crate) async fn has_gone(&self, kind: Kind, name: &str, uid: &str) -> bool {
         match self.get::<PartialObjectMeta>(kind, name).await {
             Ok(there) => there.metadata.uid.is_some_and(|there| there != uid),
@@ -248,10 +239,8 @@ impl Cluster {
         }
     }
 
-    /// Orders a deletion. What is not there any more, or another one, is [`Meaning`]'s
-    /// `Absent` or `Conflict`.
-    ///
-    /// [`Meaning`]: crate::error::Meaning
+    /// Requests a deletion. An object that is gone or replaced is `Absent` or `Conflict` of
+    /// [`Meaning`](crate::error::Meaning).
     pub(crate) async fn delete(&self, kind: Kind, what: Deletion<'_>) -> Result<(), ClusterError> {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if let Some(uid) = what.uid {
@@ -263,13 +252,12 @@ impl Cluster {
         if let Some(grace) = what.grace {
             options["gracePeriodSeconds"] = grace.into();
         }
-        let path = self.path(kind, what.name).await?;
-        let request = Request::delete(path).header("Content-Type", "application/json");
-        let request = request.body(options.to_string().into_bytes());
+        let request = Request::delete(self.path(kind, what.name).await?);
+        let request = with_body(request, JSON, &options);
         self.text("delete", kind.plural(), request).await.map(drop)
     }
 
-    /// Attaches to all three streams of a container. By name: the API has no other way.
+    /// Attaches to all three streams of a container. The API attaches by name only.
     pub(crate) async fn attach(
         &self,
         pod: &str,
@@ -279,7 +267,7 @@ impl Cluster {
         let path = self.path(Kind::Pod, pod).await?;
         let connected = self.connected().await?;
         let request = Request::get(format!("{path}/attach?{query}")).body(Vec::new());
-        // From Kubernetes 1.35 on it takes `create` as well.
+        // From Kubernetes 1.35 on, attach needs `create` as well.
         let action = connected.action("get", "pods/attach");
         let request = request.map_err(|error| action.failed(kube::Error::HttpError(error)))?;
         let answer = timeout(ANSWER, connected.client.connect(request)).await;
@@ -305,7 +293,7 @@ impl Cluster {
     ) -> Result<T, ClusterError> {
         let text = self.text(verb, resource, request).await?;
         let action = self.connected().await?.action(verb, resource);
-        // Not by the client library, which logs what it cannot read.
+        // The client library would log what it cannot parse.
         serde_json::from_str(&text).map_err(|error| action.unreachable(error.to_string()))
     }
 
@@ -322,6 +310,17 @@ impl Cluster {
         let answer = answer.map_err(|_| action.unreachable(late()))?;
         answer.map_err(|error| action.failed(error))
     }
+}
+
+const JSON: &str = "application/json";
+
+fn with_body(
+    request: http::request::Builder,
+    kind: &str,
+    body: &Value,
+) -> http::Result<Request<Vec<u8>>> {
+    let request = request.header("Content-Type", kind);
+    request.body(body.to_string().into_bytes())
 }
 
 fn late() -> String {

@@ -1,8 +1,7 @@
-//! The objects that are asked for, and what is said of them.
+//! The kinds of objects that are requested, and list metadata.
 
 use serde::Deserialize;
 
-/// The kinds of objects that a launcher asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Pod,
@@ -13,7 +12,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The group and version of the API that has it.
+    /// Returns the group and version of the API that serves it.
     pub(super) fn api(self) -> &'static str {
         match self {
             Self::Lease => "/apis/coordination.k8s.io/v1",
@@ -43,21 +42,21 @@ pub(crate) struct Listed<T> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListMeta {
-    /// A watch that begins here tells what has happened since.
+    /// A watch from here on reports everything that happened since.
     pub(crate) resource_version: String,
-    /// Where the next page begins.
+    /// Token of the next page.
     #[serde(rename = "continue")]
     pub(super) rest: Option<String>,
 }
 
-/// Order to delete an object.
-#[derive(Debug, Clone, Copy)]
+/// Request to delete an object.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Deletion<'a> {
     pub(crate) name: &'a str,
-    /// Another object of that name is left alone.
+    /// Deletes only the object with this UID.
     pub(crate) uid: Option<&'a str>,
-    /// One that was changed since is left alone.
+    /// Deletes only this version of the object.
     pub(crate) version: Option<&'a str>,
-    /// In seconds. 0 only for what has ended: it takes away the object and ends nothing.
+    /// In seconds. Zero only for a pod that has ended: it removes the object and ends nothing.
     pub(crate) grace: Option<u32>,
 }

@@ -1,4 +1,5 @@
-//! Requests that are made until somebody has answered.
+//! Retries of requests, bounded in time. By hand: two budgets are shared by all requests of an
+//! operation, and a request in flight is never dropped, which crates for retries have not.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tracing::debug;
 
 use crate::error::{ClusterError, Meaning};
 
-/// Pauses between questions to a server that is busy, or does not answer.
+/// Back-off between retries.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     next: Duration,
@@ -19,7 +20,7 @@ pub(crate) struct Pauses {
 impl Pauses {
     pub(crate) const FIRST: Duration = Duration::from_millis(50);
 
-    /// Of questions that somebody waits for, or that are given up.
+    /// Pauses of up to 5 s, for requests with a deadline.
     pub(crate) const fn new() -> Self {
         Self {
             next: Self::FIRST,
@@ -27,7 +28,7 @@ impl Pauses {
         }
     }
 
-    /// Of a question that is asked for as long as it takes.
+    /// Pauses of up to 30 s, for requests that are retried without a deadline.
     pub(crate) const fn patient() -> Self {
         Self {
             next: Self::FIRST,
@@ -51,7 +52,7 @@ impl Pauses {
     }
 }
 
-/// The time that an undertaking has for answers: one for all its requests, so that it ends.
+/// The time budget of an operation, shared by all its requests.
 pub(crate) struct Patience {
     left: Mutex<Left>,
     cancelled: CancellationToken,
@@ -59,16 +60,15 @@ pub(crate) struct Patience {
 }
 
 struct Left {
-    /// For requests that nobody answers, or whose credentials nobody accepts.
+    /// For requests without a response, or with rejected credentials.
     silent: Duration,
-    /// For a server that is busy.
     busy: Duration,
-    /// The last that was told.
+    /// The last problem that was reported.
     words: String,
 }
 
 impl Patience {
-    /// An API server may be restarted.
+    /// Long enough for a restart of the API server.
     const SILENT: Duration = Duration::from_secs(20);
     const BUSY: Duration = Duration::from_secs(60);
 
@@ -84,21 +84,21 @@ impl Patience {
         }
     }
 
-    /// Makes no more requests once it is cancelled. One that was sent is not interrupted: it may
-    /// come true.
+    /// Stops retrying once this is cancelled. A request in flight is not interrupted, since it may
+    /// take effect.
     pub(crate) fn until(mut self, cancelled: CancellationToken) -> Self {
         self.cancelled = cancelled;
         self
     }
 
-    /// Tells somebody why a request is made again.
+    /// Reports to `told` why a request is retried.
     pub(crate) fn telling(mut self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.told = Box::new(told);
         self
     }
 
-    /// Makes a request until it has an answer that counts, or no time is left for it. A request
-    /// that was sent is waited for all the same.
+    /// Retries a request until it has a definite response or the budget is spent. A request in
+    /// flight is always awaited.
     pub(crate) async fn answered<T, F>(
         &self,
         mut request: impl FnMut() -> F,
@@ -109,7 +109,7 @@ impl Patience {
         let mut pauses = Pauses::new();
         loop {
             if self.cancelled.is_cancelled() {
-                return Err(ClusterError::Cancelled);
+                return Err(ClusterError::cancelled());
             }
             let begun = Instant::now();
             let error = match request().await {
@@ -129,19 +129,19 @@ impl Patience {
         }
     }
 
-    /// Takes the time in which somebody else's question was waited for, who has failed with this:
+    /// Charges the budget for a wait on another caller's request that failed with `error`. Returns
     /// whether any is left.
     pub(crate) fn waited(&self, error: &ClusterError, time: Duration) -> bool {
         match error.meaning() {
             Meaning::Busy(_) | Meaning::Unheard | Meaning::Unaccepted => {
                 self.spend(error, time, Pauses::FIRST).is_some()
             }
-            // Its own question may have another answer, and has one soon.
+            // The caller's own request may have another result, and will have it soon.
             Meaning::Absent | Meaning::Exists | Meaning::Conflict | Meaning::Refused => true,
         }
     }
 
-    /// Takes the time of a question and of the pause after it: how long the pause may be.
+    /// Charges the budget for a request and the pause after it. Returns the length of that pause.
     fn spend(&self, error: &ClusterError, asked: Duration, pause: Duration) -> Option<Duration> {
         let pause = {
             let mut left = self.left();

@@ -7,10 +7,9 @@
 //!     └── no entry is left ─────┘
 //! ```
 //!
-//! A pod that leaves the selection may have been deleted, or somebody has changed its labels,
-//! which a watch tells in the same way. What was not deleted is looked for by its name. A pod
-//! that is not there, and whose deletion was not told, is `Missing`: that is no proof of
-//! anything.
+//! A pod leaves the selection when it is deleted or when its labels are changed; both arrive as the
+//! same event. A pod that was not deleted is polled by name. A pod that is absent without a
+//! deletion event is `Missing`, which proves nothing.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -25,16 +24,17 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 use super::{Cluster, Kind, Listed, Pauses};
-use crate::error::{ClusterError, Meaning};
-use crate::pod::{Facts, Lost, Object, Seen};
+use crate::decide::{Lost, Object, Seen};
+use crate::error::{Case, ClusterError, Meaning};
+use crate::facts::Facts;
 
-/// The server ends a watch after this time; it is not lost then.
+/// Lifetime of a watch, ended by the server.
 const LASTS: Duration = Duration::from_secs(240);
 
-/// A watch that says nothing for this much longer than it lasts has been cut silently.
+/// A watch that is silent for this much longer than its lifetime was cut silently.
 const SILENT: Duration = Duration::from_secs(30);
 
-/// How often a pod is looked for whose labels were changed.
+/// Poll interval for a pod with changed labels.
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// Watches the pods of one launcher, while there are any.
@@ -46,7 +46,7 @@ struct Shared {
     cluster: Arc<Cluster>,
     selector: String,
     state: Mutex<State>,
-    /// Told when an entry has gone.
+    /// Notified when an entry is removed.
     left: Notify,
 }
 
@@ -54,19 +54,18 @@ struct Shared {
 struct State {
     entries: HashMap<String, Watched>,
     runs: bool,
-    /// Where the first watch begins, if not with a list.
+    /// Version at which the first watch starts, if not with a list.
     begins: Option<String>,
 }
 
 #[derive(Debug)]
 struct Watched {
     seen: channel::Sender<Seen>,
-    /// Its create was answered: a list that was begun later and does not have it says
-    /// something.
+    /// Its creation was confirmed: a later list without it is evidence.
     exists: bool,
-    /// Another object of the name is somebody else's.
+    /// UID of our pod; another object of the name is ignored.
     uid: Option<String>,
-    /// It is not in the selection, and is looked for by its name.
+    /// It is outside the selection and polled by name.
     is_looked_for: bool,
 }
 
@@ -79,7 +78,7 @@ pub(crate) struct Entry {
 }
 
 impl Watcher {
-    /// Pods that this selector finds.
+    /// Watches the pods that this selector matches.
     pub(crate) fn new(cluster: Arc<Cluster>, selector: String) -> Self {
         Self(Arc::new(Shared {
             cluster,
@@ -89,14 +88,14 @@ impl Watcher {
         }))
     }
 
-    /// The same, from this version on, as a list has told it.
+    /// Starts at this version of an earlier list.
     pub(crate) fn beginning(self, version: String) -> Self {
         self.state().begins = Some(version);
         self
     }
 
-    /// Watches the pod of this name from now on. To be called on the control thread, and
-    /// before the pod is created.
+    /// Watches the pod of this name from now on. Call it on the control thread, before the pod is
+    /// created.
     pub(crate) fn enter(&self, name: &str) -> Entry {
         let (sender, seen) = channel::channel(Seen::default());
         let mut state = self.state();
@@ -136,9 +135,9 @@ impl Watcher {
                 }
                 Err(error) => error,
             };
-            // What was deleted in between is told where the watch goes on, and by no list.
+            // Deletions in between are reported by a resumed watch, but not by a list.
             let gone_on = error.is_of_connection();
-            let is_too_old = matches!(&error, ClusterError::Api { code: 410, .. });
+            let is_too_old = error.case() == Case::Expired;
             if !gone_on || is_too_old {
                 version = None;
             }
@@ -160,7 +159,7 @@ impl Watcher {
         }
     }
 
-    /// Whether there is a pod left; if not, the watch is over from here on.
+    /// Returns whether any pod is left; if not, the watch counts as stopped.
     fn is_needed(&self) -> bool {
         let mut state = self.state();
         state.runs = !state.entries.is_empty();
@@ -195,7 +194,7 @@ impl Watcher {
         Ok(list.metadata.resource_version)
     }
 
-    /// Watches until it is lost, or nobody needs it; `version` is how far it came.
+    /// Watches until the watch is lost or no longer needed. `version` follows its progress.
     async fn watch(&self, version: &mut String) -> Result<(), ClusterError> {
         let cluster = &self.0.cluster;
         loop {
@@ -228,13 +227,13 @@ impl Watcher {
                 }
             }
             if *version == before {
-                // It ended at once, or nothing has happened: not in a tight loop.
+                // The watch ended at once or nothing happened: avoid a tight loop.
                 sleep(Pauses::FIRST).await;
             }
         }
     }
 
-    /// Takes one event: the version that the watch has come to.
+    /// Applies one event and returns the version that the watch has reached.
     fn take(&self, event: WatchEvent<Pod>) -> Result<String, Box<kube::core::Status>> {
         let (pod, is_selected) = match event {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, true),
@@ -245,7 +244,7 @@ impl Watcher {
         let version = pod.metadata.resource_version.clone().unwrap_or_default();
         let name = pod.metadata.name.clone().unwrap_or_default();
         let facts = Facts::of(pod);
-        // An API server ends every deletion of a pod with a grace of 0, and writes it down.
+        // The API server ends every deletion of a pod by setting a grace of 0.
         let is_deleted = !is_selected && facts.finished;
         if is_selected {
             self.is_selected(&name);
@@ -264,14 +263,14 @@ impl Watcher {
         Ok(version)
     }
 
-    /// The watch tells of it again.
+    /// Stops polling: the watch covers the pod again.
     fn is_selected(&self, name: &str) {
         if let Some(watched) = self.state().entries.get_mut(name) {
             watched.is_looked_for = false;
         }
     }
 
-    /// Looks for a pod by its name, until it is known not to be there, or is selected again.
+    /// Polls a pod by name until it is absent or selected again.
     fn look_for(&self, name: &str) {
         if let Some(watched) = self.state().entries.get_mut(name)
             && !std::mem::replace(&mut watched.is_looked_for, true)
@@ -320,7 +319,7 @@ impl Watcher {
                 return;
             }
             change(watched, |seen| {
-                // An object that has gone does not come back: this was said before it went.
+                // A deleted object does not return: this event is older than the deletion.
                 if object != Object::Present || seen.object == Object::Present {
                     seen.told(facts);
                     seen.object = object;
@@ -346,18 +345,18 @@ fn change(watched: &Watched, change: impl FnOnce(&mut Seen)) {
 }
 
 impl Entry {
-    /// What was seen of it so far.
+    /// Returns the observations, which continue to update.
     pub(crate) fn seen(&self) -> channel::Receiver<Seen> {
         self.seen.clone()
     }
 
-    /// Its create was answered: from here on a list that does not have it says something.
+    /// Confirms the creation: from here on a list without the pod is evidence.
     pub(crate) fn exists(&self, facts: Facts) {
         if let Some(watched) = self.watcher.state().entries.get_mut(&self.name) {
             watched.exists = true;
             watched.uid = Some(facts.uid.clone());
             change(watched, |seen| {
-                // The watch may have been faster, and knows more.
+                // The watch may have been faster and know more.
                 if seen.last.is_none() {
                     seen.told(facts);
                 }
@@ -365,12 +364,12 @@ impl Entry {
         }
     }
 
-    /// Looks for it by its name: it was created without the label that the watch selects.
+    /// Polls it by name: it was created without the label that the watch selects.
     pub(crate) fn look_for(&self) {
         self.watcher.look_for(&self.name);
     }
 
-    /// Its server runs, whatever its kubelet has said so far.
+    /// Records that the server runs, before the kubelet reports it.
     pub(crate) fn runs(&self) {
         if let Some(watched) = self.watcher.state().entries.get(&self.name) {
             change(watched, |seen| (seen.created, seen.ran) = (true, true));

@@ -54,23 +54,22 @@ impl KubernetesLauncherBuilder {
         self
     }
 
-    /// Sets how long the host's Lease is valid without a renewal, from 8 s to 120 s; 40 s by
-    /// default. It is renewed four times as often. A search beside a dead host takes as long,
-    /// and a host that cannot renew for as long loses its servers.
+    /// Sets how long the host's Lease is valid without a renewal: 8 s to 120 s, 40 s by default. It
+    /// is renewed four times as often. A search needs as long to detect a dead host, and a host
+    /// that cannot renew for as long loses its servers.
     pub fn lease(mut self, valid: Duration) -> Self {
         self.settings.lease = valid;
         self
     }
 
-    /// Sets how often a session is kept alive, a second at least; 20 s by
-    /// default. Proxies and load balancers between host and cluster cut what is quiet for longer
-    /// than they like: this has to be less than any of them does.
+    /// Sets the keep-alive interval of a session: at least 1 s, 20 s by default. It must be shorter
+    /// than the idle timeout of every proxy and load balancer on the way.
     pub fn keep_alive(mut self, every: Duration) -> Self {
         self.settings.keep_alive = every.max(Duration::from_secs(1));
         self
     }
 
-    /// Makes the launcher. Nothing is read or connected to before the first launch.
+    /// Builds the launcher. Nothing is read or connected to before the first launch.
     ///
     /// # Errors
     ///

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use mcp_lifecycle_core::backend::random;
 use mcp_lifecycle_core::launch::{
     LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer, ReapError, ReapReport,
     ServerLauncher, ServerSpec, TerminationSemantics,
 };
-use mcp_lifecycle_host::random;
 
 pub use builder::KubernetesLauncherBuilder;
 
 use crate::cluster::{Cluster, Source, Watcher};
-use crate::control;
-use crate::error::ClusterError;
+use crate::control::CONTROL;
+use crate::error::{Case, ClusterError};
 use crate::labels;
 use crate::lease::{self, Leases};
 use crate::options::{Defaults, Init, Owner, PodOptions, plan};
@@ -32,7 +32,7 @@ const NAME: &str = "kubernetes";
 ///
 /// # Drop
 ///
-/// Servers that were launched live on: each has its own owner.
+/// Servers that were launched keep running: each has its own owner.
 #[derive(Clone)]
 pub struct KubernetesLauncher {
     shared: Arc<Shared>,
@@ -40,7 +40,7 @@ pub struct KubernetesLauncher {
 
 struct Shared {
     cluster: Arc<Cluster>,
-    /// Whose the pods are: made up anew for each launcher.
+    /// Value of the instance label, random for each launcher.
     instance: String,
     watcher: Watcher,
     leases: Leases,
@@ -67,8 +67,8 @@ impl Default for Settings {
 }
 
 impl KubernetesLauncher {
-    /// A launcher for the cluster that `kubectl` would use, or that the host's own pod is in.
-    /// Nothing is read or connected to before the first launch.
+    /// Creates a launcher for the cluster that `kubectl` would use, or that the host's own pod is
+    /// in. Nothing is read or connected to before the first launch.
     ///
     /// # Errors
     ///
@@ -77,12 +77,12 @@ impl KubernetesLauncher {
         Self::builder().build()
     }
 
-    /// Sets more than the defaults.
+    /// Returns a builder, to set more than the defaults.
     pub fn builder() -> KubernetesLauncherBuilder {
         KubernetesLauncherBuilder::new()
     }
 
-    /// The value of the label `dev.mcp-lifecycle.instance` of all that this launcher creates.
+    /// Returns the value of the label `dev.mcp-lifecycle.instance` on all objects of this launcher.
     pub fn instance(&self) -> &str {
         &self.shared.instance
     }
@@ -150,16 +150,16 @@ impl ServerLauncher for KubernetesLauncher {
     }
 
     fn semantics(&self) -> TerminationSemantics {
-        // Without a word it depends on the specification.
+        // Unless set here, this depends on the specification.
         pod::semantics(self.shared.settings.init == Some(Init::Supervised))
     }
 
-    /// Connects, which may run a program for credentials, and puts the program of the
-    /// supervised init into the namespace. An image is pulled by the node that takes the pod,
-    /// within the launch: the API has no order for it.
+    /// Connects, which may run a program for credentials, and creates the ConfigMap of the
+    /// supervised init. The API cannot pull an image ahead: the pod's node does so within the
+    /// launch.
     async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
         let job = self.job(spec, context)?;
-        let prepared = control::run(async move { pod::prepare(&job, &job.patience()).await });
+        let prepared = CONTROL.run(async move { pod::prepare(&job, &job.patience()).await });
         prepared.await.map_err(|error| {
             let kind = LaunchErrorKind::backend("the launch could not be prepared", error);
             LaunchError::new(NAME, spec, kind)
@@ -175,14 +175,16 @@ impl ServerLauncher for KubernetesLauncher {
         let (cancel, outcome) = pod::launch(job).map_err(|error| failed(spec, error.into()))?;
         let outcome = outcome.await;
         drop(cancel);
-        let outcome = outcome.unwrap_or(Err(ClusterError::Cancelled));
+        let outcome = outcome.unwrap_or_else(|_| Err(ClusterError::cancelled()));
         outcome.map_err(|error| failed(spec, error))
     }
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let cluster = Arc::clone(&self.shared.cluster);
         let own = self.shared.instance.clone();
-        let reaped = control::run(async move { orphans::reap(&cluster, &own).await }).await;
+        let reaped = CONTROL
+            .run(async move { orphans::reap(&cluster, &own).await })
+            .await;
         reaped.map_err(|error| ReapError::new(NAME, error))
     }
 }
@@ -192,12 +194,12 @@ fn failed(spec: &ServerSpec, error: ClusterError) -> LaunchError {
         what: what.to_owned(),
         cause: Some(error.into()),
     };
-    let kind = match error.own() {
-        ClusterError::Quota(_) => limit(
+    let kind = match error.case() {
+        Case::Quota => limit(
             "the quota of the namespace; raise it, or ask for less",
             error,
         ),
-        ClusterError::Unschedulable(_) => limit("the nodes of the cluster", error),
+        Case::Unschedulable => limit("the nodes of the cluster", error),
         _ => LaunchErrorKind::backend("the pod could not be started", error),
     };
     LaunchError::new(NAME, spec, kind)

@@ -1,13 +1,13 @@
-//! The owner of a host's Lease: the pod that the host is, if it is one.
+//! The owner of a host's Lease: the host's own pod, if it runs in one.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use tracing::warn;
 
 use crate::cluster::{Cluster, Kind, Patience};
-use crate::error::{ClusterError, Meaning};
+use crate::error::{Case, ClusterError, Meaning};
 
-/// The pod that a host is.
+/// The host's own pod.
 pub(super) struct Own {
     pub(super) name: String,
     pub(super) uid: String,
@@ -15,7 +15,7 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Where the environment says so.
+    /// Reads it from the environment.
     pub(super) fn of_environment() -> Option<Self> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Some(Self {
@@ -26,9 +26,8 @@ impl Own {
     }
 }
 
-/// The owner of the Lease: the host's pod, with which it ends. An owner that is not there takes
-/// with it what it owns, so it has to be in the same namespace, and of the cluster that the
-/// servers are in: a host may have the configuration of another one.
+/// Returns the host's pod as the owner of the Lease. Kubernetes deletes objects with a missing owner,
+/// so the pod must be in the same cluster and namespace as the servers.
 pub(super) async fn owner(
     cluster: &Cluster,
     own: Option<Own>,
@@ -48,7 +47,7 @@ pub(super) async fn owner(
         Ok(_) => Ok(nobody),
         Err(error) => match error.meaning() {
             Meaning::Absent => Ok(nobody),
-            Meaning::Refused if !matches!(error, ClusterError::Cancelled) => {
+            Meaning::Refused if error.case() != Case::Cancelled => {
                 warn!(pod = own.name, %error, "the host's own pod does not own its servers");
                 Ok(nobody)
             }

@@ -1,4 +1,4 @@
-//! From a specification to a pod and the secret of its environment. Pure.
+//! Turns a specification into a pod and the secret of its environment. Pure.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -7,38 +7,40 @@ use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 use serde_json::{Value, json};
 
 use super::{Init, PodOptions, PullPolicy, raw};
-use crate::pod::SERVER;
+use crate::facts::SERVER;
 use crate::{init, labels};
 
-/// The least grace that a kubelet gives.
+/// The shortest grace period that a kubelet supports, in seconds.
 const LEAST_GRACE: u32 = 2;
 
-/// All that is needed to launch one server. Not to be shown: it holds the values of the
-/// environment.
+/// Default grace of a supervised server.
+const INIT_GRACE_MS: u32 = 5000;
+
+/// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
 pub(crate) struct Plan {
     pub(crate) image: String,
     pub(crate) supervised: bool,
     pub(crate) grace: u32,
     pub(crate) pod: Value,
-    /// The environment; there is none without variables.
+    /// The environment; `None` without variables.
     pub(crate) secret: Option<Value>,
 }
 
 impl Plan {
-    /// All that is created.
+    /// Returns the objects to create.
     pub(crate) fn objects(&mut self) -> impl Iterator<Item = &mut Value> {
         std::iter::once(&mut self.pod).chain(&mut self.secret)
     }
 }
 
-/// Values of the launcher for servers that have none.
+/// Defaults of the launcher.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,
     pub(crate) init: Option<Init>,
 }
 
-/// Host that the pod belongs to.
+/// Name and labels that tie the objects to their host.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Owner {
     /// The name of the pod, and of its secret.
@@ -46,8 +48,8 @@ pub(crate) struct Owner {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// Plans the launch of `spec`. `host_env` is where variables that are passed by name come
-/// from. The labels are those of the owner and win.
+/// Plans the launch of `spec`. Variables that are passed by name come from `host_env`. The owner's
+/// labels win.
 pub(crate) fn plan(
     spec: &ServerSpec,
     options: PodOptions,
@@ -90,7 +92,7 @@ pub(crate) fn plan(
     }
     let program: Vec<String> = program.into_iter().collect();
     if supervised {
-        let grace = options.init_grace_ms.to_string();
+        let grace = options.init_grace_ms.unwrap_or(INIT_GRACE_MS).to_string();
         container["command"] = [init::command(&grace), program, args].concat().into();
         init::mount(&mut pod);
     } else {
@@ -111,21 +113,22 @@ pub(crate) fn plan(
     Ok(Plan {
         image,
         supervised,
-        grace: options.grace_seconds,
+        grace: options.grace_seconds.unwrap_or(LEAST_GRACE),
         pod,
         secret,
     })
 }
 
-/// Refuses options that no specification and no launcher can make right.
+/// Checks the options that no specification or launcher can correct.
 pub(super) fn check(options: &PodOptions) -> Result<(), SpecError> {
     pod(options, "image").map(drop)
 }
 
-/// The pod, without what comes from the specification.
+/// Returns the pod, without the parts that the specification sets.
 fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
     raw::reserved(options.labels.keys())?;
-    if options.grace_seconds < LEAST_GRACE {
+    let grace = options.grace_seconds.unwrap_or(LEAST_GRACE);
+    if grace < LEAST_GRACE {
         return Err(invalid(
             "grace_seconds",
             "must be 2 at least: the kubelet knows no shorter one",
@@ -136,42 +139,31 @@ fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
         PullPolicy::Always => "Always",
         PullPolicy::Never => "Never",
     });
-    let secrets = options.image_pull_secrets.iter();
-    let secrets: Vec<Value> = secrets.map(|name| json!({ "name": name })).collect();
     let finalizers = options.finalizer.then(|| json!([labels::FINALIZER]));
     let pod = without_null(json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "labels": options.labels, "annotations": options.annotations, "finalizers": finalizers,
-        },
+        "metadata": {"labels": options.labels, "finalizers": finalizers},
         "spec": {
             // A stdio session cannot be resumed.
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": options.grace_seconds,
-            "automountServiceAccountToken": options.mount_token,
+            "terminationGracePeriodSeconds": grace,
+            "automountServiceAccountToken": false,
             "enableServiceLinks": false,
-            "serviceAccountName": options.service_account,
-            "nodeSelector": options.node_selector,
-            "tolerations": options.tolerations,
-            "imagePullSecrets": secrets,
-            "volumes": options.volumes,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [{
                 "name": SERVER,
                 "image": image,
                 "imagePullPolicy": policy,
-                // End of file reaches the server only with `stdinOnce`, and then also when
-                // the connection of a dead host ends.
+                // With `stdinOnce` the server's stdin ends when the connection ends, also after a
+                // host's death.
                 "stdin": true, "stdinOnce": true, "tty": false,
                 "resources": {"requests": options.requests, "limits": options.limits},
-                "volumeMounts": options.volume_mounts,
                 "securityContext": {
                     "allowPrivilegeEscalation": options.allow_privilege_escalation,
                     "capabilities": {"drop": ["ALL"], "add": options.cap_add},
                     "readOnlyRootFilesystem": options.read_only_root,
-                    "runAsNonRoot": options.run_as_non_root,
+                    "runAsNonRoot": options.run_as_non_root.unwrap_or(true),
                     "runAsUser": options.run_as_user,
-                    "runAsGroup": options.run_as_group,
                 },
             }],
         },
@@ -179,7 +171,7 @@ fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
     raw::merge(pod, &options.pod)
 }
 
-/// Without fields that say nothing.
+/// Removes null fields.
 fn without_null(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -193,8 +185,8 @@ fn without_null(value: Value) -> Value {
     }
 }
 
-/// Variables that are set and that are passed by name. Nothing is inherited: the host's
-/// PATH and HOME mean nothing in the container, whose image has its own.
+/// Returns the variables that are set or passed by name. Nothing is inherited: the host's PATH and
+/// HOME mean nothing in the container.
 fn environment(
     spec: &ServerSpec,
     host_env: impl Fn(&OsStr) -> Option<OsString>,
@@ -209,7 +201,7 @@ fn environment(
         .collect()
 }
 
-/// A name that is not fit for a secret's key would be left out by the kubelet without a word.
+/// Checks a name: the kubelet silently skips one that cannot be a secret's key.
 fn variable(name: String) -> Result<String, SpecError> {
     let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_digit());
@@ -221,12 +213,12 @@ fn variable(name: String) -> Result<String, SpecError> {
     Ok(name)
 }
 
-/// A word of the command. The kubelet replaces `$(NAME)`; `$$` is a `$` that it leaves alone.
+/// Escapes an argument: the kubelet expands `$(NAME)` and reads `$$` as `$`.
 fn word(option: &str, value: &OsStr) -> Result<String, SpecError> {
     Ok(text(option, value)?.replace('$', "$$"))
 }
 
-/// The API is JSON, which has no other text than UTF-8.
+/// Converts a value to UTF-8, as JSON requires.
 fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
     match value.to_str() {
         Some(text) => Ok(text.to_owned()),
@@ -305,13 +297,10 @@ mod tests {
             ],
             "volumes": [{"name": "data", "emptyDir": {"medium": "Memory"}}],
         }});
-        let volume = json!({"name": "data", "emptyDir": {}});
         let options = PodOptions::new("img")
             .limit("cpu", "1")
             .limit("memory", "1Gi");
-        let options = options
-            .volume(volume, json!({"name": "data", "mountPath": "/d"}))
-            .pod(patch);
+        let options = options.pod(patch);
         let plan = planned(&options.command("s", "srv").build().unwrap()).unwrap();
         let pod = &plan.pod["spec"];
         assert_eq!(pod["nodeName"], "n");

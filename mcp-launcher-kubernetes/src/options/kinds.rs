@@ -1,34 +1,34 @@
-//! The values that options have.
+//! Values of options.
 
 use serde::{Deserialize, Serialize};
 
-/// The cases in which a node pulls the image.
+/// The image pull policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PullPolicy {
-    /// Pulls if the node does not have it.
+    /// Pull if the node does not have it.
     Missing,
-    /// Before every launch.
+    /// Pull before every launch.
     Always,
-    /// Never: a missing image is an error.
+    /// Never pull: a missing image is an error.
     Never,
 }
 
-/// The first process of the container, where signals and orphans arrive.
+/// Process 1 of the container, which receives signals and orphans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Init {
-    /// An init of this crate, from a ConfigMap, read-only, for any image. It starts the server
-    /// once somebody is attached, so that no output is lost; passes SIGTERM on to all; and when
-    /// the host has gone, however it died, the server has
-    /// [`init_grace_ms`](super::PodOptions::init_grace_ms) to leave, is asked to end, and is
-    /// killed after the same time again. Nobody else is needed for that. Nodes with Linux on
-    /// the architecture that this crate was built for, `x86_64` or `aarch64`. More than about
-    /// 64 KiB that the server has not read hide the end of its input.
+    /// The init of this crate, mounted read-only from a ConfigMap into any image. It starts the
+    /// server once a client is attached, so that no output is lost, and forwards SIGTERM to all
+    /// processes. When the host is gone, the server has
+    /// [`init_grace_ms`](super::PodOptions::init_grace_ms) to exit, then gets SIGTERM, and SIGKILL
+    /// after the same time again; nothing outside the pod is needed. Needs Linux nodes of this
+    /// build's architecture, `x86_64` or `aarch64`. More than about 64 KiB of unread input hide its
+    /// end.
     Supervised,
-    /// The server itself. What it writes before the launcher is attached is lost, and one
-    /// that ignores the end of its input survives its host until `reap_orphans` is called.
+    /// The server itself. Output before the launcher attaches is lost, and a server that ignores
+    /// the end of its input survives its host until `reap_orphans` is called.
     None,
 }

@@ -1,13 +1,13 @@
-//! Fields of the pod, over what the options say. Pure.
+//! Merges raw pod fields over the options. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
+use mcp_lifecycle_core::backend::fields;
 use mcp_lifecycle_core::launch::SpecError;
-use mcp_lifecycle_host::fields;
 use serde_json::{Map, Value};
 
 use super::body::invalid;
+use crate::facts::SERVER;
 use crate::labels;
-use crate::pod::SERVER;
 
 const OPTION: &str = "the launcher's option of that name sets it";
 const SPEC: &str = "the server's specification sets it";
@@ -25,7 +25,7 @@ const OURS: &[(&str, &str)] = &[
     ("metadata.finalizers", LIFECYCLE),
     ("spec.restartPolicy", LIFECYCLE),
     ("spec.terminationGracePeriodSeconds", LIFECYCLE),
-    // The end of a process 1 that is not the namespace's ends nobody else.
+    // In a shared namespace the exit of process 1 does not end the others.
     ("spec.shareProcessNamespace", LIFECYCLE),
     ("spec.hostPID", LIFECYCLE),
 ];
@@ -44,8 +44,8 @@ const OURS_OF_SERVER: &[(&str, &str)] = &[
     ("lifecycle", LIFECYCLE),
 ];
 
-/// The pod with these fields. Objects are merged, and lists of what has names by name;
-/// anything else replaces.
+/// Merges these fields into the pod. Objects are merged, and lists of named items by name; anything
+/// else replaces.
 pub(super) fn merge(mut pod: Value, patch: &Map<String, Value>) -> Result<Value, SpecError> {
     for (path, why) in OURS {
         if fields::set_at(patch, path).is_some() {
@@ -90,7 +90,7 @@ pub(super) fn merge(mut pod: Value, patch: &Map<String, Value>) -> Result<Value,
     Ok(pod)
 }
 
-/// Fields that the types do not have would be dropped by the API server without a word.
+/// Rejects unknown fields, which the API server would drop silently.
 fn check(pod: &Value) -> Result<(), SpecError> {
     let typed: Pod = serde_json::from_value(pod.clone()).map_err(|e| wrong(e.to_string()))?;
     let kept = serde_json::to_value(&typed).map_err(|e| wrong(e.to_string()))?;
@@ -132,7 +132,7 @@ fn name_of_map(item: &Map<String, Value>) -> Option<&str> {
     item.get("name").and_then(Value::as_str)
 }
 
-/// Labels that nobody but this crate sets.
+/// Rejects labels that are reserved for this crate.
 pub(super) fn reserved<'a>(mut keys: impl Iterator<Item = &'a String>) -> Result<(), SpecError> {
     match keys.find(|key| key.starts_with(labels::PREFIX)) {
         Some(key) => {

@@ -1,9 +1,8 @@
-//! The search for what dead hosts left behind.
+//! The search for pods of dead hosts.
 //!
-//! A host is dead when its Lease was not renewed for as long as it is valid, by the clock of
-//! whoever searches: times that others have written are not compared with it. So a search that
-//! finds a dead host's Lease takes as long; one that finds only living ones ends with their
-//! next renewals.
+//! A host is dead if its Lease is not renewed within its validity, measured by the searcher's
+//! clock: timestamps of other machines are not compared with it. So a search takes that long if it
+//! meets a dead host's Lease; otherwise it ends with the next renewals.
 
 mod silence;
 mod verdict;
@@ -19,23 +18,25 @@ use tokio::time::timeout;
 use tracing::{debug, info};
 
 use crate::cluster::{Cluster, Deletion, Entry, Kind, Listed, Patience, Watcher};
+use crate::decide::End;
 use crate::error::{ClusterError, Meaning};
+use crate::facts::Facts;
 use crate::labels;
-use crate::pod::{End, Facts, remove_secret, undo};
+use crate::pod::{remove_secret, undo};
 use silence::silent;
-use verdict::{Seen, Verdict, judge, owner};
+use verdict::{Seen, owner};
 
-/// So many orphans are ended at a time.
+/// Number of orphans that are ended concurrently.
 const AT_ONCE: usize = 16;
 
-/// How long the proof of an orphan's end may take. Its kubelet gives it 2 s.
+/// Time limit for the proof of an orphan's end. Its kubelet gives it 2 s.
 const PROOF: Duration = Duration::from_secs(60);
 
-/// Ends what dead hosts left behind in the namespace, and proves it.
+/// Ends everything of dead hosts in the namespace, and proves it.
 pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport, ClusterError> {
     let mut report = ReapReport::new();
     let patience = Patience::new();
-    // Each time asked once: an answer that comes late says nothing about the hosts.
+    // Without retries: a late response proves nothing about the hosts.
     let observed = silent(|| leases(cluster), own).await?;
     for lease in observed.undecided {
         let remnant = Remnant::record(&lease.name, "the Lease of a host that may be dead");
@@ -45,8 +46,8 @@ pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport
     let selector = labels::of_role(labels::ROLE_SERVER);
     let list = || cluster.list_as(Kind::Pod, &selector, Found::of);
     let pods = patience.answered(list).await?;
-    // Looked at after the pods: a host takes its Lease before it creates. One that is there and
-    // was not found dead is a living host's, also where it cannot be read.
+    // Read after the pods, since a host takes its Lease before it creates any. A Lease that exists
+    // and was not found dead is a living host's, even an unreadable one.
     let there = patience.answered(|| leases(cluster)).await?;
     let there = there.into_iter().map(|lease| match lease {
         Ok(lease) => lease.instance,
@@ -58,19 +59,14 @@ pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport
     living.push(own);
     let watcher = Watcher::new(Arc::clone(cluster), selector.clone());
     let watcher = watcher.beginning(pods.metadata.resource_version);
-    // All before the first Lease is deleted: the garbage collector ends them too, and a watch
-    // tells nobody of what went before.
+    // Watch all before the first Lease is deleted: the garbage collector ends the pods as well, and
+    // a watch does not report earlier events.
     let mut orphans = Vec::new();
     for found in pods.items {
-        match judge(found.owner.as_deref(), &living) {
-            Verdict::Orphan => {
-                let instance = found.owner.clone();
-                orphans.push((instance, Orphan::of(&watcher, found)));
-            }
-            Verdict::Spared => report.spared.push(found.remnant),
-            Verdict::Stranger => {
-                debug!(pod = found.name, "looks like a server's, and is not");
-            }
+        match found.owner.clone() {
+            None => debug!(pod = found.name, "looks like a server's, and is not"),
+            Some(host) if living.contains(&&*host) => report.spared.push(found.remnant),
+            Some(host) => orphans.push((host, Orphan::of(&watcher, found))),
         }
     }
     for lease in observed.dead {
@@ -87,9 +83,7 @@ pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport
                     .push(UnknownRemnant::new(remnant, error.to_string()));
             }
         }
-        let spared = orphans.extract_if(.., |(instance, _)| {
-            instance.as_ref() == Some(&lease.instance)
-        });
+        let spared = orphans.extract_if(.., |(host, _)| *host == lease.instance);
         report
             .spared
             .extend(spared.map(|(_, orphan)| orphan.remnant));
@@ -108,14 +102,14 @@ pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport
     Ok(report)
 }
 
-/// The Leases of hosts; of one that cannot be read, the instance.
+/// Lists the Leases of hosts; of an unreadable one, the instance.
 async fn leases(cluster: &Cluster) -> Result<Vec<Result<Seen, String>>, ClusterError> {
     let list: Listed<Lease> = cluster.list(Kind::Lease, labels::INSTANCE).await?;
     Ok(list.items.into_iter().filter_map(Seen::of).collect())
 }
 
-/// Deletes the Lease as it was seen: the garbage collector then deletes what it owns. `false`
-/// when it was renewed in the last moment.
+/// Deletes this version of the Lease, so that the garbage collector deletes its pods. Returns
+/// `false` if it was renewed meanwhile.
 async fn end_lease(
     cluster: &Cluster,
     lease: &Seen,
@@ -125,7 +119,7 @@ async fn end_lease(
         name: &lease.name,
         uid: Some(&lease.uid),
         version: Some(&lease.version),
-        grace: None,
+        ..Deletion::default()
     };
     let deleted = patience
         .answered(|| cluster.delete(Kind::Lease, what))
@@ -137,7 +131,7 @@ async fn end_lease(
     }
 }
 
-/// What is kept of a pod that looks like a server's, of which there may be thousands.
+/// The part of a pod that is kept in memory: there may be thousands.
 struct Found {
     name: String,
     owner: Option<String>,
@@ -156,7 +150,7 @@ impl Found {
     }
 }
 
-/// A pod of a dead host, which is watched.
+/// A watched pod of a dead host.
 struct Orphan {
     name: String,
     remnant: Remnant,

@@ -8,14 +8,13 @@ use super::verdict::{Seen, was_renewed};
 use crate::cluster::Pauses;
 use crate::error::{ClusterError, Meaning};
 
-/// How often Leases are looked at while it is not known whether their hosts live.
+/// Poll interval of undecided Leases.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How long hosts are observed in all, also where the API answers late or not at all. A host
-/// whose Lease is valid for the longest time is found dead within it.
+/// Time limit of the whole observation, enough for a Lease of the longest validity.
 const SEARCH: Duration = Duration::from_secs(240);
 
-/// How long a search goes on while nobody answers it, and while nobody accepts its credentials.
+/// Time limits of a search without responses, or with rejected credentials.
 const UNHEARD: Duration = Duration::from_secs(120);
 const UNACCEPTED: Duration = Duration::from_secs(20);
 
@@ -23,12 +22,12 @@ const UNACCEPTED: Duration = Duration::from_secs(20);
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Observed {
     pub(super) dead: Vec<Seen>,
-    /// The Leases that could not be observed for as long as they are valid.
+    /// The Leases that could not be observed for their whole validity.
     pub(super) undecided: Vec<Seen>,
 }
 
-/// Observes which Leases are not renewed for as long as they are valid, while they could have
-/// been: where the API did not answer at once, nobody may have been able to, and time begins anew.
+/// Finds the Leases that are not renewed within their validity. After a slow or failed response the
+/// time starts anew, since the hosts may have been unable to renew, too.
 pub(super) async fn silent<F>(
     mut leases: impl FnMut() -> F,
     own: &str,
@@ -82,7 +81,7 @@ where
         let mut left = Vec::new();
         for lease in before {
             match was_renewed(&lease, &now) {
-                // Deleted by its host, or by another search; or its host lives.
+                // Deleted by its host or another search, or renewed.
                 None | Some(true) => {}
                 Some(false) if waited > lease.duration => observed.dead.push(lease),
                 Some(false) => left.push(lease),
@@ -121,12 +120,7 @@ mod tests {
     }
 
     fn busy() -> ClusterError {
-        ClusterError::Api {
-            action: "list leases".to_owned(),
-            code: 503,
-            words: "etcd is away".to_owned(),
-            retry_after: Duration::ZERO,
-        }
+        ClusterError::contended("list leases", "etcd is away")
     }
 
     /// Searches while the API answers so at each second: who is found dead, and when.
@@ -239,13 +233,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn credentials_that_are_not_accepted_end_the_search_soon() {
-        let unaccepted = |_| {
-            Err(ClusterError::Credentials {
-                action: "list leases".to_owned(),
-                address: "a".to_owned(),
-                problem: "Unauthorized".to_owned(),
-            })
-        };
+        let unaccepted = |_| Err(ClusterError::unaccepted("list leases", "a", "Unauthorized"));
         let (found, after) = search(unaccepted, at_once).await;
         assert!(found.is_err());
         assert!(

@@ -31,6 +31,8 @@ struct Collector {
     lease_is_deleted: bool,
     is_listed: bool,
     refuses: bool,
+    /// The number of renewals so far, of a host that lives.
+    renewals: Option<u64>,
     /// Once, when the pods have been listed.
     is_busy: bool,
 }
@@ -45,7 +47,14 @@ impl Collector {
             "GET" if is("leases") && self.is_listed && std::mem::take(&mut self.is_busy) => {
                 return refused(503, "ServiceUnavailable", "etcd is away");
             }
-            "GET" if is("leases") => list(10, json!([lease()])),
+            "GET" if is("leases") => {
+                let mut lease = lease();
+                if let Some(renewals) = &mut self.renewals {
+                    *renewals += 1;
+                    lease["metadata"]["resourceVersion"] = renewals.to_string().into();
+                }
+                list(10, json!([lease]))
+            }
             "GET" if asked.query.contains("watch=true") => {
                 let told =
                     |version: &str| asked.query.contains(&format!("resourceVersion={version}&"));
@@ -104,6 +113,17 @@ async fn a_server_that_is_busy_between_two_lists_does_not_end_a_search() {
 async fn a_host_that_renews_in_the_last_moment_keeps_its_pods() {
     let report = search(Collector {
         refuses: true,
+        ..Collector::default()
+    })
+    .await;
+    let told = [&report.ended, &report.failed, &report.spared].map(Vec::len);
+    assert_eq!(told, [0, 0, 1], "{report}");
+}
+
+#[tokio::test]
+async fn a_pod_is_no_orphan_while_its_host_is_among_the_living() {
+    let report = search(Collector {
+        renewals: Some(0),
         ..Collector::default()
     })
     .await;

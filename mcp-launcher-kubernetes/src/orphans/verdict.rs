@@ -1,4 +1,4 @@
-//! The verdict on a pod: whose it is, and whether its host lives. Pure.
+//! Reads hosts' Leases and the owners of pods. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ pub(super) struct Seen {
     pub(super) name: String,
     pub(super) instance: String,
     pub(super) uid: String,
-    /// Changes with every renewal, whatever clock the host has.
+    /// Changes with every renewal, independent of clocks.
     pub(super) version: String,
     /// In seconds.
     pub(super) duration: u64,
 }
 
 impl Seen {
-    /// Sight of a Lease that names a host; of one that cannot be read, the host alone.
+    /// Reads a host's Lease. The error is the instance of an unreadable one.
     pub(super) fn of(lease: Lease) -> Option<Result<Self, String>> {
         let instance = label(&lease.metadata, labels::INSTANCE)?;
         Some(Self::read(&instance, lease).ok_or(instance))
@@ -41,34 +41,14 @@ impl Seen {
     }
 }
 
-/// Returns whether a Lease was renewed, or replaced, between two looks.
+/// Returns whether a Lease was renewed between two lists; `None` if it is gone.
 pub(super) fn was_renewed(before: &Seen, now: &[Seen]) -> Option<bool> {
     let now = now.iter().find(|now| now.uid == before.uid)?;
     Some(now.version != before.version)
 }
 
-/// Verdict on a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Its host is dead, or there is no Lease of its host any more.
-    Orphan,
-    /// Its host lives.
-    Spared,
-    /// It only looks like one of a host's.
-    Stranger,
-}
-
-/// Judges a pod by the instance that owns it. `living` are those whose Leases are there, and were
-/// not found dead: looked at after the pod was, for a host takes its Lease before it creates.
-pub(super) fn judge(owner: Option<&str>, living: &[&str]) -> Verdict {
-    match owner {
-        None => Verdict::Stranger,
-        Some(owner) if living.contains(&owner) => Verdict::Spared,
-        Some(_) => Verdict::Orphan,
-    }
-}
-
-/// The instance that owns an object: labels alone can be anybody's, as in a copy of a pod.
+/// Returns the instance that owns an object. Labels alone prove nothing: a copy of a pod has them,
+/// too.
 pub(super) fn owner(meta: &ObjectMeta) -> Option<String> {
     let is_id = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let instance = label(meta, labels::INSTANCE).filter(is_id)?;
@@ -104,26 +84,16 @@ mod tests {
         serde_json::from_value(meta).unwrap()
     }
 
-    fn judged(pod: &ObjectMeta, living: &[&str]) -> Verdict {
-        judge(owner(pod).as_deref(), living)
-    }
-
-    #[test]
-    fn a_pod_is_an_orphan_when_its_host_is_not_among_the_living() {
-        let pod = pod("mcp-s-fedcba9876543210", "mcp-host-0123456789abcdef");
-        assert_eq!(judged(&pod, &[]), Verdict::Orphan);
-        assert_eq!(judged(&pod, &["other"]), Verdict::Orphan);
-        assert_eq!(judged(&pod, &[INSTANCE]), Verdict::Spared);
-    }
-
     #[test]
     fn labels_alone_make_no_orphan() {
+        let ours = pod("mcp-s-fedcba9876543210", "mcp-host-0123456789abcdef");
+        assert_eq!(owner(&ours).as_deref(), Some(INSTANCE));
         let copied = pod("copy-of-it", "mcp-host-0123456789abcdef");
-        assert_eq!(judged(&copied, &[]), Verdict::Stranger);
+        assert_eq!(owner(&copied), None);
         let mut copied = pod("mcp-s-fedcba9876543210", "mcp-host-other");
-        assert_eq!(judged(&copied, &[]), Verdict::Stranger);
+        assert_eq!(owner(&copied), None);
         copied.owner_references = None;
-        assert_eq!(judged(&copied, &[]), Verdict::Stranger);
+        assert_eq!(owner(&copied), None);
     }
 
     #[test]

@@ -1,14 +1,13 @@
-//! What became of a pod on its way into the cluster: an admission webhook may change anything.
-//! Pure.
+//! Compares a created pod with the request: an admission webhook may change anything. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::facts::SERVER;
+use crate::facts::SERVER;
 use crate::{init, labels};
 
-/// Fields that have to be as they were asked for: the server's lifecycle rests on them. An image
-/// may be another one, and variables, volumes and containers may be added.
+/// Fields that must be as requested, since the server's lifecycle depends on them. The image may
+/// differ, and variables, volumes and containers may be added.
 const EXACT: &[&str] = &[
     "/spec/restartPolicy",
     "/spec/terminationGracePeriodSeconds",
@@ -16,7 +15,7 @@ const EXACT: &[&str] = &[
     "/spec/hostPID",
 ];
 
-/// The same, of the server's container.
+/// The same for the server's container.
 const EXACT_OF_SERVER: &[&str] = &[
     "/command",
     "/args",
@@ -29,7 +28,7 @@ const EXACT_OF_SERVER: &[&str] = &[
     "/restartPolicyRules",
 ];
 
-/// Fields to which something may be added.
+/// Fields to which items may be added.
 const KEPT: &[&str] = &[
     "/metadata/labels",
     "/metadata/ownerReferences",
@@ -39,7 +38,7 @@ const KEPT: &[&str] = &[
 const KEPT_OF_SERVER: &[&str] = &["/envFrom", "/volumeMounts"];
 const VOLUMES: [&str; 2] = ["/spec/volumes", "/volumeMounts"];
 
-/// The first field of a pod that is not as it was asked for, and has to be.
+/// Returns the first field that a webhook changed and must not have.
 pub(super) fn changed(asked: &Value, made: &Pod) -> Option<String> {
     let made = serde_json::to_value(made).unwrap_or_default();
     let of_pod = differing(asked, &made, EXACT, KEPT);
@@ -54,7 +53,7 @@ pub(super) fn changed(asked: &Value, made: &Pod) -> Option<String> {
     of_pod.or_else(|| Some(format!("{} of container {SERVER}", of_server()?)))
 }
 
-/// Returns whether the watch over the labels of its launcher tells of a pod.
+/// Returns whether the launcher's watch, which selects by label, covers a pod.
 pub(super) fn is_selected(asked: &Value, made: &Pod) -> bool {
     let made = made.metadata.labels.as_ref();
     let is_kept = |label: &str| {
@@ -73,7 +72,7 @@ fn differing(asked: &Value, made: &Value, exact: &[&str], kept: &[&str]) -> Opti
     Some(path.trim_start_matches('/').replace('/', "."))
 }
 
-/// Volumes and their mounts but for the init's are left out: the API may write them otherwise.
+/// Keeps only the init's volume and mount: the API may rewrite others.
 fn ours(path: &str, mut asked: Value) -> Value {
     let items = asked.as_array_mut();
     if let Some(items) = items.filter(|_| VOLUMES.contains(&path)) {
@@ -82,7 +81,7 @@ fn ours(path: &str, mut asked: Value) -> Value {
     asked
 }
 
-/// The API leaves out what is false or empty.
+/// Compares values; the API omits false and empty ones.
 fn is_same(asked: &Value, made: &Value) -> bool {
     let is_nothing = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
@@ -92,7 +91,7 @@ fn is_same(asked: &Value, made: &Value) -> bool {
     asked == made || is_nothing(asked) && is_nothing(made)
 }
 
-/// Whether all that was asked for is there, whatever else is.
+/// Returns whether everything requested is present, among other things.
 fn has(made: &Value, asked: &Value) -> bool {
     match (made, asked) {
         (Value::Object(made), Value::Object(asked)) => asked

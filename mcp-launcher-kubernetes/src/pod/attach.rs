@@ -1,8 +1,8 @@
-//! The streams of a pod: one WebSocket, and the two tasks that own it.
+//! The streams of a pod: one WebSocket and the two tasks that own it.
 //!
-//! Each message begins with the number of its stream. Nothing of a message is interpreted but
-//! that. The client library's own attached process is not used: it hangs for ever when the
-//! API server dies, and one stream that nobody reads blocks the others and the pings.
+//! Each message begins with its stream number. The client library's `AttachedProcess` is not used:
+//! it hangs for ever when the API server dies, and one unread stream blocks the others and the
+//! pings.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use kube::client::Connection;
-use mcp_lifecycle_host::output::Output;
+use mcp_lifecycle_core::backend::output::Output;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, PollSender};
 use self::late::{LATE_EXIT, Late};
 use self::read::Reader;
 use self::write::{Input, write};
-use crate::error::ClusterError;
+use crate::error::{Case, ClusterError};
 
 mod late;
 mod read;
@@ -35,50 +35,50 @@ mod write;
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
-/// How the session itself has ended.
+/// The final status of the session.
 const STATUS: u8 = 3;
 /// Bytes that probe the supervised init before the gate is opened, and that open it.
 const PROBE: u8 = b'?';
 const OPEN: u8 = b'!';
-/// Its answer to a probe, on both streams, and its last byte before the server's output.
+/// The init's reply to a probe, on both streams, and its last byte before the server's output.
 const ANSWER: u8 = 0x06;
 const BEGIN: u8 = 0x02;
 
-/// An answer may be lost where the output was not attached yet: it is asked again.
+/// Interval of probes: a reply is lost while the output is not yet attached.
 const PROBE_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long the init may take to answer.
+/// Time limit for the init's reply.
 const ANSWERS: Duration = Duration::from_secs(20);
 
-/// The number of messages that wait for a reader, or for the connection.
+/// Capacity of the queues between session and host, in messages.
 const QUEUE: usize = 8;
 
-/// How much is read at a time, and is kept for it by each server: 128 KiB otherwise.
+/// Read buffer per server; the library's default is 128 KiB.
 const READ: usize = 8 * 1024;
 
-/// How often a session is kept alive, unless a host says otherwise.
+/// Default keep-alive interval of a session.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// The streams as the host sees them.
+/// The host's ends of the streams.
 pub(super) struct Streams {
     pub(super) stdin: Input,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
 }
 
-/// An attached connection, not yet in use.
+/// An attached connection before use.
 pub(super) struct Attached<S = TokioIo<Upgraded>> {
     socket: WebSocketStream<S>,
-    /// Standard input can be closed alone.
+    /// The protocol can close stdin alone.
     half_close: bool,
-    /// What precedes the server's own output is left out, per stream.
+    /// Drops everything before the server's own output, per stream.
     gated: [bool; 2],
 }
 
 impl Attached {
     pub(super) async fn new(connection: Connection) -> Self {
         let half_close = connection.supports_stream_close();
-        // Nothing was read yet: all is still in what is within.
+        // Nothing was read yet, so no buffer is lost.
         let io = connection.into_stream().into_inner();
         let config = WebSocketConfig::default().read_buffer_size(READ);
         Self {
@@ -90,8 +90,8 @@ impl Attached {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
-    /// Opens the gate of a supervised init, once both of its outputs are known to arrive:
-    /// what the server says from its first byte on is not lost.
+    /// Opens the gate of a supervised init, once both outputs are known to be connected, so that no
+    /// output of the server is lost.
     pub(super) async fn open_gate(&mut self) -> Result<(), ClusterError> {
         let open = async {
             self.probe().await?;
@@ -138,8 +138,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
         sent.map_err(|error| broken(&error.to_string()))
     }
 
-    /// The streams, and the task that has to be run for them. `exited` completes when it is
-    /// known how the server ended; from `discard` on nobody is waited for.
+    /// Splits into streams and the task that drives them. `exited` completes when the server's exit
+    /// is known; after `discard`, unread output is dropped.
     pub(super) fn split(
         self,
         discard: CancellationToken,
@@ -169,8 +169,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
                 ended.cancel();
                 outputs
             };
-            // The connection ends with the server; where it does not, it is of no use once what
-            // was under way has arrived.
+            // The connection should end with the server. If not, it is closed once output stops
+            // arriving.
             let late = async {
                 exited.clone().await;
                 late.is_over().await;
@@ -182,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
                 never = late => match never {},
             };
             if closed_by_us && !half_close {
-                // The output was given up with the input: its end means nothing.
+                // The connection was closed to close stdin, so the end of output proves nothing.
                 exited.await;
             } else {
                 let _ = timeout(LATE_EXIT, exited).await;
@@ -199,10 +199,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
 }
 
 fn broken(problem: &str) -> ClusterError {
-    ClusterError::Attach(problem.to_owned())
+    let words = format!("the streams of the pod cannot be had: {problem}");
+    ClusterError::of(Case::Attach, words)
 }
 
-/// The stream and the data of a message, if it has any.
+/// Splits a message into stream number and data, if it has data.
 fn frame(message: Message) -> Option<(u8, Bytes)> {
     match message {
         Message::Binary(mut data) if !data.is_empty() => {

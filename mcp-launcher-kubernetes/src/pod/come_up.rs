@@ -1,4 +1,4 @@
-//! From a pod that was created to its streams.
+//! Waits for a created pod and attaches to it.
 
 use std::time::Duration;
 
@@ -7,37 +7,35 @@ use tokio::sync::{Notify, watch as channel};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::debug;
 
-use super::Seen;
 use super::attach::Attached;
-use super::decide::{Start, start};
-use super::facts::SERVER;
 use super::launch::Job;
 use crate::cluster::Entry;
-use crate::error::{ClusterError, Meaning};
+use crate::decide::Seen;
+use crate::decide::{Start, start};
+use crate::error::{Case, ClusterError, Meaning};
+use crate::facts::SERVER;
+use crate::init;
 
-/// How much of the caller's time is left for the answer that no node was found.
+/// Time reserved to report, before the caller's deadline, that no node was found.
 const TIME_TO_TELL: Duration = Duration::from_secs(1);
 
-/// How long a pod may be without a node where the caller has no deadline.
+/// Longest time without a node if the caller has no deadline.
 const UNSCHEDULED: Duration = Duration::from_secs(30);
 
-/// How long a launch goes on while its pod cannot be watched: an API server may be restarted.
+/// Longest time without a watch: an API server may restart.
 const LOST: Duration = Duration::from_secs(30);
 
-/// How long an attach may be refused by a kubelet that says that the container runs.
+/// Longest time of refused attaches to a container that is reported as running.
 const ATTACHES: Duration = Duration::from_secs(10);
 
-/// How long an attach may go on that is under way when the init has ended: it knows why.
+/// Time that an attach in flight has after the init's end to report the reason.
 const ENDED: Duration = Duration::from_secs(2);
 
-/// Outcome of a pod that came up: its streams, or `None` where it ended before there were any.
+/// The streams, or `None` if the server ended before the attach.
 pub(super) type Ready = Option<Attached>;
 
-/// Waits until the pod runs, and attaches to it.
-///
-/// A kubelet writes into the status up to a second late that a container runs, and attaches to
-/// it as soon as it does. So it is tried earlier where an event says that the server was
-/// `started`.
+/// Waits until the pod runs and attaches to it. The status reports a running container up to a
+/// second late, so a `started` event or elapsed time triggers earlier attempts.
 pub(super) async fn come_up(
     job: &Job,
     entry: &Entry,
@@ -60,7 +58,7 @@ pub(super) async fn come_up(
         if sign == Sign::Time && !has_node(&seen) {
             continue;
         }
-        // What becomes of the pod meanwhile may be all there is to know: an attach may hang.
+        // Watch the pod meanwhile, since an attach may hang.
         let attached = tokio::select! {
             biased;
             attached = attach(job) => attached,
@@ -77,9 +75,9 @@ pub(super) async fn come_up(
         if is_early {
             continue;
         }
-        // Its end may be what refuses: the watch says so, a moment later.
+        // The refusal may be due to the pod's end, which the watch reports a moment later.
         let refused_until = *refused_until.get_or_insert_with(|| Instant::now() + ATTACHES);
-        if matches!(error.meaning(), Meaning::Refused if !matches!(error, ClusterError::Attach(_)))
+        if error.meaning() == Meaning::Refused && error.case() != Case::Attach
             || Instant::now() >= refused_until
         {
             return Err(error);
@@ -96,29 +94,28 @@ fn has_node(seen: &channel::Receiver<Seen>) -> bool {
     seen.last.as_ref().is_some_and(|pod| pod.node.is_some())
 }
 
-/// A sign that a server runs.
+/// An indication that a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Status,
-    /// Its kubelet tells of its start, which may come before the watch has told of its node.
+    /// A start event, which may arrive before the watch reports the node.
     Event,
-    /// It may run by now.
+    /// Time has passed.
     Time,
 }
 
-/// Instants at which a server may run though its kubelet has not said so.
+/// Schedule of attach attempts before the status reports a running container.
 struct Early {
     next: Option<Instant>,
     pause: Duration,
 }
 
 impl Early {
-    /// A busy kubelet tells of events late, and at times of none: a few tries, ever later.
+    /// A busy kubelet sends events late or not at all: a few attempts with growing pauses.
     const FIRST: Duration = Duration::from_secs(1);
     const LAST: Duration = Duration::from_secs(16);
 
-    /// Without a gate an attach that comes too early is not told from one that ended: then
-    /// there are no tries without an event.
+    /// Without a gate, an early attach looks like a finished one, so that attempts need an event.
     fn new(supervised: bool) -> Self {
         Self {
             next: supervised.then(|| Instant::now() + Self::FIRST),
@@ -126,7 +123,7 @@ impl Early {
         }
     }
 
-    /// Waits for the next.
+    /// Waits for the next sign.
     async fn may_run(&mut self, started: &Notify) -> Sign {
         let Some(next) = self.next else {
             started.notified().await;
@@ -143,7 +140,7 @@ impl Early {
     }
 }
 
-/// A server that has ended before anybody was attached. A supervised one has not begun.
+/// Returns the outcome for a server that ended before the attach. A supervised one never started.
 fn ended_early(job: &Job) -> Result<Ready, ClusterError> {
     match job.plan.supervised {
         true => Err(ended()),
@@ -152,7 +149,11 @@ fn ended_early(job: &Job) -> Result<Ready, ClusterError> {
 }
 
 fn ended() -> ClusterError {
-    ClusterError::Init("it has ended before anybody was attached".to_owned())
+    init::unusable("it has ended before a client was attached")
+}
+
+fn unwatched(words: &str) -> ClusterError {
+    ClusterError::refused(format!("the pod cannot be watched: {words}"))
 }
 
 async fn attach(job: &Job) -> Result<Attached, ClusterError> {
@@ -164,7 +165,7 @@ async fn attach(job: &Job) -> Result<Attached, ClusterError> {
     Ok(attached)
 }
 
-/// The wait for a server that runs, which may be interrupted and gone on with.
+/// The wait for a running server, which can be interrupted and resumed.
 struct Waiting {
     given_up: Instant,
     told: Option<String>,
@@ -181,7 +182,7 @@ impl Waiting {
         }
     }
 
-    /// Waits until it is known that the server does not come up.
+    /// Waits until the server is known not to start.
     async fn for_failure(&mut self, job: &Job, seen: &mut channel::Receiver<Seen>) -> ClusterError {
         loop {
             match self.for_start(job, seen).await {
@@ -190,17 +191,16 @@ impl Waiting {
                     sleep(ENDED).await;
                     return ended();
                 }
-                // One without an init may have been attached to before it ended.
+                // Without an init, the attach may have succeeded before the end.
                 Ok(_) => {}
             }
             if seen.changed().await.is_err() {
-                return ClusterError::Cancelled;
+                return ClusterError::cancelled();
             }
         }
     }
 
-    /// Waits until the server runs, or has ended. Tells the caller what the kubelet does.
-    /// Cancel safe.
+    /// Waits until the server runs or has ended, and reports progress to the caller. Cancel safe.
     async fn for_start(
         &mut self,
         job: &Job,
@@ -210,7 +210,7 @@ impl Waiting {
             let lost = seen.borrow().lost.clone();
             let lost_until = match &lost {
                 Some(lost) if lost.refused => {
-                    return Err(ClusterError::Unwatched(lost.words.clone()));
+                    return Err(unwatched(&lost.words));
                 }
                 Some(_) => Some(*self.lost_since.get_or_insert_with(Instant::now) + LOST),
                 None => {
@@ -234,13 +234,15 @@ impl Waiting {
                 Start::Wait(_) => {}
             }
             tokio::select! {
-                changed = seen.changed() => if changed.is_err() { return Err(ClusterError::Cancelled) },
+                changed = seen.changed() => if changed.is_err() { return Err(ClusterError::cancelled()) },
                 () = sleep_until(lost_until.unwrap_or(self.given_up)), if lost_until.is_some() => {
                     let words = lost.map(|lost| lost.words);
-                    return Err(ClusterError::Unwatched(words.unwrap_or_default()));
+                    return Err(unwatched(&words.unwrap_or_default()));
                 }
                 () = sleep_until(self.given_up), if unschedulable.is_some() => {
-                    return Err(ClusterError::Unschedulable(unschedulable.unwrap_or_default()));
+                    let words = unschedulable.unwrap_or_default();
+                    let words = format!("no node takes the pod: {words}");
+                    return Err(ClusterError::of(Case::Unschedulable, words));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The watch over a running pod, until it is proven gone or cannot be proven any more.
+//! Watches a running pod until its end is proven or cannot be proven any more.
 
 use std::sync::Arc;
 
@@ -7,19 +7,20 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::decide::{End, end};
-use super::{Facts, LATE_CREATE, LivePod, Seen};
-use crate::cluster::{Cluster, Deletion, Kind, Patience, Pauses};
+use super::LivePod;
+use crate::cluster::{Cluster, Deletion, Kind, LATE_CREATE, Patience, Pauses};
+use crate::decide::{End, Seen, end};
 use crate::error::{ClusterError, Meaning};
+use crate::facts::Facts;
 
-/// The grace of a forced end, in seconds. The kubelet makes it 2; with 0 the object would go
-/// at once, and the process some time later.
+/// The grace of a forced end, in seconds. The kubelet raises it to 2; with 0 the object would be
+/// deleted at once and the process killed some time later.
 pub(super) const FORCED: u32 = 1;
 
 /// Keeps the pod until its end.
 pub(super) async fn keep(pod: Arc<LivePod>) {
     let end = until_end(&pod).await;
-    // Also where the end is not proven: the Lease is not renewed for what is lost.
+    // Released even without proof: the Lease is not renewed for a lost pod.
     Arc::clone(&pod.lease).release().await;
     pod.learn(|known| match end {
         Ok(evidence) => {
@@ -43,7 +44,7 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
             let exit = seen.last.as_ref().and_then(Facts::exit);
             (end(&seen), is_kept(&seen), exit)
         };
-        // Also where it is first told with the deletion, or what came before was passed over.
+        // The exit may first be reported together with the deletion.
         if let Some(exit) = exit {
             pod.learn(|known| known.exit = Some(exit));
         }
@@ -52,7 +53,7 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
             End::Unproven(why) => return Err(why),
             End::Terminated(exit) => {
                 pod.learn(|known| known.exit = Some(exit));
-                // Nothing runs that a grace would be for.
+                // Nothing runs that needs a grace period.
                 Some(0)
             }
             End::Server(exit) => {
@@ -85,7 +86,7 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
                 None => std::future::pending().await,
             }
         };
-        // What is seen meanwhile may be the end.
+        // The pod may end meanwhile.
         tokio::select! {
             grace = ordering => ordered = Some(grace),
             changed = seen.changed() => if changed.is_err() {
@@ -96,24 +97,24 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
     }
 }
 
-/// Whether our finalizer keeps the object of a pod.
+/// Returns whether our finalizer keeps the pod's object.
 fn is_kept(seen: &Seen) -> bool {
     seen.last.as_ref().is_some_and(|pod| pod.kept)
 }
 
-/// A deletion that is ordered.
+/// A deletion to request.
 #[derive(Clone, Copy)]
 struct Order<'a> {
     name: &'a str,
     uid: &'a str,
-    /// 0 where nothing runs any more.
+    /// 0 if nothing runs any more.
     grace: u32,
     /// Our finalizer keeps the object.
     kept: bool,
 }
 
-/// Orders the deletion, until that is answered. A pod that is not there is as good as an
-/// answer: what became of it is for the watch to say.
+/// Requests the deletion until it is confirmed or the pod is absent; the watch then reports its
+/// end.
 async fn order_deletion(
     cluster: &Cluster,
     order: Order<'_>,
@@ -124,8 +125,8 @@ async fn order_deletion(
     let what = Deletion {
         name,
         uid: Some(uid),
-        version: None,
         grace: Some(order.grace),
+        ..Deletion::default()
     };
     let has_gone = || cluster.has_gone(Kind::Pod, name, uid);
     let delete = || cluster.delete(Kind::Pod, what);
@@ -136,9 +137,8 @@ async fn order_deletion(
     }
 }
 
-/// Asks until it is answered, ever less often: what may run is given up by nobody. A conflict
-/// is an answer where the pod `has_gone`. A reason is told once, and what `again` says is asked
-/// for at once.
+/// Retries with back-off without a limit, since the pod may still run. A conflict is final if the
+/// pod `has_gone`. Each reason is reported once, and `again` triggers an immediate retry.
 async fn until_answered<F, G>(
     name: &str,
     mut ask: impl FnMut() -> F,
@@ -177,7 +177,7 @@ async fn until_answered<F, G>(
     }
 }
 
-/// Ends a pod that did not become a server: what is known of its end.
+/// Ends a pod that did not become a server, and returns how far its end is known.
 pub(crate) async fn undo(
     cluster: &Cluster,
     name: &str,
@@ -210,8 +210,8 @@ pub(crate) async fn undo(
     }
 }
 
-/// Removes a secret, which nothing needs any more once its container runs. One whose create
-/// `may_come_true` late is looked for again after that.
+/// Removes a secret, which is not needed once its container runs. If its creation `may_come_true`
+/// late, it is removed again after that.
 pub(crate) async fn remove_secret(cluster: &Cluster, name: &str, may_come_true: bool) {
     remove_secret_now(cluster, name).await;
     if may_come_true {
@@ -223,9 +223,7 @@ pub(crate) async fn remove_secret(cluster: &Cluster, name: &str, may_come_true: 
 async fn remove_secret_now(cluster: &Cluster, name: &str) {
     let what = Deletion {
         name,
-        uid: None,
-        version: None,
-        grace: None,
+        ..Deletion::default()
     };
     let remove = || cluster.delete(Kind::Secret, what);
     match Patience::new().answered(remove).await {

@@ -1,12 +1,13 @@
-//! From a plan to a running server, in a task that nobody can abandon.
+//! Turns a plan into a running server, in a task that its caller cannot abandon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use mcp_lifecycle_core::backend::output::Output;
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchProgress, LaunchedServer};
-use mcp_lifecycle_host::output::Output;
+use serde::de::IgnoredAny;
 use tokio::sync::{Notify, oneshot, watch as channel};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -14,24 +15,20 @@ use tracing::{debug, warn};
 
 use super::attach::Streams;
 use super::come_up::{Ready, come_up};
-use super::decide::End;
-use super::facts::Facts;
 use super::keep::{keep, remove_secret, undo};
 use super::terminator::PodTerminator;
-use super::{Known, LivePod, Seen, admitted, progress};
-use crate::cluster::{Cluster, Entry, Kind, Patience, Watcher};
+use super::{Known, LivePod, admitted, progress};
+use crate::cluster::{Cluster, Entry, Kind, LATE_CREATE, Patience, Watcher};
+use crate::control::CONTROL;
+use crate::decide::{End, Seen};
 use crate::error::{ClusterError, Meaning};
+use crate::facts::Facts;
 use crate::lease::{Held, Leases};
 use crate::options::Plan;
-use crate::{control, init, labels};
+use crate::{init, labels};
 
-/// How long a failed launch waits for the proof that nothing is left, before it reports the
-/// failure and leaves the rest to its task.
+/// Longest wait of a failed launch for the proof of its clean-up, which then continues in its task.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
-
-/// How long a create whose answer was lost may still come true: an API server gives a request
-/// a minute.
-pub(crate) const LATE_CREATE: Duration = Duration::from_secs(75);
 
 /// Input of one launch.
 pub(crate) struct Job {
@@ -40,15 +37,15 @@ pub(crate) struct Job {
     pub(crate) leases: Leases,
     pub(crate) plan: Plan,
     pub(crate) name: String,
-    /// The label that tells this launch from all others.
+    /// The unique label of this launch.
     pub(crate) launch: String,
-    /// How often the session is kept alive.
+    /// Keep-alive interval of the session.
     pub(crate) keep_alive: Duration,
     pub(crate) context: LaunchContext,
 }
 
 impl Job {
-    /// One time for all requests of the launch; its caller is told why they take it.
+    /// Returns one time budget for all requests of the launch, which reports retries to the caller.
     pub(crate) fn patience(&self) -> Patience {
         let (context, name) = (self.context.clone(), self.name.clone());
         Patience::new()
@@ -56,22 +53,22 @@ impl Job {
     }
 }
 
-/// Cancels a launch when its caller goes away.
+/// Cancels a launch when dropped.
 pub(crate) struct Cancel {
     _guard: DropGuard,
 }
 
 type Launched = Result<LaunchedServer, ClusterError>;
 
-/// Starts the launch on the control thread. When the receiver is dropped, or the guard is, it
-/// is undone, at whatever point it is.
+/// Starts the launch on the control thread. Dropping the receiver or the guard undoes it at any
+/// point.
 pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Launched>)> {
     let cancelled = CancellationToken::new();
     let guard = cancelled.clone().drop_guard();
     let (sender, receiver) = oneshot::channel();
-    control::spawn(async move {
+    CONTROL.spawn(async move {
         let outcome = run(job, &cancelled).await;
-        // A server that nobody takes any more is killed by its own drop.
+        // If the receiver is gone, the server's drop kills it.
         drop(sender.send(outcome));
     })?;
     Ok((Cancel { _guard: guard }, receiver))
@@ -81,20 +78,20 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     let patience = job.patience().until(cancelled.clone());
     tokio::select! {
         biased;
-        () = cancelled.cancelled() => return Err(ClusterError::Cancelled),
+        () = cancelled.cancelled() => return Err(ClusterError::cancelled()),
         prepared = prepare(&job, &patience) => prepared?,
     }
-    // Not interrupted: what is created is held, and so given back.
+    // Not cancelled midway, so that a Lease that is created is also released.
     let lease = Arc::new(job.leases.hold(&patience).await?);
     if cancelled.is_cancelled() {
         lease.release().await;
-        return Err(ClusterError::Cancelled);
+        return Err(ClusterError::cancelled());
     }
     for object in job.plan.objects() {
         object["metadata"]["ownerReferences"] = lease.owner();
     }
     let entry = job.watcher.enter(&job.name);
-    // From here on nothing may interrupt: a request that was sent may come true.
+    // Never cancelled from here on: a request in flight may take effect.
     let open = Open::default();
     let created = create(&job, &entry, &open, &patience).await;
     let pod = match created {
@@ -115,18 +112,21 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     let started = Notify::new();
     let coming_up = async {
         match changed {
-            Some(field) => Err(ClusterError::Changed(field)),
+            Some(field) => Err(ClusterError::refused(format!(
+                "something in the cluster, such as an admission webhook, has changed the pod's \
+                 {field}, on which the server's lifecycle rests; exempt these pods from it"
+            ))),
             None => come_up(&job, &entry, &started).await,
         }
     };
     let result = tokio::select! {
         biased;
-        () = cancelled.cancelled() => Err(ClusterError::Cancelled),
+        () = cancelled.cancelled() => Err(ClusterError::cancelled()),
         ready = coming_up => ready,
         never = progress::tell(&job, &uid, &entry, &started) => match never {},
     };
     if job.plan.secret.is_some() {
-        // What a container is made with is needed no more once it runs.
+        // The secret is not needed once the container runs.
         let (cluster, name) = (Arc::clone(&job.cluster), job.name.clone());
         let late = open.secret.into_inner();
         tokio::spawn(async move { remove_secret(&cluster, &name, late).await });
@@ -141,7 +141,7 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     }
 }
 
-/// Sees to what all launches need: a connection, and the program of the init.
+/// Connects and provides the program of the init.
 pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), ClusterError> {
     job.cluster.namespace().await?;
     if job.plan.supervised {
@@ -150,8 +150,8 @@ pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), Cluste
     Ok(())
 }
 
-/// Creates the secret and the pod. The name is ours alone, so that a create whose answer was
-/// lost is told by the next try.
+/// Creates the secret and the pod. The name is unique, so that a retry after a lost response finds
+/// the first attempt's pod.
 async fn create(
     job: &Job,
     entry: &Entry,
@@ -160,18 +160,23 @@ async fn create(
 ) -> Result<Pod, ClusterError> {
     let cluster = &job.cluster;
     if let Some(secret) = &job.plan.secret {
-        let create = async || note(cluster.create(Kind::Secret, secret).await, &open.secret);
+        let create = async || {
+            note(
+                cluster.create::<IgnoredAny>(Kind::Secret, secret).await,
+                &open.secret,
+            )
+        };
         match patience.answered(create).await {
             Err(error) if error.meaning() != Meaning::Exists => return Err(error),
             _ => {}
         }
     }
-    let create = async || note(cluster.created(Kind::Pod, &job.plan.pod).await, &open.pod);
+    let create = async || note(cluster.create(Kind::Pod, &job.plan.pod).await, &open.pod);
     let error = match patience.answered(create).await {
         Ok(pod) => return Ok(pod),
         Err(error) => error,
     };
-    // The watch may know better than an answer that was lost.
+    // The watch may have seen the pod although the response was lost.
     if error.meaning() != Meaning::Exists && entry.seen().borrow().last.is_none() {
         return Err(error);
     }
@@ -180,19 +185,21 @@ async fn create(
     let labels = pod.metadata.labels.as_ref();
     match labels.and_then(|labels| labels.get(labels::LAUNCH)) == Some(&job.launch) {
         true => Ok(pod),
-        false => Err(ClusterError::Stranger(job.name.clone())),
+        false => Err(ClusterError::refused(format!(
+            "a pod {} is there that is not of this launch",
+            job.name
+        ))),
     }
 }
 
-/// The creates of a launch that may come true, or have, whatever was answered since.
+/// Creations that may take effect, or have.
 #[derive(Debug, Default)]
 struct Open {
     secret: AtomicBool,
     pod: AtomicBool,
 }
 
-/// Takes note of a create that may come true. Of any attempt: the refusal of a later one says
-/// nothing about it.
+/// Records a creation that may take effect. A later refusal does not undo an earlier attempt.
 fn note<T>(created: Result<T, ClusterError>, may_exist: &AtomicBool) -> Result<T, ClusterError> {
     if created.as_ref().is_err_and(ClusterError::may_come_true) {
         may_exist.store(true, Ordering::Relaxed);
@@ -200,7 +207,7 @@ fn note<T>(created: Result<T, ClusterError>, may_exist: &AtomicBool) -> Result<T
     created
 }
 
-/// A create that failed leaves a secret; one that nobody has answered may still come true.
+/// Cleans up after a failed creation: removes the secret, and a pod that is created late.
 fn not_created(job: Job, entry: Entry, lease: Arc<Held>, open: Open) {
     tokio::spawn(async move {
         let (cluster, name) = (&*job.cluster, &*job.name);
@@ -220,7 +227,7 @@ fn not_created(job: Job, entry: Entry, lease: Arc<Held>, open: Open) {
     });
 }
 
-/// Whether a create comes true late. Time counts only while the cluster can be watched.
+/// Returns whether a pod is created late. Time counts only while the cluster can be watched.
 async fn comes_true(mut seen: channel::Receiver<Seen>) -> bool {
     loop {
         let told = seen.wait_for(|seen| seen.last.is_some());
@@ -230,15 +237,15 @@ async fn comes_true(mut seen: channel::Receiver<Seen>) -> bool {
         if seen.borrow().lost.is_none() {
             return false;
         }
-        // Nobody was heard: what is there is seen once somebody is.
+        // The watch was lost: decide once it is back.
         if seen.wait_for(|seen| seen.lost.is_none()).await.is_err() {
             return false;
         }
     }
 }
 
-/// Ends what was created. The proof belongs to the failure; a cluster that cannot give it in
-/// time is asked by a task of its own.
+/// Ends what was created. The error should include the proof; a cluster that is too slow for that
+/// is handled by a task.
 async fn undo_now(job: Job, entry: Entry, lease: Arc<Held>) {
     let name = job.name.clone();
     let undoing = tokio::spawn(async move {
@@ -259,7 +266,7 @@ fn report(pod: &str, end: End) {
     }
 }
 
-/// The server is there: its owner, its streams, and the tasks that keep them.
+/// Builds the server: its owner, its streams and their tasks.
 fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) -> LaunchedServer {
     let pod = Arc::new(LivePod {
         name: job.name,
@@ -284,7 +291,7 @@ fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) ->
         return LaunchedServer::new(tokio::io::sink(), stdout, Some(stderr), terminator);
     };
     let exited = async move {
-        // Or nobody is left to learn it.
+        // An error means that the pod's tasks are gone.
         let _ = known
             .wait_for(|known| known.exit.is_some() || known.end.is_some())
             .await;

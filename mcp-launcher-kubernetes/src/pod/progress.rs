@@ -1,4 +1,4 @@
-//! What a launch waits for, in the cluster's words: the events of its pod.
+//! Progress of a launch, from the events of its pod.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -12,21 +12,19 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::debug;
 
-use super::facts::SERVER;
 use super::launch::Job;
 use crate::cluster::Entry;
 use crate::error::{ClusterError, Meaning};
+use crate::facts::SERVER;
 
-/// How long is waited before a watch that ended is begun again.
+/// Pause before an ended watch is restarted.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The reason of the event that a container was started, which a kubelet tells at once; in the
-/// status it is up to a second later.
+/// Reason of the event of a container's start, which precedes the status by up to a second.
 const STARTED: &str = "Started";
 
-/// Tells the caller of a launch what happens to its pod, until it is dropped, and `entry` and
-/// `started` that the server was started. Where events cannot be watched nothing is told: a
-/// launch does not depend on them.
+/// Reports the pod's events to the caller until dropped, and the server's start to `entry` and
+/// `started`. A launch does not depend on events: if they cannot be watched, nothing is reported.
 pub(super) async fn tell(job: &Job, uid: &str, entry: &Entry, started: &Notify) -> Infallible {
     let mut told = Told::default();
     loop {
@@ -40,7 +38,7 @@ pub(super) async fn tell(job: &Job, uid: &str, entry: &Entry, started: &Notify) 
     }
 }
 
-/// Follows the events until the watch ends.
+/// Reports events until the watch ends.
 async fn follow(
     job: &Job,
     uid: &str,
@@ -59,8 +57,8 @@ async fn follow(
     Ok(())
 }
 
-/// Takes note of the start: a pod that is deleted from here on had a container, also where its
-/// kubelet says no more of it.
+/// Records the start: from here on the pod counts as having had a container, whatever the status
+/// says.
 fn heard(event: &Event, entry: &Entry, started: &Notify) {
     if is_start(event) {
         entry.runs();
@@ -74,12 +72,12 @@ fn is_start(event: &Event) -> bool {
     event.reason.as_deref() == Some(STARTED) && server == Some(SERVER)
 }
 
-/// The events that were told, by uid, with how often each had come.
+/// The reported events, by UID, with their counts.
 #[derive(Default)]
 struct Told(HashMap<String, i32>);
 
 impl Told {
-    /// What is new in this one.
+    /// Returns the text of an event that was not reported yet.
     fn news(&mut self, event: Event) -> Option<String> {
         let count = event.count.unwrap_or(1);
         let uid = event.metadata.uid.unwrap_or_default();
@@ -99,7 +97,8 @@ mod tests {
     use super::*;
     use crate::cluster::Watcher;
     use crate::cluster::scripted::Api;
-    use crate::pod::{End, Facts, end};
+    use crate::decide::{End, Object, end};
+    use crate::facts::Facts;
 
     fn event(uid: &str, count: i32, reason: &str, container: &str) -> Event {
         let value = json!({
@@ -142,7 +141,7 @@ mod tests {
             let mut seen = entry.seen().borrow().clone();
             let at = "2026-01-01T00:00:00Z";
             seen.told(placed(json!({"uid": "u", "deletionTimestamp": at})));
-            seen.object = crate::pod::Object::Deleted;
+            seen.object = Object::Deleted;
             end(&seen)
         };
         let started = Notify::new();

@@ -10,7 +10,7 @@ use mcp_lifecycle_core::launch::{
 
 use super::{Known, LivePod};
 use crate::cluster::{Deletion, Kind, Patience};
-use crate::control;
+use crate::control::CONTROL;
 use crate::error::Meaning;
 
 /// Ends one pod.
@@ -19,20 +19,19 @@ pub(crate) struct PodTerminator {
     pod: Arc<LivePod>,
 }
 
-/// A container has a process namespace of its own, which ends with its process 1. When the
-/// host dies, the attached connection ends, and with it the standard input: a polite server
-/// leaves, and a supervised init ends a stubborn one. Until the gate is opened, by a host
-/// that lives, a supervised server is not started.
+/// Describes the containment. A container has a process namespace that ends with its process 1.
+/// When the host dies, stdin ends with the connection: a polite server exits, and a supervised init
+/// ends a stubborn one. A supervised server starts only after the host opens the gate.
 pub(crate) fn semantics(supervised: bool) -> TerminationSemantics {
     let containment = match supervised {
         true => Containment::new("pod with a supervised init", Reach::Container)
-            .with_host_death(Reach::Container)
-            .with_atomic_placement(),
+            .host_death(Reach::Container)
+            .atomic_placement(),
         false => Containment::new("pod", Reach::Container),
     };
     TerminationSemantics::new(containment)
-        .with_stdin_eof()
-        .with_polite_signal()
+        .stdin_eof()
+        .polite_signal()
 }
 
 impl PodTerminator {
@@ -42,7 +41,7 @@ impl PodTerminator {
 
     async fn until(&self, done: impl FnMut(&Known) -> bool) -> Known {
         let mut known = self.pod.known();
-        // The sender lives in the pod, and so in `self`.
+        // `self` holds the sender.
         match known.wait_for(done).await {
             Ok(known) => known.clone(),
             Err(_) => unreachable!("the pod holds the sender"),
@@ -83,13 +82,13 @@ impl ProcessTerminator for PodTerminator {
             return Ok(());
         }
         let pod = Arc::clone(&self.pod);
-        let asked = control::run(async move {
+        let asked = CONTROL.run(async move {
             pod.told().await;
             let what = Deletion {
                 name: &pod.name,
                 uid: Some(&pod.uid),
-                version: None,
                 grace: Some(pod.grace),
+                ..Deletion::default()
             };
             let patience = Patience::new().until(pod.force.clone());
             let ask = || pod.cluster.delete(Kind::Pod, what);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher};
+use serde_json::json;
 
 use crate::support::{
     LIMIT, Namespace, POLITE, STUBBORN, eventually, launch, options, plain, spec,
@@ -82,7 +83,9 @@ async fn a_finalizer_makes_an_end_by_force_provable() {
     // And in an orderly end it is in nobody's way, nor where no node takes the pod.
     let server = launch(&launcher, &kept()).await.unwrap();
     server.end().await.unwrap();
-    let nowhere = plain().finalizer(true).node_selector("no", "such-node");
+    let nowhere = plain()
+        .finalizer(true)
+        .pod(json!({"spec": {"nodeSelector": {"no": "such-node"}}}));
     let soon = tokio::time::Instant::now() + Duration::from_secs(3);
     let context = LaunchContext::new().with_deadline(soon);
     let launched = launcher.launch(&spec(nowhere, STUBBORN), &context).await;

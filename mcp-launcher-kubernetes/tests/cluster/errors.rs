@@ -24,14 +24,12 @@ async fn a_failed_launch_says_why_and_leaves_nothing() {
         Namespace::new("root-user"),
         Namespace::new("no-program"),
     );
-    let mut missing = options();
-    missing.image = Some("localhost/no-such-image:1".to_owned());
+    let missing = options().image("localhost/no-such-image:1");
     let missing = missing.pull(mcp_launcher_kubernetes::PullPolicy::Never);
-    let mut root = options();
-    root.run_as_user = None;
-    let mut program = plain();
-    program.run_as_user = Some(0);
-    let program = program
+    let root = PodOptions::new("localhost/mcp-fixture:1");
+    let root = root.pod(json!({"spec": {"hostNetwork": true}}));
+    let program = plain()
+        .run_as_user(0)
         .run_as_non_root(false)
         .command("s", "/no/such/program");
     let program = program.build().unwrap();
@@ -77,7 +75,7 @@ async fn an_init_container_that_fails_is_named_and_leaves_nothing() {
 #[tokio::test]
 async fn the_scheduler_is_quoted_before_the_deadline() {
     let ns = Namespace::new("unschedulable");
-    let options = options().node_selector("no", "such-node");
+    let options = options().pod(json!({"spec": {"nodeSelector": {"no": "such-node"}}}));
     let context = LaunchContext::new().with_deadline(Instant::now() + Duration::from_secs(4));
     let launched = ns.launcher().launch(&spec(options, POLITE), &context).await;
     let text = launched.unwrap_err().to_string();

@@ -108,14 +108,18 @@ async fn what_a_launch_waits_for_is_told() {
     // A registry that does not answer.
     let registry = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let image = format!("{}/image:1", registry.local_addr().unwrap());
-    let mut pulls = options();
-    pulls.image = Some(image.clone());
-    told_of(&ns, pulls, &format!("Pulling: Pulling image \"{image}\"")).await;
+    told_of(
+        &ns,
+        options().image(&image),
+        &format!("Pulling: Pulling image \"{image}\""),
+    )
+    .await;
     drop(registry);
-    let mounts = options().volume(
-        json!({"name": "v", "secret": {"secretName": "no-such"}}),
-        json!({"name": "v", "mountPath": "/v"}),
-    );
+    let mount = json!({"name": "v", "mountPath": "/v"});
+    let mounts = options().pod(json!({"spec": {
+        "volumes": [{"name": "v", "secret": {"secretName": "no-such"}}],
+        "containers": [{"name": "server", "volumeMounts": [mount]}],
+    }}));
     told_of(&ns, mounts, "FailedMount: MountVolume.SetUp failed").await;
     eventually("nothing is left", || ns.names("pods,leases").is_empty()).await;
 }

@@ -10,9 +10,10 @@ use crate::support::{
 };
 
 fn on_node2() -> PodOptions {
-    options()
-        .node_selector("kubernetes.io/hostname", "node2")
-        .toleration(json!({"key": "only", "operator": "Exists"}))
+    options().pod(json!({"spec": {
+        "nodeSelector": {"kubernetes.io/hostname": "node2"},
+        "tolerations": [{"key": "only", "operator": "Exists"}],
+    }}))
 }
 
 async fn launch_on_node2(ns: &Namespace, script: &str) -> Server {
@@ -82,7 +83,9 @@ async fn a_pod_that_its_kubelet_evicts_ends_and_leaves_nothing() {
     let ns = Namespace::new("evicted");
     let small = json!({"name": "small", "emptyDir": {"sizeLimit": "1Mi"}});
     let mount = json!({"name": "small", "mountPath": "/small"});
-    let options = on_node2().volume(small, mount);
+    let options = on_node2().pod(json!({"spec": {
+        "volumes": [small], "containers": [{"name": "server", "volumeMounts": [mount]}],
+    }}));
     let script = "trap '' TERM; umask 0; dd if=/dev/zero of=/small/x bs=1M count=8 2>/dev/null; \
         echo ready; while :; do sleep 1; done";
     let launched = launch(&ns.launcher(), &spec(options, script)).await;

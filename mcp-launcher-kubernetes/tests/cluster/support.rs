@@ -198,9 +198,9 @@ impl Server {
     pub(crate) async fn end_within(&self, limit: Duration) -> Result<String, String> {
         let second = Duration::from_secs(1);
         let policy = TerminationPolicy::new()
-            .with_eof_grace(second)
-            .with_term_grace(second)
-            .with_kill_confirmation(limit);
+            .eof_grace(second)
+            .term_grace(second)
+            .kill_confirmation(limit);
         let ended = self.handle.terminate(&policy, EndReason::Shutdown).await;
         ended
             .map(|report| report.to_string())

@@ -26,7 +26,7 @@ async fn an_end_without_credentials_is_an_error_until_they_hold_again() {
     model.user(&json!({"exec": exec}));
     let server = launch(&model.launcher()).await;
     std::fs::write(&broken, "").unwrap();
-    let short = TerminationPolicy::new().with_kill_confirmation(Duration::from_secs(2));
+    let short = TerminationPolicy::new().kill_confirmation(Duration::from_secs(2));
     let ended = server.handle.terminate(&short, EndReason::Shutdown);
     let ended = tokio::time::timeout(LIMIT, ended)
         .await
@@ -36,7 +36,7 @@ async fn an_end_without_credentials_is_an_error_until_they_hold_again() {
         "pod mcp-server-",
         "uid uid-",
         "credentials do not hold",
-        "not today",
+        "exit status: 3",
     ] {
         assert!(text.contains(word), "{word}: {text}");
     }

@@ -159,7 +159,7 @@ async fn launch(launcher: &KubernetesLauncher) -> Server {
 }
 
 fn policy() -> TerminationPolicy {
-    TerminationPolicy::new().with_kill_confirmation(LIMIT)
+    TerminationPolicy::new().kill_confirmation(LIMIT)
 }
 
 impl Server {

@@ -112,7 +112,7 @@ async fn a_pod_that_is_deleted_while_an_attach_hangs_ends_the_launch() {
     );
     let failed = timeout(LIMIT, launching).await.unwrap().unwrap();
     let words = failed.unwrap_err().to_string();
-    assert!(words.contains("deleted by somebody else"), "{words}");
+    assert!(words.contains("deleted by a third party"), "{words}");
     // The attach would be waited for 30 s.
     assert!(
         begun.elapsed() < Duration::from_secs(20),

@@ -1,7 +1,7 @@
 //! Containment by process group: what every Unix has.
 //!
 //! ```text
-//!  Running ──leader exits──▶ Leaderless ──nobody left──▶ Gone
+//!  Running ──leader exits──▶ Leaderless ──group empty──▶ Gone
 //!     │                          │ ▲
 //!     └── signals reach ─────────┘ └ each exit of a member looks again
 //!         the whole group
@@ -11,8 +11,8 @@
 //! it (Linux 6.9), the leader is reaped at once; elsewhere it stays a zombie
 //! until the group is empty, which keeps the group's number from being reissued.
 //!
-//! Signals wait for nobody: who is in the group is listed beside, on a thread of
-//! its own, and a report names those of the swept who were seen in time.
+//! Signals do not wait for a listing. A thread of its own lists the members; a report names the
+//! swept ones that it saw in time.
 //!
 //! Not guaranteed: a process that leaves the group (`setsid`, a daemon, a
 //! browser) is not reached, and nothing happens when the host is killed.
@@ -25,10 +25,12 @@ pub(crate) use spawn::spawn;
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
-use crate::sys;
-
 /// The containment that this level promises.
 pub(crate) fn containment() -> Containment {
-    let (mechanism, on_host_death) = sys::HOST_DEATH;
-    Containment::new(mechanism, Reach::Group).with_host_death(on_host_death)
+    // On Linux only a guardian ends anything when the host dies.
+    let (mechanism, on_host_death) = match cfg!(target_os = "linux") {
+        true => ("process group", Reach::Nothing),
+        false => ("process group and pipe watcher", Reach::Group),
+    };
+    Containment::new(mechanism, Reach::Group).host_death(on_host_death)
 }

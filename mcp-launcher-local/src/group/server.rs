@@ -11,9 +11,9 @@ use mcp_lifecycle_core::launch::{
 };
 
 use super::state::State;
-use crate::ending::{Ending, Proof};
+use crate::blocking::blocking;
+use crate::ending::{Ending, Proof, exit_status};
 use crate::identity::Cookie;
-use crate::launcher::blocking;
 use crate::orphans;
 use crate::sys::{self, ExitEvent, Leader, Member, Pid, Signal};
 use crate::worker::Worker;
@@ -26,35 +26,35 @@ pub(super) struct GroupServer {
     containment: Containment,
 }
 
-/// Shared with the watcher, so that the server is reaped whoever is dropped.
+/// Shared with the watcher, so that the server is reaped even if the terminator is dropped.
 #[derive(Debug)]
 struct Group {
     leader: Leader,
     start_time: Option<u64>,
-    /// The mark that every process of it carries, unless it has wiped its environment.
+    /// The mark of all its processes, unless one has cleared its environment.
     identity: Option<Cookie>,
     state: Mutex<State>,
     ending: Ending,
 }
 
-/// Lists groups: a machine may take long for it, and no forced end and no other
-/// server waits for that.
+/// Lists groups on a thread of its own: it may take long, and must delay neither a forced end nor
+/// another server.
 static LISTINGS: Worker<Arc<Group>> = Worker::new("mcp-lifecycle-list", |groups| {
     for group in groups {
         sys::shielded(|| group.list());
     }
 });
 
-/// Starts the thread that lists groups, if it does not run yet.
+/// Starts the listing thread, unless it runs.
 pub(super) fn start() -> io::Result<()> {
     LISTINGS.start()
 }
 
-/// The reason there is no proof.
-const HIDDEN: &str = "the kernel says that somebody is left in its process group, and /proc shows \
-                      nobody (hidepid, and a process of another user's)";
+/// The reasons why there is no proof.
+const HIDDEN: &str = "the kernel reports a process in its process group, but /proc shows \
+                      none (hidepid, and a process of another user)";
 const UNSEEN: &str = "the members of its process group cannot be listed (is /proc mounted?)";
-const UNWATCHED: &str = "somebody is left in its process group and cannot be watched";
+const UNWATCHED: &str = "a process left in its process group cannot be watched";
 
 impl GroupServer {
     /// Takes the server over from `posix_spawn` and watches it.
@@ -72,9 +72,8 @@ impl GroupServer {
         });
         let watched = Arc::clone(&group);
         group.leader.watch(move || watched.leader_exited())?;
-        // Only a shorter way: the watcher's thread sees the exit as well, also
-        // when the runtime is being shut down at this moment.
-        let exit = group.leader.exit_event().ok();
+        // Optional: the watcher's thread sees the exit as well, also while the runtime shuts down.
+        let exit = ExitEvent::of(&group.leader).ok();
         Ok(Self {
             group,
             exit,
@@ -84,8 +83,8 @@ impl GroupServer {
 }
 
 impl GroupServer {
-    /// Waits for what the exit leads to, and takes note of the exit itself if
-    /// this task sees it before the watcher's thread does.
+    /// Waits for `end`. Notes the exit itself if this task sees it before the watcher's thread
+    /// does.
     async fn see_exit<T>(&self, end: impl Future<Output = T>) -> T {
         let mut end = std::pin::pin!(end);
         let Some(exit) = &self.exit else {
@@ -103,13 +102,13 @@ impl GroupServer {
 }
 
 impl Group {
-    /// Notes the exit: the first to see it does, the watcher's thread or a task that waits.
+    /// Notes the exit. The first observer runs it, the watcher's thread or a waiting task.
     fn leader_exited(self: &Arc<Self>) {
         if std::mem::replace(&mut self.lock().exit_seen, true) {
             return;
         }
         let status = match self.leader.peek() {
-            Ok(status) => status.unwrap_or(ExitStatus::Unknown),
+            Ok(status) => status.map_or(ExitStatus::Unknown, exit_status),
             Err(error) => {
                 let pid = self.leader.pid().as_u32();
                 sys::shielded(|| tracing::warn!(pid, %error, "exit status is lost"));
@@ -123,7 +122,7 @@ impl Group {
         let is_proven = proof.is_some();
         self.ending.update(|known| {
             known.exit = Some(status);
-            // The last of them may have ended while it was being looked for.
+            // The listing may have found the proof meanwhile.
             known.proof = known.proof.take().or(proof);
         });
         if !is_proven {
@@ -131,7 +130,7 @@ impl Group {
         }
     }
 
-    /// On the watcher's thread: this one, who was in the group, has ended.
+    /// Notes on the watcher's thread that this member has ended.
     fn has_ended(self: &Arc<Self>, pid: Pid) {
         {
             let mut state = self.lock();
@@ -142,7 +141,8 @@ impl Group {
         self.look_again();
     }
 
-    /// Somebody has ended, or may have left the group, which nobody is told.
+    /// Looks again after an exit, or because a member may have left the group, which the kernel
+    /// does not report.
     fn look_again(self: &Arc<Self>) {
         if self.ending.is_proven() {
             return;
@@ -160,21 +160,20 @@ impl Group {
         });
     }
 
-    /// The proof, if the kernel gives it without anybody being listed.
+    /// Returns the proof if the kernel gives it without a listing.
     fn proof_at_once(&self) -> Option<Proof> {
         let is_empty = self.lock().reaped && self.leader.group_is_empty();
         is_empty.then(|| Proof::Gone(self.account()))
     }
 
-    /// Has it listed, on the thread for that.
+    /// Queues the group for the listing thread.
     fn list_soon(self: &Arc<Self>) {
         if !std::mem::replace(&mut self.lock().is_listed_soon, true) {
             LISTINGS.add(Arc::clone(self));
         }
     }
 
-    /// Takes note of who is in the group. After the leader's exit: whether nobody
-    /// is, or else a wait for somebody in it.
+    /// Notes the members. After the leader's exit, publishes the proof or waits for a member's end.
     fn list(self: &Arc<Self>) {
         self.lock().is_listed_soon = false;
         if self.ending.is_proven() {
@@ -187,7 +186,8 @@ impl Group {
             orphans::end_group(self.leader.pid(), identity, Duration::ZERO);
         }
         let look = || sys::members_of_group(self.leader.pid());
-        // A look that finds nobody may have been between a parent and its child.
+        // A first look may miss a child that has just lost its parent, so an empty result is
+        // checked again.
         let members = look().and_then(|members| match members.is_empty() {
             true => look(),
             false => Ok(members),
@@ -202,8 +202,8 @@ impl Group {
         }
     }
 
-    /// The proof that the group is empty, or that there can be none for now;
-    /// otherwise somebody in it is waited for.
+    /// Returns the proof that the group is empty, or that there can be none for now; otherwise
+    /// watches a member.
     fn proof_by(self: &Arc<Self>, members: io::Result<Vec<Member>>) -> Option<Proof> {
         let members = match members {
             Ok(members) => members,
@@ -222,8 +222,8 @@ impl Group {
                 false => Proof::Gone(self.account()),
             });
         };
-        // One at a time: whoever it is, its exit is when to look again. It may
-        // also leave the group and live: each signal looks again as well.
+        // One member at a time: its exit triggers the next look. It may also leave the group and
+        // live on, so each signal looks again too.
         let pid = first.pid;
         if self.lock().waits_for.replace(pid) == Some(pid) {
             return None;
@@ -243,14 +243,14 @@ impl Group {
         }
     }
 
-    /// The proof, with those who were swept, as far as they were seen.
+    /// Returns the proof, with the swept processes as far as they were seen.
     fn account(&self) -> Gone {
         self.reap();
-        Gone::proven_by(Evidence::ProcessGroupEmpty).with_swept(self.lock().swept())
+        Gone::proven_by(Evidence::ProcessGroupEmpty).swept(self.lock().swept())
     }
 
-    /// Lets the number of a group go that was ordered to end and cannot be listed; the
-    /// order is given once more before that. One that was not has its graces first.
+    /// Gives up the number of a group that was killed and cannot be listed, after one more SIGKILL.
+    /// A group that was not killed keeps it.
     fn let_go(&self) {
         let mut state = self.lock();
         if !state.is_killed || state.reaped {
@@ -271,26 +271,25 @@ impl Group {
         }
     }
 
-    /// Signals the whole group. Nobody is listed before that: who is in it was
-    /// seen earlier, or is looked for later.
+    /// Signals the whole group, without listing it first.
     fn signal(self: &Arc<Self>, signal: Signal) -> io::Result<()> {
         sys::not_forked()?;
         if self.ending.is_proven() {
             return Ok(());
         }
         if !self.is_known() {
-            // Its number may be another group's: nobody is signalled. If it is nobody's, that
-            // is the proof.
+            // The number may belong to another group by now, so no signal is sent. If no group has
+            // it, that is the proof.
             if let Some(proof) = self.proof_at_once() {
                 self.found(proof);
             }
             return Ok(());
         }
-        // Where no proof was found, it is looked for again after this.
+        // A lost proof is searched for again after the signal.
         self.ending.look_again();
         let has_exited = self.ending.has_exited();
         let sent = {
-            // Held while signalling: nobody may reap the leader in between.
+            // The lock keeps the leader from being reaped before the signal.
             let mut state = self.lock();
             state.is_killed |= signal == Signal::Kill;
             if has_exited || signal == Signal::Kill {
@@ -305,8 +304,8 @@ impl Group {
         sent
     }
 
-    /// Returns whether the number of the group still means this one, or it is not known
-    /// by its number alone.
+    /// Returns whether the group's number still means this group, or the kernel reaches it by
+    /// descriptor.
     fn is_known(&self) -> bool {
         self.leader.reaches_group() || !self.lock().reaped
     }
@@ -324,8 +323,8 @@ impl ProcessTerminator for GroupServer {
 
     fn semantics(&self) -> TerminationSemantics {
         TerminationSemantics::new(self.containment.clone())
-            .with_stdin_eof()
-            .with_polite_signal()
+            .stdin_eof()
+            .polite_signal()
     }
 
     async fn exited(&self) -> ExitStatus {
@@ -352,7 +351,7 @@ impl ProcessTerminator for GroupServer {
             return Ok(Vec::new());
         }
         if !self.group.is_known() {
-            let why = "its process group has no number of its own any more";
+            let why = "the number of its process group may be reissued";
             return Err(StepError::new(LIST, why));
         }
         let leader = self.group.leader.pid();
@@ -368,7 +367,7 @@ impl ProcessTerminator for GroupServer {
 
     fn kill_now(&self) {
         if let Err(error) = self.group.signal(Signal::Kill) {
-            // Also called while a panic unwinds, where another one would abort.
+            // May run while a panic unwinds, where a second panic would abort.
             sys::shielded(|| {
                 tracing::warn!(server = %self.identity(), %error, "SIGKILL could not be sent");
             });

@@ -15,13 +15,13 @@ use crate::identity::Cookie;
 use crate::sys::{self, Leader, Pid};
 use crate::{orphans, pipes};
 
-/// Starts `command` with its streams on pipes. Blocks for as long as the system
-/// needs to execute it, some tenths of a millisecond.
+/// Starts `command` with its streams on pipes. Blocks while the system executes it, some tenths of
+/// a millisecond.
 ///
-/// No `pre_exec` but on FreeBSD: it turns `posix_spawn` into `fork`, whose cost grows
-/// with the host's heap.
+/// Without `pre_exec`, which turns `posix_spawn` into `fork`: that costs more the larger the host's
+/// heap is.
 ///
-/// Whatever can fail or panic without a server does so before there is one.
+/// Steps that can fail or panic without a server come before the spawn.
 pub(crate) fn spawn(
     command: &Command,
     containment: Containment,
@@ -43,7 +43,6 @@ pub(crate) fn spawn(
     if let Some(dir) = &command.cwd {
         process.current_dir(dir);
     }
-    sys::prepare(&mut process);
     if let Some(server) = &command.identity {
         orphans::register_uncontained(server)
             .map_err(|error| short_of(error, orphans::UNRECORDED))?;
@@ -69,10 +68,10 @@ pub(crate) fn spawn(
     ))
 }
 
-/// How long a launch that is undone waits for its child.
+/// The time that an undone launch waits for its child.
 const UNDO_LIMIT: Duration = Duration::from_secs(1);
 
-/// A child that nobody owns yet.
+/// A child that is ended on drop, unless a terminator takes it.
 struct EndUnlessOwned {
     child: Option<Child>,
     identity: Option<Cookie>,
@@ -83,9 +82,9 @@ impl EndUnlessOwned {
         let pid = self
             .pid()
             .ok_or_else(|| io::Error::other("an impossible process id"))?;
-        let leader = Leader::new(pid, self.identity.as_ref())?;
+        let leader = Leader::new(pid)?;
         let server = GroupServer::watch(leader, self.identity.clone(), containment)?;
-        // std's handle would reap by number; from here on the leader's does.
+        // std's handle would reap by number; from here on the leader reaps.
         self.child = None;
         Ok(server)
     }
@@ -98,15 +97,14 @@ impl EndUnlessOwned {
 }
 
 impl EndUnlessOwned {
-    /// Ends the child and its group, and says whether that was done. Blocks
-    /// until the child has ended, at most [`UNDO_LIMIT`] long.
+    /// Ends the child and its group. Returns whether it did. Blocks until the child has ended, for
+    /// at most [`UNDO_LIMIT`].
     fn end(&mut self) -> bool {
         let pid = self.pid();
         let (Some(pid), Some(child)) = (pid, self.child.take()) else {
             return true;
         };
-        // Where SIGCHLD is ignored, or somebody else reaps, its number may be
-        // free by now.
+        // Where SIGCHLD is ignored or another thread reaps, the number may be free by now.
         let server = self.identity.as_ref();
         let killed = sys::kill_group_of_child(pid)
             || server.is_some_and(|server| orphans::end_group(pid, server, UNDO_LIMIT));
@@ -121,8 +119,7 @@ impl Drop for EndUnlessOwned {
     }
 }
 
-/// Reaps a child that was killed: here, or on a thread where the kernel takes
-/// longer to end it.
+/// Reaps a killed child: here, or on a thread if the kernel takes longer than `limit`.
 fn reap(mut child: Child, limit: Duration) {
     let end = Instant::now() + limit;
     loop {

@@ -1,5 +1,5 @@
-//! The state of a process group: its members, and those that had to be ended. Pure but
-//! for one question to the kernel.
+//! The state of a process group: its members, and those that had to be ended. Pure but for one
+//! question to the kernel.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,29 @@ pub(super) struct State {
     pub(super) reaped: bool,
     /// It was sent SIGKILL.
     pub(super) is_killed: bool,
-    /// It waits for its turn to be listed.
+    /// It is queued for a listing.
     pub(super) is_listed_soon: bool,
-    /// Somebody who is left, and whose end is waited for.
+    /// The member that is watched for its end.
     pub(super) waits_for: Option<Pid>,
-    /// Members that are found from now on had to be signalled to end.
+    /// Members found from now on count as swept.
     sweeps: bool,
-    /// Those besides the leader who were in it when it was last listed, and
-    /// earlier ones that were swept.
+    /// The members besides the leader at the last listing, and earlier ones that were swept.
     known: BTreeMap<Pid, Known>,
 }
 
 #[derive(Debug)]
 struct Known {
     name: String,
-    /// It was signalled when the leader had ended, or was killed with it.
+    /// It was signalled after the leader's exit, or killed with it.
     swept: bool,
 }
 
-/// Of so many it is found out whether they are still there when they are killed.
+/// The maximum of members that are checked for existence when they are killed.
 const ASKED_MAX: usize = 64;
 
 impl State {
-    /// Marks the processes besides the leader as swept: they need a signal to go. Neither blocks
-    /// nor allocates: a signal is about to be sent.
+    /// Marks the members besides the leader as swept. Neither blocks nor allocates, because a
+    /// signal is about to be sent.
     pub(super) fn sweep(&mut self, group: Pid) {
         self.sweeps = true;
         let known = self.known.iter_mut().filter(|(_, known)| !known.swept);
@@ -45,7 +44,7 @@ impl State {
         }
     }
 
-    /// Takes note of a listing.
+    /// Notes the result of a listing.
     pub(super) fn note(&mut self, members: &[Member], leader: Pid) {
         let swept = self.sweeps;
         self.known.retain(|_, known| known.swept);
@@ -58,7 +57,7 @@ impl State {
         }
     }
 
-    /// Those who were swept, as far as they were seen.
+    /// Returns the swept members, as far as they were seen.
     pub(super) fn swept(&self) -> Vec<Remnant> {
         let swept = self.known.iter().filter(|(_, known)| known.swept);
         swept

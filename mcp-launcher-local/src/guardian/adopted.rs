@@ -1,71 +1,81 @@
-//! The processes that may be left of a server whose guardian was killed, by whose children they are
-//! now. Pure; the model test includes this file by path.
+//! Finds the processes that may be left of a server after its guardian was killed, by their
+//! parents. Pure; the model test includes this file by path.
 //!
-//! What loses its parent is given to the nearest subreaper above, which was the
-//! guardian, or to the first process of the PID namespace. So as long as anybody
-//! of the server lives once its guardian has gone, somebody of it is a child of
-//! one of those who adopt now: of who is above the host, or of the first process
-//! of a namespace that it has entered. Neither an environment that was wiped nor
-//! a cgroup that was left changes that.
+//! An orphan is reparented to the nearest subreaper above, which was the guardian, or to the first
+//! process of its PID namespace. So while any process of the server lives after its guardian has
+//! gone, at least one of them is a child of an adopter: a process above the host, or the first
+//! process of a namespace that it has entered. Neither a wiped environment nor a cgroup that was
+//! left changes that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cgroup;
 use crate::identity::{Cookie, HostId};
 
-/// A process, as far as it matters here.
+/// The attributes of a process that matter here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
-    /// 0 where its leader is not visible.
+    /// The session's id; 0 where its leader is not visible.
     pub(crate) session: u32,
+    /// The process group's id; 0 where its leader is not visible.
+    pub(crate) group: u32,
     pub(crate) start_time: u64,
-    /// It has ended, and is not reaped.
+    /// It is a zombie.
     pub(crate) is_dead: bool,
 }
 
-/// Everybody who lives or is not reaped, and who adopts orphans.
+/// A snapshot of all processes, zombies included.
 #[derive(Debug, Default)]
 pub(crate) struct Scene {
     pub(crate) processes: BTreeMap<u32, Process>,
+    /// The pids of those that adopt orphans.
     pub(crate) adopters: BTreeSet<u32>,
+    /// The sessions in which servers of this host are started.
+    pub(crate) own_sessions: [u32; 2],
 }
 
-/// Whose an adopted process is, by what it says and where it is.
+/// The owner of an adopted process, by its mark and its cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// It says nothing, or nothing that can be read.
+    /// It has no mark, or none that can be read.
     Anybody,
     Says(Cookie),
-    /// It is in the cgroup of a server of this host, of this name.
+    /// It is in the cgroup of this name, which belongs to a server of this host.
     InCgroup(String),
-    /// It is in another PID namespace and in the cgroup of the first process there,
-    /// which is not the host's: a container that keeps it.
+    /// It is in another PID namespace and shares the cgroup of the first process there, which is
+    /// not the host's: a container keeps it.
     InContainer,
 }
 
 impl Scene {
-    /// Those who were adopted, and may be of a server that was started at `since`,
-    /// in clock ticks since boot.
+    /// Returns the adopted processes that may belong to a server that was started at `since`, in
+    /// clock ticks since boot.
     pub(crate) fn adopted_since(&self, since: u64) -> Vec<&Process> {
+        // A process cannot enter a session: it was born in it, or made it. The server is born in one
+        // of the host's, but in a group of its own. So a process that shares another session, or
+        // within these a group, with one that cannot be the server's is not the server's either; nor
+        // is one whose session or group was made elsewhere. Zombies prove nothing: one may be the
+        // guardian itself, where a tracer holds it.
+        let company = |process: &Process| match self.own_sessions.contains(&process.session) {
+            true => (process.session, Some(process.group)),
+            false => (process.session, None),
+        };
         let is_adopted = |process: &&Process| {
             process.start_time >= since
-                && process.session != 0
+                && !matches!(company(process), (_, Some(0)) | (0, None))
                 && self.adopters.contains(&process.parent)
         };
         let mut adopted: Vec<&Process> = self.processes.values().filter(is_adopted).collect();
-        // Nobody enters a session: its members were born in it, or made it. So who is
-        // in one with somebody who cannot be the server's is not, either. Who has ended says
-        // nothing of it: the guardian itself may, where a tracer holds it.
         loop {
             let may_be = self.with_descendants(&adopted);
             let others = self.processes.values();
             let others =
                 others.filter(|process| !process.is_dead && !may_be.contains(&process.pid));
-            let theirs: BTreeSet<u32> = others.map(|process| process.session).collect();
+            let theirs: BTreeSet<_> = others.map(company).collect();
             let before = adopted.len();
-            adopted.retain(|process| !theirs.contains(&process.session));
+            adopted.retain(|process| !theirs.contains(&company(process)));
             if adopted.len() == before {
                 adopted.retain(|process| !process.is_dead);
                 return adopted;
@@ -91,8 +101,8 @@ impl Scene {
         all
     }
 
-    /// Those whose parent is not here, or cannot be who is here under its number:
-    /// they have another one by now.
+    /// Returns the processes with a parent that is not in the snapshot, or is younger than they are
+    /// and so has a reused pid: they have been reparented since.
     pub(crate) fn strays(&self) -> impl Iterator<Item = u32> {
         let has_parent = |process: &&Process| match self.processes.get(&process.parent) {
             Some(parent) => parent.start_time <= process.start_time,
@@ -104,9 +114,9 @@ impl Scene {
 }
 
 impl Whose {
-    /// Returns whether it can be of the server `server` that was started at `since`.
+    /// Returns whether it can belong to `server`, which was started at `since`.
     pub(crate) fn may_be(&self, server: &Cookie, since: u64) -> bool {
-        // A younger host may be one that the server has started.
+        // A younger host may have been started by the server.
         let is_nested = |host: &HostId| host != server.host() && host.start_time() >= since;
         match self {
             Self::Anybody => true,
@@ -126,12 +136,14 @@ mod tests {
             pid,
             parent,
             session,
+            group: session,
             start_time,
             is_dead: false,
         };
         Scene {
             processes: processes.iter().map(|it| (it.0, process(it))).collect(),
             adopters: BTreeSet::from([1]),
+            own_sessions: [3; 2],
         }
     }
 
@@ -143,15 +155,51 @@ mod tests {
 
     #[test]
     fn who_lost_its_parent_since_and_has_a_younger_session_is_adopted() {
-        // In the session of a guardian that has gone, and in one of its own.
+        // One in the session of a guardian that has gone, and one in its own session.
         assert_eq!(adopted(&[(60, 1, 55, 60), (61, 1, 61, 61)]), [60, 61]);
-        // Of the same instant, as far as the clock can tell.
+        // Started in the same clock tick as the server.
         assert_eq!(adopted(&[(60, 1, 60, 50)]), [60]);
-        // Older; not adopted; from outside of what is visible.
+        // Older; not adopted; with a session leader that is not visible.
         assert_eq!(
             adopted(&[(60, 1, 60, 49), (61, 60, 61, 60), (62, 1, 0, 60)]),
             [0; 0]
         );
+    }
+
+    #[test]
+    fn in_the_sessions_of_the_host_company_in_the_group_counts() {
+        let process = |pid, parent, session, group| Process {
+            pid,
+            parent,
+            session,
+            group,
+            start_time: pid.into(),
+            is_dead: false,
+        };
+        // Also where the leader of the host's session is not visible.
+        for own in [3, 0] {
+            let seen = [
+                // The host, and its own child.
+                process(3, 2, own, 3),
+                process(60, 1, own, 3),
+                // Two of a group that the server has left, and one with its own; two with a leader
+                // that is not visible, of the group or of another session.
+                process(61, 1, own, 55),
+                process(62, 61, own, 55),
+                process(63, 1, own, 63),
+                process(64, 1, own, 0),
+                process(65, 1, 9 - own, 65),
+            ];
+            for own_sessions in [[own, 8], [8, own]] {
+                let scene = Scene {
+                    processes: seen.iter().map(|it| (it.pid, it.clone())).collect(),
+                    adopters: BTreeSet::from([1]),
+                    own_sessions,
+                };
+                let left: Vec<u32> = scene.adopted_since(50).iter().map(|it| it.pid).collect();
+                assert_eq!(left, [61, 63, 65]);
+            }
+        }
     }
 
     #[test]
@@ -163,10 +211,10 @@ mod tests {
 
     #[test]
     fn who_is_in_a_session_with_somebody_elses_child_is_somebody_elses() {
-        // 40 does not adopt; its child is as young as can be, and has made a session.
+        // 40 does not adopt; its child is young, and has made a session.
         let theirs = [(40, 1, 40, 40), (60, 40, 60, 60), (61, 1, 60, 61)];
         assert_eq!(adopted(&theirs), [0; 0]);
-        // Two who were adopted say nothing of each other; nor does a zombie.
+        // Two adopted processes prove nothing about each other; nor does a zombie.
         assert_eq!(adopted(&[(60, 1, 60, 60), (61, 1, 60, 61)]), [60, 61]);
         let mut scene = scene(&[(60, 1, 55, 60), (61, 1, 55, 61), (62, 61, 62, 62)]);
         scene.processes.get_mut(&60).unwrap().is_dead = true;
@@ -176,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_guardian_that_a_tracer_keeps_from_being_reaped_hides_nobody() {
-        // The host, its guardian, which has ended and leads its session, and one that it guarded.
+        // The host; its guardian, a zombie that leads its session; a process of the server.
         let mut scene = scene(&[(3, 1, 3, 3), (55, 3, 55, 55), (60, 1, 55, 60)]);
         scene.processes.get_mut(&55).unwrap().is_dead = true;
         let left: Vec<u32> = scene.adopted_since(50).iter().map(|it| it.pid).collect();

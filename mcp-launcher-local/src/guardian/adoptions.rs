@@ -1,34 +1,35 @@
-//! Looks at who was adopted: the edge of [`adopted`](super::adopted).
+//! Looks at adopted processes: the edge of [`adopted`](super::adopted).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::adopted::{Process, Scene, Whose};
 use super::decide::Adopted;
-use super::process;
 use crate::cgroup;
-use crate::identity::{Cookie, HostId};
+use crate::identity::{self, Cookie, HostId};
 use crate::orphans::{self, Mark};
 use crate::patience::Patience;
+use crate::program;
 use crate::sys::{self, ProcessState};
 
-/// A server whose guardian was killed, and since when it may have had processes.
+/// A server that has lost its guardian, and the time of its start.
 pub(super) struct Wanted<'a> {
     pub(super) identity: &'a Cookie,
     pub(super) since: u64,
 }
 
-/// So many looks in a row have to agree: numbers are given out again, so one alone
-/// can have been between a parent and a child with a lower number.
+/// The number of looks in a row that must agree: pids are reused, so a single look can miss a
+/// process between a parent and a child with a lower pid.
 const EQUAL_LOOKS: u32 = 2;
 
 const RESTLESS: &str = "processes come and go faster than they can be looked at";
 
-/// Names that are given; more are counted.
+/// The number of processes that are named; more are counted.
 const NAMES_MAX: usize = 16;
 
-/// For each of the servers, who may be left of it. Blocks for milliseconds, for a second and a half where
-/// processes come and go, and on a machine that lets nobody run for eleven times as long.
+/// Returns for each server the processes that may be left of it. Blocks for milliseconds, for 1.5 s
+/// where processes keep appearing, and up to eleven times as long on a machine that is starved of
+/// CPU.
 pub(super) fn look(wanted: &[Wanted<'_>]) -> Vec<Adopted> {
     if wanted.is_empty() {
         return Vec::new();
@@ -99,10 +100,10 @@ fn describe(left: &[u32]) -> Adopted {
     })
 }
 
-/// What an adopted process says about whose it is.
+/// The owner of an adopted process, if it is known.
 enum Answer {
     Whose(Whose),
-    /// Nothing yet: it is being executed, or ends.
+    /// Not yet: it is in `execve`, or exits.
     Later,
 }
 
@@ -132,7 +133,7 @@ fn ask(process: &Process, host: &HostId, adopters: &BTreeSet<u32>) -> io::Result
 }
 
 /// Returns whether a cgroup is that of the first process of a PID namespace, and neither this
-/// host's nor one below that (below the root is everybody's).
+/// host's nor one below it (every cgroup is below the root, which does not count).
 fn is_kept_by(first: u32, cgroup: &str) -> io::Result<bool> {
     let Some(own) = sys::cgroup_of(std::process::id())? else {
         return Ok(false);
@@ -141,10 +142,10 @@ fn is_kept_by(first: u32, cgroup: &str) -> io::Result<bool> {
     Ok(!is_own && sys::cgroup_of(first)?.is_some_and(|theirs| theirs == cgroup))
 }
 
-/// Finds the adopters of what a guardian of this host has guarded. Where that cannot be found
-/// out, whoever is above may.
+/// Finds the processes that adopt the orphans of a killed guardian of this host. Where that cannot
+/// be found out, these are all ancestors of the host.
 fn adopters() -> io::Result<BTreeSet<u32>> {
-    match process::adopter() {
+    match program::adopter() {
         Ok(adopter) if adopter > 0 => return Ok(BTreeSet::from([adopter])),
         Ok(_) => {}
         Err(error) => {
@@ -159,7 +160,7 @@ fn adopters() -> io::Result<BTreeSet<u32>> {
     Ok(above)
 }
 
-/// Everybody, each with a parent who is here as well.
+/// Lists all processes, each with a parent that is listed as well.
 fn see_all(
     adopters: &BTreeSet<u32>,
     wanted: &[Wanted<'_>],
@@ -167,11 +168,12 @@ fn see_all(
 ) -> io::Result<Scene> {
     let mut scene = Scene {
         adopters: adopters.clone(),
+        own_sessions: identity::sessions()?,
         ..Scene::default()
     };
     let mut is_first = true;
     loop {
-        // One of the server's that was just adopted had a parent before.
+        // A process that was just adopted had another parent before, so it is read again.
         let strays: Vec<u32> = scene.strays().collect();
         for pid in strays {
             scene.processes.remove(&pid);
@@ -208,6 +210,7 @@ impl From<sys::Seen> for Process {
             pid: seen.pid,
             parent: seen.parent,
             session: seen.session,
+            group: seen.group,
             start_time: seen.start_time,
             is_dead: seen.state == ProcessState::Dead,
         }

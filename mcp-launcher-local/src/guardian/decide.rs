@@ -1,5 +1,5 @@
-//! The host's conclusion about a server whose guardian cannot give one: it was killed,
-//! or somebody holds it. Pure; the model test includes this file by path.
+//! The host's conclusion about a server where its guardian gives none: it was killed, or a tracer
+//! holds it. Pure; the model test includes this file by path.
 
 use std::borrow::Cow;
 
@@ -8,22 +8,21 @@ use mcp_lifecycle_core::launch::Evidence;
 /// The main process, when the guardian was found dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Main {
-    /// The guardian has not said that there is one.
+    /// The guardian has not reported one.
     NotSeen,
-    /// It has ended: nothing has its pid and its start time.
+    /// It has ended: no process has its pid and its start time.
     Ended,
-    /// It lives where it was put.
+    /// It lives in its cgroup.
     Inside,
     /// It lives, and has left its cgroup or never had one.
     Outside,
-    /// Nobody can tell.
+    /// It could not be looked at.
     Unknown,
-    /// It was the init of a PID namespace and has ended, before which the kernel
-    /// has ended everybody inside.
+    /// It was the init of a PID namespace and has ended; the kernel has ended all others inside
+    /// before.
     InitEnded,
-    /// It would be the init of a PID namespace, and the guardian has not said
-    /// that there is one. Nothing of the server is elsewhere, and init carries
-    /// the mark: it runs our program.
+    /// It would be the init of a PID namespace, and the guardian has not reported one. The server
+    /// has no process elsewhere, and init carries the mark: it runs our program.
     InitNotSeen,
 }
 
@@ -32,36 +31,34 @@ pub(super) enum Main {
 pub(super) enum Cgroup {
     /// The server had none.
     None,
-    /// The kernel says that nobody is inside, and it is removed.
+    /// The kernel reports that it is empty, and it is removed.
     Empty,
-    /// It could not be emptied, or nobody could look.
+    /// It could not be emptied, or not be read.
     Failed(String),
 }
 
-/// Who carries the server's identity, after that. In these words the search has
-/// ended.
+/// The processes that carry the server's identity, after that: the result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Marked {
-    /// Nobody who can be looked at.
+    /// No process that can be read.
     Nobody,
-    /// So many processes, which were ended.
+    /// This number of processes, which were ended.
     Somebody(usize),
-    /// Nobody could look.
+    /// The search failed.
     Unknown(String),
 }
 
-/// Who was given to another parent, after that, and may be the server's
-/// ([`adopted`](super::adopted)).
+/// The reparented processes that may be the server's, after that ([`adopted`](super::adopted)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Adopted {
     Nobody,
-    /// These, by pid and name.
+    /// The pids and names of these.
     Somebody(String),
-    /// Nobody could look.
+    /// The search failed.
     Unknown(String),
 }
 
-/// What was found out.
+/// The facts about a server that a verdict needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Findings {
     pub(super) main: Main,
@@ -70,12 +67,11 @@ pub(super) struct Findings {
     pub(super) adopted: Adopted,
 }
 
-/// What proves that nothing is left of a server whose guardian has reaped
-/// everybody, or why that is not enough.
+/// Returns the evidence that nothing is left of a server after its guardian has reaped all
+/// descendants, or why it is no proof.
 ///
-/// What has entered a foreign PID namespace, and lost its parent there, is no
-/// descendant of the guardian's any more. It is inside of the cgroup, or found by
-/// the search that comes after this.
+/// A process that has entered a foreign PID namespace and was orphaned there is no descendant of
+/// the guardian's. It is inside of the cgroup, or the search that follows finds it.
 pub(super) fn concluded(cgroup: &Cgroup) -> Result<Vec<Evidence>, Cow<'static, str>> {
     match cgroup {
         Cgroup::None => Ok(vec![Evidence::Reaped]),
@@ -85,21 +81,21 @@ pub(super) fn concluded(cgroup: &Cgroup) -> Result<Vec<Evidence>, Cow<'static, s
 }
 
 impl Findings {
-    /// What proves that nothing is left, or why nothing does.
+    /// Returns the evidence that nothing is left, or why there is no proof.
     pub(super) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
         if let Cgroup::Failed(error) = &self.cgroup {
             return Err(Cow::Owned(format!("{NOT_EMPTIED}: {error}")));
         }
         match (&self.main, &self.marked) {
             (Main::InitEnded, _) => return Ok(vec![Evidence::NamespaceEnded]),
-            // Whoever was found has been waited for.
+            // The search has waited for the end of each process that it found.
             (Main::InitNotSeen, Marked::Nobody | Marked::Somebody(_)) => {
                 return Ok(vec![Evidence::NoneMarked]);
             }
             _ => {}
         }
-        // Whoever left the cgroup, had none, or wiped its environment, or was started
-        // by one of them, has another parent since the guardian has gone.
+        // A process that left the cgroup, had none or wiped its environment, or one of its
+        // ancestors in the server, was reparented when the guardian ended.
         match (&self.marked, &self.adopted) {
             (Marked::Unknown(error), _) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
             (_, Adopted::Unknown(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
@@ -122,18 +118,17 @@ impl Findings {
     }
 }
 
-/// Returns whether the host may end a guardian that somebody holds: that sets free what
-/// it guards, so something else must have ended it before.
+/// Returns whether the host may end a guardian that a tracer holds. Its death sets free the
+/// processes that it guards, so the cgroup must have been killed before.
 pub(super) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
     is_held && cgroup_was_killed
 }
 
 const REAPED_BUT: &str = "the guardian has reaped everybody, but whether the server's cgroup is \
                           empty cannot be told";
-const NOT_EMPTIED: &str = "the guardian was killed, and the server's cgroup could not be emptied";
-const NOT_SEARCHED: &str = "the guardian was killed, and what is left of the server could not be \
-                            searched for";
-const ADOPTED: &str = "the guardian was killed; what was known of the server was sent SIGKILL, but \
+const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
+const NOT_SEARCHED: &str = "what is left of the server could not be searched for";
+const ADOPTED: &str = "what was known of the server was sent SIGKILL, but \
                        these processes have lost their parents since it was started and may be \
                        its (once they have gone, another attempt proves it)";
 

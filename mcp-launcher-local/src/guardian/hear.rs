@@ -1,25 +1,27 @@
-//! Hears a guardian and reaps it, on the watcher's thread.
+//! Receives a guardian's reports and reaps it, on the watcher's thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone};
+use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::conclude::account;
-use super::process::Received;
-use super::process::protocol::{MESSAGE_MAX, Report, Stage};
+use super::conclusion::{Event, FinalReport};
+use super::how_it_ended;
 use super::server::Server;
+use crate::program::Received;
+use crate::program::protocol::{Listing, MESSAGE_MAX, Report, Stage};
 use crate::sys;
 use crate::sys::watch::Interest;
 
-/// What one look at the socket brought.
+/// The reports of one pass over the socket.
 #[derive(Default)]
 struct Heard {
     exit: Option<ExitStatus>,
     gone: Option<Gone>,
+    /// The guardian has removed the cgroup, if there was one.
+    emptied: bool,
     failed: Option<(Stage, i32)>,
 }
 
@@ -42,11 +44,11 @@ impl AsFd for Process {
 }
 
 impl Server {
-    /// Hears the guardian from here on, on the watcher's thread.
+    /// Receives the guardian's reports from here on, on the watcher's thread.
     ///
     /// # Errors
     ///
-    /// Then nothing is heard, and the caller ends it.
+    /// Nothing is watched then, and the caller ends the guardian.
     pub(super) fn watch(self: &Arc<Self>) -> io::Result<()> {
         let (socket, process) = (Arc::clone(self), Arc::clone(self));
         let exit = sys::watch::readable(Arc::new(Process(Arc::clone(self))), move || {
@@ -56,7 +58,7 @@ impl Server {
         heard.map(drop).inspect_err(|_| exit.forget())
     }
 
-    /// On the watcher's thread: the socket has something to read.
+    /// Runs on the watcher's thread when the socket is readable.
     fn hear(self: &Arc<Self>) -> Interest {
         let mut buffer = [0; MESSAGE_MAX];
         let mut heard = Heard::default();
@@ -64,19 +66,18 @@ impl Server {
             match self.guardian.receive(&mut buffer) {
                 Ok(Received::Report(report)) => {
                     self.take(report, &mut heard);
-                    // The last word.
+                    // The final report.
                     if heard.gone.is_some() {
                         break Interest::Done;
                     }
                 }
                 Ok(Received::Nothing) => break Interest::More,
-                // The exit of the guardian says the rest.
+                // The exit of the guardian triggers the rest.
                 Ok(Received::Closed) => break Interest::Done,
                 Err(error) => {
                     let guardian = self.guardian.pid();
                     sys::shielded(|| tracing::warn!(guardian, %error, "unusable report"));
-                    // What is no report is left out; what could not be received
-                    // is still there.
+                    // An invalid report is skipped; one that could not be received is still queued.
                     if error.kind() != io::ErrorKind::InvalidData {
                         break Interest::More;
                     }
@@ -87,9 +88,17 @@ impl Server {
             self.tell_exit(heard.exit);
             return interest;
         };
-        self.concluding.store(true, Ordering::Relaxed);
-        self.conclude(heard.exit, gone, heard.failed);
-        // Nothing follows but the end of the socket, which its exit says as well.
+        // Published now: a cgroup that cannot be removed is not why the start failed.
+        if let Some(failed) = heard.failed {
+            self.started.send_replace(Some(Err(failed)));
+        }
+        self.advance(Event::Reported(FinalReport {
+            exit: heard.exit,
+            gone,
+            emptied: heard.emptied,
+            executed: heard.failed.is_none(),
+        }));
+        // Only the end of the socket follows, which the guardian's exit shows as well.
         Interest::Done
     }
 
@@ -101,50 +110,74 @@ impl Server {
                 heard.gone = Some(Gone::proven_by(Evidence::Reaped));
             }
             Report::MainExited { status } => heard.exit = Some(exit_status(status)),
-            // Of a guardian without a server.
-            // To nobody who has a server, and whose record is its own to remove.
-            // Of a limit that nobody has set.
-            Report::Adopted { .. } | Report::Unproven { .. } | Report::OutOfMemory => {}
-            Report::Gone { status, swept } => {
+            // Not sent by the guardians of a launcher: `Adopted` is for one without a server,
+            // `OutOfMemory` for one with a limit.
+            Report::Adopted { .. } | Report::OutOfMemory => {}
+            Report::Gone { status, swept } | Report::Unproven { status, swept } => {
+                heard.emptied = matches!(report, Report::Gone { .. });
                 heard.exit = Some(exit_status(status));
                 heard.gone = Some(account(&swept));
             }
         }
     }
 
-    /// The guardian is a zombie: its watcher says so, or whoever has the last word has seen it first.
+    /// Handles the end of the guardian, now a zombie, as its watcher reports it or another step has
+    /// seen first.
     pub(super) fn guardian_exited(self: &Arc<Self>) -> Interest {
-        if self.guardian_over.swap(true, Ordering::Relaxed) {
+        let mut is_first = false;
+        let how = self.guardian_end.get_or_init(|| {
+            is_first = true;
+            self.reap_guardian()
+        });
+        if !is_first {
             return Interest::Done;
         }
-        match self.guardian.try_reap() {
+        // Its final report may still be in the socket.
+        if !self.conclusion().has_begun() {
+            self.hear();
+        }
+        if !self.conclusion().has_begun() {
+            let guardian = self.guardian.pid();
+            sys::shielded(|| tracing::warn!(guardian, "a guardian {how} without a report"));
+        }
+        self.advance(Event::GuardianEnded(how.clone()));
+        Interest::Done
+    }
+
+    /// Returns how it ended.
+    fn reap_guardian(&self) -> String {
+        let reaped = self.guardian.try_reap();
+        let guardian = self.guardian.pid();
+        match &reaped {
             Ok(Some(_)) => {}
-            // Ended it has, or its descriptor would not be readable. Looked at
-            // again and again, it would stay so for as long as the tracer likes.
+            // A readable descriptor means that it has ended. Looking again would find it a zombie
+            // for as long as the tracer likes.
             Ok(None) => sys::shielded(|| {
                 tracing::warn!(
-                    guardian = self.guardian.pid(),
+                    guardian,
                     "a guardian has ended and is held by a tracer: it stays a zombie until that \
                      lets go"
                 );
             }),
             Err(error) => sys::shielded(|| {
-                tracing::debug!(%error, "the guardian was reaped by somebody else");
+                tracing::debug!(%error, "the guardian was reaped by another part of the host");
             }),
         }
-        // Its last words may still be in the socket.
-        if !self.concluding.load(Ordering::Relaxed) {
-            self.hear();
-        }
-        if !self.concluding.swap(true, Ordering::Relaxed) {
-            self.take_over();
-        }
-        self.guardian_reaped();
-        Interest::Done
+        how_it_ended(&reaped)
     }
 }
 
-/// From a wait status as `waitpid` reports it.
+/// Returns the guardian's account: the processes that it reaped after it had begun to signal.
+fn account(swept: &Listing<'_>) -> Gone {
+    let named = swept
+        .processes()
+        .map(|(pid, name)| Remnant::process(pid, String::from_utf8_lossy(name)));
+    let mut gone = Gone::proven_by(Evidence::Reaped).swept(named);
+    gone.swept_count = swept.total() as usize;
+    gone
+}
+
+/// Converts a wait status as `waitpid` reports it.
 fn exit_status(status: i32) -> ExitStatus {
     let status = std::process::ExitStatus::from_raw(status);
     match (status.code(), status.signal()) {

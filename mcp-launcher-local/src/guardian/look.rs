@@ -1,4 +1,4 @@
-//! The living processes of a server, by what the host itself can read: nobody is asked.
+//! Lists the living processes of a server, by what the host itself can read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,11 +8,11 @@ use mcp_lifecycle_core::launch::Remnant;
 use super::decide::Main;
 use super::server::Server;
 use crate::orphans::{self, Where};
-use crate::sys::{self, Pid, ProcessState, Seen};
+use crate::sys::{self, ProcessState, Seen};
 
 impl Server {
-    /// Names what lives, and what is dead and cannot be reaped.
-    pub(super) fn who_lives(&self) -> io::Result<Vec<Remnant>> {
+    /// Names the living processes, and the zombies that cannot be reaped.
+    pub(super) fn living_processes(&self) -> io::Result<Vec<Remnant>> {
         let all = sys::see_all()?;
         let mut found = BTreeMap::new();
         let mut add = |seen: &Seen| {
@@ -61,19 +61,19 @@ impl Server {
         Ok(found.chain(self.ending.awaited()).collect())
     }
 
-    /// The main process, by pid and start time.
+    /// Looks for the main process, by pid and start time.
     pub(super) fn look_at_main(&self) -> Main {
         let Some(pid) = self.main_pid() else {
             return Main::NotSeen;
         };
-        // Reaped: whoever has the number now is somebody else.
+        // Reaped: the pid may be reused.
         if self.ending.has_exited() {
             return Main::Ended;
         }
         if self.start_time().is_none() || sys::see(std::process::id()).is_none() {
             return Main::Unknown;
         }
-        // What cannot be read, for want of a descriptor say, is no answer.
+        // A read that fails, for want of a descriptor say, is no answer.
         self.place_of_main(pid).unwrap_or(Main::Unknown)
     }
 
@@ -91,20 +91,20 @@ impl Server {
             Ok(leaf) if leaf.members()?.contains(&pid) => return Ok(Main::Inside),
             Ok(leaf) => sys::cgroup_of(pid)?.is_some_and(|path| leaf.is_named_in(&path)),
         };
-        // One that ends is no member any more, for a moment in which it is no
-        // zombie yet; all its threads have to get there. Where it was put, and
-        // so has ended, is written down for as long as it has a number.
+        // An exiting process leaves its cgroup a moment before it is a zombie, because all its
+        // threads have to exit first. Its `cgroup` file in `/proc` names the cgroup for as long as
+        // it has a pid.
         Ok(match is_in_leaf || !lives()? {
             true => Main::Ended,
             false => Main::Outside,
         })
     }
 
-    /// Kills whoever is found below the guardian. Not complete by itself: what
-    /// is being forked meanwhile is not seen.
+    /// Kills the descendants of the guardian. Not complete by itself: processes that are forked
+    /// meanwhile are missed.
     pub(super) fn kill_descendants(&self) {
         let all = sys::see_all().unwrap_or_default();
-        // Otherwise its number may have meant somebody else meanwhile.
+        // Otherwise its pid may have been reused meanwhile.
         if self.is_guardian_over() {
             return;
         }
@@ -119,7 +119,7 @@ impl Server {
         }
     }
 
-    /// Finds the living that carry the identity of this server.
+    /// Finds the living processes that carry the identity of this server.
     fn marked(&self) -> io::Result<Vec<Seen>> {
         let all = orphans::census(Where::Everywhere, self.since, &[])?;
         let own = all.into_iter().filter(|it| it.identity == self.identity);
@@ -134,33 +134,20 @@ impl Server {
     }
 }
 
-/// Kills a process, unless it has gone or is not the one that `is_it` knows: it is held
-/// first and then looked at, so the number cannot come to mean another one.
+/// Kills a process, unless it has gone or `is_it` rejects it.
 ///
 /// # Errors
 ///
-/// It may live, and nobody has sent it the signal.
+/// It may live, and was not sent the signal.
 pub(super) fn kill(pid: u32, is_it: impl Fn(&Seen) -> bool) -> io::Result<()> {
-    let Some(number) = Pid::new(pid.into()) else {
-        return Ok(());
-    };
-    let killed = sys::reserve::with(|| {
-        let held = sys::hold(number)?;
-        match sys::look_at(pid)? {
-            Some(now) if is_it(&now) => sys::kill_held(&held),
-            _ => Ok(()),
-        }
-    });
-    match killed {
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
-        killed => killed,
-    }
+    let is_it = || Ok(sys::look_at(pid)?.is_some_and(|now| is_it(&now)));
+    sys::reserve::with(|| orphans::strike(pid, is_it, sys::kill_held).map(drop))
 }
 
 /// Finds the descendants of `root`, which is not reaped. Pure.
 ///
-/// Read one after the other, so a number can have changed hands between two
-/// readings: a child is never older than its parent.
+/// Processes are read one after the other, so a pid can be reused between two readings: a child
+/// older than its parent is skipped.
 fn descendants(root: u32, all: &[Seen]) -> Vec<&Seen> {
     let mut children = BTreeMap::<u32, Vec<&Seen>>::new();
     for seen in all {
@@ -192,6 +179,7 @@ mod tests {
             pid,
             parent,
             session: 1,
+            group: 1,
             start_time,
             name: String::new(),
             state: ProcessState::Live,

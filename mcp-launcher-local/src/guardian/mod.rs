@@ -1,9 +1,9 @@
 //! Containment by guardian: the default on Linux.
 //!
-//! Each server has a small process for a parent, the guardian, which outlives
-//! the host for as long as it takes to end everything the server started. What
-//! it is and how it works is told in `docs/guardian.md`; [`process`] starts
-//! it and speaks its protocol; this module makes a launcher of it.
+//! Each server's parent is a small process, the guardian, which outlives the host until everything
+//! that the server started has ended. `docs/containment.md` says how it works;
+//! [`program`](crate::program) starts it and speaks its protocol; this module makes a launcher of
+//! it.
 //!
 //! ```text
 //!  Spawned ──Started──▶ Running ──MainExited──▶ Leaderless ──Gone──▶ Gone
@@ -11,69 +11,72 @@
 //!     └─ExecFailed─▶ error └──── guardian killed ───┴──▶ Lost
 //! ```
 //!
-//! *Lost* is the one way out without proof: somebody killed the guardian, and
-//! the server had no cgroup of its own, or has left it, or
-//! nobody could look. The host ends what it can find, and the termination says
-//! what may live instead of guessing; forcing the end again looks again. With a
-//! cgroup the host ends what is in it, and that is proof.
+//! *Lost* is the one end without proof: the guardian was killed, and the server had no cgroup of
+//! its own, or has left it, or the search failed. The host ends what it can find, and the
+//! termination names what may live; forcing the end again looks again. With a cgroup the host ends
+//! what is in it, and that is proof.
 //!
-//! A forced end asks nobody and waits for nobody: the guardian is told, the
-//! cgroup is killed, and a guardian that was stopped goes on. One that a tracer
-//! holds is replaced by the host, where there is a cgroup.
+//! A forced end waits for nothing: it sends the guardian a request, kills the cgroup, and resumes a
+//! guardian that was stopped. Where there is a cgroup, the host replaces a guardian that a tracer
+//! holds.
 //!
 //! ```text
-//! process ── one guardian: its program, its start, its protocol
-//! probe ──── what this machine allows
+//! probe ──── tries out which containment this machine allows
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
-//! spares ─── guardians that are ready before there is a server
-//! demand ─── how many of them. Pure
-//! lull ───── when they are made. Pure
-//! fitness ── whether they are of use
-//! surroundings  for which launches they will do
 //! server ─── the primitives of a running server
-//! hear ───── what the guardian reports, and its end
-//! conclude ─ from the guardian's last word to the proof
-//! take_over  from its death to the host's own proof
-//! decide ─── what is a proof there, and what is none. Pure
-//! look ───── who lives, by what the host can read itself
-//! strays ─── who is not where it was put, and its end
-//! adopted ── who was given to another parent, and may be a server's. Pure
+//! hear ───── receives the guardian's reports, and its end
+//! conclusion from the final report, or the guardian's death, to the proof. Pure
+//! conclude ─ does what the conclusion asks for
+//! decide ─── which findings are a proof. Pure
+//! look ───── lists living processes, as far as the host can read them
+//! strays ─── ends processes outside the tree and cgroup, by their mark
+//! adopted ── reparented processes that may be a server's. Pure
 //! adoptions  looks at them
 //! ```
 
 mod adopted;
 mod adoptions;
 mod conclude;
+mod conclusion;
 mod decide;
-mod demand;
-mod fitness;
 mod hear;
 mod look;
-mod lull;
 mod probe;
-#[doc(hidden)]
-pub mod process;
 mod server;
-mod spares;
 mod spawn;
 mod strays;
-mod surroundings;
-mod take_over;
 
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
+use crate::identity;
+
 pub(crate) use probe::{Found, known, look_at_machine, probe};
-pub(crate) use spares::Spares;
 pub(crate) use spawn::{Spawned, argv, c_string, env, explain, spawn};
 
-/// Why something is not available, in words.
+/// The reason why something is not available.
 pub(crate) type Why = Arc<str>;
 
-/// What a server gets besides its guardian.
+/// Says how a guardian ended, by what `try_reap` returned.
+pub(crate) fn how_it_ended(reaped: &io::Result<Option<ExitStatus>>) -> String {
+    match reaped {
+        Ok(Some(status)) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("ended with code {code}"),
+            (None, Some(signal)) => format!("was killed (signal {signal})"),
+            (None, None) => format!("ended with {status}"),
+        },
+        Ok(None) => "ended and is held by a tracer".to_owned(),
+        Err(error) => format!("ended; its exit status is lost ({error})"),
+    }
+}
+
+/// The containment that a server gets besides its guardian.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The directory below which it gets a cgroup of its own, or why it gets none.
@@ -94,7 +97,7 @@ impl Plan {
         })
     }
 
-    /// The same, and a PID namespace.
+    /// A guardian and a PID namespace.
     pub(crate) fn namespace(found: &Found) -> Result<Self, Why> {
         let guardian = Self::guardian(found)?;
         found.namespaces.clone()?;
@@ -104,30 +107,56 @@ impl Plan {
         })
     }
 
-    /// The same, with so long to end by itself once the host is gone.
+    /// Sets the time to end by itself once the host is gone.
     pub(crate) fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// What this promises. In a namespace, all of it is ended by the kernel with
-    /// its init, and that with the guardian: a cgroup would add nothing, so its
-    /// absence is no fallback.
+    /// Returns the promise of this plan. In a namespace, the kernel ends all processes with init,
+    /// and init with the guardian: a cgroup would add nothing, so its absence is no fallback.
     pub(crate) fn containment(&self) -> Containment {
         if self.pid_namespace {
             return Containment::new("PID namespace", Reach::Container)
-                .with_host_death(Reach::Container)
-                .with_atomic_placement();
+                .host_death(Reach::Container)
+                .atomic_placement();
         }
         let mechanism = match self.cgroups {
             Ok(_) => "guardian and cgroup",
             Err(_) => "guardian",
         };
         let containment = Containment::new(mechanism, Reach::Tree)
-            .with_host_death(Reach::Tree)
-            .with_atomic_placement();
-        match &self.cgroups {
-            Ok(_) => containment,
-            Err(why) => containment.with_fallback(format!("no cgroup for each server: {why}")),
+            .host_death(Reach::Tree)
+            .atomic_placement();
+        let without_cgroup = self.cgroups.as_ref().err();
+        let reasons = [
+            without_cgroup.map(|why| format!("no cgroup for each server: {why}")),
+            identity::refusal().map(|why| {
+                format!("no mark and no ledger, so `reap_orphans` finds none of its servers: {why}")
+            }),
+        ];
+        match reasons
+            .into_iter()
+            .flatten()
+            .reduce(|one, other| format!("{one}; {other}"))
+        {
+            None => containment,
+            Some(reasons) => containment.fallback(reasons),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_guardian_has_its_code_or_signal() {
+        let ended = |status| how_it_ended(&Ok(Some(ExitStatus::from_raw(status))));
+        assert_eq!(ended(9), "was killed (signal 9)");
+        assert_eq!(ended(0x80 | 6), "was killed (signal 6)");
+        assert_eq!(ended(126 << 8), "ended with code 126");
+        assert!(how_it_ended(&Ok(None)).contains("tracer"));
+        let error = io::Error::from_raw_os_error(libc::ECHILD);
+        assert!(how_it_ended(&Err(error)).contains("lost"));
     }
 }

@@ -1,7 +1,7 @@
-//! The containment that is possible on this machine, found out by doing it.
+//! Finds out by trying which containment this machine allows.
 //!
-//! A refusal is an answer and holds for the life of the process. What may be
-//! better next time, such as a limit that was reached, is told and asked again.
+//! A refusal holds for the life of the process. A failure that may pass, such as a limit that was
+//! reached, is reported and tried again next time.
 
 use std::fs::File;
 use std::io;
@@ -14,18 +14,18 @@ use std::time::Duration;
 use mcp_lifecycle_core::launch::ErrorChain;
 
 use super::Why;
-use super::process::protocol::{MESSAGE_MAX, Report, Stage};
 use crate::cgroup::{self, Leaf};
-use crate::guardian::process::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
+use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
+use crate::program::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
 
-/// What this machine allows, and why not more.
+/// The containment that this machine allows, and why not more.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(super) guardian: Result<(), Why>,
-    /// Below which directory each server gets a cgroup of its own.
+    /// The directory below which each server gets a cgroup of its own.
     pub(super) cgroups: Result<&'static Path, Why>,
-    /// Whether a server can get a PID namespace of its own.
+    /// `Ok` if a server can get a PID namespace of its own.
     pub(super) namespaces: Result<(), Why>,
 }
 
@@ -45,12 +45,12 @@ static KNOWN: Mutex<Known> = Mutex::new(Known {
     namespaces: None,
 });
 
-/// Why something was not found.
+/// The reason why something was not found.
 #[derive(Debug)]
 enum Failure {
     /// For as long as this process lives.
     Refused(String),
-    /// This time.
+    /// This time only.
     Passing(String),
 }
 
@@ -64,7 +64,7 @@ impl Found {
     }
 }
 
-/// What is known without trying anything; `None` if something is missing.
+/// Returns the known answers without trying anything; `None` if one is missing.
 pub(crate) fn known(namespaces: bool) -> Option<Found> {
     let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(why) = known.guardian.clone()? {
@@ -80,21 +80,22 @@ pub(crate) fn known(namespaces: bool) -> Option<Found> {
     })
 }
 
-/// What there is, with or without an answer on PID namespaces.
+/// Returns all answers, the one on PID namespaces only if asked for.
 ///
-/// Starts up to three guardians for servers that cannot be executed, and sees
-/// them end, half a millisecond each; what is known already is not tried again.
+/// Starts up to three guardians for servers that cannot be executed, and waits for their ends, half
+/// a millisecond each. An answer that is known already is not tried again.
 pub(crate) fn probe(namespaces: bool) -> Found {
     probe_by(namespaces, Trace::Recorded)
 }
 
-/// As [`probe`] without PID namespaces, for who looks at the machine and has no servers: nothing is written down, and what earlier hosts have
-/// left stays. Killed in the millisecond that it takes, it leaves an empty cgroup.
+/// Probes without PID namespaces, for a caller that inspects the machine and has no servers:
+/// nothing is recorded, and leftovers of earlier hosts are kept. If the host is killed in the
+/// millisecond that this takes, it leaves an empty cgroup.
 pub(crate) fn look_at_machine() -> Found {
     probe_by(false, Trace::None)
 }
 
-/// What says where the cgroup of an attempt is.
+/// The place that records the cgroup of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trace {
     /// The ledger of this host.
@@ -118,7 +119,7 @@ fn attempt(namespaces: bool, trace: Trace) -> Found {
     match settle(|known| &mut known.guardian, try_guardian) {
         Ok(Ok(())) => {}
         Ok(Err(why)) => return Found::without_guardian(why),
-        // It may work for the server, and says why if it does not.
+        // It may work for the server; if not, the launch reports why.
         Err(why) => {
             return Found {
                 guardian: Ok(()),
@@ -136,8 +137,8 @@ fn attempt(namespaces: bool, trace: Trace) -> Found {
     }
 }
 
-/// One asks at a time, and whoever waits meanwhile takes the answer: on a machine
-/// that is stuck, a launch waits for one attempt, however many wait with it.
+/// Runs one attempt at a time and shares its answer with all callers that wait meanwhile: on a
+/// machine that is stuck, each launch waits for one attempt only.
 struct Turns<T> {
     ended: AtomicU64,
     last: Mutex<Option<T>>,
@@ -151,7 +152,7 @@ impl<T: Clone> Turns<T> {
         }
     }
 
-    /// `ask`s, unless another one has meanwhile, and its answer is one to this question too.
+    /// Runs `ask`, unless another caller has meanwhile and its answer fits this question too.
     fn take(&self, answers: impl Fn(&T) -> bool, ask: impl FnOnce() -> T) -> T {
         let ended = self.ended.load(Ordering::Acquire);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,7 +172,7 @@ fn not_tried<T>() -> Result<T, Why> {
     Err(Why::from("it was not tried"))
 }
 
-/// The answer, which is kept, or why there is none yet.
+/// Returns the answer, which is kept, or why there is none yet.
 fn settle<T: Clone>(
     place: impl Fn(&mut Known) -> &mut Answer<T>,
     attempt: impl FnOnce() -> Result<T, Failure>,
@@ -201,22 +202,26 @@ fn try_guardian() -> Result<(), Failure> {
     }
 }
 
-/// Has a child of a guardian join a cgroup, and removes it again.
+/// Has the child of a guardian join a cgroup, and removes the cgroup.
 fn try_cgroup(trace: Trace) -> Result<&'static Path, Failure> {
-    let unless_short = |what: &str, error: io::Error| match sys::is_shortage(&error) {
-        true => failed(what, &error),
-        false => Failure::Refused(format!("{what}: {error}")),
+    let parent = cgroup::parent().map_err(|error| match sys::is_shortage(&error) {
+        true => failed("this process's own cannot be told", &error),
+        false => Failure::Refused(format!("this process's own cannot be told: {error}")),
+    })?;
+    let server = match identity::new_server() {
+        Err(error) if sys::is_shortage(&error) => {
+            return Err(failed("this process cannot be identified", &error));
+        }
+        server => server.ok(),
     };
-    let parent = cgroup::parent()
-        .map_err(|error| unless_short("this process's own cannot be told", error))?;
-    let server = identity::new_server()
-        .map_err(|error| unless_short("this process cannot be identified", error))?;
-    let entry = match trace {
-        Trace::Recorded => orphans::register(&server, true)
+    let entry = match &server {
+        Some(server) if trace == Trace::Recorded => orphans::register(server, true)
             .map_err(|error| failed("it cannot be written down", &error))?,
-        Trace::None => None,
+        _ => None,
     };
-    let joined = join(parent, &cgroup::name(&server));
+    let name = cgroup::new_name(server.as_ref())
+        .map_err(|error| failed("it cannot be given a name", &error))?;
+    let joined = join(parent, &name);
     if let Some(entry) = entry {
         entry.end();
     }
@@ -232,7 +237,7 @@ fn join(parent: &Path, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Has a guardian make a PID namespace, which ends at once.
+/// Has a guardian create a PID namespace, which ends at once.
 fn try_namespace() -> Result<(), Failure> {
     match try_one(None, true)? {
         (Stage::Exec, _) => Ok(()),
@@ -255,7 +260,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// Returns whether this error says "not now" rather than "not here".
+/// Returns whether this error means "not now" rather than "not here".
 fn is_passing(errno: i32) -> bool {
     matches!(
         errno,
@@ -268,7 +273,7 @@ fn is_passing(errno: i32) -> bool {
             | libc::ENOBUFS
             | libc::ENOMEM
             | libc::ENOSPC
-            // Reaped by somebody else in this process, before it could be held.
+            // Another part of this process reaped it before it could be held.
             | libc::ESRCH
     )
 }
@@ -282,11 +287,10 @@ impl From<SpawnGuardianError> for Failure {
     }
 }
 
-/// Starts a guardian for a server that cannot be executed, and sees it end.
-/// Returns how far the server came, and the error that it met there.
+/// Starts a guardian for a server that cannot be executed, and waits for its end. Returns the stage
+/// that the server reached, and the error there.
 fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Failure> {
-    /// It ends by itself within a millisecond; the limit is for a machine that
-    /// is stuck, where the answer would be no use.
+    /// The limit for a machine that is stuck: the guardian ends by itself within a millisecond.
     const LIMIT: Duration = Duration::from_secs(5);
     const ATTEMPTS: u32 = 10;
     let null = File::open("/dev/null").map_err(|error| failed("/dev/null", &error))?;
@@ -301,28 +305,28 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
         pid_namespace,
         ..SpawnRequest::nothing(null.as_fd())
     };
-    // A thread of this process that reaps every child may reap this one before it
-    // can be held. That says nothing about the machine.
+    // A thread of this process that reaps every child may reap this one before it can be held. That
+    // proves nothing about the machine.
     let is_reaped = |error: &SpawnGuardianError| matches!(error, SpawnGuardianError::Failed { source, .. } if source.raw_os_error() == Some(libc::ESRCH));
-    let mut spawned = process::spawn(request);
+    let mut spawned = program::spawn(request);
     for _ in 1..ATTEMPTS {
         if spawned.as_ref().is_err_and(is_reaped) {
-            spawned = process::spawn(request);
+            spawned = program::spawn(request);
         }
     }
     let guardian = spawned?;
     if !guardian.wait_exit(LIMIT) {
         return Err(Failure::Passing("the probe takes too long".to_owned()));
     }
-    // Where SIGCHLD is ignored, or somebody reaps whatever there is, the system
-    // or they have reaped it: it has ended all the same, and what it said is there.
+    // Where SIGCHLD is ignored, or another thread reaps every child, it is reaped already. It has
+    // ended all the same, and its report is in the socket.
     if let Err(error) = guardian.try_reap() {
         crate::sys::shielded(|| tracing::debug!(%error, "the probe was reaped by somebody else"));
     }
     last_stage(&guardian).map_err(|error| failed("the probe", &error))
 }
 
-/// The step at which the server of a guardian that has exited failed.
+/// Returns the stage at which the server of a guardian that has exited failed.
 fn last_stage(guardian: &GuardianHandle) -> io::Result<(Stage, i32)> {
     let mut buffer = [0; MESSAGE_MAX];
     match guardian.receive(&mut buffer)? {
@@ -345,7 +349,7 @@ mod tests {
         let (turns, asked, begun) = (Turns::new(), AtomicUsize::new(0), Barrier::new(2));
         let waiting = AtomicUsize::new(0);
         let ask = || {
-            // Others come while this one is being answered.
+            // The other callers arrive during this attempt.
             if asked.fetch_add(1, Ordering::SeqCst) == 0 {
                 begun.wait();
                 while waiting.load(Ordering::SeqCst) < WAITING {

@@ -1,7 +1,6 @@
 //! One server behind its guardian: the primitives that end it.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,15 +12,15 @@ use mcp_lifecycle_core::launch::{
 };
 use tokio::sync::watch;
 
-use super::conclude::{Settling, Word};
+use super::conclusion::{Conclusion, Event};
 use super::decide;
-use super::process::GuardianHandle;
-use super::process::protocol::{Request, Stage};
+use crate::blocking::blocking;
 use crate::cgroup::Leaf;
 use crate::ending::Ending;
 use crate::identity::Cookie;
-use crate::launcher::blocking;
 use crate::orphans::Entry;
+use crate::program::GuardianHandle;
+use crate::program::protocol::{Request, Stage};
 use crate::sys::{self, ProcessState};
 
 /// The terminator of a server behind a guardian.
@@ -30,40 +29,35 @@ pub(super) struct GuardedServer {
     server: Arc<Server>,
 }
 
-/// How the start went: the server's pid, or what failed and its `errno`.
+/// The outcome of the start: the server's pid, or the stage that failed and its `errno`.
 pub(super) type Started = Result<u32, (Stage, i32)>;
 
-/// Shared with the watcher, so that the guardian is heard and reaped whoever is
-/// dropped.
+/// The state of a server. The watcher shares it, so that the guardian's reports are received and it
+/// is reaped even when its owner is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) guardian: GuardianHandle,
     start_time: OnceLock<Option<u64>>,
-    /// Nobody of it was started before, in clock ticks since boot.
+    /// The time before its start, in clock ticks since boot: none of its processes is older.
     pub(super) since: u64,
     pub(super) started: watch::Sender<Option<Started>>,
     pub(super) ending: Ending,
-    /// What holds the server together besides the guardian, or why nothing does.
+    /// The cgroup that holds the server together besides the guardian, or why there is none.
     pub(super) leaf: Result<Leaf, String>,
-    /// Its main process is the init of a PID namespace.
+    /// Set if its main process is the init of a PID namespace.
     pub(super) pid_namespace: bool,
     /// The mark that every process of it carries, unless it has wiped its environment.
     pub(super) identity: Option<Cookie>,
-    /// The record of it for the hosts that come after this one.
+    /// The record of it for later hosts.
     entry: Mutex<Option<Entry>>,
     containment: Containment,
-    /// Somebody has the last word, which may take until the cgroup is empty.
-    pub(super) concluding: AtomicBool,
-    /// The guardian has ended: its pid is about to mean somebody else.
-    pub(super) guardian_over: AtomicBool,
-    pub(super) settling: Mutex<Settling>,
-    /// The guardian's last word, also while nobody could look for those whom it does
-    /// not see.
-    pub(super) word: OnceLock<Word>,
+    /// How the guardian ended. Set when it is reaped: its pid may be reused from then on.
+    pub(super) guardian_end: OnceLock<String>,
+    pub(super) conclusion: Mutex<Conclusion>,
 }
 
 impl Server {
-    /// Takes a guardian over that was started at `since` or a little later.
+    /// Takes over a guardian that was started at `since` or a little later.
     pub(super) fn new(
         guardian: GuardianHandle,
         since: u64,
@@ -73,7 +67,7 @@ impl Server {
         pid_namespace: bool,
         containment: Containment,
     ) -> Arc<Self> {
-        // For its end.
+        // Reserved for its end.
         sys::reserve::keep();
         Arc::new(Self {
             guardian,
@@ -83,19 +77,17 @@ impl Server {
             ending: Ending::new(),
             leaf,
             pid_namespace,
+            conclusion: Mutex::new(Conclusion::new(identity.is_some())),
             identity,
             entry: Mutex::new(entry),
             containment,
-            concluding: AtomicBool::new(false),
-            guardian_over: AtomicBool::new(false),
-            settling: Mutex::default(),
-            word: OnceLock::new(),
+            guardian_end: OnceLock::new(),
         })
     }
 
-    /// Ends a server that is not watched, and says whether nothing is left of it.
+    /// Ends a server that is not watched, and returns whether it is proven that nothing is left.
     ///
-    /// Blocks until there is a word on that, at most `limit` long.
+    /// Blocks until that is known, at most for `limit`.
     pub(super) fn end_and_wait(self: &Arc<Self>, limit: Duration) -> bool {
         if let Err(error) = self.force() {
             sys::shielded(|| tracing::warn!(%error, "the guardian cannot be told"));
@@ -103,7 +95,7 @@ impl Server {
         let end = Instant::now() + limit;
         if self.guardian.wait_exit(limit) {
             self.guardian_exited();
-            // Those whom the guardian did not see are still searched for.
+            // The search for processes that the guardian did not see may still run.
             while !self.ending.is_over() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -117,13 +109,13 @@ impl Server {
         tokio::select! {
             biased;
             started = started.wait_for(Option::is_some) => started.ok().and_then(|s| *s),
-            // The word on the start comes before the last word, but both may
-            // have come since the line above was looked at.
+            // The report on the start precedes the final one, but both may have arrived since the
+            // branch above was polled.
             () = self.ending.over() => *self.started.borrow(),
         }
     }
 
-    /// Takes note of the pid of the main process.
+    /// Records the pid of the main process.
     pub(super) fn note_start(&self, pid: u32) {
         let start_time = self.start_of_child(pid);
         let _ = self.start_time.set(start_time);
@@ -133,31 +125,31 @@ impl Server {
         self.started.send_replace(Some(Ok(pid)));
     }
 
-    /// The time when the guardian's child `pid` started. A host that was stopped hears late: by
-    /// then the number may be a stranger's, who must not be taken for the server.
+    /// Returns the start time of the guardian's child `pid`. A host that was stopped reads the
+    /// report late: the pid may then belong to a stranger, which must not be taken for the server.
     fn start_of_child(&self, pid: u32) -> Option<u64> {
         let seen = sys::see(pid).filter(|seen| seen.parent == self.guardian.pid())?;
-        // Nor may the guardian's number be another one's.
+        // The guardian's pid must not have been reused either.
         (!self.is_guardian_over()).then_some(seen.start_time)
     }
 
-    /// Asks for the end of the tree. A guardian that was stopped goes on first.
+    /// Asks for the end of the tree. A guardian that was stopped is resumed first.
     fn ask(&self) -> io::Result<()> {
         sys::not_forked()?;
         self.guardian.resume();
         match self.guardian.send(Request::Terminate) {
-            // It has ended, and everything with it or not at all: `gone` tells.
+            // It has ended; `gone` finds out whether the tree has ended with it.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other,
         }
     }
 
-    /// Ends the server by every means that this host has. None of them waits
-    /// for an answer, and each is tried whatever the others do.
+    /// Ends the server by every means of this host. None of them waits for an answer, and a failure
+    /// of one does not stop the others.
     fn force(self: &Arc<Self>) -> io::Result<()> {
         sys::not_forked()?;
         if self.ending.look_again() {
-            self.take_over();
+            self.advance(Event::Again);
             return Ok(());
         }
         if self.ending.is_over() {
@@ -173,7 +165,7 @@ impl Server {
             if is_held {
                 self.kill_descendants();
             }
-            // Its death is heard like any other.
+            // The watcher handles its death like any other.
             if decide::may_replace(is_held, was_cut)
                 && let Err(error) = self.guardian.abandon()
             {
@@ -189,16 +181,21 @@ impl Server {
     }
 
     pub(super) fn is_guardian_over(&self) -> bool {
-        // The watcher may not have heard yet, and where SIGCHLD is ignored or
-        // stolen, the number is free from the guardian's end on.
-        self.guardian_over.load(Ordering::Relaxed) || self.guardian.wait_exit(Duration::ZERO)
+        // The watcher may not have run yet. Where SIGCHLD is ignored or another thread reaps it,
+        // the pid is free from the guardian's end on.
+        self.guardian_end.get().is_some() || self.guardian.wait_exit(Duration::ZERO)
+    }
+
+    /// Says how the guardian ended, for errors.
+    pub(super) fn guardian_end(&self) -> &str {
+        self.guardian_end.get().map_or("ended", String::as_str)
     }
 
     pub(super) fn main_pid(&self) -> Option<u32> {
         self.started.borrow().and_then(Result::ok)
     }
 
-    /// When the main process started, in clock ticks since boot.
+    /// Returns the start time of the main process, in clock ticks since boot.
     pub(super) fn start_time(&self) -> Option<u64> {
         self.start_time.get().copied().flatten()
     }
@@ -219,15 +216,15 @@ impl ProcessTerminator for GuardedServer {
     fn identity(&self) -> ServerIdentity {
         match self.server.main_pid() {
             Some(pid) => ServerIdentity::process(pid, self.server.start_time()),
-            // It was killed before it could say.
+            // The guardian was killed before it could report one.
             None => ServerIdentity::Other(format!("guardian {}", self.server.guardian.pid())),
         }
     }
 
     fn semantics(&self) -> TerminationSemantics {
         TerminationSemantics::new(self.server.containment.clone())
-            .with_stdin_eof()
-            .with_polite_signal()
+            .stdin_eof()
+            .polite_signal()
     }
 
     async fn exited(&self) -> ExitStatus {
@@ -253,16 +250,16 @@ impl ProcessTerminator for GuardedServer {
             return Ok(Vec::new());
         }
         const ACTION: &str = "look for its processes";
-        // Reading `/proc` may take long, and some of it as long as a process likes.
+        // Reading `/proc` may block, some of it for as long as a process likes.
         let server = Arc::clone(&self.server);
-        let alive = blocking(move || server.who_lives()).await;
+        let alive = blocking(move || server.living_processes()).await;
         let alive = alive.map_err(|error| StepError::new(ACTION, error))?;
         alive.map_err(|error| StepError::new(ACTION, error))
     }
 
     fn kill_now(&self) {
         if let Err(error) = self.server.force() {
-            // Also called while a panic unwinds, where another one would abort.
+            // Also called while a panic unwinds, where another panic would abort.
             sys::shielded(|| {
                 tracing::warn!(server = %self.identity(), %error, "the guardian cannot be told");
             });
@@ -270,7 +267,7 @@ impl ProcessTerminator for GuardedServer {
     }
 }
 
-#[cfg(all(test, guardian_available))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
@@ -278,10 +275,10 @@ mod tests {
     use mcp_lifecycle_core::launch::Reach;
 
     use super::*;
-    use crate::guardian::process::protocol::{MESSAGE_MAX, Report};
-    use crate::guardian::process::{self, Received, SpawnRequest};
+    use crate::program::protocol::{MESSAGE_MAX, Report};
+    use crate::program::{self, Received, SpawnRequest};
 
-    /// A server that sleeps, and the pid of its process.
+    /// Starts a server that sleeps. Returns it and the pid of its process.
     fn server() -> (Arc<Server>, u32) {
         let null = File::open("/dev/null").unwrap();
         let request = SpawnRequest {
@@ -289,7 +286,7 @@ mod tests {
             argv: &[c"sleep".to_owned(), c"1000".to_owned()],
             ..SpawnRequest::nothing(null.as_fd())
         };
-        let guardian = process::spawn(request).unwrap();
+        let guardian = program::spawn(request).unwrap();
         let limit = Duration::from_secs(20);
         assert!(sys::ends_within(guardian.control(), limit).unwrap());
         let mut buffer = [0; MESSAGE_MAX];
@@ -310,7 +307,7 @@ mod tests {
         let (own, pid) = server();
         own.note_start(pid);
         assert_eq!(own.start_time(), Some(sys::see(pid).unwrap().start_time));
-        // The number of the first was given out again before it was heard of.
+        // Stands for a pid that was reused before the report was read.
         let (late, _) = server();
         late.note_start(std::process::id());
         assert_eq!(late.start_time(), None);

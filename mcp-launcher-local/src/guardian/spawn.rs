@@ -9,24 +9,20 @@ use std::time::Duration;
 
 use mcp_lifecycle_core::launch::{Containment, ExitStatus, LaunchErrorKind, LaunchedServer};
 
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
-
-use super::process::protocol::Stage;
-use super::process::{self, SpawnGuardianError, SpawnRequest};
 use super::server::{GuardedServer, Server};
-use super::spares::{Spare, Spares};
 use super::{Plan, Why, strays};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, limit, short_of, undone, working_directory};
 use crate::identity::Cookie;
+use crate::program::protocol::Stage;
+use crate::program::{self, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, pipes, sys};
 
-/// How long a launch that failed half-way waits for the end of what it had
-/// started. It takes milliseconds; the limit is for what cannot be killed.
+/// The time that a failed launch waits for the end of what it had started. It takes milliseconds;
+/// the limit is for processes that cannot be killed.
 const UNDO_LIMIT: Duration = Duration::from_secs(5);
 
-/// A started guardian whose word on the server is still out.
+/// A started guardian that has not yet reported on the server.
 pub(crate) struct Spawned {
     launched: LaunchedServer,
     server: Arc<Server>,
@@ -35,13 +31,12 @@ pub(crate) struct Spawned {
 
 /// Starts a guardian, which starts `command`. Blocks for one `posix_spawn`.
 ///
-/// Whatever can fail or panic without a server does so before there is one; from
-/// the guardian's start on, somebody owns it at every instant.
+/// Steps that can fail or panic without a server come before it; from the guardian's start on, the
+/// server has an owner at every instant.
 pub(crate) fn spawn(
-    mut command: Command,
+    command: Command,
     plan: Plan,
     containment: Containment,
-    spares: Option<&Spares>,
 ) -> Result<Spawned, LaunchErrorKind> {
     sys::watch::start()
         .and_then(|()| strays::start())
@@ -53,20 +48,10 @@ pub(crate) fn spawn(
     } = plan;
     let (ours, theirs) = pipes::open()?;
     let since = sys::ticks_since_boot();
-    let warm = spares
-        .filter(|_| !pid_namespace && command.identity.is_some())
-        .and_then(|spares| spares.take(&plan))
-        .and_then(|spare| order(&mut command, &theirs, grace, spare));
-    let (record, guardian) = match warm {
-        Some(warm) => warm,
-        None => {
-            let record = Record::make(&plan, command.identity.as_ref())
-                .map_err(|error| short_of(error, orphans::UNRECORDED))?;
-            let leaf = record.leaf.as_ref().ok();
-            let guardian = start(&command, &theirs, leaf, pid_namespace, grace)?;
-            (record, guardian)
-        }
-    };
+    let record = Record::make(&plan, command.identity.as_ref())
+        .map_err(|error| short_of(error, orphans::UNRECORDED))?;
+    let leaf = record.leaf.as_ref().ok();
+    let guardian = start(&command, &theirs, leaf, pid_namespace, grace)?;
     drop(theirs);
     let containment = match &record.leaf {
         Err(why) if plan.cgroups.is_ok() => Plan {
@@ -89,7 +74,7 @@ pub(crate) fn spawn(
     );
     let mut owned = EndUnlessOwned(Some(Arc::clone(&server)));
     if let Err(error) = server.watch() {
-        // Ended here, and not once more by its drop.
+        // Ended here, so that its drop does not do it again.
         owned.0 = None;
         let guardian = server.guardian.pid();
         let what = match server.end_and_wait(UNDO_LIMIT) {
@@ -105,7 +90,7 @@ pub(crate) fn spawn(
         if server.ending.is_proven() || !server.is_guardian_over() {
             return Err(undone(error, &what));
         }
-        // As where the guardian was killed: its owner is told who may be left.
+        // The guardian was killed: the owner will learn which processes may be left.
         sys::shielded(|| tracing::warn!(guardian, %error, "a new server could not be watched"));
     }
     let terminator = Arc::new(GuardedServer::new(Arc::clone(&server)));
@@ -115,7 +100,7 @@ pub(crate) fn spawn(
         Some(Box::new(ours.stderr)),
         terminator,
     );
-    // Its drop ends the server, from here on.
+    // From here on the terminator's drop ends the server.
     owned.0 = None;
     Ok(Spawned {
         launched,
@@ -124,11 +109,11 @@ pub(crate) fn spawn(
     })
 }
 
-/// A server that nobody owns yet.
+/// Ends a server that has no owner yet when dropped.
 struct EndUnlessOwned(Option<Arc<Server>>);
 
 impl Drop for EndUnlessOwned {
-    /// After a panic in between.
+    /// Ends the server after a panic.
     fn drop(&mut self) {
         if let Some(server) = self.0.take() {
             server.end_and_wait(UNDO_LIMIT);
@@ -136,61 +121,17 @@ impl Drop for EndUnlessOwned {
     }
 }
 
-/// Has a spare guardian start `command`, as the server it was made for. `None` if it cannot: nothing is started then.
-fn order(
-    command: &mut Command,
-    streams: &pipes::Theirs,
-    grace: Duration,
-    spare: Spare,
-) -> Option<(Record, process::GuardianHandle)> {
-    let before = command.carry(Some(spare.identity.clone()));
-    // Somebody may have stopped it since it was looked at.
-    spare.guardian.resume();
-    let told = tell(command, streams, grace, &spare.guardian);
-    match told {
-        Ok(()) => Some((spare.record, spare.guardian)),
-        Err(error) => {
-            sys::shielded(|| tracing::debug!(%error, "a spare guardian starts nothing"));
-            command.carry(before);
-            None
-        }
-    }
-}
-
-fn tell(
-    command: &Command,
-    streams: &pipes::Theirs,
-    grace: Duration,
-    guardian: &process::GuardianHandle,
-) -> io::Result<()> {
-    let other = |error: LaunchErrorKind| io::Error::other(error);
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let directory = open(".", flags, Mode::empty())?;
-    let cwd = command.cwd.as_deref().map(|dir| c_string(dir.as_os_str()));
-    guardian.order(&process::Order {
-        program: &c_string(command.program.as_os_str()).map_err(other)?,
-        argv: &argv(command).map_err(other)?,
-        env: &env(command).map_err(other)?,
-        cwd: cwd.transpose().map_err(other)?.as_deref(),
-        directory: directory.as_fd(),
-        stdin: streams.stdin.as_fd(),
-        stdout: streams.stdout.as_fd(),
-        stderr: streams.stderr.as_fd(),
-        grace,
-    })
-}
-
-/// What says where a server is: its line in the ledger, and its cgroup.
+/// The record of a server's place: its line in the ledger, and its cgroup.
 #[derive(Debug)]
-pub(super) struct Record {
-    pub(super) leaf: Result<Leaf, String>,
+struct Record {
+    leaf: Result<Leaf, String>,
     entry: Option<orphans::Entry>,
 }
 
 impl Record {
-    /// Written down first, so that there is no instant at which this host could
-    /// die and leave something that nobody knows of.
-    pub(super) fn make(plan: &Plan, server: Option<&Cookie>) -> io::Result<Self> {
+    /// Writes the ledger first, so that the host cannot die at an instant at which it leaves
+    /// something unrecorded.
+    fn make(plan: &Plan, server: Option<&Cookie>) -> io::Result<Self> {
         let entry = match server {
             Some(server) => orphans::register(server, plan.cgroups.is_ok())?,
             None => None,
@@ -206,7 +147,7 @@ impl Record {
         Ok(record)
     }
 
-    /// For the server, which removes both when it ends.
+    /// Hands both to the server, which removes them when it ends.
     fn into_parts(mut self) -> (Result<Leaf, String>, Option<orphans::Entry>) {
         let leaf = std::mem::replace(&mut self.leaf, Err(String::new()));
         (leaf, self.entry.take())
@@ -214,7 +155,7 @@ impl Record {
 }
 
 impl Drop for Record {
-    /// No server was started. The leaf, which is empty, goes by itself.
+    /// Removes the entry, because no server was started. The empty leaf removes itself.
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             entry.end();
@@ -225,22 +166,24 @@ impl Drop for Record {
 impl Spawned {
     /// Waits until the server's program runs, or is known to have ended.
     ///
-    /// Dropped before that, everything is killed.
+    /// Kills everything if dropped before that.
     pub(crate) async fn started(self) -> Result<LaunchedServer, LaunchErrorKind> {
         match self.server.started().await {
             Some(Ok(_)) => Ok(self.launched),
             Some(Err((stage, errno))) => {
-                // Nothing is left of the server; the guardian is on its way out.
+                // Nothing is left of the server; the guardian is about to exit.
                 self.server.ending.over().await;
                 let error = io::Error::from_raw_os_error(errno);
                 Err(explain(&self.command, stage, error))
             }
             None if self.server.ending.is_proven() => Err(LaunchErrorKind::backend(
                 "the server's guardian ended before it could say that the server runs",
-                "it was killed by somebody; nothing of the server is left, so another launch is \
-                 safe",
+                format!(
+                    "it {}; nothing of the server is left, so another launch is safe",
+                    self.server.guardian_end()
+                ),
             )),
-            // Somebody of it may live: whoever owns it ends it, and is told who.
+            // Some of its processes may live: the owner ends them, and learns which.
             None => {
                 self.server.ending.update(|known| {
                     known.exit = known.exit.or(Some(ExitStatus::Unknown));
@@ -251,15 +194,15 @@ impl Spawned {
     }
 }
 
-/// A fresh cgroup for the server, or why it has none.
+/// Returns a fresh cgroup for the server, or why it has none.
 ///
-/// What the probe has found can have changed since: a limit on the number of
-/// cgroups, another cgroup for the host. Then the server does without, and says
-/// so.
+/// The machine may have changed since the probe: a limit on the number of cgroups was reached, or
+/// the host was moved to another cgroup. Then the server starts without one, and its containment
+/// states that.
 fn place(plan: &Plan, server: Option<&Cookie>) -> Result<Leaf, String> {
     let parent = plan.cgroups.as_ref().map_err(ToString::to_string)?;
-    let server = server.ok_or("this process cannot be identified")?;
-    Leaf::create(parent, &cgroup::name(server)).map_err(|error| {
+    let made = cgroup::new_name(server).and_then(|name| Leaf::create(parent, &name));
+    made.map_err(|error| {
         sys::shielded(|| tracing::warn!(%error, "a server starts without a cgroup of its own"));
         format!("it could not be made: {error}")
     })
@@ -271,7 +214,7 @@ fn start(
     leaf: Option<&Leaf>,
     pid_namespace: bool,
     grace: Duration,
-) -> Result<process::GuardianHandle, LaunchErrorKind> {
+) -> Result<program::GuardianHandle, LaunchErrorKind> {
     let program = c_string(command.program.as_os_str())?;
     let cwd = command
         .cwd
@@ -284,6 +227,7 @@ fn start(
         .map(Leaf::open)
         .transpose()
         .map_err(|error| short_of(error, "its new cgroup could not be opened"))?;
+    let cgroup = leaf.map(|leaf| c_string(leaf.name())).transpose()?;
     let request = SpawnRequest {
         program: &program,
         argv: &argv,
@@ -296,23 +240,25 @@ fn start(
         cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
         cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         grace,
-        record: process::Record::default(),
+        record: program::Record {
+            cgroup: cgroup.as_deref(),
+            ..program::Record::default()
+        },
         pid_namespace,
         orphan: false,
-        spare: false,
         own_variable: false,
     };
-    process::spawn(request).map_err(|error| match error {
+    program::spawn(request).map_err(|error| match error {
         SpawnGuardianError::Failed { action, source } => limit(source).unwrap_or_else(|source| {
             let error = SpawnGuardianError::Failed { action, source };
             LaunchErrorKind::backend("the server's guardian could not be started", error)
         }),
-        // The probe has said otherwise; a fallback now would be a silent one.
+        // The probe has succeeded; a fallback now would be a silent one.
         other => LaunchErrorKind::backend("the server's guardian could not be started", other),
     })
 }
 
-/// The arguments of a command, the name it is called by first.
+/// Returns the arguments of a command, beginning with `arg0`.
 pub(crate) fn argv(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
     std::iter::once(command.arg0.as_os_str())
         .chain(command.args.iter().map(AsRef::as_ref))
@@ -320,7 +266,8 @@ pub(crate) fn argv(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
         .collect()
 }
 
-/// The environment of a command, its mark last: that is what its guardian [keeps](SpawnRequest::env).
+/// Returns the environment of a command, its mark last: that is what its guardian
+/// [keeps](SpawnRequest::env).
 pub(crate) fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
     let variable = |(name, value): (&OsString, &OsString)| {
         let mut variable = name.clone();
@@ -341,7 +288,7 @@ pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> Laun
     }
 }
 
-/// What a stage that failed means, for errors.
+/// Describes a stage that failed, for errors.
 pub(super) fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Setup => "the guardian could not set itself up",
@@ -366,8 +313,8 @@ pub(crate) fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
     CString::new(text.as_bytes()).map_err(nul)
 }
 
-/// The specification is checked for NUL bytes; the host's environment and the
-/// current directory cannot have any.
+/// The specification is checked for NUL bytes; the host's environment and the current directory
+/// cannot contain any.
 fn nul(error: std::ffi::NulError) -> LaunchErrorKind {
     LaunchErrorKind::backend("a NUL byte cannot be passed on", error)
 }

@@ -1,14 +1,11 @@
-//! The search for whoever carries the identity of a server and is not where it
-//! was put.
+//! Searches for a server's processes outside its tree and cgroup, by their mark, and ends them.
 //!
-//! A process that enters another PID namespace (`nsenter`, `podman exec`) and
-//! forks twice is given to *that* namespace's first process, and not to the
-//! guardian: the kernel stays within the namespace when it looks for a new
-//! parent. The cgroup still holds it, unless it has left that as well, which
-//! nobody is told. So this looks for it before the guardian's word is believed:
-//! at the identities of those that are in another PID namespace than this host,
-//! which are none on most machines. Where the guardian was killed, everybody is
-//! looked at.
+//! A process can enter another PID namespace (`nsenter`, `podman exec`) and fork twice. The kernel
+//! then reparents its child to the first process of *that* namespace, not to the guardian. The
+//! cgroup still holds it, unless it has left the cgroup as well, which is not reported. So before
+//! the guardian's report is believed, this search reads the identities of the processes in other
+//! PID namespaces than this host's; most machines have none. Where the guardian was killed, it
+//! reads those of all processes.
 //!
 //! One search serves all servers that end at the time.
 
@@ -20,60 +17,41 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mcp_lifecycle_core::launch::Remnant;
 
 use super::adoptions::{self, Wanted};
+use super::conclusion::{Event, Found, Inside};
 use super::decide::Adopted;
 use super::look;
 use super::server::Server;
-use crate::ending::Proof;
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen, watch};
 use crate::worker::Worker;
 
-/// Those who were found and sent SIGKILL: their names, by pid.
-pub(super) type Ended = BTreeMap<u32, String>;
+/// The names of the processes that were found and sent SIGKILL, by pid.
+type Ended = BTreeMap<u32, String>;
 
-/// One search at a time, on a thread of its own: there may be thousands of processes.
+/// The thread that searches, one search at a time: there may be thousands of processes.
 static SEARCHES: Worker<Search> = Worker::new("mcp-lifecycle-search", serve);
 
-const NAMELESS: &str = "is on its way out and does not say any more whose it is";
+const UNREADABLE: &str = "is exiting; its environment is no longer readable";
 
-/// Those of whom the guardian has reaped everybody, until the watcher has called everybody back.
+/// The searches that start once the watcher has run its callbacks. The guardians of their servers
+/// have reaped all descendants.
 static ENDS: Mutex<Vec<Search>> = Mutex::new(Vec::new());
-
-/// What a search has found.
-pub(super) struct Found {
-    pub(super) ended: Ended,
-    /// Looked for everywhere only.
-    pub(super) adopted: Adopted,
-}
-
-impl Found {
-    fn nobody() -> Self {
-        Self {
-            ended: Ended::new(),
-            adopted: Adopted::Nobody,
-        }
-    }
-}
 
 /// Starts the thread that searches, if it does not run yet.
 pub(super) fn start() -> io::Result<()> {
     SEARCHES.start()
 }
 
-/// Looks for those of `server`, which carry `identity`, ends them, and calls `done` with
-/// their names when none is left, and with those who may be theirs all the same. With an
-/// error if nobody could look.
-///
-/// `done` is called on the search's thread. Until then, the server knows whom that
-/// waits for who is on its way out and may be one of them.
-pub(super) fn end(
-    server: &Arc<Server>,
-    place: Where,
-    identity: Cookie,
-    done: impl FnOnce(io::Result<Found>) + Send + 'static,
-) {
-    let waiting = Arc::clone(server);
+/// Ends the processes of `server` that carry its identity, and tells its conclusion when none is
+/// left: with their names and with the adopted processes that may belong to it, or with an error if
+/// the search failed.
+pub(super) fn end(server: &Arc<Server>, place: Where) {
+    let Some(identity) = server.identity.clone() else {
+        let unmarked = "it has no mark".to_owned();
+        return server.advance(Event::Searched(Err(unmarked)));
+    };
+    let told = Arc::clone(server);
     let search = Search {
         place,
         identity,
@@ -81,18 +59,9 @@ pub(super) fn end(
         guardian: Some(server.guardian.pid()),
         ended: Ended::new(),
         suspects: None,
-        awaits: Box::new(move |process| {
-            let exit = waiting.word.get().and_then(|word| word.exit);
-            waiting.ending.update(|known| {
-                known.exit = known.exit.or(exit);
-                if let Some(process) = process {
-                    known.proof = Some(Proof::Awaits(process));
-                }
-            });
-        }),
-        done: Some(Box::new(done)),
+        tell: Some(Box::new(move |event| told.advance(event))),
     };
-    match place == Where::Abroad && watch::after_callbacks(serve_at_once) {
+    match place == Where::Foreign && watch::after_callbacks(serve_at_once) {
         true => ENDS
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -101,25 +70,26 @@ pub(super) fn end(
     }
 }
 
-/// On the watcher's thread: nearly always one listing tells that nobody is abroad. Otherwise it is looked
-/// for on the search's thread.
+/// Runs on the watcher's thread. One listing nearly always shows that no process is in another PID
+/// namespace; otherwise the search's thread does the work.
 fn serve_at_once() {
     let searches = mem::take(&mut *ENDS.lock().unwrap_or_else(PoisonError::into_inner));
     let (since, childless) = first_and_childless(&searches);
-    let nobody = sys::reserve::with(|| orphans::is_nobody_abroad(since, &childless));
+    let are_clear = sys::reserve::with(|| orphans::foreign_namespaces_are_clear(since, &childless));
     for mut search in searches {
-        match nobody {
-            Ok(true) => sys::shielded(|| search.answer(Ok(Found::nobody()))),
-            // It finds the error again, and says it.
+        match are_clear {
+            Ok(true) => sys::shielded(|| search.answer(Ok(Adopted::Nobody))),
+            // It meets the error again, and reports it.
             Ok(false) | Err(_) => {
-                sys::shielded(|| (search.awaits)(None));
+                sys::shielded(|| search.awaits(None));
                 SEARCHES.add(search);
             }
         }
     }
 }
 
-/// When the first of these servers began, and their guardians, which have reaped everybody.
+/// Returns when the first of these servers was started, and the guardians, which have no children
+/// left.
 fn first_and_childless(searches: &[Search]) -> (u64, Vec<u32>) {
     let since = searches.iter().map(|search| search.since).min();
     let guardians = searches.iter().filter_map(|search| search.guardian);
@@ -130,62 +100,59 @@ struct Search {
     place: Where,
     identity: Cookie,
     since: u64,
-    /// Until the first look is over: later, another process may have its number.
+    /// The guardian's pid, until the first look is over: later, the pid may be reused.
     guardian: Option<u32>,
     ended: Ended,
-    /// The processes that may be one of them without saying so, by pid and start time, from the
-    /// first look on that found none of them alive. Those who end start nobody any
-    /// more: whoever shows up later is another server's, and is not waited for,
-    /// or one server would keep back the proofs of all others.
+    /// The exiting processes that may be one of the server's, by pid and start time, since the
+    /// first look that found no living one. An exiting process starts no others, so one that
+    /// appears later belongs to another server and is not waited for: otherwise one server would
+    /// delay the proofs of all others.
     suspects: Option<BTreeSet<(u32, u64)>>,
-    /// Says that the proof takes longer, and who is waited for: it may be a stranger, whom nothing ends.
-    awaits: Box<dyn Fn(Option<Remnant>) + Send>,
-    done: Option<Box<dyn FnOnce(io::Result<Found>) + Send>>,
+    /// Carries its events to the server's conclusion; `None` after the last one.
+    tell: Option<Box<dyn Fn(Event) + Send>>,
 }
 
-/// Who is left of a server.
+/// The result of one look for a server's processes.
 #[derive(Debug, PartialEq, Eq)]
 enum Left<'a> {
-    Nobody,
-    /// This one, and maybe others.
-    Somebody(&'a Seen),
-    /// Nobody but those who are on their way out, such as this one, and do not say
-    /// any more whose they are.
-    Nameless(&'a Seen),
-    /// Nobody can tell whether this one is.
+    Nothing,
+    /// This process, and maybe others.
+    Marked(&'a Seen),
+    /// Only exiting processes, such as this one; their environments are no longer readable.
+    Exiting(&'a Seen),
+    /// This process may be the server's: its mark is not readable yet.
     Unknown(u32),
 }
 
 fn serve(searches: Vec<Search>) {
-    let is_abroad = |search: &Search| search.place == Where::Abroad;
-    let (abroad, everywhere): (Vec<_>, Vec<_>) = searches.into_iter().partition(is_abroad);
-    for (place, searches) in [(Where::Abroad, abroad), (Where::Everywhere, everywhere)] {
+    let is_foreign = |search: &Search| search.place == Where::Foreign;
+    let (foreign, everywhere): (Vec<_>, Vec<_>) = searches.into_iter().partition(is_foreign);
+    for (place, searches) in [(Where::Foreign, foreign), (Where::Everywhere, everywhere)] {
         if searches.is_empty() {
             continue;
         }
         let (since, mut childless) = first_and_childless(&searches);
-        // Elsewhere a guardian was killed, and leaves whom it had.
+        // Elsewhere a guardian may have been killed and have left its children.
         if place == Where::Everywhere {
             childless.clear();
         }
         let found = sys::reserve::with(|| orphans::census(place, since, &childless));
         let mut over = Vec::new();
         for search in searches {
-            // Wakers are others' code: one that panics is not the next one's.
+            // Wakers are foreign code: a panic in one must not affect the next search.
             sys::shielded(|| match &found {
                 Ok(found) => over.extend(search.conclude(found)),
                 Err(error) => search.fail(error.to_string()),
             });
         }
         let adopted = match place {
-            Where::Abroad => over.iter().map(|_| Adopted::Nobody).collect(),
+            Where::Foreign => over.iter().map(|_| Adopted::Nobody).collect(),
             Where::Everywhere => {
                 adoptions::look(&over.iter().map(Search::wanted).collect::<Vec<_>>())
             }
         };
         for (mut search, adopted) in over.into_iter().zip(adopted) {
-            let ended = mem::take(&mut search.ended);
-            sys::shielded(|| search.answer(Ok(Found { ended, adopted })));
+            sys::shielded(|| search.answer(Ok(adopted)));
         }
     }
 }
@@ -198,13 +165,13 @@ impl Search {
         }
     }
 
-    /// Ends those who were found; the search itself, when none is left.
+    /// Kills the processes found. Returns the search when none is left.
     fn conclude(mut self, found: &[Carrier]) -> Option<Self> {
         let mut spared = None;
         for Carrier { seen, identity } in found {
             if identity.as_ref() == Some(&self.identity) {
-                // Our own program is no process of the server's: the init of
-                // its namespace, or what was about to become it.
+                // The guardian program is no process of the server's: it is the init of its
+                // namespace, or was about to become it.
                 if !orphans::is_guardian(seen.pid) {
                     self.ended.insert(seen.pid, seen.name.clone());
                 }
@@ -214,30 +181,32 @@ impl Search {
                 }
             }
         }
-        // Its end would be waited for in vain.
+        // Waiting for its end would be in vain.
         if let Some(why) = spared {
             self.fail(why);
             return None;
         }
         match self.judge(found) {
-            Left::Nobody => return Some(self),
-            Left::Somebody(seen) => self.again_after(seen),
-            Left::Nameless(seen) => {
-                let name = format!("{}, {NAMELESS}", seen.name);
-                (self.awaits)(Some(Remnant::process(seen.pid, name)));
+            Left::Nothing => return Some(self),
+            Left::Marked(seen) => self.again_after(seen),
+            Left::Exiting(seen) => {
+                let name = format!("{}, {UNREADABLE}", seen.name);
+                self.awaits(Some(Remnant::process(seen.pid, name)));
                 self.again_after(seen);
             }
             Left::Unknown(pid) => {
-                self.fail(format!("process {pid} does not say yet whose it is"));
+                self.fail(format!(
+                    "the environment of process {pid} is not readable yet"
+                ));
             }
         }
         None
     }
 
-    /// Finds those that are left, by this look. Pure.
+    /// Judges which processes are left, by this look. Pure.
     fn judge<'a>(&mut self, found: &'a [Carrier]) -> Left<'a> {
-        let mut left = Left::Nobody;
-        let (mut some_live, mut nameless) = (false, BTreeSet::new());
+        let mut left = Left::Nothing;
+        let (mut some_live, mut exiting) = (false, BTreeSet::new());
         for Carrier { seen, identity } in found {
             let key = (seen.pid, seen.start_time);
             let is_suspect = seen.start_time >= self.since
@@ -248,27 +217,27 @@ impl Search {
             match identity {
                 Some(identity) if *identity == self.identity => {
                     some_live = true;
-                    left = Left::Somebody(seen);
+                    left = Left::Marked(seen);
                 }
                 None if is_suspect && seen.state == ProcessState::Exiting => {
-                    nameless.insert(key);
+                    exiting.insert(key);
                     if !some_live {
-                        left = Left::Nameless(seen);
+                        left = Left::Exiting(seen);
                     }
                 }
                 None if is_suspect => return Left::Unknown(seen.pid),
                 _ => {}
             }
         }
-        self.suspects = (!some_live).then_some(nameless);
+        self.suspects = (!some_live).then_some(exiting);
         left
     }
 
-    /// Looks again at the end of a process.
+    /// Looks again when the process has ended.
     fn again_after(mut self, seen: &Seen) {
         self.guardian = None;
         let Some(pid) = Pid::new(seen.pid.into()) else {
-            return self.fail("a process with a number that nobody has".to_owned());
+            return self.fail("a process with an impossible pid".to_owned());
         };
         let search = Arc::new(Mutex::new(Some(self)));
         let take = |search: &Mutex<Option<Self>>| {
@@ -291,21 +260,31 @@ impl Search {
     }
 
     fn fail(mut self, why: String) {
-        self.answer(Err(io::Error::other(why)));
+        self.answer(Err(why));
     }
 
-    fn answer(&mut self, found: io::Result<Found>) {
-        if let Some(done) = self.done.take() {
-            done(found);
+    /// Reports that the proof takes longer, and the process it waits for, which may be a stranger
+    /// that is not ended here.
+    fn awaits(&self, process: Option<Remnant>) {
+        if let Some(tell) = &self.tell {
+            tell(Event::Awaits(process));
+        }
+    }
+
+    fn answer(&mut self, adopted: Result<Adopted, String>) {
+        if let Some(tell) = self.tell.take() {
+            let ended = Inside::these(mem::take(&mut self.ended).into_iter());
+            tell(Event::Searched(
+                adopted.map(|adopted| Found { ended, adopted }),
+            ));
         }
     }
 }
 
-/// Answers, if nobody has: the search has panicked. Who waits for the answer would wait
-/// for ever.
+/// Answers with an error if the search has panicked; otherwise the server would wait for ever.
 impl Drop for Search {
     fn drop(&mut self) {
-        sys::shielded(|| self.answer(Err(io::Error::other("the search was broken off"))));
+        sys::shielded(|| self.answer(Err("the search was broken off".to_owned())));
     }
 }
 
@@ -324,6 +303,7 @@ mod tests {
             pid,
             parent: 1,
             session: 1,
+            group: 1,
             start_time: 100,
             name: String::new(),
             state,
@@ -337,52 +317,51 @@ mod tests {
 
     fn search() -> Search {
         Search {
-            place: Where::Abroad,
+            place: Where::Foreign,
             identity: server(1),
             since: 100,
             guardian: Some(2),
             ended: Ended::new(),
             suspects: None,
-            awaits: Box::new(|_| ()),
-            done: None,
+            tell: None,
         }
     }
 
     fn waits_for(search: &mut Search, found: &[Carrier]) -> Option<u32> {
         match search.judge(found) {
-            Left::Somebody(seen) | Left::Nameless(seen) => Some(seen.pid),
-            Left::Nobody => None,
+            Left::Marked(seen) | Left::Exiting(seen) => Some(seen.pid),
+            Left::Nothing => None,
             Left::Unknown(pid) => panic!("unknown: {pid}"),
         }
     }
 
     #[test]
-    fn those_who_come_later_keep_back_no_proof() {
+    fn later_processes_do_not_delay_a_proof() {
         let mut search = self::search();
         let other = carrier(5, Some(server(2)), ProcessState::Live);
         assert_eq!(waits_for(&mut search, &[other, ending(10)]), Some(10));
         assert_eq!(waits_for(&mut search, &[ending(10), ending(11)]), Some(10));
-        // Those of other servers come and go for ever.
+        // Exiting processes of other servers may keep appearing.
         assert_eq!(waits_for(&mut search, &[ending(11), ending(12)]), None);
         let executing = carrier(13, None, ProcessState::Live);
         assert_eq!(waits_for(&mut search, &[executing]), None);
     }
 
     #[test]
-    fn whoever_may_have_been_started_by_one_of_them_is_waited_for() {
+    fn exiting_descendants_are_waited_for() {
         let own = || carrier(10, Some(server(1)), ProcessState::Live);
         let mut search = self::search();
         assert_eq!(waits_for(&mut search, &[own()]), Some(10));
         assert_eq!(waits_for(&mut search, &[ending(11)]), Some(11));
         assert_eq!(waits_for(&mut search, &[ending(11), ending(12)]), Some(11));
         assert_eq!(waits_for(&mut search, &[ending(12)]), None);
-        // Whatever comes, its own word counts.
+        // A process that carries the identity always counts, also a later one.
         assert_eq!(waits_for(&mut search, &[own()]), Some(10));
         assert!(matches!(
             search.judge(&[own(), ending(11)]),
-            Left::Somebody(_)
+            Left::Marked(_)
         ));
-        assert!(matches!(search.judge(&[ending(11)]), Left::Nameless(_)));
+        assert!(matches!(search.judge(&[ending(11)]), Left::Exiting(_)));
         let executing = [carrier(13, None, ProcessState::Live)];
         assert_eq!(self::search().judge(&executing), Left::Unknown(13));
     }

@@ -1,7 +1,8 @@
 //! A command as the one string that Windows starts a program with, and its environment. Pure.
 //!
-//! The rules are those of the standard library (`library/std/src/sys/args/windows.rs`), which applies
-//! them only where it starts the process itself, and cannot start one in a job. A test compares the two.
+//! The rules are those of the standard library (`library/std/src/sys/args/windows.rs`), which
+//! applies them only to processes that it starts itself, and it cannot start one in a job. A test
+//! compares the two.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +22,7 @@ pub(super) fn is_script(program: &Path) -> bool {
     extension.eq_ignore_ascii_case("bat") || extension.eq_ignore_ascii_case("cmd")
 }
 
-/// For a program, which takes its arguments apart by the rules of the C runtime.
+/// Returns the command line of a program, which splits it by the rules of the C runtime.
 pub(super) fn of_program(program: &OsStr, args: &[OsString]) -> io::Result<Vec<u16>> {
     let mut line = vec![QUOTE];
     line.extend(units(program)?);
@@ -36,19 +37,19 @@ pub(super) fn of_program(program: &OsStr, args: &[OsString]) -> io::Result<Vec<u
     Ok(line)
 }
 
-/// For a script, which the command interpreter runs.
+/// Returns the command line of a script, which the command interpreter runs.
 ///
 /// # Errors
 ///
-/// An argument, or the name of the script, that cannot be passed on unchanged: a line break, a quote
-/// in the name.
+/// An argument, or the name of the script, cannot be passed on unchanged: a line break, a quote in
+/// the name.
 pub(super) fn of_script(script: &Path, args: &[OsString]) -> io::Result<Vec<u16>> {
     let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     let script = units(without_prefix(script.as_os_str()))?;
     if script.contains(&QUOTE) || script.last() == Some(&BACKSLASH) {
         return invalid("the name of a script can have no quote and no backslash at its end");
     }
-    // Extensions are what the trick with `%` takes; no delayed expansion; no AutoRun.
+    // The trick with `%` needs extensions; no delayed expansion; no AutoRun.
     let mut line: Vec<u16> = "cmd.exe /e:ON /v:OFF /d /c \"\"".encode_utf16().collect();
     line.extend(script);
     line.push(QUOTE);
@@ -67,7 +68,8 @@ pub(super) fn of_script(script: &Path, args: &[OsString]) -> io::Result<Vec<u16>
     Ok(line)
 }
 
-/// As `NAME=value`, each with a zero, in the order that Windows wants, and a zero at the end.
+/// Returns `NAME=value` strings, each with a zero, in the order that Windows wants, and a zero at
+/// the end.
 pub(super) fn environment(env: &BTreeMap<OsString, OsString>) -> io::Result<Vec<u16>> {
     let mut sorted: Vec<_> = env.iter().collect();
     sorted.sort_by_key(|(name, _)| name.to_ascii_uppercase());
@@ -85,14 +87,14 @@ pub(super) fn environment(env: &BTreeMap<OsString, OsString>) -> io::Result<Vec<
     Ok(block)
 }
 
-/// Who takes a command line apart.
+/// The parser of a command line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Program,
     Script,
 }
 
-/// An argument, with quotes around it if it needs some.
+/// Appends an argument, in quotes if it needs them.
 fn push(line: &mut Vec<u16>, arg: &[u16], is_quoted: bool, reader: Reader) {
     if is_quoted {
         line.push(QUOTE);
@@ -110,7 +112,7 @@ fn push(line: &mut Vec<u16>, arg: &[u16], is_quoted: bool, reader: Reader) {
                         line.extend(repeat_n(BACKSLASH, backslashes));
                         line.push(QUOTE);
                     }
-                    // `%cd:~,%` is empty always, and what follows it names no variable.
+                    // `%cd:~,%` is always empty, and the text after it names no variable.
                     (PERCENT, Reader::Script) => line.extend("%%cd:~,".encode_utf16()),
                     _ => {}
                 }
@@ -125,7 +127,8 @@ fn push(line: &mut Vec<u16>, arg: &[u16], is_quoted: bool, reader: Reader) {
     }
 }
 
-/// Whatever is not known to be harmless is quoted.
+/// Returns whether an argument of a script needs quotes: all characters not known to be harmless
+/// do.
 fn script_quotes(arg: &OsStr) -> bool {
     let bytes = arg.as_encoded_bytes();
     let is_harmless = |c: char| match c.is_ascii() {
@@ -135,7 +138,7 @@ fn script_quotes(arg: &OsStr) -> bool {
     bytes.is_empty() || bytes.ends_with(b"\\") || !arg.to_string_lossy().chars().all(is_harmless)
 }
 
-/// The command interpreter knows no `\\?\C:\`.
+/// Removes `\\?\` before a drive letter, which the command interpreter does not know.
 fn without_prefix(path: &OsStr) -> &OsStr {
     match path.to_str().and_then(|path| path.strip_prefix(r"\\?\")) {
         Some(short) if short.as_bytes().get(1) == Some(&b':') => OsStr::new(short),

@@ -3,12 +3,12 @@
 //! ```text
 //!            ┌──────── leader exits, others live ────────▶ Leaderless ─┐
 //!  Running ──┤                                                         ├── job is empty ──▶ Gone
-//!            └──────── leader exits, nobody lives ─────────────────────┘
+//!            └──────── leader exits, no other lives ───────────────────┘
 //! ```
 //!
-//! The kernel keeps the list of a server's processes, ends them all at one order, and also when
-//! the last handle of the job is closed, which is held by the host alone. So the host's end is the
-//! server's, and nothing has to be looked for afterwards. See `docs/windows.md`.
+//! The kernel keeps the list of a server's processes. It ends them all on one call, and when the
+//! last handle of the job is closed, which only the host holds. So the host's end is the server's,
+//! and no search is needed afterwards. See `docs/containment.md`.
 
 mod command_line;
 mod pipes;
@@ -19,9 +19,9 @@ pub(crate) use spawn::{spawn, start};
 
 use mcp_lifecycle_core::launch::{Containment, Reach};
 
-/// What this level promises.
+/// Returns the promise of this containment.
 pub(crate) fn containment() -> Containment {
     Containment::new("job object", Reach::Container)
-        .with_host_death(Reach::Container)
-        .with_atomic_placement()
+        .host_death(Reach::Container)
+        .atomic_placement()
 }

@@ -1,4 +1,4 @@
-//! The streams of a server: named pipes, whose ends in the host need no thread to be read.
+//! The streams of a server: named pipes, which the host reads without a thread.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::command::short_of;
 
-/// The host's ends, known to the runtime.
+/// The host's ends, registered with the runtime.
 #[derive(Debug)]
 pub(super) struct Ours {
     pub(super) stdin: NamedPipeServer,
@@ -21,12 +21,13 @@ pub(super) struct Ours {
     pub(super) stderr: Output,
 }
 
-/// What a pipe holds, as on Linux.
+/// The size of a pipe, as on Linux.
 const SIZE: u32 = 64 * 1024;
 
-/// The three streams, and the server's ends of them: standard input, output, error.
+/// Opens the three streams. Returns the host's ends and the server's: standard input, output,
+/// error.
 ///
-/// Taken over by the current runtime before there is a server.
+/// Registered with the current runtime before there is a server.
 pub(super) fn open() -> Result<(Ours, [OwnedHandle; 3]), LaunchErrorKind> {
     let pair = |is_input| {
         pair(is_input).map_err(|error| short_of(error, "the server's streams could not be opened"))
@@ -42,10 +43,10 @@ pub(super) fn open() -> Result<(Ours, [OwnedHandle; 3]), LaunchErrorKind> {
     Ok((ours, [their_stdin, their_stdout, their_stderr]))
 }
 
-/// A pipe, and the server's end of it, which is read and written by calls that wait.
+/// Opens a pipe. Returns the host's end and the server's, which is synchronous.
 ///
-/// The name has 128 random bits and is taken at most once: who opens it before this process does
-/// makes the launch fail, and reads nothing.
+/// The name has 128 random bits and can be taken once: if another process opens it first, the
+/// launch fails and that process reads nothing.
 fn pair(is_input: bool) -> io::Result<(NamedPipeServer, OwnedHandle)> {
     let random = || getrandom::u64().map_err(|_| io::Error::other("there are no random numbers"));
     let name = format!(
@@ -66,12 +67,12 @@ fn pair(is_input: bool) -> io::Result<(NamedPipeServer, OwnedHandle)> {
         .read(is_input)
         .write(!is_input)
         .open(&name)?;
-    // It is connected, and this says so at once.
+    // It is connected already, so this returns at once.
     Handle::current().block_on(ours.connect())?;
     Ok((ours, theirs.into()))
 }
 
-/// What comes out of a server. The end of its last process that has the pipe is the end of file.
+/// An output of a server. It ends when the last process that has the pipe has ended.
 #[derive(Debug)]
 pub(super) struct Output {
     pipe: NamedPipeServer,

@@ -21,7 +21,8 @@ pub(super) struct JobServer {
     containment: Containment,
 }
 
-/// Shared with the thread that hears of the job: kept there until nothing is left, whoever is dropped.
+/// The state of a server. The port's thread shares it until nothing is left, even when the owner is
+/// dropped.
 #[derive(Debug)]
 struct Held {
     job: Job,
@@ -33,16 +34,16 @@ struct Held {
 #[derive(Debug, Default)]
 struct State {
     heard: Option<Heard>,
-    /// The wait for the leader, and for one of those who outlive it.
+    /// The waits for the leader, and for one process that outlives it.
     waits: Vec<Wait>,
-    /// Those besides the leader that were seen when it was last looked.
+    /// The other processes at the last look, by pid.
     known: BTreeMap<u32, String>,
-    /// Those of them that had to be ended.
+    /// The other processes that had to be ended.
     swept: BTreeMap<u32, String>,
 }
 
 impl JobServer {
-    /// Starts a server. If that fails, whoever was started is ended with the job.
+    /// Starts a server. If that fails, the job ends the processes that were started.
     pub(super) fn start(start: Start<'_>, job: Job, containment: Containment) -> io::Result<Self> {
         let known: Arc<OnceLock<Arc<Held>>> = Arc::default();
         let callback = Arc::clone(&known);
@@ -64,14 +65,14 @@ impl JobServer {
             ending: Ending::new(),
         });
         let _ = known.set(Arc::clone(&held));
-        // Its end may have been told before anybody was there to hear it.
+        // The job may have reported before the callback was known.
         held.look();
         Ok(Self { held, containment })
     }
 }
 
 impl Held {
-    /// Takes note of the leader's exit, and after that looks whether anybody is left.
+    /// Records the leader's exit, and then looks whether other processes are left.
     fn look(self: &Arc<Self>) {
         if self.ending.is_proven() || !self.note_exit() {
             return;
@@ -103,19 +104,19 @@ impl Held {
     fn is_gone(&self) {
         let (heard, waits, swept) = {
             let mut state = self.lock();
-            // Kept: two threads may have found the proof, and either may be the first to tell.
+            // Kept in place: two threads may have found the proof, and either may publish it first.
             let swept = state.swept.clone();
             (state.heard.take(), std::mem::take(&mut state.waits), swept)
         };
         let swept = swept
             .into_iter()
             .map(|(pid, name)| Remnant::process(pid, name));
-        let gone = Gone::proven_by(Evidence::JobEmpty).with_swept(swept);
+        let gone = Gone::proven_by(Evidence::JobEmpty).swept(swept);
         self.ending.update(|known| match known.proof {
             Some(Proof::Gone(_)) => {}
             _ => known.proof = Some(Proof::Gone(gone)),
         });
-        // Nothing is heard of it any more.
+        // The job reports nothing from now on.
         drop((heard, waits));
     }
 
@@ -126,19 +127,20 @@ impl Held {
             .update(|known| known.proof = Some(Proof::Lost(why.into())));
     }
 
-    /// Waits for the end of one who is left: a job's own word that it is empty may not come.
+    /// Waits for the end of one process that is left: the job's report that it is empty may never
+    /// arrive.
     fn wait_for_somebody(&self) {
         let members = self.members();
         let mut state = self.lock();
         state.known = names(&members);
         let Some(heard) = &state.heard else { return };
-        // Nobody, if all are about to end or none may be waited for: the job says when it is empty.
+        // None, if all are about to end or cannot be waited for: the job reports when it is empty.
         let wait = members.iter().find_map(|member| member.wait(heard).ok());
-        // Those that were waited for have ended.
+        // Drops the earlier waits, for processes that have ended.
         state.waits = wait.into_iter().collect();
     }
 
-    /// Who is in it besides the leader, each held.
+    /// Holds the processes in it besides the leader.
     fn members(&self) -> Vec<Process> {
         let members = self.job.members().unwrap_or_default();
         let others = members.into_iter().filter(|pid| *pid != self.leader.pid());
@@ -147,12 +149,12 @@ impl Held {
             .collect()
     }
 
-    /// Ends everybody at once.
+    /// Ends all processes at once.
     fn kill(self: &Arc<Self>) -> io::Result<()> {
         if self.ending.is_proven() {
             return Ok(());
         }
-        // Where no proof was found, it is looked for again after this.
+        // If no proof was found before, look for one again after this.
         self.ending.look_again();
         let mut swept = [0; 64];
         let mut count = 0;
@@ -163,7 +165,7 @@ impl Held {
             }
         });
         let ended = {
-            // Who hears of the end waits for the names.
+            // A task that learns of the end needs the names, so they are set under the lock.
             let state = &mut *self.lock();
             let ended = self.job.terminate();
             for pid in &swept[..count.min(swept.len())] {
@@ -195,8 +197,8 @@ impl ProcessTerminator for JobServer {
 
     fn semantics(&self) -> TerminationSemantics {
         TerminationSemantics::new(self.containment.clone())
-            .with_stdin_eof()
-            .with_polite_signal()
+            .stdin_eof()
+            .polite_signal()
     }
 
     async fn exited(&self) -> ExitStatus {
@@ -209,7 +211,7 @@ impl ProcessTerminator for JobServer {
         }
         let (tell, told) = oneshot::channel();
         let is_asked = self.held.leader.interrupt(|asked| drop(tell.send(asked)));
-        // Names for the report, of those who will have to be ended.
+        // Names for the report of the processes that will have to be ended.
         let known = names(&self.held.members());
         self.held.lock().known = known;
         let asked = match is_asked {
@@ -245,7 +247,7 @@ impl ProcessTerminator for JobServer {
 
     fn kill_now(&self) {
         if let Err(error) = self.held.kill() {
-            // Also called while a panic unwinds, where another one would abort.
+            // Also called while a panic unwinds, where another panic would abort.
             shielded(|| {
                 tracing::warn!(server = %self.identity(), %error, "the job object could not be ended");
             });

@@ -9,19 +9,17 @@ use mcp_lifecycle_core::launch::{Containment, LaunchErrorKind, LaunchedServer};
 use super::server::JobServer;
 use super::{command_line, pipes};
 use crate::command::{Command, short_of};
-use crate::level::Limits;
 use crate::sys::{Job, Start, command_interpreter};
 
 /// Starts `command` with its streams on pipes.
 ///
-/// Whatever can fail without a server does so before there is one. Each failure drops the job,
-/// and with it whoever is inside.
+/// Steps that can fail without a server come before it. Each failure drops the job, and so ends the
+/// processes inside.
 pub(crate) fn spawn(
     command: &Command,
-    limits: Limits,
     containment: Containment,
 ) -> Result<LaunchedServer, LaunchErrorKind> {
-    let job = Job::new(limits).map_err(|error| short_of(error, "a job object was refused"))?;
+    let job = Job::new(None).map_err(|error| short_of(error, "a job object was refused"))?;
     let (ours, streams) = pipes::open()?;
     let start = start(command, streams)?;
     let server =
@@ -34,7 +32,7 @@ pub(crate) fn spawn(
     ))
 }
 
-/// What Windows has to be told to start `command` with these streams.
+/// Returns the parameters by which Windows starts `command` with these streams.
 pub(crate) fn start(
     command: &Command,
     streams: [OwnedHandle; 3],

@@ -1,7 +1,7 @@
 //! One start of a wrapped server, and the exec of its shim.
 
 use std::convert::Infallible;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::iter;
@@ -14,24 +14,22 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 use super::{Require, Server, WrapError, Wrapper};
 use crate::cgroup::{self, Leaf};
 use crate::command::{Command, limit, short_of};
-use crate::guardian::process::protocol::{MESSAGE_MAX, Report, Stage};
-use crate::guardian::process::shim::{self, Shim};
-use crate::guardian::process::{
-    self, GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest,
-};
-use crate::guardian::{argv, c_string, env, explain};
+use crate::guardian::{argv, c_string, env, explain, how_it_ended};
 use crate::identity::{self, Cookie};
+use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
+use crate::program::shim::{self, Shim};
+use crate::program::{self, GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest};
 use crate::{orphans, sys};
 
-/// How long a start that failed half-way waits for the end of what it had started.
+/// The time that a failed start waits for the end of what it had started.
 const UNDO_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long one wait for the guardian's word takes at most; then it is waited for again.
+/// The longest single wait for the guardian's first report; then the wait is repeated.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// The failure of a start.
 enum Failed {
-    /// At this step of the guardian or of the server.
+    /// The failed stage of the guardian or of the server.
     At(Stage, io::Error),
     Otherwise(WrapError),
 }
@@ -68,7 +66,7 @@ pub(super) fn exec(
     match start(parent).exec() {
         Err(Failed::At(Stage::Exec, error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
             match script(command) {
-                // As `execvp` does, and with it whoever starts programs by it.
+                // A shell runs it, as `execvp` does, and every program that uses it.
                 Some(by_shell) => {
                     let command = &by_shell;
                     return self::exec(wrapper, Server { command, ..server }, host);
@@ -84,14 +82,15 @@ pub(super) fn exec(
         Failed::Otherwise(error) => error,
         Failed::At(stage, error) => WrapError {
             may_live: false,
-            // A sandbox refuses what a guardian needs.
+            // A sandbox refuses a call that a guardian needs.
             is_unavailable: is_unavailable(stage) && wrapper.takes_anything(),
             kind: explain(command, stage, error),
         },
     })
 }
 
-/// A file that the kernel does not execute and a shell may: one of text. By then it is a shell that is executed, so this is done once.
+/// Returns the command that runs a text file by a shell, as the kernel does not execute it. The
+/// command executes the shell itself, so this is done once.
 fn script(command: &Command) -> Option<Command> {
     const SHELL: &str = "/bin/sh";
     let mut start = [0; 128];
@@ -143,17 +142,19 @@ impl Start<'_> {
         if let (None, Some(_), Some(ledger)) = (&leaf, self.parent, &mut ledger) {
             ledger.without_cgroup();
         }
-        let doors = leaf.as_ref().map(|(leaf, ..)| leaf.open()).transpose();
+        let doors = leaf.as_ref().map(Leaf::open).transpose();
         let doors = doors.map_err(no_cgroup)?;
         let program = c_string(self.server.command.program.as_os_str())?;
         let (argv, mut env) = (argv(self.server.command)?, env(self.server.command)?);
-        // By which `ps` and `stop` find what is below the guardian.
+        // `ps` and `stop` find the processes below the guardian by it.
         let unmarked = self.server.identity.filter(|_| !self.wrapper.mark);
         env.extend(unmarked.map(Cookie::variable));
+        let cgroup = leaf.as_ref().map(|leaf| c_string(leaf.name()));
+        let cgroup = cgroup.transpose()?;
         let keep = c_string(&self.wrapper.patterns())?;
         let ring = self.ring(ledger.as_ref());
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-        let guardian = process::spawn(SpawnRequest {
+        let guardian = program::spawn(SpawnRequest {
             program: &program,
             argv: &argv,
             env: &env,
@@ -166,9 +167,8 @@ impl Start<'_> {
             cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
             grace: self.wrapper.grace,
             record: Record {
-                cgroup: leaf
-                    .as_ref()
-                    .map(|(_, parent, name)| (parent.as_fd(), name.as_c_str())),
+                cgroup: cgroup.as_deref(),
+                is_alone: true,
                 has_memory_limit: self.wrapper.memory.is_some(),
                 ledger: ledger.as_ref().map(|ledger| {
                     let (directory, name) = ledger.place();
@@ -180,7 +180,6 @@ impl Start<'_> {
             },
             pid_namespace: self.wrapper.require == Require::PidNamespace,
             orphan: false,
-            spare: false,
             own_variable: unmarked.is_some(),
         });
         let guardian = match guardian {
@@ -196,13 +195,21 @@ impl Start<'_> {
                 guardian.wait_exit(UNDO_LIMIT);
                 return Err(Failed::At(stage, io::Error::from_raw_os_error(errno)));
             }
-            FirstWord::Gone => return Err(killed("nothing of the server is left").into()),
+            FirstWord::Gone => {
+                let why = "nothing of the server is left".to_owned();
+                return Err(ended_early(why).into());
+            }
             FirstWord::Nothing => {
-                // What it had started may run. Its cgroup ends it; nothing here proves that.
+                // Processes that it had started may run. The cgroup ends them; nothing here proves
+                // that.
                 let leaf_to_kill = leaf.as_ref().filter(|_| self.wrapper.keep.is_empty());
-                let _ = leaf_to_kill.map(|(leaf, ..)| leaf.kill());
+                let _ = leaf_to_kill.map(Leaf::kill);
+                let how = match guardian.wait_exit(UNDO_LIMIT) {
+                    true => format!("it {}", how_it_ended(&guardian.try_reap())),
+                    false => "its reports could not be received".to_owned(),
+                };
                 leave(ledger, leaf);
-                return Err(self.may_live(killed("it was killed")).into());
+                return Err(self.may_live(ended_early(how)).into());
             }
         };
         if let Some(ledger) = &mut ledger {
@@ -218,7 +225,7 @@ impl Start<'_> {
             name: c_string(name)?,
             guardian: &guardian,
             host: self.host.map(OwnedFd::as_fd),
-            // Who stays is told by the guardian alone.
+            // The guardian alone decides which processes to keep.
             cgroup_kill: doors
                 .as_ref()
                 .filter(|_| self.wrapper.keep.is_empty())
@@ -233,7 +240,7 @@ impl Start<'_> {
             Err(error) => error,
         };
         let kind = LaunchErrorKind::backend("its shim could not be executed", error);
-        // It has just begun: there is nothing to be saved, and no grace.
+        // The server has just begun: it has nothing to save, so there is no grace.
         let _ = guardian.kill();
         if guardian.wait_exit(UNDO_LIMIT) && is_gone(&guardian) {
             return Err(kind.into());
@@ -242,7 +249,7 @@ impl Start<'_> {
         Err(self.may_live(kind).into())
     }
 
-    /// The error of a start of which something may be left.
+    /// Returns the error of a start that may have left something.
     fn may_live(&self, kind: LaunchErrorKind) -> WrapError {
         let mark = self.server.command.identity.as_ref();
         let mark = mark.map_or_else(String::new, |mark| {
@@ -259,13 +266,13 @@ impl Start<'_> {
         }
     }
 
-    /// Written down first. Who cannot be identified, or where no directory takes it, is found by
-    /// nobody when shim and guardian are killed together.
-    fn ledger(&self) -> Result<Option<orphans::Alone>, WrapError> {
+    /// Writes the ledger first. A server that has no identity, or no directory for a ledger, cannot
+    /// be found when shim and guardian are killed together.
+    fn ledger(&self) -> Result<Option<orphans::WrapperLedger>, WrapError> {
         let Some(identity) = self.server.identity else {
             return Ok(None);
         };
-        match orphans::Alone::begin(identity, self.parent) {
+        match orphans::WrapperLedger::begin(identity, self.parent) {
             Err(error) if sys::is_shortage(&error) => {
                 Err(short_of(error, orphans::UNRECORDED).into())
             }
@@ -273,8 +280,9 @@ impl Start<'_> {
         }
     }
 
-    /// The ring of what ended, at the record of this server. It is no server's business that there is none.
-    fn ring(&self, ledger: Option<&orphans::Alone>) -> Option<File> {
+    /// Opens the ring of ended servers, at the record of this server. A failure does not affect the
+    /// server.
+    fn ring(&self, ledger: Option<&orphans::WrapperLedger>) -> Option<File> {
         let (directory, _) = ledger?.place();
         let wrapper = self.wrapper;
         let program = || Path::new(&wrapper.program).file_name();
@@ -286,22 +294,15 @@ impl Start<'_> {
         orphans::claim(directory, self.server.identity?.serial(), name).ok()
     }
 
-    /// A fresh cgroup, the directory that it is in, and its name there.
-    fn leaf(&self) -> Result<Option<(Leaf, OwnedFd, CString)>, WrapError> {
+    /// Creates a cgroup.
+    fn leaf(&self) -> Result<Option<Leaf>, WrapError> {
         let insists = self.wrapper.insists_on_cgroup();
-        let (Some(parent), Some(identity)) = (self.parent, self.server.identity) else {
-            let nameless = || io::Error::other("this process could not be identified");
-            return match insists && self.parent.is_some() {
-                true => Err(no_cgroup(nameless())),
-                false => Ok(None),
-            };
+        let Some(parent) = self.parent else {
+            return Ok(None);
         };
-        let name = cgroup::name(identity);
-        let made = Leaf::create(parent, &name).and_then(|leaf| {
-            let directory = File::open(parent)?;
-            Ok((leaf, directory.into(), CString::new(name)?))
-        });
-        if let (Ok((leaf, ..)), Some(memory)) = (&made, self.wrapper.memory) {
+        let name = cgroup::new_name(self.server.identity);
+        let made = name.and_then(|name| Leaf::create(parent, &name));
+        if let (Ok(leaf), Some(memory)) = (&made, self.wrapper.memory) {
             leaf.limit(memory).map_err(no_limit)?;
         }
         match made {
@@ -331,17 +332,18 @@ impl Start<'_> {
     }
 }
 
-/// The record stays for who searches later: a guardian may live that keeps the lock, which is not to be let go here.
-fn leave(ledger: Option<orphans::Alone>, leaf: Option<(Leaf, OwnedFd, CString)>) {
+/// Leaves the record to a later search: a guardian may live that holds the lock, which must not be
+/// released here.
+fn leave(ledger: Option<orphans::WrapperLedger>, leaf: Option<Leaf>) {
     if let Some(ledger) = ledger {
         ledger.leave();
     }
-    if let Some((leaf, ..)) = leaf {
+    if let Some(leaf) = leaf {
         leaf.abandon();
     }
 }
 
-fn killed(how: &'static str) -> LaunchErrorKind {
+fn ended_early(how: String) -> LaunchErrorKind {
     LaunchErrorKind::backend(
         "the guardian ended before it said that the server runs",
         how,
@@ -350,13 +352,13 @@ fn killed(how: &'static str) -> LaunchErrorKind {
 
 /// The first message of a guardian.
 enum FirstWord {
-    /// The program runs, as this process.
+    /// The program runs, as the process with this pid.
     Started(u32),
     /// Nothing was started.
     Failed(Stage, i32),
     /// Nothing is left.
     Gone,
-    /// It was killed, or cannot be heard.
+    /// The guardian was killed, or its reports cannot be received.
     Nothing,
 }
 
@@ -371,7 +373,7 @@ fn first_word(guardian: &GuardianHandle) -> FirstWord {
             Ok(Received::Report(Report::Gone { .. })) => return FirstWord::Gone,
             Ok(Received::Report(_)) => {}
             Ok(Received::Nothing) => {
-                // Whether it is, or not, it is asked again.
+                // Asked again in both cases, whether it is readable or not.
                 if sys::ends_within(guardian.control(), PATIENCE).is_err() {
                     return FirstWord::Nothing;
                 }
@@ -381,7 +383,7 @@ fn first_word(guardian: &GuardianHandle) -> FirstWord {
     }
 }
 
-/// Whether the guardian, which has exited, has said that nothing is left.
+/// Returns whether the guardian, which has exited, has reported that nothing is left.
 fn is_gone(guardian: &GuardianHandle) -> bool {
     let mut buffer = [0; MESSAGE_MAX];
     while let Ok(Received::Report(report)) = guardian.receive(&mut buffer) {

@@ -1,7 +1,7 @@
-//! A process that stands between a host and its server, and copies nothing.
+//! A process between a host and its server that copies nothing.
 //!
 //! ```text
-//! Wrapper ── what to start, and how it is held
+//! Wrapper ── the server to start, and its containment
 //! attempt ── cgroup, ledger, guardian, and the exec of the shim
 //! ```
 
@@ -27,17 +27,16 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::SigSet;
 
 use crate::command::Command;
-use crate::guardian::process::protocol;
 use crate::identity::{self, Cookie};
+use crate::program::protocol;
 use crate::resolve::resolve;
 use crate::sys;
 
 /// A server that is to be started with this process's own standard streams.
 ///
-/// [`exec`](Self::exec) starts it under a guardian and *becomes* its shim: the same
-/// process, executing a small program that watches the server for whoever started this
-/// one. Nothing is copied between host and server. How a shim behaves is in
-/// `docs/contain.md`.
+/// [`exec`](Self::exec) starts it under a guardian and *becomes* its shim: the same process,
+/// executing a small program that watches the server for the parent of this one. Nothing is copied
+/// between host and server. `docs/contain-reference.md` describes the shim.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Wrapper {
@@ -45,42 +44,48 @@ pub struct Wrapper {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// The `PATH` that it is looked up in, and gets; this process's own if nothing is said.
-    /// [`login_path`](crate::login_path) has the user's.
+    /// The `PATH` that it is looked up in, and gets; by default this process's own.
+    /// [`login_path`](crate::login_path) returns the user's.
     pub path: Option<OsString>,
-    /// The file that its standard error goes to, at the end of what is there; this process's own
-    /// standard error if nothing is said. Made for this user alone if there is none.
+    /// The file that its standard error is appended to; by default this process's own standard
+    /// error. Created for this user alone if it does not exist.
     pub log: Option<PathBuf>,
     /// A display name for the server, shown by `ps` and used for nothing else; `None` for no name.
     pub name: Option<OsString>,
-    /// The name in the [history](crate::history) if `name` is `None`; by default the program.
+    /// The name in the record of ends if `name` is `None`; by default the program.
     pub label: Option<OsString>,
-    /// The time that the server has to end by itself: after the end of its input, after
-    /// SIGTERM, and when nobody watches any more because the shim was killed. Counted in
-    /// milliseconds. 2 s by default.
+    /// The time that the server has to end by itself: after the end of its input, after SIGTERM,
+    /// and when nothing watches it because the shim was killed. Counted in milliseconds. 2 s by
+    /// default.
     pub grace: Duration,
     /// The least containment that the server must have. [`Require::Nothing`] by default.
     pub require: Require,
-    /// The memory that the server and all that it starts may use together, in bytes; no limit if nothing is said.
-    /// Where they need more, the kernel ends all of them, and the shim says so in one line. There is no server where it
-    /// cannot be set: `docs/contain-memory.md`.
+    /// The memory that the server and all its descendants may use together, in bytes; no limit by
+    /// default. If they need more, the kernel ends all of them, and the shim reports that in one
+    /// line. Where the limit cannot be set, no server is started: `docs/contain-reference.md`.
     pub memory: Option<u64>,
-    /// Whether the server's environment says whose it is (`MCP_LIFECYCLE_ID`), by which
-    /// it is found when everything that held it was killed. `true` by default.
+    /// Set if the server's environment carries its identity (`MCP_LIFECYCLE_ID`), by which it is
+    /// found when all that held it was killed. `true` by default.
     pub mark: bool,
-    /// What the server's environment has besides this process's own, and in place of it.
+    /// Variables that the server gets besides this process's environment; they replace those of the
+    /// same name.
     pub env: Vec<(OsString, OsString)>,
-    /// Patterns of the names of processes that stay when the server ends, with all below them: a daemon, a browser.
-    /// One with a slash is compared with the whole command line, any other with the name of the process and of its program; `*` and `?` as in a shell.
-    /// At most 255 bytes together. The server's own process never stays, and a pattern that means it is refused.
+    /// Patterns of the names of processes that are kept when the server ends, with all below them:
+    /// a daemon, a browser. A pattern with a slash is compared with the whole command line, any
+    /// other with the name of the process and of its program; `*` and `?` as in a shell. At most
+    /// 255 bytes together. The server's own process is never kept, and a pattern that matches it is
+    /// refused.
     pub keep: Vec<OsString>,
-    /// Whether the shim of a server that died of SIGKILL exits with 137 instead of dying of SIGKILL as well. Then a shim that died
-    /// of it was killed itself, and proves nothing of its server. `false` by default.
+    /// Set if the shim of a server that died of SIGKILL exits with 137 instead of dying of SIGKILL
+    /// as well. Then the SIGKILL of a shim means that it was killed itself, and proves nothing
+    /// about its server. `false` by default.
     pub sigkill_as_code: bool,
-    /// A stream socket to a process that ends what the server starts beside itself, such as containers; nothing if there is none. Guardian and shim keep it.
+    /// A stream socket to a process that ends what the server starts beside itself, such as
+    /// containers; `None` if there is none. Guardian and shim keep it open.
     ///
-    /// The other process sees [`SERVER_GONE`](Self::SERVER_GONE), or the end of file when neither is left.
-    /// The shim waits for its [`COMPANION_DONE`](Self::COMPANION_DONE), for the grace and 15 s, and has no proof of the end without.
+    /// The other process receives [`SERVER_GONE`](Self::SERVER_GONE), or the end of file when both
+    /// have ended. The shim waits for its [`COMPANION_DONE`](Self::COMPANION_DONE), for the grace
+    /// and 15 s, and has no proof of the end without it.
     pub companion: Option<Arc<OwnedFd>>,
 }
 
@@ -99,7 +104,7 @@ pub enum Require {
     PidNamespace,
 }
 
-/// No server runs as it should, and this process is what it was.
+/// Failure to start a server; this process is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub struct WrapError {
@@ -114,14 +119,14 @@ impl WrapError {
         &self.kind
     }
 
-    /// Returns whether something of the server may live all the same: its guardian was
-    /// killed, or could not be held. Its record stays, by which a search for orphans finds it.
+    /// Returns whether a part of the server may live all the same: its guardian was killed, or
+    /// could not be held. Its record is kept, so that a search for orphans finds it.
     pub fn may_live(&self) -> bool {
         self.may_live
     }
 
-    /// Returns whether this machine cannot hold any server: the program could still be
-    /// executed by itself.
+    /// Returns whether this machine cannot contain any server: the program could still be executed
+    /// without containment.
     pub fn is_unavailable(&self) -> bool {
         self.is_unavailable
     }
@@ -142,7 +147,7 @@ impl From<LaunchErrorKind> for WrapError {
 struct Server<'a> {
     command: &'a Command,
     identity: Option<&'a Cookie>,
-    /// In place of this process's standard error.
+    /// The replacement of this process's standard error.
     log: Option<&'a File>,
 }
 
@@ -151,12 +156,12 @@ fn no_log(error: io::Error) -> LaunchErrorKind {
 }
 
 impl Wrapper {
-    /// What the shim says to the companion: nothing is left of the server.
+    /// The shim's message to the companion: nothing is left of the server.
     pub const SERVER_GONE: u8 = protocol::SERVER_GONE;
-    /// What the companion answers: nothing is left of what it looks after.
+    /// The companion's answer: nothing is left of what it looks after.
     pub const COMPANION_DONE: u8 = protocol::COMPANION_DONE;
 
-    /// A program with its arguments.
+    /// Creates a wrapper of a program with its arguments.
     pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = OsString>) -> Self {
         Self {
             program: program.into(),
@@ -176,12 +181,12 @@ impl Wrapper {
         }
     }
 
-    /// Whether it starts a server that is held by less than a cgroup.
+    /// Returns whether a server needs a cgroup.
     fn insists_on_cgroup(&self) -> bool {
         self.require == Require::Cgroup || self.memory.is_some()
     }
 
-    /// Whether a server that nothing holds is better than none.
+    /// Returns whether a server without containment is better than none.
     fn takes_anything(&self) -> bool {
         self.require == Require::Nothing && self.memory.is_none()
     }
@@ -192,15 +197,14 @@ impl Wrapper {
 
     /// Starts the server and becomes its shim. Returns only if that fails.
     ///
-    /// To be called by a process with one thread and no children, that has nothing left
-    /// to do: as with any exec, no destructor is run. Descriptors other than the
-    /// standard streams are closed; signals that come meanwhile are the shim's. Blocks
-    /// until the server's program runs.
+    /// To be called by a process with one thread and no children, that has nothing left to do: as
+    /// with any exec, no destructor is run. Descriptors other than the standard streams are closed;
+    /// signals that arrive meanwhile are the shim's. Blocks until the server's program runs.
     pub fn exec(&self) -> WrapError {
-        // What the host has leaked is neither the server's nor the shim's.
+        // Neither server nor shim may get descriptors that the host has leaked.
         sys::close_on_exec_from(3);
         let mask = SigSet::thread_get_mask();
-        // None may be lost between here and the shim.
+        // Blocks all signals, so that none is lost before the shim runs.
         let _ = SigSet::all().thread_block();
         let failed = match self.try_exec() {
             Ok(never) => match never {},
@@ -230,8 +234,8 @@ impl Wrapper {
         attempt::exec(self, server, host.as_ref())
     }
 
-    /// Executes the program in place of this process, held by nothing: for a machine that
-    /// [cannot hold it](WrapError::is_unavailable). Returns only if that fails.
+    /// Executes the program in place of this process, without containment: for a machine that
+    /// [cannot contain it](WrapError::is_unavailable). Returns only if that fails.
     pub fn exec_uncontained(&self) -> io::Error {
         let mut command = process::Command::new(&self.program);
         command.args(&self.args);
@@ -240,7 +244,8 @@ impl Wrapper {
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some(companion) = self.companion_fd() {
-            // There is nobody else to keep it: its end is that of the last one who has it from here.
+            // The program and its children inherit it, so that it closes when the last of them has
+            // ended.
             let _ = fcntl(companion, FcntlArg::F_SETFD(FdFlag::empty()));
         }
         match self.open_log() {
@@ -251,14 +256,14 @@ impl Wrapper {
         command.exec()
     }
 
-    /// What is no file is refused: a pipe has to be read by somebody, and a terminal is nobody's log.
+    /// Opens the log. Only a file is accepted: a pipe needs a reader, and a terminal keeps nothing.
     fn open_log(&self) -> io::Result<Option<File>> {
         let Some(path) = &self.log else {
             return Ok(None);
         };
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600);
-        // Nor does it wait for a reader.
+        // Does not wait for a reader of a pipe.
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK;
         let log = options.custom_flags(flags).open(path).and_then(|log| {
             let is_file = log.metadata()?.is_file();
@@ -271,14 +276,15 @@ impl Wrapper {
         log.map(Some).map_err(said)
     }
 
-    /// The program found, and the environment as it is but for the path and the mark.
+    /// Returns the resolved program, and this process's environment with the path, the given
+    /// variables and the mark.
     fn command(&self, identity: Option<&Cookie>) -> Result<Command, LaunchErrorKind> {
         let mut env: BTreeMap<_, _> = env::vars_os().collect();
         if let Some(path) = &self.path {
             env.insert("PATH".into(), path.clone());
         }
         env.extend(self.env.iter().cloned());
-        // A directory that was removed has no name; then nothing relative is found.
+        // A directory that was removed has no name; then relative paths are not found.
         let directory = env::current_dir();
         let directory = directory.as_deref().unwrap_or(Path::new("."));
         let program = resolve(&self.program, &env, directory)?;
@@ -290,7 +296,7 @@ impl Wrapper {
             identity: identity.filter(|_| self.mark).cloned(),
             cwd: None,
         };
-        // The host's own, if it is somebody's server, is not the server's.
+        // This process may itself be a server; its mark must not be inherited.
         command.env.remove(OsStr::new(identity::VARIABLE));
         command.env.remove(OsStr::new(identity::KEEP));
         if self.mark && !self.keep.is_empty() {

@@ -1,4 +1,4 @@
-//! The patterns of who is to stay, as the host checks them.
+//! The host's checks of the patterns of processes to keep.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,16 +6,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use super::{Require, Wrapper};
-use crate::orphans::keep::{PATTERNS_MAX, is_meant};
+use crate::orphans::{PATTERNS_MAX, is_meant};
 
 impl Wrapper {
-    /// All of them, as the guardian and the environment have them.
+    /// Returns all patterns, as the guardian and the environment have them.
     pub(super) fn patterns(&self) -> OsString {
         self.keep.join(OsStr::new("\n"))
     }
 }
 
-/// Refuses patterns that cannot be kept to.
+/// Refuses invalid patterns.
 pub(super) fn check(wrapper: &Wrapper) -> Result<(), LaunchErrorKind> {
     let refused = |why: &str| {
         let what = "the processes that are to stay cannot be told";

@@ -1,10 +1,10 @@
-//! A process that stands between a host and its server, and copies nothing: Windows.
+//! A process between a host and its server that copies nothing: Windows.
 //!
-//! The job of the server is this process's, so the kernel ends the server when this process ends, for
-//! whatever reason. What is left to do is to wait, and to climb the ladder when the input has ended or
-//! the host is gone. `docs/windows.md` has the design.
+//! This process alone holds the server's job, so the kernel ends the server when this process ends,
+//! for whatever reason. What is left to do is to wait, and to escalate when the input has ended or
+//! the host is gone. `docs/containment.md` has the design.
 
-#[path = "../../guardian-bin/ladder.rs"]
+#[path = "../../../mcp-guardian/guardian-bin/ladder.rs"]
 #[expect(
     dead_code,
     reason = "a guardian refuses requests for a while; a console does or does not"
@@ -26,15 +26,14 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 use crate::command::{Command, short_of};
 use crate::identity;
 use crate::job;
-use crate::level::Limits;
 use crate::resolve::resolve;
 use crate::sys::{self, Heard, InputState, Job, Parent, Process};
 use ladder::{Ladder, Order};
 
 /// A server that is to be started with this process's own standard streams.
 ///
-/// [`run`](Self::run) starts it in a job object that this process alone holds, and stays until nothing
-/// of it is left. Nothing is copied between host and server.
+/// [`run`](Self::run) starts it in a job object that this process alone holds, and returns when
+/// nothing of it is left. Nothing is copied between host and server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Wrapper {
@@ -43,18 +42,19 @@ pub struct Wrapper {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// The file that its standard error goes to, at the end of what is there; this process's own
-    /// standard error if nothing is said.
+    /// The file that its standard error is appended to; by default this process's own standard
+    /// error.
     pub log: Option<PathBuf>,
-    /// The memory that the server and all that it starts may commit together, in bytes: more is refused to the program
-    /// that asks for it, by the kernel. No limit if nothing is said.
+    /// The memory that the server and all its descendants may commit together, in bytes: the kernel
+    /// refuses further allocations. No limit by default.
     pub memory: Option<u64>,
     /// The time that the server has to end by itself: after the end of its input, and after
-    /// CTRL_BREAK. Counted in milliseconds. 2 s by default. It has none where this process is killed.
+    /// CTRL_BREAK. Counted in milliseconds. 2 s by default. It has none where this process is
+    /// killed.
     pub grace: Duration,
 }
 
-/// No server runs.
+/// Failure to run a server.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub struct WrapError {
@@ -74,21 +74,21 @@ impl From<LaunchErrorKind> for WrapError {
     }
 }
 
-/// What this process is told of.
+/// An event that this process reacts to.
 #[derive(Debug)]
 enum Event {
-    /// Somebody has ended: the server's process, the host, or the last one of the job.
+    /// The server's process, the host, or the last process of the job has ended.
     Look,
     InputEnded,
-    /// By this process's console.
+    /// The console of this process asks it to end.
     Asked,
 }
 
-/// How often it is asked whether the input has ended: nobody is told of that.
+/// The interval of checks for the end of the input, which has no event.
 const INPUT_PERIOD: Duration = Duration::from_millis(50);
 
 impl Wrapper {
-    /// A program with its arguments.
+    /// Creates a wrapper of a program with its arguments.
     pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = OsString>) -> Self {
         Self {
             program: program.into(),
@@ -99,14 +99,15 @@ impl Wrapper {
         }
     }
 
-    /// Starts the server, and returns the exit code of its own process once nobody of its job is left.
+    /// Runs the server, and returns the exit code of its own process once its job is empty.
     ///
-    /// To be called once, by a process that has nothing else to do: its standard output is the server's
-    /// from then on. Dropped or ended in between, by whatever, the server is ended by the kernel.
+    /// To be called once, by a process that has nothing else to do: its standard output is the
+    /// server's from then on. If the call does not return, for whatever reason, the kernel ends the
+    /// server with this process.
     ///
     /// # Errors
     ///
-    /// No server was started, or the job can be asked nothing; it ends with this process.
+    /// No server was started, or the job cannot be queried; it ends with this process.
     pub fn run(&self) -> Result<u32, WrapError> {
         let failed = |what| move |error| short_of(error, what);
         let parent = Parent::hold();
@@ -119,11 +120,7 @@ impl Wrapper {
         let command = self.command()?;
         let log = self.open_log();
         let log = log.map_err(failed("the server's standard error cannot go to its file"))?;
-        let job = Job::new(Limits {
-            memory: self.memory,
-            ..Limits::default()
-        })
-        .map_err(failed("a job object was refused"))?;
+        let job = Job::new(self.memory).map_err(failed("a job object was refused"))?;
         let (tell, told) = mpsc::channel();
         let look = tell.clone();
         let heard = Heard::of(&job, move || drop(look.send(Event::Look)));
@@ -135,7 +132,7 @@ impl Wrapper {
         let wait = host.map(|host| host.wait(&heard)).transpose();
         let _host_wait = wait.map_err(failed("the host could not be watched"))?;
         watch_input(tell.clone()).map_err(failed("the standard input could not be watched"))?;
-        // Without a console there is nobody who asks.
+        // Without a console, no request to end can arrive.
         let _ = sys::when_asked(move || drop(tell.send(Event::Asked)));
         let streams = sys::hand_over().map_err(failed("the standard streams are not there"))?;
         let [input, output, error] = streams;
@@ -157,10 +154,10 @@ impl Wrapper {
             .map_err(failed("the job object does not answer"))?)
     }
 
-    /// The program found, and the environment as it is.
+    /// Returns the resolved program, and this process's environment without the marks of a server.
     fn command(&self) -> Result<Command, LaunchErrorKind> {
         let mut env: BTreeMap<_, _> = env::vars_os().collect();
-        // The host's own, if it is somebody's server, is not the server's.
+        // This process may itself be a server; its mark must not be inherited.
         env.remove(OsStr::new(identity::VARIABLE));
         env.remove(OsStr::new(identity::KEEP));
         let directory = env::current_dir();
@@ -176,7 +173,7 @@ impl Wrapper {
         })
     }
 
-    /// What is no file is refused: a pipe has to be read by somebody, and a console is nobody's log.
+    /// Opens the log. Only a file is accepted: a pipe needs a reader, and a console keeps nothing.
     fn open_log(&self) -> io::Result<Option<File>> {
         let Some(path) = &self.log else {
             return Ok(None);
@@ -189,7 +186,7 @@ impl Wrapper {
     }
 }
 
-/// A server that runs, and what is known of it.
+/// A running server, and the facts about its end.
 struct Life<'a> {
     job: &'a Job,
     leader: &'a Process,
@@ -229,7 +226,7 @@ impl Life<'_> {
         }
     }
 
-    /// Waits for the next event, or until the ladder has something to do.
+    /// Waits for the next event, or until the ladder's alarm.
     fn hear(&self) -> Option<Event> {
         match self.ladder.alarm() {
             None => self.told.recv().ok(),
@@ -244,11 +241,12 @@ impl Life<'_> {
         match order {
             Order::Nothing => {}
             Order::Terminate => {
-                // Who has no console cannot be asked, and a console may not answer: the grace passes.
+                // A server without a console cannot be asked, and a console may not answer: then
+                // the grace passes.
                 let _ = self.leader.interrupt(drop);
                 self.ladder.sent();
             }
-            // Given again by the ladder until nobody is left.
+            // The ladder repeats this until the job is empty.
             Order::Kill => drop(self.job.terminate()),
         }
     }
@@ -258,7 +256,7 @@ impl Life<'_> {
     }
 }
 
-/// Has the end of this process's input told, where it has one.
+/// Sends an event when this process's input has ended, if it has one.
 fn watch_input(tell: Sender<Event>) -> io::Result<()> {
     let input = sys::input()?;
     let watch = move || {

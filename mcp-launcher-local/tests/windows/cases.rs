@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Completion, Failed, Trial};
-use mcp_launcher_local::{Limits, LocalLauncher};
+use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_core::launch::{
     Evidence, ExitStatus, Gone, Guarantee, LaunchContext, LaunchedParts, Reach, ServerLauncher,
     ServerSpec,
@@ -33,10 +33,6 @@ pub(crate) fn tests() -> Vec<Trial> {
             "it refuses CTRL_BREAK where there is no terminal",
             trial("ctrl_break_asks_the_server_to_end", polite),
         ),
-        not_on_wine(
-            "it keeps no limit",
-            trial("a_limit_of_processes_is_kept", limited),
-        ),
         trial(
             "a_program_that_is_missing_is_an_error_that_says_where_it_was_looked_for",
             missing,
@@ -60,7 +56,7 @@ pub(crate) fn trial<F: Future<Output = ()>>(
     Trial::test(name, run)
 }
 
-/// Ignored where wine does not do what Windows does, which the lane lists and counts (docs/windows.md).
+/// Ignored where wine does not do what Windows does, which the lane lists and counts (tests/cross/wine-limits).
 fn not_on_wine(why: &'static str, trial: Trial) -> Trial {
     match wine::is_here() {
         true => Trial::ignorable_test(trial.name(), move || Ok(Completion::ignored_with(why))),
@@ -219,16 +215,6 @@ async fn polite() {
     gone(&server).await;
 }
 
-async fn limited() {
-    let launcher = LocalLauncher::new().limits(Limits::default().with_processes(1));
-    let launched = launcher
-        .launch(&spec("one-more", None), &LaunchContext::new())
-        .await;
-    let mut server = launched.unwrap().into_parts();
-    assert_eq!(says(&mut server).await, "false");
-    gone(&server).await;
-}
-
 async fn missing() {
     let spec = ServerSpec::builder("none", "no-such-program")
         .build()
@@ -245,10 +231,11 @@ async fn missing() {
 }
 
 async fn promises() {
-    let launcher = LocalLauncher::new()
+    let launcher = LocalLauncher::builder()
         .require(Guarantee::Terminate(Reach::Container))
         .require(Guarantee::HostDeath(Reach::Container))
-        .require(Guarantee::AtomicPlacement);
+        .require(Guarantee::AtomicPlacement)
+        .build();
     let semantics = launcher.semantics();
     assert_eq!(semantics.containment.mechanism, "job object");
     assert!(semantics.stdin_eof && semantics.polite_signal);

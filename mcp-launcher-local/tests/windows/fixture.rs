@@ -59,7 +59,6 @@ pub(crate) fn run(arguments: Vec<String>) {
             println!("{}", system::put_into_a_job(&child));
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
         }
-        "one-more" => println!("{}", start("args", 0).is_ok()),
         "polite" => polite(),
         "owner" => owners::own(),
         other => panic!("no fixture {other:?}"),

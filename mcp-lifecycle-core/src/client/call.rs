@@ -1,19 +1,18 @@
-//! One call: its time limits, its cancellation, and the reason it fails.
+//! One call: time limits, cancellation, and the reason of a failure.
 
 use rmcp::Peer;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientNotification, ClientRequest,
-    ErrorData, ProgressToken, RequestId, ServerResult,
+    ProgressToken, RequestId, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::error::call::{CallError, CallErrorKind};
-use super::options::CallOptions;
 use super::session::Session;
-use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
+use super::transport::decode::LifecycleFault;
 use super::transport::outbox::SendError;
 use super::transport::progress::Progress;
+use super::{CallError, CallErrorKind, CallOptions};
 use crate::terminate::timing::after;
 
 /// The name of a call, for errors.
@@ -25,18 +24,16 @@ pub(super) enum Called<'a> {
 }
 
 impl Called<'_> {
-    /// The failure of this call.
     pub(super) fn failed(self, session: &Session, kind: CallErrorKind) -> CallError {
         let call = match self {
             Self::Tool(name) => Some(format!("tool `{name}`")),
             Self::Method(method) => Some(format!("`{method}`")),
             Self::Unknown => None,
         };
-        CallError::new(&session.server, call.as_deref(), kind)
+        CallError::new(&session.observed.server, call.as_deref(), kind)
     }
 }
 
-/// Sends a request and waits for its answer.
 pub(super) async fn request(
     session: &Session,
     called: Called<'_>,
@@ -72,20 +69,11 @@ pub(super) async fn request(
         unanswered.id = None;
         answer
     };
-    limited(session, called, call, options, progress.as_deref()).await
+    guard(session, called, call, options, progress.as_deref()).await
 }
 
-/// Runs a call of rmcp's under the limits and reasons of ours.
+/// Runs a call of rmcp with our limits and errors.
 pub(super) async fn guard<T>(
-    session: &Session,
-    called: Called<'_>,
-    call: impl Future<Output = Result<T, ServiceError>>,
-    options: &CallOptions,
-) -> Result<T, CallError> {
-    limited(session, called, call, options, None).await
-}
-
-async fn limited<T>(
     session: &Session,
     called: Called<'_>,
     call: impl Future<Output = Result<T, ServiceError>>,
@@ -93,7 +81,7 @@ async fn limited<T>(
     progress: Option<&Progress>,
 ) -> Result<T, CallError> {
     if let Some(kind) = session.end_error() {
-        // Refused from the moment the end begins, even while others drain.
+        // Refused as soon as the end begins, even while others drain.
         return Err(called.failed(session, kind));
     }
     let _counted = session.calls.token();
@@ -102,7 +90,7 @@ async fn limited<T>(
         .max_total
         .map(|total| (after(Instant::now(), total), total));
     let mut idle = options.timeout.map(|wait| (Box::pin(sleep(wait)), wait));
-    // Completes with the limit that ran out.
+    // Completes with the limit that expired.
     let timed_out = async {
         let total = async {
             match last {
@@ -144,8 +132,12 @@ async fn limited<T>(
 
 async fn classify(session: &Session, error: ServiceError) -> CallErrorKind {
     match error {
-        ServiceError::McpError(data) if data.code == LIFECYCLE_ERROR => fault(&data),
-        ServiceError::McpError(data) => CallErrorKind::Server(Box::new(data)),
+        ServiceError::McpError(data) => match LifecycleFault::of(&data) {
+            Some(LifecycleFault::TooLarge { limit }) => CallErrorKind::TooLarge { limit },
+            Some(LifecycleFault::Malformed { problem }) => CallErrorKind::Malformed(problem),
+            Some(LifecycleFault::NoAnswer) => CallErrorKind::Malformed(data.message.to_string()),
+            None => CallErrorKind::Server(Box::new(data)),
+        },
         ServiceError::TransportSend(error)
             if let Some(&SendError::Full { queued, limit }) = error.error.downcast_ref() =>
         {
@@ -159,20 +151,8 @@ async fn classify(session: &Session, error: ServiceError) -> CallErrorKind {
     }
 }
 
-fn fault(data: &ErrorData) -> CallErrorKind {
-    let fault = data
-        .data
-        .clone()
-        .and_then(|data| serde_json::from_value(data).ok());
-    match fault {
-        Some(LifecycleFault::TooLarge { limit }) => CallErrorKind::TooLarge { limit },
-        Some(LifecycleFault::Malformed { problem }) => CallErrorKind::Malformed(problem),
-        Some(LifecycleFault::NoAnswer) | None => CallErrorKind::Malformed(data.message.to_string()),
-    }
-}
-
-/// A request that was sent and not answered. Dropped like that, whether by a
-/// timeout or by the caller, it tells the server to give up.
+/// A request without an answer. Dropping it, by a timeout or by the caller, sends a cancellation to
+/// the server.
 struct Unanswered<'a> {
     session: &'a Session,
     peer: &'a Peer<RoleClient>,
@@ -187,7 +167,7 @@ impl Drop for Unanswered<'_> {
         }
         let Some(id) = self.id.take() else { return };
         if self.session.state.borrow().is_closed() {
-            // The end of the connection has told the server already.
+            // The server has noticed the end of the connection.
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -199,8 +179,8 @@ impl Drop for Unanswered<'_> {
         ));
         let notification = ClientNotification::CancelledNotification(cancelled);
         let peer = self.peer.clone();
-        // In a task because rmcp's queue may be full. It is the same queue that
-        // the request went through, so it cannot overtake the request.
+        // In a task, because rmcp's queue may be full. The request went through the same queue, so
+        // it cannot be overtaken.
         runtime.spawn(async move { peer.send_notification(notification).await });
     }
 }

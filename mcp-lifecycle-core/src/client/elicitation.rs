@@ -1,8 +1,5 @@
-//! Tool calls in which the server asks for input: several rounds, one call.
-//!
-//! 2026-07-28 replaces the server's own requests by an `input_required` result,
-//! which the client answers by repeating the call with the answers
-//! (multi-round-trip requests). The application's handler gives the answers.
+//! Tool calls in several rounds: since 2026-07-28 a server returns `input_required`, and the client
+//! repeats the call with the answers of the application's handler.
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ClientResult, ErrorData,
@@ -11,11 +8,10 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, Service, ServiceError};
 
 use super::call::{self, Called};
-use super::error::call::{CallError, CallErrorKind};
-use super::options::CallOptions;
 use super::session::Session;
+use super::{CallError, CallErrorKind, CallOptions};
 
-/// How often a server may ask before the call is given up, as in rmcp.
+/// Maximum number of rounds, as in rmcp.
 const MAX_ROUNDS: usize = rmcp::model::DEFAULT_MRTR_MAX_ROUNDS;
 
 pub(super) async fn call_tool(
@@ -30,7 +26,7 @@ pub(super) async fn call_tool(
             ServerResult::CallToolResult(result) => return Ok(result),
             ServerResult::InputRequiredResult(asked) => {
                 let answers = answer(session, asked);
-                let (answers, state) = call::guard(session, called, answers, options).await?;
+                let (answers, state) = call::guard(session, called, answers, options, None).await?;
                 params.input_responses = answers;
                 params.request_state = state;
             }
@@ -46,7 +42,7 @@ fn protocol(session: &Session, called: Called<'_>, error: ServiceError) -> CallE
     called.failed(session, CallErrorKind::Protocol(Box::new(error)))
 }
 
-/// Lets the application's handler answer what the server asks.
+/// Lets the application's handler answer the server's requests.
 async fn answer(
     session: &Session,
     asked: InputRequiredResult,
@@ -75,7 +71,7 @@ async fn answer_one(
         InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
         InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
         InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
-        // A kind of input that this version of rmcp does not know how to ask for.
+        // A kind of input that this version of rmcp cannot request.
         _ => return Err(ServiceError::UnexpectedResponse),
     };
     let Some(running) = session.rmcp.get() else {

@@ -1,13 +1,13 @@
-//! The two eras of the protocol, and which servers speak which.
+//! The two eras of the protocol, and the eras of known servers.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use rmcp::model::ProtocolVersion;
 use rmcp::service::ClientLifecycleMode;
 
-use crate::launch::spec::ServerSpec;
+use crate::launch::ServerSpec;
+use crate::lock::Lock;
 
 /// The era of the protocol that a server speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ use crate::launch::spec::ServerSpec;
 pub enum Era {
     /// Until 2025-11-25: a session that begins with `initialize`.
     Legacy,
-    /// Since 2026-07-28: stateless, found out by `server/discover`.
+    /// Since 2026-07-28: stateless, detected by `server/discover`.
     Modern,
 }
 
@@ -33,11 +33,9 @@ impl Era {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ProtocolPreference {
-    /// Ask with `server/discover` and fall back to `initialize`, as the
-    /// specification advises for stdio. What a server spoke is remembered for
-    /// the life of this process, under its whole specification: one that spoke the legacy
-    /// era is not asked again. Should it refuse `initialize` then, it is asked in the same start; a start that
-    /// fails otherwise has it asked by the next one.
+    /// Probe with `server/discover` and fall back to `initialize`, as the specification advises for
+    /// stdio. The era is remembered per specification for the life of this process; a server that
+    /// then refuses it is probed in the same start.
     #[default]
     Auto,
     /// `initialize` only.
@@ -55,14 +53,14 @@ pub(super) fn modern_versions() -> Vec<ProtocolVersion> {
 }
 
 impl ProtocolPreference {
-    /// The way to shake hands, given the era that is remembered of the server.
+    /// Returns the kind of handshake for a server with this remembered era.
     pub(super) fn mode(self, remembered: Option<Era>) -> ClientLifecycleMode {
         match (self, remembered) {
             (Self::Legacy, _) | (Self::Auto, Some(Era::Legacy)) => ClientLifecycleMode::Initialize,
             (Self::Modern, _) => ClientLifecycleMode::Discover {
                 preferred_versions: modern_versions(),
             },
-            // A server that was modern may have been downgraded meanwhile.
+            // A modern server may have been downgraded.
             (Self::Auto, Some(Era::Modern) | None) => ClientLifecycleMode::Auto {
                 preferred_versions: modern_versions(),
                 legacy_version: Some(LEGACY_VERSION),
@@ -71,11 +69,10 @@ impl ProtocolPreference {
     }
 }
 
-/// Servers whose era is known. Bounded: forgetting costs one question.
-static REMEMBERED: LazyLock<Mutex<Eras>> = LazyLock::new(Mutex::default);
+/// Remembered eras. Bounded; forgetting one costs one probe.
+static REMEMBERED: LazyLock<Lock<Eras>> = LazyLock::new(Lock::default);
 const REMEMBERED_LIMIT: usize = 1024;
 
-/// What was learned of servers, by the whole of what they were started from.
 #[derive(Debug, Default)]
 struct Eras {
     known: HashMap<Kind, Era>,
@@ -98,48 +95,24 @@ impl Eras {
     }
 }
 
-/// What decides which program is spoken to: the launcher and the specification, compared by value. Whatever else has
-/// changed, an interpreter or a package, shows in the answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kind {
-    launcher: Arc<str>,
-    fingerprint: Option<Arc<str>>,
-    spec: Arc<ServerSpec>,
+/// The identity of a program: launcher and specification, compared by value. Other changes, as of
+/// an interpreter or a package, show in the handshake.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Kind {
+    pub(crate) launcher: Arc<str>,
+    pub(super) fingerprint: Option<Arc<str>>,
+    pub(super) spec: Arc<ServerSpec>,
 }
 
 impl Kind {
-    pub(super) fn new(
-        launcher: &Arc<str>,
-        fingerprint: Option<&Arc<str>>,
-        spec: &Arc<ServerSpec>,
-    ) -> Self {
-        Self {
-            launcher: Arc::clone(launcher),
-            fingerprint: fingerprint.map(Arc::clone),
-            spec: Arc::clone(spec),
-        }
-    }
-
-    /// The era that it spoke last.
     pub(super) fn remembered(&self) -> Option<Era> {
-        let eras = REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+        let eras = REMEMBERED.lock();
         eras.known.get(self).copied()
     }
 
-    /// Remembers an era, or forgets it.
     pub(super) fn remember(&self, era: Option<Era>) {
-        let mut eras = REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut eras = REMEMBERED.lock();
         eras.remember(self, era);
-    }
-}
-
-impl Hash for Kind {
-    /// By a part: the rest is compared.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.launcher.hash(state);
-        self.spec.name().hash(state);
-        self.spec.program().hash(state);
-        self.spec.args().hash(state);
     }
 }
 
@@ -150,8 +123,11 @@ mod tests {
     use super::*;
 
     fn kind(fingerprint: &str, spec: ServerSpecBuilder) -> Kind {
-        let spec = Arc::new(spec.build().unwrap());
-        Kind::new(&Arc::from("fake"), Some(&Arc::from(fingerprint)), &spec)
+        Kind {
+            launcher: Arc::from("fake"),
+            fingerprint: Some(Arc::from(fingerprint)),
+            spec: Arc::new(spec.build().unwrap()),
+        }
     }
 
     fn spec() -> ServerSpecBuilder {

@@ -1,35 +1,26 @@
-//! Events for an observer: the same for a client, a manager and a pool.
+//! Events of servers, the same for a client, a manager and a pool.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::era::Era;
-use super::error::start::StartError;
-use crate::launch::context::LaunchProgress;
-use crate::launch::exit::ExitStatus;
-use crate::launch::identity::ServerIdentity;
+use super::{Era, StartError};
+use crate::launch::{ExitStatus, LaunchProgress, ServerIdentity};
 use crate::terminate::callback::guarded;
-use crate::terminate::error::TerminateError;
-use crate::terminate::report::{EndReason, TerminationReport};
+use crate::terminate::{EndReason, TerminateError, TerminationReport};
 
-/// Something happened to a server.
+/// An event of a server.
 ///
-/// The events of one server come in order. In a manager or a pool every [`Starting`] is
-/// followed, in the end, by one [`Ended`] of the same generation, whatever happens
-/// between; after an [`Unproven`] the end is tried again until it is proven, or written off. A client
-/// of its own tells `Ended` or `Unproven` of what was launched, and tries once.
-///
-/// [`Starting`]: ServerEventKind::Starting
-/// [`Ended`]: ServerEventKind::Ended
-/// [`Unproven`]: ServerEventKind::Unproven
+/// The events of one server are ordered. In a manager or a pool, every
+/// [`Starting`](ServerEventKind::Starting) is followed by one [`Ended`](ServerEventKind::Ended) of
+/// the same generation, after as many [`Unproven`](ServerEventKind::Unproven) as attempts fail. A
+/// standalone client tries once and reports `Ended` or `Unproven`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerEvent {
     /// The server's name.
     pub server: Arc<str>,
-    /// The owner: the name of the manager or pool, and the scope; empty for a client
-    /// of its own.
+    /// The owner: the name of the manager or pool, and the scope; empty for a standalone client.
     pub owner: Arc<str>,
     /// The number of this process among those of its server, from 1.
     pub generation: u64,
@@ -40,60 +31,40 @@ pub struct ServerEvent {
 /// The events in the life of a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum ServerEventKind {
     /// The server is being started.
-    Starting {
-        /// The reason.
-        why: StartReason,
-    },
-    /// Its launcher has come further, fetching what it needs or launching.
+    Starting { why: StartReason },
+    /// The launcher's progress in fetching or launching.
     Progress(LaunchProgress),
     /// The server runs; the handshake begins.
     Launched {
-        /// The identity of the server.
         identity: ServerIdentity,
-        /// The time the launch took, without what was fetched before.
+        /// The time of the launch, without the fetch before it.
         took: Duration,
     },
     /// The server is ready for calls.
     Ready {
-        /// The identity of the server.
         identity: ServerIdentity,
-        /// The era of the protocol it speaks.
         era: Era,
-        /// The time launch and handshake took.
         took: Duration,
     },
-    /// The server could not be started.
-    Failed {
-        /// The reason.
-        error: StartError,
-    },
-    /// Its start was given up.
-    Cancelled {
-        /// The reason.
-        reason: EndReason,
-    },
+    /// The start failed.
+    Failed { error: StartError },
+    /// The start was abandoned.
+    Cancelled { reason: EndReason },
     /// Its main process exited by itself.
-    Exited {
-        /// The exit status.
-        exit: ExitStatus,
-    },
-    /// Its end has begun, or it has died and what is left of it is being ended.
-    Ending {
-        /// The reason.
-        reason: EndReason,
-    },
+    Exited { exit: ExitStatus },
+    /// Its end has begun, on request or after its death.
+    Ending { reason: EndReason },
     /// The server is not proven gone.
-    Unproven {
-        /// The error, which names what may be left.
-        error: TerminateError,
-    },
+    Unproven { error: TerminateError },
     /// Nothing of it is left.
     Ended {
-        /// The reason it was ended.
         reason: EndReason,
-        /// The evidence of the end.
         result: EndResult,
     },
 }
@@ -101,16 +72,17 @@ pub enum ServerEventKind {
 /// The reason a server was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum StartReason {
     /// The server is declared.
     Declared,
-    /// Somebody wants to use it.
+    /// A caller wants to use it.
     Wanted,
     /// The server failed before.
-    Restart {
-        /// Failures in a row.
-        failures: u32,
-    },
+    Restart { failures: u32 },
 }
 
 /// The evidence of the end of a server.
@@ -119,18 +91,17 @@ pub enum StartReason {
 pub enum EndResult {
     /// The proof.
     Proven(Arc<TerminationReport>),
-    /// There was nothing yet to end: the launch failed, or was given up, which
-    /// by the launcher's contract leaves nothing.
+    /// The launch failed or was abandoned, which leaves nothing by the launcher's contract.
     NeverLaunched,
-    /// The runtime went away, and the server was killed without waiting for proof.
+    /// The runtime ended, and the server was killed without waiting for proof.
     RuntimeLost,
-    /// Somebody has given up the proof, which had this reason not to come: by
-    /// [`ServerManager::write_off`](crate::fleet::ServerManager::write_off), or that of a pool.
+    /// The proof was given up, by
+    /// [`ServerManager::write_off`](crate::fleet::ServerManager::write_off) or a pool's.
     WrittenOff(TerminateError),
 }
 
 impl ServerEventKind {
-    /// A stable name for logs and metrics.
+    /// Returns a stable name for logs and metrics.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Starting { .. } => "starting",
@@ -147,7 +118,7 @@ impl ServerEventKind {
     }
 }
 
-/// `files of agent: ready after 12.3ms (pid 7)`.
+/// Prints `files of agent: ready after 12.3ms (pid 7)`.
 impl fmt::Display for ServerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.server)?;
@@ -198,15 +169,13 @@ impl fmt::Display for StartReason {
 
 /// Observes the servers of a client, a manager or a pool.
 ///
-/// Called synchronously from the task that makes it happen, never under a lock: be
-/// quick, do not block. It may call anything of this crate; a panic in it is caught and
-/// logged. Any `Fn(&ServerEvent)` is an observer.
+/// Called synchronously, never under a lock. It must be quick and not block, and may call anything
+/// of this crate; a panic is caught and logged. Any `Fn(&ServerEvent)` is an observer.
 pub trait ServerObserver: Send + Sync + 'static {
-    /// Something happened.
+    /// Receives an event.
     fn on_event(&self, event: &ServerEvent);
 
-    /// A server of `owner` wrote a line to standard error: already cut to the limit,
-    /// invalid UTF-8 replaced. Called for each line of each server, also while it starts.
+    /// Receives a line of stderr, cut to the limit, with invalid UTF-8 replaced.
     fn on_stderr(&self, owner: &str, server: &str, line: &str) {
         let _ = (owner, server, line);
     }
@@ -234,19 +203,30 @@ pub(crate) struct Observed {
     pub(crate) owner: Arc<str>,
     pub(crate) generation: u64,
     pub(crate) observer: Option<Arc<dyn ServerObserver>>,
+    /// `true` if a manager or a pool decides on its starts and ends, and reports them.
+    pub(crate) managed: bool,
 }
 
 impl Observed {
-    pub(crate) fn by_nobody(server: &str) -> Self {
+    pub(crate) fn standalone(server: &str) -> Self {
         Self {
             server: server.into(),
             owner: "".into(),
             generation: 1,
             observer: None,
+            managed: false,
         }
     }
 
+    /// Reports an event of the client, unless its manager or pool reports it.
     pub(crate) fn event(&self, kind: ServerEventKind) {
+        use ServerEventKind::{Exited, Launched, Progress};
+        if !self.managed || matches!(kind, Progress(_) | Launched { .. } | Exited { .. }) {
+            self.report(kind);
+        }
+    }
+
+    pub(crate) fn report(&self, kind: ServerEventKind) {
         let Some(observer) = &self.observer else {
             return;
         };

@@ -8,14 +8,12 @@ use rmcp::model::{ClientConfig, ClientResult, ProtocolVersion, ServerNotificatio
 use rmcp::service::{DynService, NotificationContext, RequestContext, RoleClient, Service};
 
 use super::era::LEGACY_VERSION;
-use crate::client::callback::guarded_async;
-use crate::terminate::callback::guarded;
+use crate::terminate::callback::{guarded, guarded_async};
 
-/// Forwards to the application's handler. A panic in it is an error to the server, and
-/// nothing worse.
+/// Forwards to the application's handler, and turns a panic in it into an error response.
 ///
-/// rmcp sends the handler's protocol version in `initialize`; its default is a
-/// version that has no `initialize`, so we put the newest legacy one there.
+/// rmcp sends the handler's protocol version in `initialize`. Its default has no `initialize`, so
+/// this uses the newest legacy version.
 #[derive(Clone)]
 pub(super) struct SharedHandler {
     server: Arc<str>,

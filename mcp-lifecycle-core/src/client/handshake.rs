@@ -1,4 +1,4 @@
-//! The handshake, in either era, and what its failure means.
+//! The handshake in either era, and the reason of its failure.
 
 use std::time::Duration;
 
@@ -8,20 +8,18 @@ use rmcp::service::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::era::{Era, modern_versions};
-use super::error::call::CallErrorKind;
-use super::error::start::StartErrorKind;
+use super::era::modern_versions;
 use super::session::Session;
-use super::transport::TransportLimits;
 use super::transport::decode::{LIFECYCLE_ERROR, LifecycleFault};
 use super::transport::stdio::StdioTransport;
+use super::{CallErrorKind, Era, StartErrorKind, TransportLimits};
 
 pub(super) struct Handshake<'a> {
     pub(super) session: &'a Session,
     pub(super) service: CancellationToken,
     pub(super) limits: &'a TransportLimits,
     pub(super) mode: ClientLifecycleMode,
-    /// The mode is that of an era that is remembered: the server may have changed since.
+    /// The mode follows from a remembered era, which may be outdated.
     pub(super) is_guess: bool,
     pub(super) probe_timeout: Duration,
 }
@@ -50,16 +48,15 @@ pub(super) async fn handshake(handshake: Handshake<'_>) -> Result<Era, StartErro
         && refused(error).is_some()
         && session.wire.late_discover()
     {
-        // A slow server of the modern era: it answered the probe after we had
-        // given it up, and knows no `initialize`.
+        // A slow modern server: it answered the probe late and does not support `initialize`.
         result = attempt(discover(), None).await;
     }
     if let (Err(error), ClientLifecycleMode::Initialize, true) = (&result, &mode, is_guess)
         && refused(error).is_some_and(|data| data.code != LIFECYCLE_ERROR)
         && let Ok(running) = attempt(discover(), Some(probe_timeout)).await
     {
-        // It spoke the legacy era once, and was replaced. If it does not speak the other one either, its
-        // refusal stands.
+        // A former legacy server may have been replaced. If it is not modern either, its refusal
+        // stands.
         result = Ok(running);
     }
     let running = match result {
@@ -82,7 +79,7 @@ pub(super) async fn handshake(handshake: Handshake<'_>) -> Result<Era, StartErro
     Ok(Era::of(&version))
 }
 
-/// The server's own refusal, if that is what the failure is.
+/// Returns the server's own refusal, if that is the failure.
 fn refused(error: &ClientInitializeError) -> Option<&ErrorData> {
     match error {
         ClientInitializeError::JsonRpcError(data) => Some(data),
@@ -100,12 +97,19 @@ async fn explain(error: ClientInitializeError, session: &Session) -> StartErrorK
         | ClientInitializeError::TransportError { .. } => match session.broken().await {
             Some(CallErrorKind::ServerDied { exit, .. }) => StartErrorKind::Exited(exit),
             Some(CallErrorKind::Ending(_)) => StartErrorKind::Cancelled,
+            Some(CallErrorKind::InputClosed) => StartErrorKind::InputClosed,
             _ => StartErrorKind::OutputClosed,
         },
-        ClientInitializeError::JsonRpcError(data) if data.code == LIFECYCLE_ERROR => {
-            StartErrorKind::Malformed(describe(&data))
+        ClientInitializeError::JsonRpcError(data) => {
+            StartErrorKind::Malformed(match LifecycleFault::of(&data) {
+                Some(LifecycleFault::TooLarge { limit }) => {
+                    format!("over the limit of {limit} bytes for one message")
+                }
+                Some(LifecycleFault::Malformed { problem }) => problem,
+                Some(LifecycleFault::NoAnswer) => "no answer".to_owned(),
+                None => return StartErrorKind::Refused(Box::new(data)),
+            })
         }
-        ClientInitializeError::JsonRpcError(data) => StartErrorKind::Refused(Box::new(data)),
         ClientInitializeError::NoCompatibleProtocolVersion {
             server_supported, ..
         } => StartErrorKind::ProtocolVersion {
@@ -113,19 +117,5 @@ async fn explain(error: ClientInitializeError, session: &Session) -> StartErrorK
         },
         ClientInitializeError::Cancelled => StartErrorKind::Cancelled,
         other => StartErrorKind::Malformed(other.to_string()),
-    }
-}
-
-fn describe(data: &ErrorData) -> String {
-    let fault = data
-        .data
-        .clone()
-        .and_then(|data| serde_json::from_value(data).ok());
-    match fault {
-        Some(LifecycleFault::TooLarge { limit }) => {
-            format!("over the limit of {limit} bytes for one message")
-        }
-        Some(LifecycleFault::Malformed { problem }) => problem,
-        Some(LifecycleFault::NoAnswer) | None => "no answer".to_owned(),
     }
 }

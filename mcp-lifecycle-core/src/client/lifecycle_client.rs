@@ -1,20 +1,20 @@
-//! [`LifecycleClient`]: the owner of a server and of the connection to it.
+//! [`LifecycleClient`], and the task that watches over a connection's server and ends it in order.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
 
-use super::owner::Owner;
-use super::peer::LifecyclePeer;
-use super::state::ClientState;
-use super::transport::WireStats;
-use crate::launch::identity::ServerIdentity;
-use crate::launch::semantics::TerminationSemantics;
-use crate::terminate::handle::TerminationOutcome;
-use crate::terminate::policy::TerminationPolicy;
-use crate::terminate::report::EndReason;
+use super::session::Session;
+use super::{ClientState, LifecyclePeer, ServerEventKind, SkippedLines};
+use crate::launch::macros::debug_fields;
+use crate::launch::{ExitStatus, ServerIdentity, TerminationSemantics};
+use crate::terminate::handle::{Attempt, Request};
+use crate::terminate::timing::{EXIT_AFTER_STREAM, REST_OF_OUTPUT, after};
+use crate::terminate::{EndReason, ServerHandle, TerminationOutcome, TerminationPolicy};
 
 /// An MCP client and the server it started.
 ///
@@ -27,108 +27,100 @@ use crate::terminate::report::EndReason;
 /// it ends the server in order and returns the proof.
 pub struct LifecycleClient {
     pub(super) peer: LifecyclePeer,
-    pub(super) owner: Arc<Owner>,
+    pub(crate) handle: ServerHandle,
 }
 
 impl LifecycleClient {
-    /// The calls of this client, for tasks that use the server without owning it.
+    /// Returns the calls of this client, for tasks that use the server without owning it.
     pub fn peer(&self) -> &LifecyclePeer {
         &self.peer
     }
 
-    /// The identity of the server.
+    /// Returns the server's identity.
     pub fn identity(&self) -> ServerIdentity {
-        self.owner.handle().identity()
+        self.handle.identity()
     }
 
-    /// The steps of an end that the server allows, and their reach.
+    /// Returns the steps of an end that the server supports, and their reach.
     pub fn semantics(&self) -> TerminationSemantics {
-        self.owner.handle().semantics()
+        self.handle.semantics()
     }
 
-    /// The state of the server, now and as it changes.
+    /// Returns the current state and its changes.
     pub fn state(&self) -> watch::Receiver<ClientState> {
-        self.owner.state()
+        self.peer.session().state.subscribe()
     }
 
-    /// Counts the lines of the server that were not the protocol.
-    pub fn wire_stats(&self) -> WireStats {
-        self.peer.session().wire.counters.snapshot()
+    /// Returns the lines on standard output that were not the protocol, if any.
+    pub fn skipped_lines(&self) -> Option<SkippedLines> {
+        self.peer.session().wire.skipped.lock().clone()
     }
 
-    /// The last lines the server wrote to standard error.
+    /// Returns the last lines of stderr.
     pub fn stderr_tail(&self) -> Vec<String> {
         self.peer.session().stderr.tail()
     }
 
     /// Ends the server in the order of the specification and returns the proof.
     ///
-    /// New calls are refused, calls in flight are cancelled (the server is told)
-    /// and fail, standard input is closed, then the server is asked and at last
-    /// forced to end; its output is read throughout. Every wait is bounded by
-    /// the client's [`TerminationPolicy`]. Concurrent and repeated calls share
-    /// one run and get the same report.
+    /// New calls are refused, calls in flight are cancelled and fail, stdin is closed, then the
+    /// server gets SIGTERM and finally SIGKILL; its output is read throughout. Every wait is
+    /// bounded by the client's [`TerminationPolicy`]. Concurrent and repeated calls share one run
+    /// and get the same report.
     ///
     /// # Errors
     ///
-    /// [`TerminateError`](crate::terminate::TerminateError) names what is still
-    /// alive. Calling again tries again.
+    /// [`TerminateError`](crate::terminate::TerminateError) names what is still alive. Calling
+    /// again retries.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future does not stop the end; a later call joins it.
     pub async fn shutdown(&self) -> TerminationOutcome {
-        self.owner.end(EndReason::Shutdown, None).await
+        let policy = self.peer.session().policy();
+        self.handle.terminate(&policy, EndReason::Shutdown).await
     }
 
-    /// Like [`shutdown`](Self::shutdown), for another reason and with another policy.
+    /// Does the same as [`shutdown`](Self::shutdown), with a reason and a policy.
     ///
     /// # Errors
     ///
-    /// As [`shutdown`](Self::shutdown).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`shutdown`](Self::shutdown).
+    /// The errors of [`shutdown`](Self::shutdown), after the policy's longest time at most.
     pub async fn shutdown_with(
         &self,
         reason: EndReason,
         policy: TerminationPolicy,
     ) -> TerminationOutcome {
-        self.owner.end(reason, Some(policy)).await
+        self.handle.terminate(&policy, reason).await
     }
 
-    /// Begins the end of the server without waiting for it; see
-    /// [`shutdown_with`](Self::shutdown_with). [`ended`](Self::ended) tells the
-    /// outcome.
+    /// Begins [`shutdown_with`](Self::shutdown_with) in the background.
     pub fn begin_shutdown(&self, reason: EndReason, policy: TerminationPolicy) {
-        self.owner.begin_end(reason, Some(policy));
+        self.handle.begin_termination(&policy, reason);
     }
 
-    /// Waits until the server has ended, for whatever reason, without ending it.
+    /// Waits until the server has ended for any reason, without ending it. Cancel safe.
     ///
     /// # Errors
     ///
-    /// As [`shutdown`](Self::shutdown).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
+    /// [`TerminateError`](crate::terminate::TerminateError) if the last end was not proven, which
+    /// is not retried here.
     pub async fn ended(&self) -> TerminationOutcome {
-        self.owner.ended().await
+        match self.handle.outcome().await {
+            Some(outcome) => outcome,
+            // Killed with its runtime. This one can have the proof.
+            None => {
+                let policy = TerminationPolicy::immediate();
+                self.handle
+                    .terminate(&policy, EndReason::OwnerDropped)
+                    .await
+            }
+        }
     }
 
-    /// Completes when the launcher can prove that the server is gone; never, if it
-    /// says that it cannot.
-    #[cfg(feature = "fleet")]
-    pub(crate) async fn provable(&self) {
-        self.owner.handle().provable().await;
-    }
-
-    /// The last resort: kills the server synchronously. An end that is under
-    /// way, or the watch over the server's exit, completes with the proof.
+    /// Kills the server synchronously, as the last resort. Its end completes with the proof.
     pub fn kill_now(&self) {
-        self.owner.handle().kill_now();
+        self.handle.kill_now();
     }
 }
 
@@ -140,18 +132,206 @@ impl Deref for LifecycleClient {
     }
 }
 
-impl Drop for LifecycleClient {
-    fn drop(&mut self) {
-        self.owner.abandon();
+debug_fields!(
+    LifecycleClient,
+    it {
+        server: &it.peer.server(),
+        identity: &it.identity(),
+        state: &*it.peer.session().state.borrow()
+    }
+);
+
+/// The tasks that move a connection's bytes.
+pub(super) struct Pumps {
+    pub(super) writer: JoinHandle<()>,
+    pub(super) stderr: Option<JoinHandle<()>>,
+}
+
+/// Watches over one server. Kills it if dropped early, as when its runtime ends.
+pub(super) struct Watcher {
+    session: Arc<Session>,
+    attempt: Attempt,
+}
+
+/// The way a server ended by itself.
+struct Death {
+    reason: EndReason,
+    exit: Option<ExitStatus>,
+}
+
+impl Watcher {
+    pub(super) fn new(session: Arc<Session>, attempt: Attempt) -> Self {
+        Self { session, attempt }
+    }
+
+    /// Waits until the server is to be ended or has ended by itself, and ends it.
+    pub(super) async fn run(self, request: oneshot::Receiver<Request>, pumps: Pumps) {
+        let session = &self.session;
+        let outcome = {
+            let mut by_itself = std::pin::pin!(self.by_itself());
+            let asked = tokio::select! {
+                biased;
+                Ok(asked) = request => Ok(asked),
+                death = &mut by_itself => Err(death),
+            };
+            let policy = match &asked {
+                Ok((_, policy)) => policy.clone(),
+                Err(_) => session.policy(),
+            };
+            let clock = EndClock::new(&policy);
+            let (mut reason, mut death) = match asked {
+                Ok((reason, _)) => (reason, None),
+                Err(death) => (self.dies(&death), Some(death)),
+            };
+            session.observed.event(ServerEventKind::Ending {
+                reason: reason.clone(),
+            });
+            if death.is_none() {
+                // Calls in flight may complete; a death of the server cuts that short.
+                session.calls.close();
+                let drained = async {
+                    if !session.state.borrow().is_closed() {
+                        let _ = timeout(policy.drain, session.calls.wait()).await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = drained => {}
+                    died = &mut by_itself => {
+                        reason = self.dies(&died);
+                        death = Some(died);
+                    }
+                }
+            }
+            self.end(reason, death, &policy, &clock, pumps).await
+        };
+        self.attempt.finish(&outcome);
+    }
+
+    async fn by_itself(&self) -> Death {
+        let wire = &self.session.wire;
+        let died = |exit| Death {
+            reason: EndReason::ServerExited,
+            exit: Some(exit),
+        };
+        let mut exited = std::pin::pin!(self.attempt.exited());
+        tokio::select! {
+            biased;
+            exit = &mut exited => return died(exit),
+            () = wire.output_ended.cancelled() => {}
+            () = wire.leaving.cancelled() => {}
+        }
+        let reason = wire.closed_half();
+        match timeout(EXIT_AFTER_STREAM, exited).await {
+            Ok(exit) => died(exit),
+            Err(_) => Death { reason, exit: None },
+        }
+    }
+
+    /// Records a death as the reason, even of a requested end, and returns it.
+    fn dies(&self, death: &Death) -> EndReason {
+        self.session.state.send_replace(ClientState::Ending {
+            reason: death.reason.clone(),
+            exit: death.exit,
+            draining: true,
+        });
+        if let Some(exit) = death.exit {
+            self.session
+                .observed
+                .event(ServerEventKind::Exited { exit });
+            self.session.wire.exited.cancel();
+        }
+        death.reason.clone()
+    }
+
+    async fn end(
+        &self,
+        reason: EndReason,
+        death: Option<Death>,
+        policy: &TerminationPolicy,
+        clock: &EndClock,
+        mut pumps: Pumps,
+    ) -> TerminationOutcome {
+        let session = &self.session;
+        let wire = &session.wire;
+        let has_exited = death.as_ref().is_some_and(|death| death.exit.is_some());
+        if has_exited {
+            // Output up to the exit still counts.
+            let _ = timeout(clock.rest(), wire.output_ended.cancelled()).await;
+        }
+        wire.cancel_all_and_close(reason.as_str());
+        if has_exited {
+            // Drain stderr first, so that errors of calls can quote it.
+            wait_for(&mut pumps.stderr, clock.rest()).await;
+        }
+        session.state.send_if_modified(|state| match state {
+            ClientState::Ending { draining, .. } => std::mem::take(draining),
+            _ => false,
+        });
+        if death.is_none() && !wire.outbox.is_empty() {
+            let _ = timeout(policy.flush, &mut pumps.writer).await;
+        }
+        let explain = death.is_some() || reason == EndReason::StartFailed;
+        let rungs = TerminationPolicy {
+            report_limit: policy.report_limit.min(clock.spare()),
+            ..policy.clone()
+        };
+        let outcome = {
+            let mut end = std::pin::pin!(self.attempt.climb(&rungs, reason, clock.begun));
+            tokio::select! {
+                outcome = &mut end => outcome,
+                () = wire.drain_output() => end.await,
+            }
+        };
+        // Only now: earlier wake-ups would take time from the ending server.
+        session.service.cancel();
+        pumps.writer.abort();
+        if explain {
+            wait_for(&mut pumps.stderr, clock.rest_of_all()).await;
+        }
+        outcome
     }
 }
 
-impl fmt::Debug for LifecycleClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifecycleClient")
-            .field("server", &self.peer.server())
-            .field("identity", &self.identity())
-            .field("state", &*self.owner.state().borrow())
-            .finish_non_exhaustive()
+/// The clocks of one end, which never exceed the policy's longest time.
+struct EndClock {
+    begun: Instant,
+    over: Instant,
+    /// The time at which the budget besides the ladder is used up.
+    spare_until: Instant,
+}
+
+impl EndClock {
+    fn new(policy: &TerminationPolicy) -> Self {
+        let begun = Instant::now();
+        Self {
+            begun,
+            over: after(begun, policy.longest()),
+            spare_until: after(begun, policy.beside_rungs()),
+        }
+    }
+
+    /// Returns the remaining time besides the ladder's rungs.
+    fn spare(&self) -> Duration {
+        self.spare_until.saturating_duration_since(Instant::now())
+    }
+
+    /// Returns how long to wait for output before the ladder.
+    fn rest(&self) -> Duration {
+        REST_OF_OUTPUT.min(self.spare())
+    }
+
+    /// Returns the same, after the ladder.
+    fn rest_of_all(&self) -> Duration {
+        REST_OF_OUTPUT.min(self.over.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Waits briefly for the end of a pump: another process may hold the pipe.
+async fn wait_for(pump: &mut Option<JoinHandle<()>>, limit: Duration) {
+    if let Some(running) = pump
+        && timeout(limit, running).await.is_ok()
+    {
+        *pump = None;
     }
 }

@@ -1,6 +1,3 @@
-//! [`LifecyclePeer`]: the calls of a client, cheap to clone, owning nothing.
-
-use std::fmt;
 use std::sync::Arc;
 
 use rmcp::Peer;
@@ -13,33 +10,29 @@ use rmcp::service::{RoleClient, ServiceError};
 
 use super::call::{self, Called};
 use super::elicitation;
-use super::error::call::CallError;
-use super::options::CallOptions;
 use super::session::Session;
+use super::{CallError, CallOptions};
+use crate::launch::macros::debug_fields;
 
-/// Writes the calls that rmcp has a method for.
+/// Generates the calls for which rmcp has a method.
 macro_rules! calls {
     ($($(#[$doc:meta])+ $name:ident($($params:ident: $type:ty)?) -> $answer:ty, $method:literal;)+) => {$(
         $(#[$doc])+
         ///
         /// # Errors
         ///
-        /// [`CallError`].
-        ///
-        /// # Cancel safety
-        ///
-        /// As [`guard`](Self::guard).
+        /// Errors and cancel safety are those of [`guard`](Self::guard).
         pub async fn $name(&self $(, $params: $type)?) -> Result<$answer, CallError> {
             let call = self.rmcp()?.$name($($params)?);
-            call::guard(&self.session, Called::Method($method), call, &self.options).await
+            call::guard(&self.session, Called::Method($method), call, &self.options, None).await
         }
     )+};
 }
 
-/// Makes calls to a server that somebody else owns.
+/// Makes calls to a server without owning it.
 ///
-/// Clones are cheap. A peer keeps no server alive: once the owner shuts down or
-/// is dropped, every call fails at once with the reason.
+/// Clones are cheap and keep no server alive: once the owner shuts down or is dropped, every call
+/// fails at once with the reason.
 #[derive(Clone)]
 pub struct LifecyclePeer {
     session: Arc<Session>,
@@ -55,46 +48,44 @@ impl LifecyclePeer {
         &self.session
     }
 
-    /// The server's name.
+    /// Returns the server's name.
     pub fn server(&self) -> &str {
-        &self.session.server
+        &self.session.observed.server
     }
 
     /// Returns this peer with different default call options.
     #[must_use]
-    pub fn with_call_options(mut self, options: CallOptions) -> Self {
+    pub fn call_options(mut self, options: CallOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The server's description of itself in the handshake.
+    /// Returns the server's description from the handshake.
     pub fn server_info(&self) -> Option<Arc<ServerPeerInfo>> {
         self.rmcp().ok().and_then(Peer::peer_info)
     }
 
-    /// Returns whether the server is ready for calls, as far as is known here.
+    /// Returns whether the server is ready for calls.
     pub fn is_ready(&self) -> bool {
         self.session.state.borrow().is_ready()
     }
 
-    /// The number of requests that wait for an answer.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.session.wire.in_flight()
     }
 
-    /// Calls a tool, with the options of this peer.
-    ///
-    /// A server of the modern era may ask for input in between; the client's
-    /// handler answers it.
+    /// Calls a tool, with the options of this peer. A modern server may request input in between;
+    /// the client's handler answers. A tool reports its own failure in its result.
     ///
     /// # Errors
     ///
-    /// [`CallError`]. A tool that fails says so in its result, not here.
+    /// [`CallError`]: no usable answer in time, the server ended or answered with an error, or its
+    /// queue is full. The call may have been carried out; it is never repeated.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future tells the server to give the call up
-    /// (`notifications/cancelled`), after the call itself was sent.
+    /// Dropping the future cancels the call on the server (`notifications/cancelled`).
     pub async fn call_tool(
         &self,
         params: CallToolRequestParams,
@@ -106,11 +97,7 @@ impl LifecyclePeer {
     ///
     /// # Errors
     ///
-    /// As [`call_tool`](Self::call_tool).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`call_tool`](Self::call_tool).
+    /// Errors and cancel safety are those of [`call_tool`](Self::call_tool).
     pub async fn call_tool_with(
         &self,
         params: CallToolRequestParams,
@@ -140,11 +127,7 @@ impl LifecyclePeer {
     ///
     /// # Errors
     ///
-    /// [`CallError`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`call_tool`](Self::call_tool).
+    /// Errors and cancel safety are those of [`call_tool`](Self::call_tool).
     pub async fn request(
         &self,
         request: ClientRequest,
@@ -154,9 +137,8 @@ impl LifecyclePeer {
         call::request(&self.session, Called::Method(&method), request, options).await
     }
 
-    /// Runs any future of rmcp's [`Peer`] under this peer's protection: it ends
-    /// at once, with the reason, when the server or the client does, and within
-    /// the time of the peer's options.
+    /// Runs any future of rmcp's [`Peer`] with the limits of this peer: it fails at once, with the
+    /// reason, when the server or the client ends, and has the time of the peer's options.
     ///
     /// ```no_run
     /// # async fn example(peer: mcp_lifecycle_core::LifecyclePeer)
@@ -167,26 +149,24 @@ impl LifecyclePeer {
     ///
     /// # Errors
     ///
-    /// [`CallError`].
+    /// [`CallError`]: that of the future, or the end of the server, the client or the time.
     ///
     /// # Cancel safety
     ///
-    /// As the future that is given.
+    /// Cancel safe if the given future is.
     pub async fn guard<T>(
         &self,
         call: impl Future<Output = Result<T, ServiceError>>,
     ) -> Result<T, CallError> {
-        call::guard(&self.session, Called::Unknown, call, &self.options).await
+        call::guard(&self.session, Called::Unknown, call, &self.options, None).await
     }
 
-    /// rmcp's own peer, for everything that has no method here. Use it through
-    /// [`guard`](Self::guard): by itself it has no timeout, and learns of the
-    /// server's death late.
+    /// Returns rmcp's own peer, for everything that has no method here. Use it through
+    /// [`guard`](Self::guard): by itself it has no timeout and notices the server's death late.
     ///
     /// # Errors
     ///
-    /// [`CallErrorKind::Ending`](super::CallErrorKind::Ending) before the handshake is
-    /// complete.
+    /// [`CallErrorKind::Ending`](super::CallErrorKind::Ending) before the handshake is complete.
     pub fn rmcp(&self) -> Result<&Peer<RoleClient>, CallError> {
         match self.session.rmcp.get() {
             Some(running) => Ok(running.peer()),
@@ -195,11 +175,10 @@ impl LifecyclePeer {
     }
 }
 
-impl fmt::Debug for LifecyclePeer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LifecyclePeer")
-            .field("server", &self.session.server)
-            .field("in_flight", &self.in_flight())
-            .finish_non_exhaustive()
+debug_fields!(
+    LifecyclePeer,
+    it {
+        server: &it.session.observed.server,
+        in_flight: &it.in_flight()
     }
-}
+);

@@ -1,38 +1,85 @@
-//! The part of a connection that calls need, apart from owning the server.
+//! The part of a connection that calls need, without the ownership of the server.
 
 use std::sync::{Arc, OnceLock};
 
-use rmcp::service::{RoleClient, RunningService};
+use rmcp::service::{DynService, RoleClient, RunningService};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::error::call::CallErrorKind;
+use super::event::Observed;
 use super::handler::SharedHandler;
-use super::state::ClientState;
-use super::stderr::StderrTail;
+use super::lifecycle_client::{Pumps, Watcher};
+use super::stderr::{self, StderrTail};
 use super::transport::connection::Connection;
-use crate::launch::exit::ExitStatus;
-use crate::terminate::report::EndReason;
+use super::{CallErrorKind, ClientState, EndResult, ServerEventKind, TransportLimits};
+use crate::launch::{ExitStatus, LaunchedServer};
+use crate::lock::Lock;
+use crate::terminate::handle::Follower;
 use crate::terminate::timing::CAUSE_KNOWN;
+use crate::terminate::{EndReason, ServerHandle, TerminationOutcome, TerminationPolicy};
 
-/// One connection to one server, shared by the owner and all peers. Holding it
-/// keeps no server alive.
+/// One connection to one server, shared by the owner and all peers. Keeps no server alive.
 pub(super) struct Session {
-    pub(super) server: Arc<str>,
+    pub(super) observed: Observed,
     pub(super) wire: Arc<Connection>,
     pub(super) stderr: Arc<StderrTail>,
     pub(super) handler: SharedHandler,
     /// rmcp's side of the connection, once the handshake is complete.
     pub(super) rmcp: OnceLock<RunningService<RoleClient, SharedHandler>>,
-    /// Where the server is in its life; whether calls are taken, and why not, follows.
+    pub(super) service: CancellationToken,
+    /// The server's state, from which follows whether and why calls are refused.
     pub(super) state: watch::Sender<ClientState>,
-    /// Counts the calls in flight, for draining.
     pub(super) calls: TaskTracker,
+    policy: Lock<TerminationPolicy>,
 }
 
 impl Session {
-    /// The reason calls are refused or fail, if they do.
+    /// Takes over a server: moves its bytes, and watches over it. The handle owns it.
+    pub(super) fn open(
+        launched: LaunchedServer,
+        observed: Observed,
+        handler: Arc<dyn DynService<RoleClient>>,
+        limits: &TransportLimits,
+        policy: TerminationPolicy,
+    ) -> (Arc<Self>, ServerHandle) {
+        let (handle, streams) = launched.into_handle(&*observed.server);
+        let wire = Connection::new(streams.stdin, streams.stdout, limits);
+        let stderr = StderrTail::new(limits);
+        let pumps = Pumps {
+            writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),
+            stderr: streams.stderr.map(|io| {
+                let (tail, observed) = (Arc::clone(&stderr), observed.clone());
+                tokio::spawn(stderr::drain(io, tail, observed, limits.stderr_line))
+            }),
+        };
+        let session = Arc::new(Self {
+            wire,
+            stderr,
+            handler: SharedHandler::new(&observed.server, handler),
+            rmcp: OnceLock::new(),
+            service: CancellationToken::new(),
+            state: watch::Sender::new(ClientState::Starting),
+            calls: TaskTracker::new(),
+            policy: Lock::new(policy),
+            observed,
+        });
+        let (attempt, request) = handle.watch(Arc::clone(&session) as _);
+        tokio::spawn(Watcher::new(Arc::clone(&session), attempt).run(request, pumps));
+        (session, handle)
+    }
+
+    pub(super) fn policy(&self) -> TerminationPolicy {
+        let policy = self.policy.lock();
+        policy.clone()
+    }
+
+    pub(super) fn set_policy(&self, policy: TerminationPolicy) {
+        *self.policy.lock() = policy;
+    }
+
+    /// Returns the reason that calls are refused or fail, if they do.
     pub(super) fn end_error(&self) -> Option<CallErrorKind> {
         let state = self.state.borrow();
         let (reason, exit) = state.end_reason()?;
@@ -42,30 +89,59 @@ impl Session {
                 stderr_tail: self.stderr.tail(),
             },
             EndReason::OutputClosed => CallErrorKind::OutputClosed,
+            EndReason::InputClosed => CallErrorKind::InputClosed,
             reason => CallErrorKind::Ending(reason.clone()),
         })
     }
 
-    /// The error of a call before there is anything to make it with.
+    /// Returns the error of a call before the handshake.
     pub(super) fn not_connected(&self) -> CallErrorKind {
         self.end_error()
             .unwrap_or(CallErrorKind::Ending(EndReason::StartFailed))
     }
 
-    /// Completes when calls in flight are to fail, with the reason.
-    ///
-    /// # Cancel safety
-    ///
+    /// Completes with the reason when calls in flight are to fail.
     /// Cancel safe.
     pub(super) async fn closed(&self) -> Option<CallErrorKind> {
         let mut state = self.state.subscribe();
-        // The session holds the sender; the guard must not live on.
+        // The session holds the sender. The guard must not be kept.
         let _ = state.wait_for(ClientState::is_closed).await.is_ok();
         self.end_error()
     }
 
-    /// The reason a connection broke that nobody here has closed.
+    /// Returns the reason that a connection broke unexpectedly.
     pub(super) async fn broken(&self) -> Option<CallErrorKind> {
         timeout(CAUSE_KNOWN, self.closed()).await.ok().flatten()
+    }
+}
+
+impl Follower for Session {
+    fn begins(&self, reason: &EndReason) {
+        self.state.send_if_modified(|state| {
+            let first = !state.is_ending();
+            if first {
+                *state = ClientState::Ending {
+                    reason: reason.clone(),
+                    exit: None,
+                    // A dropped owner kills: nothing can be answered any more.
+                    draining: *reason != EndReason::OwnerDropped,
+                };
+            }
+            first
+        });
+    }
+
+    fn ended(&self, outcome: &TerminationOutcome) {
+        self.observed.event(match outcome {
+            Ok(report) => ServerEventKind::Ended {
+                reason: report.reason.clone(),
+                result: EndResult::Proven(Arc::clone(report)),
+            },
+            Err(error) => ServerEventKind::Unproven {
+                error: error.clone(),
+            },
+        });
+        let outcome = outcome.clone();
+        self.state.send_replace(ClientState::Ended { outcome });
     }
 }

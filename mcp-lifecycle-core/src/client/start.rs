@@ -1,71 +1,79 @@
 //! Launch and handshake under one deadline.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use tokio::sync::watch;
+use rmcp::service::{DynService, RoleClient, Service};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::task::TaskTracker;
 
-use super::builder::LifecycleClientBuilder;
-use super::callback::guarded_async;
-use super::config::ServerConfig;
-use super::era::{Era, ProtocolPreference};
-use super::error::start::{StartError, StartErrorContext, StartErrorKind, StartPhase};
-use super::event::{Observed, ServerEventKind, StartReason};
-use super::handler::SharedHandler;
+use super::event::Observed;
 use super::handshake::{Handshake, handshake};
-use super::lifecycle_client::LifecycleClient;
-use super::owner::Owner;
-use super::peer::LifecyclePeer;
 use super::session::Session;
-use super::state::ClientState;
-use super::stderr;
-use super::stderr::StderrTail;
-use super::transport::connection::Connection;
-use super::watcher::{Pumps, Watcher};
-use crate::launch::context::LaunchContext;
-use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
-use crate::launch::launched::LaunchedServer;
-use crate::launch::starting::{OwnedStart, Starting};
-use crate::terminate::callback::guarded;
-use crate::terminate::handle::ServerHandle;
-use crate::terminate::report::EndReason;
+use super::{
+    ClientState, Era, LifecycleClient, LifecyclePeer, ProtocolPreference, ServerConfig,
+    ServerEventKind, ServerObserver, StartError, StartErrorContext, StartErrorKind, StartPhase,
+    StartReason,
+};
+use crate::launch::macros::debug_fields;
+use crate::launch::{LaunchContext, LaunchError, LaunchErrorKind, LaunchedServer};
+use crate::terminate::EndReason;
+use crate::terminate::callback::{guarded, guarded_async};
 use crate::terminate::timing::after;
 
 impl LifecycleClient {
-    /// Starts a server.
+    /// Starts a server with the default handler and observer, as [`LifecycleClientBuilder::start`].
     ///
     /// # Errors
     ///
-    /// See [`LifecycleClientBuilder::start`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future leaves nothing of the server behind.
+    /// [`StartError`], after everything that had been started was ended.
     pub async fn start(server: ServerConfig) -> Result<Self, StartError> {
         Self::builder(server).start().await
     }
 
-    /// Describes a client with a handler or an observer.
+    /// Returns a builder, to set a handler or an observer.
     pub fn builder(server: ServerConfig) -> LifecycleClientBuilder {
         LifecycleClientBuilder::new(server)
     }
 }
 
+/// Builds a [`LifecycleClient`].
+#[must_use = "nothing starts until `start`"]
+pub struct LifecycleClientBuilder {
+    config: ServerConfig,
+    pub(crate) handler: Arc<dyn DynService<RoleClient>>,
+    pub(crate) observed: Observed,
+}
+
 impl LifecycleClientBuilder {
-    /// Lets the launcher fetch what it needs, launches the server and completes the
-    /// handshake.
+    pub(crate) fn new(config: ServerConfig) -> Self {
+        let observed = Observed::standalone(config.name());
+        Self {
+            config,
+            handler: Arc::new(()),
+            observed,
+        }
+    }
+
+    /// Sets the handler of the server's requests (elicitation, sampling, roots) and notifications:
+    /// any rmcp `ClientHandler`.
+    pub fn handler(mut self, handler: impl Service<RoleClient>) -> Self {
+        self.handler = Arc::new(handler);
+        self
+    }
+
+    /// Sets the observer of the server's events.
+    pub fn observer(mut self, observer: impl ServerObserver) -> Self {
+        self.observed.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Lets the launcher fetch what it needs, launches the server and completes the handshake.
+    /// Cancel safe: dropping the future leaves nothing of the server behind.
     ///
     /// # Errors
     ///
-    /// [`StartError`] says how far it came, why it failed, how the server
-    /// exited and what it said last. Whatever had been started was ended before
-    /// the error is returned, which can take up to the longest time of the
-    /// `TerminationPolicy` beyond the start-up timeout.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: dropping the future leaves nothing of the server behind.
+    /// [`StartError`] holds the failed step, its reason, the server's exit status and its last
+    /// output. Everything that had been started is ended first, which can take the
+    /// `TerminationPolicy`'s longest time beyond the start-up timeout.
     ///
     /// # Panics
     ///
@@ -78,15 +86,15 @@ impl LifecycleClientBuilder {
     }
 }
 
-/// One start in its two steps, for an owner that must be able to end the server
-/// between them.
+debug_fields!(LifecycleClientBuilder, it { config: &it.config });
+
+/// One start in two steps, for an owner that must be able to end the server in between.
 #[derive(Debug)]
 pub(crate) struct StartAttempt {
     builder: LifecycleClientBuilder,
     asked: Instant,
-    /// The start of the start-up clock.
+    /// The beginning of the start-up clock.
     begun: Instant,
-    start: OwnedStart,
 }
 
 impl StartAttempt {
@@ -96,11 +104,9 @@ impl StartAttempt {
             builder,
             asked: now,
             begun: now,
-            start: OwnedStart(Starting::new()),
         }
     }
 
-    /// The error of a start whose handler could not be made.
     #[cfg(feature = "fleet")]
     pub(crate) fn without_handler(&self) -> StartError {
         self.failed(StartPhase::Launch, StartErrorKind::Handler)
@@ -118,45 +124,33 @@ impl StartAttempt {
         after(self.begun, self.config().startup_timeout)
     }
 
-    /// Prepares and launches. The client owns the server from here on and is not ready.
+    /// Prepares and launches. The client then owns the server, but is not ready.
     pub(crate) async fn launch(&mut self) -> Result<LifecycleClient, StartError> {
         let why = StartReason::Wanted;
         self.observed().event(ServerEventKind::Starting { why });
         let limit = self.config().prepare_timeout;
-        let context = self.context(after(self.asked, limit));
-        let prepare = self
-            .config()
-            .launcher()
-            .prepare(self.config().spec(), &context);
-        match self.in_time(after(self.asked, limit), prepare).await {
-            None => {
-                let kind = StartErrorKind::PrepareTimeout(limit);
-                return Err(self.failed(StartPhase::Prepare, kind));
-            }
-            Some(Err(kind)) => return Err(self.failed(StartPhase::Prepare, kind)),
-            Some(Ok(())) => {}
-        }
+        let until = after(self.asked, limit);
+        let context = self.context(until);
+        let (launcher, spec) = (self.config().launcher(), self.config().spec());
+        let prepare = launcher.prepare(spec, &context);
+        let late = StartErrorKind::PrepareTimeout(limit);
+        self.in_time(StartPhase::Prepare, until, late, prepare)
+            .await?;
         self.begun = Instant::now();
-        let context = self.context(self.deadline()).with_start(&self.start.0);
-        let launch = self
-            .config()
-            .launcher()
-            .launch(self.config().spec(), &context);
-        match self.in_time(self.deadline(), launch).await {
-            None => {
-                let kind = StartErrorKind::Timeout(self.config().startup_timeout);
-                Err(self.failed(StartPhase::Launch, kind))
-            }
-            Some(Err(kind)) => Err(self.failed(StartPhase::Launch, kind)),
-            Some(Ok(launched)) => {
-                let client = self.take_over(launched);
-                self.observed().event(ServerEventKind::Launched {
-                    identity: client.identity(),
-                    took: self.begun.elapsed(),
-                });
-                Ok(client)
-            }
-        }
+        let until = self.deadline();
+        let context = self.context(until);
+        let (launcher, spec) = (self.config().launcher(), self.config().spec());
+        let launch = launcher.launch(spec, &context);
+        let late = StartErrorKind::Timeout(self.config().startup_timeout);
+        let launched = self
+            .in_time(StartPhase::Launch, until, late, launch)
+            .await?;
+        let client = self.take_over(launched);
+        self.observed().event(ServerEventKind::Launched {
+            identity: client.identity(),
+            took: self.begun.elapsed(),
+        });
+        Ok(client)
     }
 
     fn context(&self, deadline: Instant) -> LaunchContext {
@@ -166,24 +160,29 @@ impl StartAttempt {
             .with_progress(move |step| observed.event(ServerEventKind::Progress(step.clone())))
     }
 
-    /// The launcher's result; `None` when the time was up.
+    /// Returns the launcher's result, or the error `late` after the deadline.
     async fn in_time<T>(
         &self,
+        phase: StartPhase,
         deadline: Instant,
+        late: StartErrorKind,
         work: impl Future<Output = Result<T, LaunchError>>,
-    ) -> Option<Result<T, StartErrorKind>> {
+    ) -> Result<T, StartError> {
         let work = guarded_async("the launcher", &self.observed().server, work);
-        Some(match timeout_at(deadline, work).await.ok()? {
-            Ok(result) => result.map_err(StartErrorKind::Launch),
-            Err(panic) => Err(StartErrorKind::Launch(LaunchError::new(
+        let kind = match timeout_at(deadline, work).await {
+            Ok(Ok(Ok(done))) => return Ok(done),
+            Ok(Ok(Err(error))) => StartErrorKind::Launch(error),
+            Ok(Err(panic)) => StartErrorKind::Launch(LaunchError::new(
                 self.config().launcher().name(),
                 self.config().spec(),
                 LaunchErrorKind::backend("the launcher panicked", panic),
-            ))),
-        })
+            )),
+            Err(_) => late,
+        };
+        Err(self.failed(phase, kind))
     }
 
-    /// Completes the handshake, or ends the server and says why it had to be.
+    /// Completes the handshake, or ends the server and returns the reason.
     pub(crate) async fn complete(&self, client: &LifecycleClient) -> Result<Era, StartError> {
         let kind = match timeout_at(self.deadline(), self.shake_hands(client)).await {
             Ok(Ok(era)) => {
@@ -192,72 +191,42 @@ impl StartAttempt {
                     era,
                     took: self.begun.elapsed(),
                 });
-                self.start.0.over();
                 return Ok(era);
             }
             Ok(Err(kind)) => kind,
             Err(_) => {
-                // It may be that it knows no more what it was asked.
-                self.config().kind().remember(None);
+                // The remembered era may be wrong.
+                self.config().kind.remember(None);
                 StartErrorKind::Timeout(self.config().startup_timeout)
             }
         };
-        self.start.0.over();
         Err(self.undo(client, kind).await)
     }
 
-    /// From here on the client owns the server, and its `Drop` is the safety net.
+    /// Takes over the server. From here on the client's `Drop` kills it.
     fn take_over(&self, launched: LaunchedServer) -> LifecycleClient {
         let LifecycleClientBuilder {
             config,
             handler,
             observed,
         } = &self.builder;
-        let parts = launched.into_parts();
-        let (handle, stdin) = ServerHandle::new(config.name(), parts.stdin, parts.terminator);
-        let wire = Connection::new(stdin, parts.stdout, &config.limits);
-        let tail = StderrTail::new(&config.limits);
-        let pumps = Pumps {
-            writer: tokio::spawn(Arc::clone(&wire.outbox).write_all()),
-            stderr: parts.stderr.map(|io| {
-                tokio::spawn(stderr::drain(
-                    io,
-                    Arc::clone(&tail),
-                    observed.clone(),
-                    config.limits.stderr_line,
-                ))
-            }),
-        };
-        let session = Arc::new(Session {
-            server: Arc::clone(&observed.server),
-            wire,
-            stderr: tail,
-            handler: SharedHandler::new(&observed.server, Arc::clone(handler)),
-            rmcp: OnceLock::new(),
-            state: watch::Sender::new(ClientState::Starting),
-            calls: TaskTracker::new(),
-        });
-        let owner = Owner::new(
-            handle,
-            Arc::clone(&session),
-            config.termination.clone(),
-            observed.clone(),
-        );
-        tokio::spawn(Watcher::new(Arc::clone(&owner)).run(pumps));
+        let (observed, handler) = (observed.clone(), Arc::clone(handler));
+        let policy = config.termination.clone();
+        let (session, handle) = Session::open(launched, observed, handler, &config.limits, policy);
         LifecycleClient {
             peer: LifecyclePeer::new(session, config.call_options.clone()),
-            owner,
+            handle,
         }
     }
 
     async fn shake_hands(&self, client: &LifecycleClient) -> Result<Era, StartErrorKind> {
         let config = self.config();
-        let kind = config.kind();
+        let kind = &config.kind;
         let remembered = kind.remembered();
         let session = client.peer.session();
         let result = handshake(Handshake {
             session,
-            service: client.owner.service.child_token(),
+            service: session.service.child_token(),
             limits: &config.limits,
             mode: config.protocol.mode(remembered),
             is_guess: config.protocol == ProtocolPreference::Auto && remembered.is_some(),
@@ -277,7 +246,6 @@ impl StartAttempt {
         Ok(era)
     }
 
-    /// Ends what was started and says why it had to be.
     async fn undo(&self, client: &LifecycleClient, kind: StartErrorKind) -> StartError {
         let elapsed = self.asked.elapsed();
         let policy = self.config().termination.clone();
@@ -285,7 +253,7 @@ impl StartAttempt {
         let context = StartErrorContext {
             elapsed,
             stderr_tail: client.stderr_tail(),
-            skipped: client.peer.session().wire.skipped(),
+            skipped: client.peer.session().wire.skipped.lock().clone(),
             cleanup: Some(outcome),
             ..self.about(StartPhase::Handshake)
         };
@@ -294,7 +262,7 @@ impl StartAttempt {
 
     fn failed(&self, phase: StartPhase, kind: StartErrorKind) -> StartError {
         let config = self.config();
-        // A launcher that panics has said so already.
+        // A panic of the launcher is logged.
         let unfinished = || config.launcher().unfinished(config.name());
         let unfinished = guarded("the launcher", config.name(), unfinished);
         let context = StartErrorContext {

@@ -1,39 +1,32 @@
-//! The observable state of a client's server: the one place where it is kept.
+use super::Era;
+use crate::launch::ExitStatus;
+use crate::terminate::{EndReason, TerminationOutcome};
 
-use super::era::Era;
-use crate::launch::exit::ExitStatus;
-use crate::terminate::handle::TerminationOutcome;
-use crate::terminate::report::EndReason;
-
-/// The state of a server.
-///
-/// Everything else follows from it: which calls are refused, which fail, and why.
+/// The state of a server. It determines which calls are refused or fail, and why.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum ClientState {
     /// Launched, and in the handshake.
     Starting,
     /// Ready for calls.
-    Ready {
-        /// The era of the protocol it speaks.
-        era: Era,
-    },
-    /// Its end is under way; new calls are refused.
+    Ready { era: Era },
+    /// Its end has begun; new calls are refused.
     #[non_exhaustive]
     Ending {
-        /// The reason. A server that dies while its calls drain has
-        /// [`EndReason::ServerExited`] from then on.
+        /// The reason. Changes to [`EndReason::ServerExited`] if the server dies while its calls
+        /// drain.
         reason: EndReason,
         /// The exit status of its main process, if it ended by itself.
         exit: Option<ExitStatus>,
-        /// `true` if calls in flight may still complete. They have failed otherwise.
+        /// `true` if calls in flight may still complete; otherwise they have failed.
         draining: bool,
     },
     /// The server has ended: proven, or with an error that names what may be left.
-    Ended {
-        /// The proof, or the error.
-        outcome: TerminationOutcome,
-    },
+    Ended { outcome: TerminationOutcome },
 }
 
 impl ClientState {
@@ -52,7 +45,7 @@ impl ClientState {
         matches!(self, Self::Ended { .. })
     }
 
-    /// The reason it ends or has ended, and how its main process exited, where that is known.
+    /// Returns the reason of the end, and the exit status of the main process, if known.
     pub fn end_reason(&self) -> Option<(&EndReason, Option<ExitStatus>)> {
         match self {
             Self::Starting | Self::Ready { .. } => None,
@@ -64,7 +57,6 @@ impl ClientState {
         }
     }
 
-    /// Returns whether calls in flight fail.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::Starting | Self::Ready { .. } => false,

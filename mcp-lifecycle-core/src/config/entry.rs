@@ -1,4 +1,4 @@
-//! One server as the files describe it, and what becomes of it.
+//! One server as the files describe it, and its conversion.
 
 use std::time::Duration;
 
@@ -9,15 +9,13 @@ use super::error::ConfigErrorKind;
 use super::expand::{Lookup, Unresolved, expand};
 use super::registry::LauncherRegistry;
 use super::values::{Env, MaybeSpan, Span, strings};
-use crate::client::config::{ServerConfig, Sharing};
-use crate::client::options::CallOptions;
-use crate::client::restart::RestartPolicy;
-use crate::launch::environment::InheritEnv;
-use crate::launch::spec::ServerSpec;
-use crate::terminate::policy::TerminationPolicy;
+use crate::client::{CallOptions, ServerConfig};
+use crate::fleet::{FleetOptions, FleetServer, RestartPolicy, Sharing};
+use crate::launch::{InheritEnv, ServerSpec};
+use crate::terminate::TerminationPolicy;
 
-/// The keys that are known: those of other hosts that matter for a launch, and
-/// our own. Everything else is left alone.
+/// The known keys: those of other hosts that matter for a launch, and our own. All others are
+/// ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Entry {
@@ -113,7 +111,6 @@ struct ShutdownKey {
     kill_confirmation: Option<Span>,
 }
 
-/// An entry, and where it is in the text.
 pub(super) struct Found {
     pub(super) name: String,
     pub(super) entry: Entry,
@@ -121,7 +118,7 @@ pub(super) struct Found {
     pub(super) end: usize,
 }
 
-/// Something is wrong with an entry, perhaps at a piece of text in it.
+/// An error in an entry, perhaps at a piece of text in it.
 pub(super) struct Wrong {
     pub(super) kind: ConfigErrorKind,
     pub(super) at: Option<String>,
@@ -132,8 +129,7 @@ impl Entry {
         self.disabled || self.enabled == Some(false)
     }
 
-    /// Returns whether there is anything to launch: a command, or a launcher that knows
-    /// the command itself.
+    /// Returns whether there is anything to launch: a command, or a launcher that determines it.
     pub(super) fn is_launchable(&self) -> bool {
         self.command.is_some() || (self.url.is_none() && self.launcher.is_some())
     }
@@ -143,7 +139,7 @@ impl Entry {
         server: &str,
         launchers: &LauncherRegistry,
         lookup: &Lookup<'_>,
-    ) -> Result<ServerConfig, Wrong> {
+    ) -> Result<FleetServer, Wrong> {
         let Some(launcher) = launchers.get(self.launcher.as_deref()) else {
             let launcher = self.launcher.unwrap_or_default();
             let at = Some(format!("\"{launcher}\""));
@@ -159,41 +155,40 @@ impl Entry {
             });
         };
         let spec = self.spec(server, lookup)?;
-        let mut config = ServerConfig::new(launcher.clone(), spec).with_required(self.required);
+        let mut config = ServerConfig::new(launcher.clone(), spec);
         let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
         let seconds = |span: Option<Span>| span.map(|Span(time)| time);
         let startup = seconds(self.startup_timeout)
             .or(seconds(self.startup_timeout_sec))
             .or(millis(self.startup_timeout_ms));
         if let Some(timeout) = startup {
-            config = config.with_startup_timeout(timeout);
+            config = config.startup_timeout(timeout);
         }
         if let Some(timeout) = seconds(self.prepare_timeout) {
-            config = config.with_prepare_timeout(timeout);
+            config = config.prepare_timeout(timeout);
         }
         let theirs = seconds(self.tool_timeout_sec).or(millis(self.request_timeout_ms));
         config = match (self.call_timeout, theirs) {
-            (Some(MaybeSpan(None)), _) => {
-                config.with_call_options(CallOptions::new().with_timeout(None))
-            }
+            (Some(MaybeSpan(None)), _) => config.call_options(CallOptions::new().timeout(None)),
             (Some(MaybeSpan(Some(time))), _) | (None, Some(time)) => {
-                config.with_call_options(CallOptions::new().with_timeout(time))
+                config.call_options(CallOptions::new().timeout(time))
             }
             (None, None) => config,
         };
+        let mut options = FleetOptions::new()
+            .required(self.required)
+            .max_live(self.max_live);
         if let Some(MaybeSpan(ttl)) = self.idle_ttl {
-            config = config.with_idle_ttl(ttl);
-        }
-        if let Some(limit) = self.max_live {
-            config = config.with_max_live(limit);
+            options.idle_ttl = ttl;
         }
         if let Some(SharingKey::Exclusive) = self.sharing {
-            config = config.with_sharing(Sharing::Exclusive);
+            options.sharing = Sharing::Exclusive;
         }
         if let Some(restart) = self.restart {
-            config = config.with_restart(restart.policy());
+            options.restart = restart.policy();
         }
-        Ok(config.with_termination(self.shutdown.policy()))
+        let config = config.termination(self.shutdown.policy());
+        Ok(config.in_fleet(options))
     }
 
     fn spec(&self, server: &str, lookup: &Lookup<'_>) -> Result<ServerSpec, Wrong> {
@@ -271,7 +266,7 @@ impl RestartKey {
         };
         let default = RestartPolicy::new();
         let or = |span: Option<Span>, default: Duration| span.map_or(default, |Span(time)| time);
-        let mut policy = default.clone().with_backoff(
+        let mut policy = default.clone().backoff(
             or(numbers.initial, default.initial),
             or(numbers.max, default.max),
         );

@@ -1,91 +1,74 @@
-//! The errors of a configuration, with their place.
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::launch::error::spec::SpecError;
+use crate::launch::SpecError;
 
-/// A configuration cannot be read.
+/// The failure to read a configuration.
 ///
-/// `Display` begins with the place, as compilers do: `file:line:column: `.
+/// `Display` begins with the position, as compilers do: `file:line:column: `.
 #[derive(Debug)]
 pub struct ConfigError {
-    /// Boxed: a path is larger on Windows, and every `Result` of a configuration with it.
+    /// Boxed, since a large error would make every `Result` large.
     context: Box<ConfigErrorContext>,
     kind: ConfigErrorKind,
 }
 
-/// The place of a [`ConfigError`].
+/// The position of a [`ConfigError`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ConfigErrorContext {
-    /// The file, if it was one.
+    /// The file, if any.
     pub file: Option<PathBuf>,
-    /// The line, from 1; 0 when it is the file as a whole.
+    /// The line, from 1; 0 for the whole file.
     pub line: usize,
-    /// The column in characters, from 1; 0 when it is the file as a whole.
+    /// The column in characters, from 1; 0 for the whole file.
     pub column: usize,
 }
 
-/// The ways a configuration is wrong.
+/// The kinds of errors.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum ConfigErrorKind {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
-    Io(
-        /// The reason.
-        std::io::Error,
-    ),
-    /// The text is not well-formed, or a known key has a value that is not for it.
+    Io(std::io::Error),
+    /// The text is not well-formed, or a known key has a wrong value.
     #[error("{0}")]
-    Syntax(
-        /// The problem.
-        String,
-    ),
-    /// None of the tables that hold servers is there.
+    Syntax(String),
+    /// There is no table of servers.
     #[error("no servers: expected `mcpServers`, `servers`, `mcp.servers` or `mcp_servers`")]
     NoServers,
     /// A reference to a variable cannot be resolved.
     #[error("server `{server}`: {problem}")]
-    Variable {
-        /// The server's name.
-        server: String,
-        /// The variable, and the problem with it.
-        problem: String,
-    },
-    /// No launcher of that name is registered.
+    Variable { server: String, problem: String },
+    /// No launcher of this name is registered.
     #[error("server `{server}`: no launcher `{launcher}`; there are: {}", known.join(", "))]
     UnknownLauncher {
-        /// The server's name.
         server: String,
-        /// The name that was asked for.
         launcher: String,
-        /// The names there are.
         known: Vec<String>,
     },
-    /// The specification that results is not valid.
+    /// The resulting specification is not valid.
     #[error("server `{server}` is not valid: {cause}")]
-    Spec {
-        /// The server's name.
-        server: String,
-        /// The reason.
-        cause: SpecError,
-    },
+    Spec { server: String, cause: SpecError },
     /// The format is not compiled in.
     #[error("TOML is not compiled in; enable the feature `toml`")]
     NoToml,
 }
 
 impl ConfigError {
-    /// The problem.
+    /// Returns the kind of error.
     pub fn kind(&self) -> &ConfigErrorKind {
         &self.kind
     }
 
-    /// The place of the error.
+    /// Returns the position.
     pub fn context(&self) -> &ConfigErrorContext {
         &self.context
     }
@@ -113,7 +96,6 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl ConfigErrorKind {
-    /// At this byte of the text.
     pub(super) fn at(self, text: &str, offset: usize) -> ConfigError {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -128,7 +110,6 @@ impl ConfigErrorKind {
         }
     }
 
-    /// Of the file as a whole.
     pub(super) fn nowhere(self) -> ConfigError {
         ConfigError {
             context: Box::default(),

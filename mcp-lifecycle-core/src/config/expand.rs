@@ -1,12 +1,11 @@
-//! `${VAR}` and `${VAR:-default}`.
+//! Expands `${VAR}` and `${VAR:-default}`.
 
-/// Where the values of variables come from.
 pub(super) type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// A reference that cannot be resolved. Shows the reference, never a value.
+/// An unresolvable reference. Shows the reference, never a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unresolved {
-    /// As it is written, for finding it again.
+    /// The reference as written, to find its position.
     pub(super) reference: String,
     pub(super) problem: String,
 }
@@ -58,7 +57,7 @@ fn resolve(inner: &str, lookup: &Lookup<'_>) -> Result<String, Unresolved> {
             "`{name}` is not the name of a variable"
         )));
     }
-    // As in a shell, `:-` also replaces what is set and empty.
+    // As in a shell, `:-` also replaces an empty value.
     match (lookup(name), default) {
         (Some(value), None) => Ok(value),
         (Some(value), Some(_)) if !value.is_empty() => Ok(value),

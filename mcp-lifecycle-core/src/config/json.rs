@@ -1,4 +1,4 @@
-//! The JSON of Claude Desktop, Cursor, VS Code and OpenClaw.
+//! Reads the JSON of Claude Desktop, Cursor, VS Code and OpenClaw.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -26,11 +26,12 @@ struct Mcp<'a> {
     servers: Option<Entries<&'a RawValue>>,
 }
 
-pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
-    // Every byte keeps its place: positions in what is left are positions in the file.
+/// Returns the servers of a file; `None` if it is an empty object.
+pub(super) fn entries(text: &str) -> Result<Option<Vec<Found>>, ConfigError> {
+    // Comments are blanked, so that positions stay those of the file.
     let mut blanked = text.to_owned();
     if json_strip_comments::strip(&mut blanked).is_err() {
-        // A comment that does not end is left to the parser.
+        // An unterminated comment is left to the parser.
         text.clone_into(&mut blanked);
     }
     let wrong = |error: &serde_json::Error, within: &str, start: usize| {
@@ -43,9 +44,11 @@ pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
         file.servers,
         file.mcp.and_then(|mcp| mcp.servers),
     ];
-    let is_empty = || blanked.split_whitespace().collect::<String>() == "{}";
-    if tables.iter().all(Option::is_none) && !is_empty() {
-        return Err(ConfigErrorKind::NoServers.nowhere());
+    if tables.iter().all(Option::is_none) {
+        return match blanked.split_whitespace().collect::<String>() == "{}" {
+            true => Ok(None),
+            false => Err(ConfigErrorKind::NoServers.nowhere()),
+        };
     }
     let entries = tables
         .into_iter()
@@ -54,7 +57,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
     let mut found: Vec<Found> = Vec::new();
     for (name, raw) in entries {
         let raw = raw.get();
-        // It borrows from `blanked`, where every byte has its place in the file.
+        // `raw` borrows from `blanked`, so its offset is the position in the file.
         let start = raw.as_ptr().addr() - blanked.as_ptr().addr();
         if found.iter().any(|known| known.name == name) {
             let twice = format!("server `{name}` occurs twice");
@@ -72,10 +75,10 @@ pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
             end: start + raw.len(),
         });
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
-/// serde_json's message without its own idea of the place.
+/// Returns serde_json's message without its position.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -84,7 +87,7 @@ fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// The byte at a line and column, which serde_json counts from 1 and in bytes.
+/// Converts serde_json's line and column, which count from 1 and in bytes, to an offset.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let lines = text.split_inclusive('\n').take(line.saturating_sub(1));
     let start: usize = lines.map(str::len).sum();

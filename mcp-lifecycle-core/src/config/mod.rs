@@ -17,10 +17,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! All keys are described in `docs/configuration.md`. Keys that are not known are
-//! other hosts' keys and are left alone; a known key with a wrong value is an
-//! error with file, line and column. No error shows the value of an environment
-//! variable.
+//! All keys are described in `docs/configuration.md`. Unknown keys belong to other hosts and are
+//! ignored; a known key with a wrong value is an error with file, line and column. No error shows
+//! the value of an environment variable.
 
 mod entry;
 mod error;

@@ -1,5 +1,3 @@
-//! [`ConfigReader`]: from a file or a string to servers.
-
 use std::fmt;
 use std::path::Path;
 
@@ -7,7 +5,7 @@ use super::entry::Wrong;
 use super::error::{ConfigError, ConfigErrorKind};
 use super::expand::Lookup;
 use super::registry::LauncherRegistry;
-use crate::client::config::ServerConfig;
+use crate::fleet::FleetServer;
 
 /// The format of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,25 +29,25 @@ pub struct ConfigReader<'a> {
 #[non_exhaustive]
 pub struct ServerSet {
     /// The servers that can be launched, in the order of the file.
-    pub servers: Vec<ServerConfig>,
-    /// The entries that are not launched, and why.
+    pub servers: Vec<FleetServer>,
+    /// The entries that are not launched.
     pub skipped: Vec<Skipped>,
 }
 
 /// An entry that is not launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum Skipped {
-    /// The server is reached by URL: nothing to launch.
-    Remote {
-        /// Its name.
-        server: String,
-    },
-    /// The server is switched off.
-    Disabled {
-        /// Its name.
-        server: String,
-    },
+    /// The server is reached by URL, so there is nothing to launch.
+    Remote { server: String },
+    /// The server is disabled.
+    Disabled { server: String },
+    /// The configuration is empty: none of the tables that hold servers is there.
+    NoServers,
 }
 
 impl fmt::Display for Skipped {
@@ -59,12 +57,13 @@ impl fmt::Display for Skipped {
                 write!(f, "`{server}` is reached by URL and has nothing to launch")
             }
             Self::Disabled { server } => write!(f, "`{server}` is disabled"),
+            Self::NoServers => ConfigErrorKind::NoServers.fmt(f),
         }
     }
 }
 
 impl<'a> ConfigReader<'a> {
-    /// A reader that resolves `${VAR}` in the host's environment.
+    /// Creates a reader that resolves `${VAR}` in the host's environment.
     pub fn new(launchers: &'a LauncherRegistry) -> Self {
         Self {
             launchers,
@@ -72,20 +71,18 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// Sets where the values of `${VAR}` come from.
+    /// Sets the function that resolves `${VAR}`.
     #[must_use]
-    pub fn with_variables(mut self, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
+    pub fn variables(mut self, lookup: impl Fn(&str) -> Option<String> + 'a) -> Self {
         self.lookup = Box::new(lookup);
         self
     }
 
-    /// Reads a file; one whose name ends in `.toml` is TOML, others are JSON.
-    ///
-    /// Blocks while it reads.
+    /// Reads a file: TOML if its name ends in `.toml`, JSON otherwise. Blocks.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] says where in the file what is wrong.
+    /// [`ConfigError`] with the position in the file.
     pub fn read_file(&self, path: impl AsRef<Path>) -> Result<ServerSet, ConfigError> {
         let path = path.as_ref();
         let format = match path.extension() {
@@ -102,7 +99,7 @@ impl<'a> ConfigReader<'a> {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] says where in the string what is wrong.
+    /// [`ConfigError`] with the position in the string.
     pub fn read_str(&self, text: &str, format: Format) -> Result<ServerSet, ConfigError> {
         let entries = match format {
             Format::Json => crate::config::json::entries(text)?,
@@ -112,6 +109,10 @@ impl<'a> ConfigReader<'a> {
             Format::Toml => return Err(ConfigErrorKind::NoToml.nowhere()),
         };
         let mut set = ServerSet::default();
+        let Some(entries) = entries else {
+            set.skipped.push(Skipped::NoServers);
+            return Ok(set);
+        };
         for found in entries {
             let server = found.name;
             if found.entry.is_disabled() {

@@ -1,15 +1,12 @@
-//! [`LauncherRegistry`]: launchers by the names that a configuration uses.
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::launch::launcher::ServerLauncher;
+use crate::launch::ServerLauncher;
 
-/// Launchers by name.
+/// Launchers by the names that a configuration uses.
 ///
-/// A registry may be made anew each time the configuration is read: a server keeps
-/// its process if its launcher is the same `Arc` as before, or has the same
-/// [`fingerprint`](ServerLauncher::fingerprint).
+/// A registry may be created anew for each read of the configuration: a server keeps its process if
+/// its launcher is the same `Arc`, or has the same [`fingerprint`](ServerLauncher::fingerprint).
 #[derive(Debug, Clone)]
 pub struct LauncherRegistry {
     default: String,
@@ -17,8 +14,7 @@ pub struct LauncherRegistry {
 }
 
 impl LauncherRegistry {
-    /// A registry whose default is this launcher, under its own
-    /// [`name`](ServerLauncher::name).
+    /// Creates a registry with this default launcher, under its own [`name`](ServerLauncher::name).
     pub fn new(launcher: Arc<dyn ServerLauncher>) -> Self {
         let default = launcher.name().to_owned();
         Self {
@@ -29,14 +25,14 @@ impl LauncherRegistry {
 
     /// Adds a launcher under its own name.
     #[must_use]
-    pub fn with_launcher(self, launcher: Arc<dyn ServerLauncher>) -> Self {
+    pub fn launcher(self, launcher: Arc<dyn ServerLauncher>) -> Self {
         let name = launcher.name().to_owned();
-        self.with_named_launcher(name, launcher)
+        self.named_launcher(name, launcher)
     }
 
-    /// Adds a launcher under a name of your choice: two executors, say.
+    /// Adds a launcher under another name, as for two executors.
     #[must_use]
-    pub fn with_named_launcher(
+    pub fn named_launcher(
         mut self,
         name: impl Into<String>,
         launcher: Arc<dyn ServerLauncher>,
@@ -45,12 +41,12 @@ impl LauncherRegistry {
         self
     }
 
-    /// The launcher of this name, or the default without one.
+    /// Returns the launcher of this name, or the default for `None`.
     pub fn get(&self, name: Option<&str>) -> Option<&Arc<dyn ServerLauncher>> {
         self.launchers.get(name.unwrap_or(&self.default))
     }
 
-    /// The names there are.
+    /// Returns all names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.launchers.keys().map(String::as_str)
     }

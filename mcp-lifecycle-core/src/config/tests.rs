@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::*;
-use crate::client::config::{ServerConfig, Sharing};
+use crate::fleet::options::{FleetServer, Sharing};
 use crate::launch::containment::{Containment, Reach};
 use crate::launch::context::LaunchContext;
 use crate::launch::error::launch::LaunchError;
@@ -43,10 +43,10 @@ impl ServerLauncher for Named {
 
 fn read(text: &str, format: Format) -> Result<ServerSet, ConfigError> {
     let launchers =
-        LauncherRegistry::new(Arc::new(Named("local"))).with_launcher(Arc::new(Named("docker")));
+        LauncherRegistry::new(Arc::new(Named("local"))).launcher(Arc::new(Named("docker")));
     let lookup = |name: &str| (name == "TOKEN").then(|| "hunter2".to_owned());
     ConfigReader::new(&launchers)
-        .with_variables(lookup)
+        .variables(lookup)
         .read_str(text, format)
 }
 
@@ -55,7 +55,7 @@ fn json(text: &str) -> Result<ServerSet, ConfigError> {
 }
 
 fn names(set: &ServerSet) -> Vec<&str> {
-    set.servers.iter().map(ServerConfig::name).collect()
+    set.servers.iter().map(FleetServer::name).collect()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn claude_desktop_and_cursor() {
     )
     .unwrap();
     assert_eq!(names(&set), ["files"]);
-    let spec = set.servers[0].spec();
+    let spec = set.servers[0].config.spec();
     assert_eq!(spec.args().len(), 3);
     assert_eq!(spec.env().literals().next().unwrap().1, "hunter2");
     let skipped: Vec<_> = set.skipped.iter().map(ToString::to_string).collect();
@@ -94,7 +94,10 @@ fn vs_code_with_comments_and_openclaw() {
     let claw =
         r#"{ "mcp": { "servers": { "two": { "command": "x", "connectionTimeoutMs": 1500 } } } }"#;
     let set = json(claw).unwrap();
-    assert_eq!(set.servers[0].startup_timeout, Duration::from_millis(1500));
+    assert_eq!(
+        set.servers[0].config.startup_timeout,
+        Duration::from_millis(1500)
+    );
 }
 
 #[test]
@@ -108,16 +111,19 @@ fn our_own_keys() {
         } } }"#,
     )
     .unwrap();
-    let server = &set.servers[0];
+    let FleetServer {
+        config: server,
+        options,
+    } = &set.servers[0];
     assert_eq!(server.launcher().name(), "docker");
     assert_eq!(server.spec().options()["image"], "a:latest");
-    assert!(server.required);
+    assert!(options.required);
     assert_eq!(server.startup_timeout, Duration::from_secs(90));
-    assert_eq!((server.idle_ttl, server.max_live), (None, Some(3)));
+    assert_eq!((options.idle_ttl, options.max_live), (None, Some(3)));
     assert_eq!(server.call_options.timeout, None);
-    assert_eq!(server.sharing, Sharing::Exclusive);
-    assert_eq!(server.restart.max_restarts, Some(2));
-    assert_eq!(server.restart.initial, Duration::from_millis(500));
+    assert_eq!(options.sharing, Sharing::Exclusive);
+    assert_eq!(options.restart.max_restarts, Some(2));
+    assert_eq!(options.restart.initial, Duration::from_millis(500));
     assert_eq!(server.termination.eof_grace, Duration::from_millis(250));
     assert_eq!(server.spec().env().passed().count(), 1);
 }
@@ -173,7 +179,10 @@ fn a_host_on_its_first_start_has_no_servers() {
     for text in ["{}", " {\n} ", r#"{ "mcpServers": {} }"#] {
         let registry = LauncherRegistry::new(Arc::new(Named("local")));
         let set = ConfigReader::new(&registry).read_str(text, Format::Json);
-        assert!(set.unwrap().servers.is_empty(), "{text}");
+        let set = set.unwrap();
+        assert!(set.servers.is_empty(), "{text}");
+        let warned = set.skipped == [Skipped::NoServers];
+        assert_eq!(warned, !text.contains("mcpServers"), "{text}");
     }
 }
 
@@ -214,11 +223,11 @@ fn codex() {
     let set = read(text, Format::Toml).unwrap();
     assert_eq!((names(&set), set.skipped.len()), (vec!["files"], 2));
     assert_eq!(
-        set.servers[0].startup_timeout,
+        set.servers[0].config.startup_timeout,
         Duration::from_millis(20_500)
     );
     assert_eq!(
-        set.servers[0].call_options.timeout,
+        set.servers[0].config.call_options.timeout,
         Some(Duration::from_secs(60))
     );
     let error = read("[mcp_servers.s]\ncommand = 5\n", Format::Toml).unwrap_err();

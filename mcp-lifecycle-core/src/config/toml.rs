@@ -1,5 +1,3 @@
-//! Codex's TOML: `[mcp_servers.NAME]`.
-
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -13,7 +11,7 @@ struct File {
     mcp_servers: Option<Entries<Spanned<Entry>>>,
 }
 
-pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
+pub(super) fn entries(text: &str) -> Result<Option<Vec<Found>>, ConfigError> {
     let file: File = toml::from_str(text).map_err(|error| {
         let problem = ConfigErrorKind::Syntax(error.message().to_owned());
         match error.span() {
@@ -26,7 +24,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
     };
     let found = entries.into_iter().map(|(name, entry)| {
         let start = entry.span().start;
-        // The span of a table is its header; its keys follow it.
+        // The span of a table covers only its header; its keys follow.
         let end = text.len();
         Found {
             name,
@@ -35,5 +33,5 @@ pub(super) fn entries(text: &str) -> Result<Vec<Found>, ConfigError> {
             end,
         }
     });
-    Ok(found.collect())
+    Ok(Some(found.collect()))
 }

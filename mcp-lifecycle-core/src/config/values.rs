@@ -1,4 +1,4 @@
-//! Values of keys that are more than JSON's own.
+//! Types of values that JSON does not have.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
-/// A time: a number of seconds, or text with a unit (`"500ms"`, `"2m"`).
+/// A duration: a number of seconds, or text with a unit (`"500ms"`, `"2m"`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span(pub(super) Duration);
 
@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A time, or `false` for none.
+/// A duration, or `false` for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MaybeSpan(pub(super) Option<Duration>);
 
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for MaybeSpan {
     }
 }
 
-/// Reads an array of strings, and says so when it is something else.
+/// Reads an array of strings, with a clear error for anything else.
 pub(super) fn strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(serde::Deserialize)]
     #[serde(untagged, expecting = "expected an array of strings")]
@@ -80,7 +80,7 @@ pub(super) fn strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
     Ok(strings)
 }
 
-/// A table whose order is kept and whose keys are unique.
+/// A table in the order of the file.
 #[derive(Debug)]
 pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
 
@@ -98,11 +98,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
                 let mut entries: Vec<(String, T)> = Vec::new();
                 while let Some(name) = map.next_key::<String>()? {
-                    if entries.iter().any(|(known, _)| *known == name) {
-                        return Err(A::Error::custom(format_args!(
-                            "server `{name}` occurs twice"
-                        )));
-                    }
                     entries.push((name, map.next_value()?));
                 }
                 Ok(Entries(entries))
@@ -113,7 +108,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
     }
 }
 
-/// The environment of a server. Its errors do not show what is there instead.
+/// The environment of a server. Its errors do not show values.
 #[derive(Default)]
 pub(super) struct Env(pub(super) BTreeMap<String, String>);
 

@@ -1,16 +1,14 @@
-//! The reason there is no lease.
-
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::client::error::start::StartError;
-use crate::terminate::report::EndReason;
+use crate::client::StartError;
+use crate::terminate::EndReason;
 
-/// A server could not be leased.
-#[derive(Debug, Clone)]
+/// The failure to get a server of a manager or a pool for calls.
+#[derive(Debug, Clone, Error)]
+#[error("server `{}` is not available to `{}`: {kind}", .context.server, .context.owner)]
 pub struct AcquireError {
     context: AcquireErrorContext,
     kind: AcquireErrorKind,
@@ -22,43 +20,38 @@ pub struct AcquireError {
 pub struct AcquireErrorContext {
     /// The server's name.
     pub server: Arc<str>,
-    /// The owner that wanted it: the pool and the scope.
+    /// The requesting owner: the manager, or the pool and the scope.
     pub owner: Arc<str>,
 }
 
-/// The reason a server could not be leased.
+/// The reason a server is not available.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum AcquireErrorKind {
-    /// The pool is shut down.
-    #[error("the pool is shut down")]
+    /// The manager or the pool is shut down.
+    #[error("its owner is shut down")]
     Closed,
+    /// No server of this name is declared.
+    #[error("it is not declared")]
+    NotDeclared,
     /// The owner of the server ended while the caller waited, or before.
     #[error("it was ended ({0})")]
-    Retired(
-        /// The reason.
-        EndReason,
-    ),
+    Retired(EndReason),
     /// The server could not be started.
     #[error("{0}")]
-    Start(
-        /// The reason.
-        StartError,
-    ),
+    Start(StartError),
     /// The server died, or could not be started, while the caller waited.
     #[error("{0}")]
-    Failed(
-        /// The event itself.
-        String,
-    ),
-    /// The server failed lately, and is not started again before the caller's time is up.
+    Failed(String),
+    /// The server failed recently and will not restart before the caller's deadline.
     #[error("it failed {} and may start again in {retry_in:.1?}{}", times(*.failures), also(.last))]
     Backoff {
-        /// The time until it may start again.
         retry_in: Duration,
-        /// Failures in a row.
         failures: u32,
-        /// The last failure.
         last: Option<String>,
     },
     /// The server failed too often.
@@ -66,34 +59,28 @@ pub enum AcquireErrorKind {
     Exhausted {
         /// The time until it may start again; `None` is never.
         retry_in: Option<Duration>,
-        /// Failures in a row.
         failures: u32,
-        /// The last failure.
         last: Option<String>,
     },
     /// An earlier process of the same server is not proven gone.
     #[error("an earlier process of it is not proven gone{}", also(.0))]
-    Unproven(
-        /// The error, which names what may be left.
-        Option<String>,
-    ),
+    Unproven(Option<String>),
     /// A limit was reached, and nothing that holds it is idle.
     #[error("the limit of {limit} live servers {} is reached; held by: {}", of(*.of_server), holders.join(", "))]
     Capacity {
-        /// The limit.
         limit: usize,
         /// `true` if it is the limit of this server, rather than of the pool.
         of_server: bool,
-        /// The holders: server, owner, leases.
         holders: Vec<String>,
     },
-    /// The caller's time is up.
-    #[error("not available within {timeout:?}{}", held(.holder))]
+    /// The caller's deadline has passed.
+    #[error("not ready within {timeout:?}{}{}", held(.holder), also(.last))]
     TimedOut {
-        /// The time.
         timeout: Duration,
-        /// The server, its owner and its leases, where it was in use all the time.
+        /// The server, its owner and its leases, if it was in use all the time.
         holder: Option<String>,
+        /// The last failure of a declared server, if there was one.
+        last: Option<String>,
     },
 }
 
@@ -106,31 +93,18 @@ impl AcquireError {
         Self { context, kind }
     }
 
-    /// The reason there is no lease.
+    /// Returns the reason.
     pub fn kind(&self) -> &AcquireErrorKind {
         &self.kind
     }
 
-    /// The server, and the owner that wanted it.
+    /// Returns the server and the requesting owner.
     pub fn context(&self) -> &AcquireErrorContext {
         &self.context
     }
 }
 
-impl fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AcquireErrorContext { server, owner } = &self.context;
-        write!(
-            f,
-            "no lease of server `{server}` for `{owner}`: {}",
-            self.kind
-        )
-    }
-}
-
-impl std::error::Error for AcquireError {}
-
-pub(super) fn also(last: &Option<String>) -> String {
+fn also(last: &Option<String>) -> String {
     last.as_ref()
         .map(|last| format!("; what went wrong last: {last}"))
         .unwrap_or_default()

@@ -1,20 +1,17 @@
-//! The outcome of a refresh for a declared set.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::error::start::StartError;
-use crate::client::event::EndResult;
-use crate::terminate::error::TerminateError;
+use crate::client::{EndResult, StartError};
+use crate::terminate::TerminateError;
 
-/// The outcome of a refresh, server by server, in the order of their names.
+/// The outcome of a refresh for each server, ordered by name.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RefreshReport {
     /// One entry for each server that is or was declared.
     pub servers: Vec<ServerOutcome>,
-    /// The time it took.
+    /// The duration of the refresh.
     pub took: Duration,
 }
 
@@ -24,9 +21,11 @@ pub struct RefreshReport {
 pub struct ServerOutcome {
     /// The server's name.
     pub server: Arc<str>,
+    /// `true` if the refresh fails without it.
+    pub required: bool,
     /// The outcome of its start; `None` when it was removed.
     pub start: Option<StartOutcome>,
-    /// The outcome for the process it had, if that was ended.
+    /// The outcome for its previous process, if that was ended.
     pub end: Option<Result<EndResult, TerminateError>>,
 }
 
@@ -42,39 +41,48 @@ pub enum StartOutcome {
     Failed(StartError),
     /// The server waits for its predecessor, which is not proven gone.
     Blocked,
-    /// A later refresh, or the shutdown, overtook it.
+    /// A later refresh or the shutdown replaced this start.
     Cancelled,
-    /// The server was started, and died before this refresh was over.
+    /// The server was started, but died before the refresh was over.
     Died(String),
 }
 
 impl RefreshReport {
-    /// The number of servers that are ready, kept or new.
+    /// Returns the number of servers that are ready, kept or new.
     pub fn ready(&self) -> usize {
-        let ready =
-            |s: &&ServerOutcome| matches!(s.start, Some(StartOutcome::Kept | StartOutcome::Ready));
-        self.servers.iter().filter(ready).count()
+        let declared = self.servers.iter().filter(|server| server.start.is_some());
+        declared.count() - self.failed().count()
     }
 
-    /// The servers that are not ready although they are declared.
+    /// Lists the declared servers that are not ready.
     pub fn failed(&self) -> impl Iterator<Item = &ServerOutcome> {
-        self.servers.iter().filter(|server| {
-            use StartOutcome::{Blocked, Cancelled, Died, Failed};
-            matches!(
-                server.start,
-                Some(Failed(_) | Died(_) | Blocked | Cancelled)
-            )
-        })
+        use StartOutcome::{Kept, Ready};
+        let failed = |start: &StartOutcome| !matches!(start, Kept | Ready);
+        let servers = self.servers.iter();
+        servers.filter(move |server| server.start.as_ref().is_some_and(failed))
     }
 
-    /// The outcome for one server.
+    /// Returns the outcome for one server.
     pub fn get(&self, name: &str) -> Option<&ServerOutcome> {
         self.servers.iter().find(|outcome| &*outcome.server == name)
     }
 }
 
+impl fmt::Display for StartOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kept => "it keeps its process",
+            Self::Ready => "it is ready",
+            Self::Failed(error) => return error.fmt(f),
+            Self::Blocked => "its predecessor is not proven gone",
+            Self::Cancelled => "its start was cancelled",
+            Self::Died(why) => why,
+        })
+    }
+}
+
 impl fmt::Display for RefreshReport {
-    /// One line: the summary that a user interface shows.
+    /// Prints a summary on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |wanted: fn(&StartOutcome) -> bool| {
             self.servers

@@ -11,18 +11,16 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Reach {
-    /// Nothing is reached.
+    /// No process.
     Nothing,
     /// The main process alone.
     Process,
-    /// The main process and those that stayed in its process group.
+    /// The main process and everything that stayed in its process group.
     Group,
-    /// Those as well, and every descendant that carries the mark that the
-    /// launcher put into the server's environment, or is below one that does:
-    /// also one that left the group or the session, but not one that wiped its
-    /// environment and whose parent has left.
+    /// The group, and every descendant that carries the launcher's mark in its environment or is
+    /// below one that does: not an orphan that wiped its environment.
     Marked,
-    /// Every descendant, also one that left the group or the session.
+    /// Every descendant, even after leaving the group or the session.
     Tree,
     /// Everything inside, enforced by the kernel or the container engine.
     Container,
@@ -55,13 +53,12 @@ pub struct Containment {
     /// `true` if containment is complete before the server's first instruction,
     /// so that a host killed at any instant of a launch leaks nothing.
     pub placement_is_atomic: bool,
-    /// The reason it is not more, where a stronger mechanism was tried and refused.
+    /// The reason that a stronger mechanism was refused, if one was tried.
     pub fallback: Option<Cow<'static, str>>,
 }
 
 impl Containment {
-    /// A mechanism that reaches this much on a forced end, and promises
-    /// nothing for the death of the host: the weakest honest answer.
+    /// Creates a containment with this reach on a forced end, and none for the death of the host.
     pub fn new(mechanism: impl Into<Cow<'static, str>>, on_terminate: Reach) -> Self {
         Self {
             mechanism: mechanism.into(),
@@ -72,23 +69,23 @@ impl Containment {
         }
     }
 
-    /// Sets what ends when the host dies.
+    /// Sets the reach of the host's death.
     #[must_use]
-    pub fn with_host_death(mut self, reach: Reach) -> Self {
+    pub fn host_death(mut self, reach: Reach) -> Self {
         self.on_host_death = reach;
         self
     }
 
     /// Claims that placement is complete before the server's first instruction.
     #[must_use]
-    pub fn with_atomic_placement(mut self) -> Self {
+    pub fn atomic_placement(mut self) -> Self {
         self.placement_is_atomic = true;
         self
     }
 
     /// Records why a stronger mechanism is not in use.
     #[must_use]
-    pub fn with_fallback(mut self, why: impl Into<Cow<'static, str>>) -> Self {
+    pub fn fallback(mut self, why: impl Into<Cow<'static, str>>) -> Self {
         self.fallback = Some(why.into());
         self
     }
@@ -135,7 +132,7 @@ impl fmt::Display for Containment {
     }
 }
 
-/// Something a caller can insist on.
+/// A guarantee that a caller can require.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guarantee {
@@ -157,24 +154,12 @@ impl fmt::Display for Guarantee {
     }
 }
 
-/// A guarantee was required that the machine or the launcher cannot give.
+/// A required guarantee that the machine or the launcher cannot give.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("containment cannot give {wanted}: this launcher has {got}")]
 pub struct ContainmentUnavailable {
     wanted: Guarantee,
     got: Containment,
-}
-
-impl ContainmentUnavailable {
-    /// The guarantee that was asked for.
-    pub fn wanted(&self) -> Guarantee {
-        self.wanted
-    }
-
-    /// The containment there is, with the reason where a stronger mechanism was refused.
-    pub fn got(&self) -> &Containment {
-        &self.got
-    }
 }
 
 #[cfg(test)]
@@ -183,7 +168,7 @@ mod tests {
 
     #[test]
     fn require_turns_a_fallback_into_an_error() {
-        let group = Containment::new("process group", Reach::Group).with_fallback("memfd refused");
+        let group = Containment::new("process group", Reach::Group).fallback("memfd refused");
         assert!(group.require(Guarantee::Terminate(Reach::Group)).is_ok());
         let error = group
             .require(Guarantee::HostDeath(Reach::Tree))

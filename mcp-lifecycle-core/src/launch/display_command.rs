@@ -1,16 +1,13 @@
-//! A command line for people, without secrets.
-
 use std::ffi::OsStr;
 use std::fmt;
 
-use super::spec::ServerSpec;
+use super::ServerSpec;
 
-/// Prints a server's command, quoted for a shell, with what looks like a secret
-/// blanked out.
+/// Prints a server's command, quoted for a shell, with likely secrets masked.
 ///
-/// Blanked are the value of `--token=…` and the like, the argument after
-/// `--token` and the like, and the password inside a URL. It is a heuristic:
-/// a secret belongs into the environment, which is never printed at all.
+/// Masked are the value of `--token=…` and the like, the argument after `--token` and the like, and
+/// the password inside a URL. This is a heuristic: a secret belongs into the environment, which is
+/// never printed.
 #[derive(Debug, Clone, Copy)]
 pub struct DisplayCommand<'a> {
     spec: &'a ServerSpec,
@@ -18,22 +15,11 @@ pub struct DisplayCommand<'a> {
 
 const BLANK: &str = "***";
 
-/// Parts of option names whose values are blanked.
-const SECRET_WORDS: &[&str] = &[
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "api-key",
-    "apikey",
-    "api_key",
-    "credential",
-    "auth",
-];
+/// Words in option names that mark a secret value.
+const SECRET_WORDS: &str = "token secret password passwd api-key apikey api_key credential auth";
 
 impl ServerSpec {
-    /// The command as a person would type it, with what looks like a secret
-    /// blanked out.
+    /// Returns the command as typed in a shell, with likely secrets masked.
     pub fn display_command(&self) -> DisplayCommand<'_> {
         DisplayCommand { spec: self }
     }
@@ -68,10 +54,10 @@ impl fmt::Display for DisplayCommand<'_> {
 
 fn is_secret(option: &str) -> bool {
     let option = option.to_ascii_lowercase();
-    SECRET_WORDS.iter().any(|word| option.contains(word))
+    SECRET_WORDS.split(' ').any(|word| option.contains(word))
 }
 
-/// `scheme://user:password@host` without the password.
+/// Masks the password in `scheme://user:password@host`.
 fn blank_url(text: &str) -> String {
     let blanked = || {
         let (scheme, rest) = text.split_once("://")?;

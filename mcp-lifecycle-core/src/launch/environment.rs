@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 
-use super::error::spec::{SpecError, reject_nul};
+use super::SpecError;
+use super::error::spec::reject_nul;
+use crate::launch::macros::debug_fields;
 
-/// The variables that a server inherits from its host's environment, apart from those that are named.
+/// The variables that a server inherits besides the named ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InheritEnv {
-    /// A short list of variables that programs need to run at all and that hold
-    /// no secrets: the list of the MCP SDKs (`HOME LOGNAME PATH SHELL TERM
-    /// USER`) and the locale, time zone and temporary directory. On Windows what the SDKs
-    /// pass there: the directories of the system and of the user, `PATHEXT`, and the like.
+    /// A short list of variables that programs need and that hold no secrets, as in the MCP SDKs:
+    /// `HOME LOGNAME PATH SHELL TERM USER`, and the locale, time zone and temporary directory. On
+    /// Windows the SDKs' list: system and user directories, `PATHEXT` and the like.
     #[default]
     AllowList,
     /// Everything the host has.
@@ -23,37 +23,14 @@ pub enum InheritEnv {
 }
 
 /// The variables of [`InheritEnv::AllowList`].
-const ALLOWED: &[&str] = if cfg!(windows) {
-    &[
-        "APPDATA",
-        "COMSPEC",
-        "HOME",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "LANG",
-        "LOCALAPPDATA",
-        "PATH",
-        "PATHEXT",
-        "PROCESSOR_ARCHITECTURE",
-        "PROGRAMDATA",
-        "PROGRAMFILES",
-        "SYSTEMDRIVE",
-        "SYSTEMROOT",
-        "TEMP",
-        "TMP",
-        "TZ",
-        "USERNAME",
-        "USERPROFILE",
-        "WINDIR",
-    ]
+const ALLOWED: &str = if cfg!(windows) {
+    "APPDATA COMSPEC HOME HOMEDRIVE HOMEPATH LANG LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE \
+     PROGRAMDATA PROGRAMFILES SYSTEMDRIVE SYSTEMROOT TEMP TMP TZ USERNAME USERPROFILE WINDIR"
 } else {
-    &[
-        "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
-        "USER",
-    ]
+    "HOME LANG LC_ALL LC_CTYPE LOGNAME PATH SHELL TERM TMPDIR TZ USER"
 };
 
-/// Returns whether two names are those of one variable: Windows takes no note of case.
+/// Returns whether two names mean one variable; Windows ignores case.
 fn is_same(a: &OsStr, b: &OsStr) -> bool {
     match cfg!(windows) {
         true => a.eq_ignore_ascii_case(b),
@@ -61,52 +38,35 @@ fn is_same(a: &OsStr, b: &OsStr) -> bool {
     }
 }
 
-/// The environment of a server: inherited variables, then those passed
-/// by name, then literal values; the later wins.
-///
-/// `Debug` shows names only.
+/// The environment of a server: inherited variables, then those passed by name, then literal
+/// values; the last one wins. `Debug` shows names only.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct EnvPolicy {
-    inherit: InheritEnv,
-    pass: BTreeSet<OsString>,
-    set: BTreeMap<OsString, OsString>,
+    pub(super) inherit: InheritEnv,
+    pub(super) pass: BTreeSet<OsString>,
+    pub(super) set: BTreeMap<OsString, OsString>,
 }
 
 impl EnvPolicy {
-    /// Sets a variable to a literal value.
-    pub fn set(&mut self, name: OsString, value: OsString) {
-        self.set.insert(name, value);
-    }
-
-    /// Passes a variable of the host through by name.
-    pub fn pass(&mut self, name: OsString) {
-        self.pass.insert(name);
-    }
-
-    /// Sets what is inherited besides.
-    pub fn inherit(&mut self, inherit: InheritEnv) {
-        self.inherit = inherit;
-    }
-
-    /// The variables that are inherited besides those that are named.
+    /// Returns the variables to inherit.
     pub fn inherited(&self) -> InheritEnv {
         self.inherit
     }
 
-    /// The names that are passed through from the host.
+    /// Returns the names that are passed from the host.
     pub fn passed(&self) -> impl Iterator<Item = &OsStr> {
         self.pass.iter().map(OsString::as_os_str)
     }
 
-    /// The variables with literal values.
+    /// Returns the variables with literal values.
     pub fn literals(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.set.iter().map(|(n, v)| (n.as_os_str(), v.as_os_str()))
     }
 
-    /// The environment of a server whose host has the environment `host`.
+    /// Builds the server's environment from the host's environment `host`.
     ///
-    /// Inherited values that start with `()` are left out: they are exported
-    /// shell functions, which the SDKs refuse too.
+    /// Omits inherited values that start with `()`: they are exported shell functions, which the
+    /// SDKs refuse, too.
     pub fn resolve(
         &self,
         host: impl IntoIterator<Item = (OsString, OsString)>,
@@ -127,9 +87,8 @@ impl EnvPolicy {
             InheritEnv::All => true,
             InheritEnv::Nothing => false,
             InheritEnv::AllowList => {
-                ALLOWED
-                    .iter()
-                    .any(|allowed| is_same(name, allowed.as_ref()))
+                let mut allowed = ALLOWED.split(' ');
+                allowed.any(|allowed| is_same(name, allowed.as_ref()))
                     && !value.as_encoded_bytes().starts_with(b"()")
             }
         }
@@ -150,15 +109,14 @@ impl EnvPolicy {
     }
 }
 
-impl fmt::Debug for EnvPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnvPolicy")
-            .field("inherit", &self.inherit)
-            .field("pass", &self.pass)
-            .field("set", &self.set.keys().collect::<Vec<_>>())
-            .finish()
+debug_fields!(
+    EnvPolicy,
+    it {
+        inherit: &it.inherit,
+        pass: &it.pass,
+        set: &it.set.keys().collect::<Vec<_>>()
     }
-}
+);
 
 #[cfg(test)]
 mod tests {
@@ -184,9 +142,9 @@ mod tests {
     fn case_makes_no_other_variable() {
         let host = [("Path", "inherited"), ("Token", "passed")].map(|(n, v)| (n.into(), v.into()));
         let mut policy = EnvPolicy::default();
-        policy.pass("TOKEN".into());
+        policy.pass.insert("TOKEN".into());
         assert_eq!(names(&policy.resolve(host.clone())), ["Path", "Token"]);
-        policy.set("PATH".into(), "literal".into());
+        policy.set.insert("PATH".into(), "literal".into());
         let env = policy.resolve(host);
         assert_eq!(names(&env), ["PATH", "Token"]);
         assert_eq!(env[OsStr::new("PATH")], "literal");
@@ -201,9 +159,9 @@ mod tests {
     #[test]
     fn named_variables_pass_and_literals_win() {
         let mut policy = EnvPolicy::default();
-        policy.pass("AWS_SECRET_ACCESS_KEY".into());
-        policy.pass("NOT_SET".into());
-        policy.set("HOME".into(), "/elsewhere".into());
+        policy.pass.insert("AWS_SECRET_ACCESS_KEY".into());
+        policy.pass.insert("NOT_SET".into());
+        policy.set.insert("HOME".into(), "/elsewhere".into());
         let env = policy.resolve(host());
         assert_eq!(names(&env), ["AWS_SECRET_ACCESS_KEY", "HOME", "PATH"]);
         assert_eq!(env[OsStr::new("HOME")], "/elsewhere");
@@ -211,10 +169,14 @@ mod tests {
 
     #[test]
     fn all_and_nothing_mean_what_they_say() {
-        let mut policy = EnvPolicy::default();
-        policy.inherit(InheritEnv::All);
-        assert_eq!(policy.resolve(host()).len(), 4);
-        policy.inherit(InheritEnv::Nothing);
-        assert!(policy.resolve(host()).is_empty());
+        let resolved = |inherit| {
+            let policy = EnvPolicy {
+                inherit,
+                ..EnvPolicy::default()
+            };
+            policy.resolve(host())
+        };
+        assert_eq!(resolved(InheritEnv::All).len(), 4);
+        assert!(resolved(InheritEnv::Nothing).is_empty());
     }
 }

@@ -1,5 +1,3 @@
-//! The exit status of a server's main process.
-
 use std::fmt;
 
 /// The exit status of a server's main process.
@@ -12,7 +10,7 @@ pub enum ExitStatus {
     Signal(i32),
     /// The kernel or the container engine ended it for lack of memory.
     OutOfMemory,
-    /// The server has ended; how is not known.
+    /// The server has ended with an unknown status.
     Unknown,
 }
 
@@ -22,8 +20,8 @@ impl ExitStatus {
         self == Self::Code(0)
     }
 
-    /// From a code that follows the shell's convention: 128 + n for signal n,
-    /// which is all that container engines and remote executors tell.
+    /// Converts a code of the shell's convention, 128 + n for signal n, which container engines and
+    /// remote executors use.
     pub fn from_shell_code(code: i64) -> Self {
         match i32::try_from(code) {
             Ok(code @ 129..=192) => Self::Signal(code - 128),
@@ -47,8 +45,7 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// The names of the signals that end servers in practice; the numbers are the
-/// same on every Unix we build for (POSIX fixes 1, 2, 3, 6, 9, 13, 14, 15).
+/// Names common signals. Their numbers are the same on every supported Unix.
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",

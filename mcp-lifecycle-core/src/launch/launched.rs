@@ -1,26 +1,22 @@
-//! [`LaunchedServer`]: what a launcher hands over.
-
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::terminator::ProcessTerminator;
+use super::ProcessTerminator;
+use crate::launch::macros::debug_fields;
 
-/// A boxed byte sink: the server's standard input as the host sees it.
+/// A boxed byte sink: the server's stdin. One that learns later that its bytes are not read fails
+/// the next flush, and wakes the last task that flushed it.
 pub type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A boxed byte source: the server's standard output or standard error.
+/// A boxed byte source: the server's stdout or stderr.
 pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
 
 /// A started server: its three streams and the means to end it.
 ///
 /// # Drop
 ///
-/// Dropping it kills the server synchronously
-/// ([`ProcessTerminator::kill_now`]). Give it to a
-/// [`LifecycleClient`](crate::client::LifecycleClient) or turn it into a
-/// [`ServerHandle`](crate::terminate::ServerHandle) for an orderly end.
+/// Dropping it kills the server synchronously ([`ProcessTerminator::kill_now`]).
 pub struct LaunchedServer {
     parts: Option<LaunchedParts>,
 }
@@ -28,18 +24,18 @@ pub struct LaunchedServer {
 /// The pieces of a [`LaunchedServer`].
 #[non_exhaustive]
 pub struct LaunchedParts {
-    /// The server's standard input.
+    /// The server's stdin.
     pub stdin: BoxWrite,
-    /// The server's standard output.
+    /// The server's stdout.
     pub stdout: BoxRead,
-    /// The server's standard error, where the launcher keeps it apart.
+    /// The server's stderr, if separate.
     pub stderr: Option<BoxRead>,
     /// The means to end the server.
     pub terminator: Arc<dyn ProcessTerminator>,
 }
 
 impl LaunchedServer {
-    /// Bundles what a launcher has started.
+    /// Bundles the parts of a started server.
     pub fn new(
         stdin: impl AsyncWrite + Send + Unpin + 'static,
         stdout: impl AsyncRead + Send + Unpin + 'static,
@@ -56,7 +52,7 @@ impl LaunchedServer {
         }
     }
 
-    /// The means to end this server.
+    /// Returns the means to end this server.
     pub fn terminator(&self) -> &Arc<dyn ProcessTerminator> {
         match &self.parts {
             Some(parts) => &parts.terminator,
@@ -64,9 +60,7 @@ impl LaunchedServer {
         }
     }
 
-    /// Takes it apart, for a decorator or an owner of another kind than
-    /// [`into_handle`](Self::into_handle) gives. Nothing ends the server unless the
-    /// caller does.
+    /// Takes it apart, for a decorator. The caller must then end the server.
     pub fn into_parts(mut self) -> LaunchedParts {
         match self.parts.take() {
             Some(parts) => parts,
@@ -74,8 +68,7 @@ impl LaunchedServer {
         }
     }
 
-    /// Replaces the terminator, for a decorator that adds something of its own
-    /// to the end of every server.
+    /// Replaces the terminator, for a decorator that extends the end of every server.
     #[must_use]
     pub fn map_terminator(
         self,
@@ -99,18 +92,16 @@ impl Drop for LaunchedServer {
     }
 }
 
-impl fmt::Debug for LaunchedServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LaunchedServer")
-            .field("terminator", self.terminator())
-            .finish_non_exhaustive()
+debug_fields!(
+    LaunchedServer,
+    it {
+        terminator: it.terminator()
     }
-}
+);
 
-impl fmt::Debug for LaunchedParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LaunchedParts")
-            .field("terminator", &self.terminator)
-            .finish_non_exhaustive()
+debug_fields!(
+    LaunchedParts,
+    it {
+        terminator: &it.terminator
     }
-}
+);

@@ -1,8 +1,7 @@
 //! The seam: how a server is described, started, watched and ended.
 //!
-//! A launcher implements [`ServerLauncher`] and [`ProcessTerminator`] and needs nothing
-//! else of this crate. It supplies primitives; the order, the clocks and the proof are in
-//! [`terminate`](crate::terminate).
+//! A launcher implements [`ServerLauncher`] and [`ProcessTerminator`], which are primitives; the
+//! order, the clocks and the proof are in [`terminate`](crate::terminate).
 
 pub(crate) mod containment;
 pub(crate) mod context;
@@ -13,15 +12,13 @@ pub(crate) mod exit;
 pub(crate) mod identity;
 pub(crate) mod launched;
 pub(crate) mod launcher;
+pub(crate) mod macros;
 pub(crate) mod options;
 pub(crate) mod proof;
 pub(crate) mod reap;
 pub(crate) mod remnant;
 pub(crate) mod semantics;
-pub(crate) mod setters;
 pub(crate) mod spec;
-#[cfg(feature = "client")]
-pub(crate) mod starting;
 pub(crate) mod terminator;
 
 pub use containment::{Containment, ContainmentUnavailable, Guarantee, Reach};

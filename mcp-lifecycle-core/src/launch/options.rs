@@ -1,26 +1,24 @@
-//! [`ServerSpec::read_options`]: a launcher's own options, between its type and a specification.
+//! [`ServerSpec::read_options`]: a launcher's own options as a type.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::error::spec::SpecError;
-use super::spec::{ServerSpec, ServerSpecBuilder};
+use super::{ServerSpec, ServerSpecBuilder, SpecError};
 
 impl ServerSpec {
-    /// Reads the [`options`](Self::options) as a launcher's own type, a struct all of whose
-    /// fields have defaults. Names in `camelCase` are read as those in `snake_case`, for configuration
-    /// files have either.
+    /// Reads the [`options`](Self::options) as a launcher's own type, a struct with defaults for
+    /// all fields. Names may be in `camelCase` or `snake_case`.
     ///
     /// # Errors
     ///
-    /// [`SpecError::InvalidOption`] names the first option that is wrong, or that is there
-    /// in both spellings.
+    /// [`SpecError::InvalidOption`] names the first option that is wrong, or that is given in both
+    /// spellings.
     pub fn read_options<T: DeserializeOwned>(&self) -> Result<T, SpecError> {
         let mut options = Map::new();
         for (written, value) in self.options() {
             let name = in_snake_case(written);
-            // One by one, so that the error can name the option.
+            // One by one, so that the error names the option.
             let one = Map::from_iter([(name.clone(), value.clone())]);
             serde_json::from_value::<T>(one.into())
                 .map_err(|error| invalid(written, error.to_string()))?;
@@ -37,15 +35,16 @@ impl ServerSpec {
 }
 
 impl ServerSpecBuilder {
-    /// Sets each field of a launcher's own options, which
-    /// [`read_options`](ServerSpec::read_options) reads again. What does not serialize to an
-    /// object makes [`build`](Self::build) fail.
+    /// Sets each field of a launcher's own options that is not null, to be read by
+    /// [`read_options`](ServerSpec::read_options). If they do not serialize to an object,
+    /// [`build`](Self::build) fails.
     pub fn options<T: Serialize>(self, options: &T) -> Self {
         match serde_json::to_value(options) {
             Ok(Value::Object(fields)) => fields
                 .into_iter()
+                .filter(|(_, value)| !value.is_null())
                 .fold(self, |spec, (name, value)| spec.option(name, value)),
-            Ok(_) => self.reject(invalid("options", "are no object".to_owned())),
+            Ok(_) => self.reject(invalid("options", "are not an object".to_owned())),
             Err(error) => self.reject(invalid("options", error.to_string())),
         }
     }
@@ -58,7 +57,7 @@ fn invalid(name: &str, problem: String) -> SpecError {
     }
 }
 
-/// `readOnlyRoot` as `read_only_root`.
+/// Converts `readOnlyRoot` to `read_only_root`.
 fn in_snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for c in name.chars() {

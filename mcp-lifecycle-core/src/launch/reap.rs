@@ -1,8 +1,7 @@
-//! The result of a search for orphans.
-
 use std::fmt;
 
-use super::remnant::Remnant;
+use super::Remnant;
+use super::remnant::list;
 
 /// The result of [`ServerLauncher::reap_orphans`](crate::launch::ServerLauncher::reap_orphans).
 /// Each process or container is in one list only.
@@ -13,55 +12,50 @@ pub struct ReapReport {
     pub ended: Vec<Remnant>,
     /// Belongs to a dead host but could not be ended.
     pub failed: Vec<Remnant>,
-    /// Remnants that were not touched: the host lives, or it cannot be told whose it is.
+    /// Left alone: the host lives, or cannot be determined.
     pub spared: Vec<Remnant>,
-    /// Could not be looked at, so that nobody knows whether it is an orphan.
-    ///
-    /// Whatever is on record about it stays on record, and the next search
-    /// tries again.
+    /// Could not be examined and may be an orphan. Its record is kept for the next search.
     pub unknown: Vec<UnknownRemnant>,
 }
 
-/// Something that a search could not look at.
+/// Something that a search could not examine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct UnknownRemnant {
     /// A process, a container, or the record that a host left of its servers.
     pub what: Remnant,
-    /// The reason it could not be looked at, in words.
+    /// The reason.
     pub why: String,
 }
 
 impl ReapReport {
-    /// An empty report.
+    /// Creates an empty report.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns whether every orphan was found and ended: nothing has failed and nothing
-    /// is unknown.
+    /// Returns whether every orphan was found and ended: nothing failed or is unknown.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty() && self.unknown.is_empty()
     }
 }
 
 impl UnknownRemnant {
-    /// `what` could not be looked at for this reason.
+    /// Creates an entry for `what`.
     pub fn new(what: Remnant, why: impl Into<String>) -> Self {
         let why = why.into();
         Self { what, why }
     }
 }
 
-/// `process 42 (node): its environment cannot be read: Permission denied`.
+/// Prints `process 42 (node): its environment cannot be read: Permission denied`.
 impl fmt::Display for UnknownRemnant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.what, self.why)
     }
 }
 
-/// One line that counts, with the names of all but the spared; `nothing found`
-/// for an empty report.
+/// Prints counts and names on one line; the spared are only counted.
 impl fmt::Display for ReapReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::default() {
@@ -79,23 +73,11 @@ impl fmt::Display for ReapReport {
                 false => write!(f, ": {names}"),
             }
         };
-        part(self.ended.len(), "ended", list(&self.ended))?;
-        part(self.failed.len(), "not ended", list(&self.failed))?;
-        part(self.unknown.len(), "unknown", list(&self.unknown))?;
+        part(self.ended.len(), "ended", list(&self.ended, ", "))?;
+        part(self.failed.len(), "not ended", list(&self.failed, ", "))?;
+        part(self.unknown.len(), "unknown", list(&self.unknown, ", "))?;
         part(self.spared.len(), "spared", String::new())
     }
-}
-
-/// As many as people read.
-const NAMED: usize = 10;
-
-fn list<T: fmt::Display>(items: &[T]) -> String {
-    let named = items.iter().take(NAMED).map(ToString::to_string);
-    let mut names = named.collect::<Vec<_>>().join(", ");
-    if items.len() > NAMED {
-        names.push_str(&format!(" and {} more", items.len() - NAMED));
-    }
-    names
 }
 
 #[cfg(test)]

@@ -1,25 +1,19 @@
-//! The abilities of a launcher, as data.
+use super::Containment;
 
-use super::containment::Containment;
-
-/// The abilities of a launcher: the steps of an end. The ladder skips what it cannot do,
-/// without waiting for it.
-///
-/// A launcher claims what it can do, one thing at a time: what is added here later is
-/// claimed by no launcher that does not know it.
+/// The abilities of a launcher: the steps of an end. The ladder skips steps that are not supported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TerminationSemantics {
-    /// Closing standard input reaches the server as end of file.
+    /// Closing stdin reaches the server as end of file.
     pub stdin_eof: bool,
-    /// The server can be asked to end with SIGTERM, or the like of it.
+    /// The server can be asked to end, with SIGTERM or an equivalent.
     pub polite_signal: bool,
     /// The containment of the server's processes.
     pub containment: Containment,
 }
 
 impl TerminationSemantics {
-    /// Nothing but a forced end, as far as this containment reaches.
+    /// Creates semantics with nothing but a forced end.
     pub fn new(containment: Containment) -> Self {
         Self {
             stdin_eof: false,
@@ -28,16 +22,16 @@ impl TerminationSemantics {
         }
     }
 
-    /// Claims that the server sees end of file when its standard input is closed.
+    /// Claims that closing stdin reaches the server as end of file.
     #[must_use]
-    pub fn with_stdin_eof(mut self) -> Self {
+    pub fn stdin_eof(mut self) -> Self {
         self.stdin_eof = true;
         self
     }
 
     /// Claims that the server can be asked to end.
     #[must_use]
-    pub fn with_polite_signal(mut self) -> Self {
+    pub fn polite_signal(mut self) -> Self {
         self.polite_signal = true;
         self
     }

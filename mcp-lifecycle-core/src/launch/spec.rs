@@ -1,16 +1,15 @@
-//! The description of what to start: [`ServerSpec`] and its environment policy.
-
 use std::ffi::{OsStr, OsString};
-use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::environment::{EnvPolicy, InheritEnv};
-use super::error::spec::{SpecError, reject_nul};
+use super::error::spec::reject_nul;
+use super::{EnvPolicy, InheritEnv, SpecError};
+use crate::launch::macros::debug_fields;
 
-/// A description of what to start: a command, its environment and where it runs.
+/// A server to start: a command, its environment and its working directory.
 ///
-/// Built by [`ServerSpec::builder`], which validates it; a value of this type
-/// is always valid as far as that can be told without touching the machine.
+/// Always valid, as far as that can be checked without touching the machine. `Debug` shows no values
+/// of the environment.
 ///
 /// ```
 /// use mcp_lifecycle_core::ServerSpec;
@@ -23,8 +22,6 @@ use super::error::spec::{SpecError, reject_nul};
 /// assert_eq!(spec.display_command().to_string(), "uvx mcp-server-time");
 /// # Ok::<(), mcp_lifecycle_core::launch::SpecError>(())
 /// ```
-///
-/// `Debug` shows the names of environment variables and never their values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerSpec {
     name: String,
@@ -36,64 +33,71 @@ pub struct ServerSpec {
 }
 
 impl ServerSpec {
-    /// Starts to describe the server `name`, run by `program`.
-    ///
-    /// A program without a slash is looked up in the `PATH` that the server
-    /// will see; one with a slash is relative to the server's working directory.
+    /// Begins the description of the server `name`, run by `program`: without a slash it is searched
+    /// for in the server's `PATH`, with one it is relative to the server's working directory.
     pub fn builder(name: impl Into<String>, program: impl Into<OsString>) -> ServerSpecBuilder {
         ServerSpecBuilder::new(name.into(), Some(program.into()))
     }
 
-    /// Starts to describe a server whose command is the launcher's business: a
-    /// container image that names its own entry point.
+    /// Begins the description of a server without a command, as for a container image with an entry
+    /// point.
     pub fn builder_without_command(name: impl Into<String>) -> ServerSpecBuilder {
         ServerSpecBuilder::new(name.into(), None)
     }
 
-    /// The server's name: for logs, reports and people.
+    /// Returns the server's name, for logs, reports and people.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The program, unless the launcher knows it.
+    /// Returns the program, unless the launcher determines it.
     pub fn program(&self) -> Option<&OsStr> {
         self.program.as_deref()
     }
 
-    /// The arguments after the program.
+    /// Returns the arguments after the program.
     pub fn args(&self) -> &[OsString] {
         &self.args
     }
 
-    /// The environment that the server sees.
+    /// Returns the server's environment.
     pub fn env(&self) -> &EnvPolicy {
         &self.env
     }
 
-    /// The working directory; the host's own when `None`.
+    /// Returns the working directory; the host's own if `None`.
     pub fn cwd(&self) -> Option<&Path> {
         self.cwd.as_deref()
     }
 
-    /// Options that only the launcher of this server understands: an image, mounts.
+    /// Returns launcher-specific options: an image, mounts.
     pub fn options(&self) -> &serde_json::Map<String, serde_json::Value> {
         &self.options
     }
 }
 
-impl fmt::Debug for ServerSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerSpec")
-            .field("name", &self.name)
-            .field("command", &format_args!("{}", self.display_command()))
-            .field("env", &self.env)
-            .field("cwd", &self.cwd)
-            .field("options", &self.options.keys().collect::<Vec<_>>())
-            .finish()
+impl Hash for ServerSpec {
+    /// Hashes a part; equality compares the rest.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+        self.program.hash(state);
+        self.args.hash(state);
+        self.env.literals().for_each(|literal| literal.hash(state));
     }
 }
 
-/// Describes a [`ServerSpec`].
+debug_fields!(
+    ServerSpec,
+    it {
+        name: &it.name,
+        command: &format_args!("{}", it.display_command()),
+        env: &it.env,
+        cwd: &it.cwd,
+        options: &it.options.keys().collect::<Vec<_>>()
+    }
+);
+
+/// Builds a [`ServerSpec`].
 #[derive(Debug, Clone)]
 #[must_use = "nothing is described until `build`"]
 pub struct ServerSpecBuilder {
@@ -130,19 +134,19 @@ impl ServerSpecBuilder {
 
     /// Sets an environment variable for the server.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.spec.env.set(name.into(), value.into());
+        self.spec.env.set.insert(name.into(), value.into());
         self
     }
 
-    /// Passes one variable of the host's environment through, if it is set there.
+    /// Passes a variable of the host's environment, if it is set.
     pub fn pass_env(mut self, name: impl Into<OsString>) -> Self {
-        self.spec.env.pass(name.into());
+        self.spec.env.pass.insert(name.into());
         self
     }
 
-    /// Sets what the server inherits besides what is set and passed by name.
+    /// Sets which other variables the server inherits.
     pub fn inherit_env(mut self, inherit: InheritEnv) -> Self {
-        self.spec.env.inherit(inherit);
+        self.spec.env.inherit = inherit;
         self
     }
 
@@ -152,15 +156,13 @@ impl ServerSpecBuilder {
         self
     }
 
-    /// Sets an option that only the launcher understands.
+    /// Sets a launcher-specific option.
     pub fn option(mut self, name: impl Into<String>, value: serde_json::Value) -> Self {
         self.spec.options.insert(name.into(), value);
         self
     }
 
-    /// Makes [`build`](Self::build) fail with this error, or with the first one
-    /// that was given: for a launcher's own options, which are validated where
-    /// they are written.
+    /// Makes [`build`](Self::build) fail with the first error given here.
     pub fn reject(mut self, error: SpecError) -> Self {
         self.rejected.get_or_insert(error);
         self
@@ -170,9 +172,8 @@ impl ServerSpecBuilder {
     ///
     /// # Errors
     ///
-    /// [`SpecError`] for an empty name or command, a NUL byte anywhere, and
-    /// `=` or nothing in the name of an environment variable; and what was
-    /// [rejected](Self::reject).
+    /// [`SpecError`] for an empty name or command, a NUL byte anywhere, `=` or nothing in the name
+    /// of an environment variable, and the error of [`reject`](Self::reject).
     pub fn build(self) -> Result<ServerSpec, SpecError> {
         if let Some(error) = self.rejected {
             return Err(error);

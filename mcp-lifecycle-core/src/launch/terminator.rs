@@ -1,63 +1,53 @@
-//! [`ProcessTerminator`]: what a launcher supplies to end one server.
-
 use std::fmt;
 
 use async_trait::async_trait;
 
-use super::error::step::StepError;
-use super::exit::ExitStatus;
-use super::identity::ServerIdentity;
-use super::proof::Gone;
-use super::remnant::Remnant;
-use super::semantics::TerminationSemantics;
+use super::{ExitStatus, Gone, Remnant, ServerIdentity, StepError, TerminationSemantics};
 
-/// The means to watch and end one server, as primitives.
+/// Primitives to watch and end one server.
 ///
 /// # Contract
 ///
-/// Implemented by launchers, called by [`ServerHandle`](crate::terminate::ServerHandle),
-/// which owns the order, the waits and the report. Users call the handle.
+/// Implemented by launchers, called by [`ServerHandle`](crate::terminate::ServerHandle), which owns
+/// the order, the waits and the report. Users call the handle.
 ///
-/// * Every method takes `&self`, may be called by many tasks at once, in any
-///   order, again after it succeeded, and after the server has gone.
+/// * Every method takes `&self` and may be called concurrently, in any order, again after success,
+///   and after the server has ended.
 /// * Dropping a returned future undoes nothing and loses nothing.
-/// * *Server* means all of it: the main process and whatever it started, as far
-///   as [`semantics`](Self::semantics) declares.
-/// * No method waits longer than the event it waits for; none has a timeout. The clocks
-///   are those of the [`TerminationPolicy`](crate::terminate::TerminationPolicy): a request or an
-///   order that is acknowledged late has the whole wait of its step (`eof_grace`,
-///   `term_grace`, `kill_confirmation`), and is dropped when the next step follows. A
-///   request that *fails* is followed by the next step at once. An order to force that
-///   fails, or is not acknowledged in half its wait, is followed by
-///   [`kill_now`](Self::kill_now). Names and exit statuses have `report_limit`.
+/// * *Server* means the main process and whatever it started, as far as
+///   [`semantics`](Self::semantics) declares.
+/// * No method has a timeout. The clocks are those of the
+///   [`TerminationPolicy`](crate::terminate::TerminationPolicy): a call has the whole wait of its
+///   step (`eof_grace`, `term_grace`, `kill_confirmation`), and is dropped when the next step
+///   follows. A request that *fails* is followed by the next step at once. A forced end that fails,
+///   or is not acknowledged in half its wait, is followed by [`kill_now`](Self::kill_now).
 #[async_trait]
 pub trait ProcessTerminator: fmt::Debug + Send + Sync + 'static {
-    /// The identity of the server: fit for logs and for the operator's eyes.
+    /// Returns the server's identity, for logs and operators.
     fn identity(&self) -> ServerIdentity;
 
-    /// The steps of an end that this very server allows, and their reach.
+    /// Returns the steps of an end that this server supports, and their reach.
     fn semantics(&self) -> TerminationSemantics;
 
-    /// Completes when the main process has ended, however that came about.
+    /// Completes when the main process has ended for any reason.
     ///
-    /// Event driven. [`ExitStatus::Unknown`] when the launcher lost the means
-    /// to know *and* knows that the process has ended.
+    /// Event driven. [`ExitStatus::Unknown`] if the process is known to have ended but its status
+    /// was lost.
     async fn exited(&self) -> ExitStatus;
 
     /// Asks the whole server to end: SIGTERM (and SIGCONT, for a stopped one).
     ///
-    /// Returns once the request is delivered. Not called where
-    /// [`TerminationSemantics::polite_signal`] is `false`.
+    /// Returns once the request is delivered. Not called if [`TerminationSemantics::polite_signal`]
+    /// is `false`.
     ///
     /// # Errors
     ///
-    /// [`StepError`] when the request could not be delivered. A server that has
-    /// gone already is `Ok`.
+    /// [`StepError`] when the request could not be delivered. `Ok` if the server has ended already.
     async fn request_end(&self) -> Result<(), StepError>;
 
-    /// Forces the whole server to end: SIGKILL, or the launcher's equivalent.
+    /// Forces the whole server to end: SIGKILL or an equivalent.
     ///
-    /// Returns once the order is given; [`gone`](Self::gone) tells when it is done.
+    /// Returns once the order is given; [`gone`](Self::gone) confirms its completion.
     ///
     /// # Errors
     ///
@@ -66,27 +56,27 @@ pub trait ProcessTerminator: fmt::Debug + Send + Sync + 'static {
 
     /// Completes on proof that nothing of the server is left.
     ///
-    /// Event driven, and does nothing to the server by itself: processes ended
-    /// and reaped, container absent, remote process reported closed.
+    /// Event driven and passive. The proof: processes ended and reaped, container absent, remote
+    /// process reported closed.
     ///
     /// # Errors
     ///
-    /// [`StepError`] when the proof can no longer be had, for instance because
-    /// the connection to the other machine is lost.
+    /// [`StepError`] when no proof is possible any more, for instance because the connection to the
+    /// other machine is lost.
     async fn gone(&self) -> Result<Gone, StepError>;
 
-    /// Names what of the server is alive now. Empty is not a proof: only
-    /// [`gone`](Self::gone) is.
+    /// Lists the living parts of the server. An empty list is no proof: only [`gone`](Self::gone)
+    /// is.
     ///
     /// # Errors
     ///
-    /// [`StepError`] when nobody can tell.
+    /// [`StepError`] when they cannot be determined.
     async fn survivors(&self) -> Result<Vec<Remnant>, StepError>;
 
-    /// The last resort: forces the server to end, synchronously.
+    /// Forces the server to end, synchronously, as the last resort.
     ///
-    /// Works in `Drop`, during a panic, outside a runtime and after the runtime
-    /// has gone. Does not block for longer than giving the order takes, does
-    /// not panic, and leaves no zombie: the launcher reaps by its own means.
+    /// Works in `Drop`, during a panic, and without or after a runtime. Blocks no longer than
+    /// giving the order takes, does not panic, and leaves no zombie: the launcher reaps by its own
+    /// means.
     fn kill_now(&self);
 }

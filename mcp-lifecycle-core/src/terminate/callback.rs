@@ -1,11 +1,9 @@
-//! Calls into what an application has plugged in, none of which may end one of our tasks.
-
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls an application's callback. A panic in it is logged, and ends nothing else.
+/// Calls an application's callback and logs a panic in it.
 pub(crate) fn guarded<T>(what: &str, server: &str, callback: impl FnOnce() -> T) -> Option<T> {
-    // What the callback may leave half done is its own.
+    // A state that the callback leaves half done is the application's concern.
     match catch_unwind(AssertUnwindSafe(callback)) {
         Ok(value) => Some(value),
         Err(panic) => {
@@ -15,13 +13,28 @@ pub(crate) fn guarded<T>(what: &str, server: &str, callback: impl FnOnce() -> T)
     }
 }
 
-/// Logs a panic, unless that panics too: the subscriber is the application's.
-pub(crate) fn report(what: &str, server: &str, message: &str) {
+/// Runs an application's future. Logs a panic in it, and returns its message.
+#[cfg(feature = "client")]
+pub(crate) async fn guarded_async<T>(
+    what: &str,
+    server: &str,
+    future: impl Future<Output = T>,
+) -> Result<T, String> {
+    let caught = futures_util::FutureExt::catch_unwind(AssertUnwindSafe(future)).await;
+    caught.map_err(|panic| {
+        let message = message(&*panic);
+        report(what, server, message);
+        message.to_owned()
+    })
+}
+
+/// Logs a panic. The application's subscriber may panic, too.
+fn report(what: &str, server: &str, message: &str) {
     let log = || tracing::error!(server, "{what} panicked: {message}");
     drop(catch_unwind(AssertUnwindSafe(log)));
 }
 
-pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
+fn message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text,

@@ -1,18 +1,13 @@
-//! The failure of a termination.
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use super::report::{EndReason, PhaseRecord};
-use crate::launch::identity::ServerIdentity;
-use crate::launch::remnant::{Remnant, RemnantList};
+use super::{EndReason, PhaseRecord};
+use crate::launch::remnant::list;
+use crate::launch::{Remnant, ServerIdentity};
 
-/// A termination ended without the proof that nothing is left.
-///
-/// Cloned to every caller that shared the termination. The launcher still owns
-/// the means to end the server; calling `terminate` again tries again.
+/// The failure to prove that nothing of a server is left. Calling `terminate` again retries.
 #[derive(Debug, Clone, Error)]
 #[error("{}", describe(.0))]
 pub struct TerminateError(Arc<TerminateErrorContext>);
@@ -25,20 +20,20 @@ pub struct TerminateErrorContext {
     pub server: String,
     /// The identity of the server.
     pub identity: ServerIdentity,
-    /// The reason it was being ended.
+    /// The reason for the termination.
     pub reason: EndReason,
-    /// The remnants that are alive, as far as anybody can tell.
+    /// The living remnants, as far as they are known.
     pub survivors: Vec<Remnant>,
-    /// The reason there is no proof, where that is not simply that something lives.
+    /// The reason that there is no proof, unless something simply lives.
     pub cause: Option<String>,
     /// The rungs that were climbed, in order.
     pub phases: Vec<PhaseRecord>,
-    /// From the first step until the ladder gave up.
+    /// Time from the first step until the ladder gave up.
     pub took: Duration,
 }
 
 impl TerminateError {
-    /// The server whose end is not proven, and what is left, as far as it is known.
+    /// Returns the server and its known remnants.
     pub fn context(&self) -> &TerminateErrorContext {
         &self.0
     }
@@ -59,7 +54,7 @@ fn describe(error: &TerminateErrorContext) -> String {
         took,
         ..
     } = error;
-    let left = RemnantList(survivors);
+    let left = list(survivors, ", ");
     let why = match (survivors.is_empty(), cause) {
         (false, None) => format!("still alive: {left}"),
         (false, Some(cause)) => format!("still alive: {left} ({cause})"),

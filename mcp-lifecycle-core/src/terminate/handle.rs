@@ -1,39 +1,31 @@
-//! [`ServerHandle`]: the ownership of one running server.
-
 mod drive;
-mod rung;
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::callback::guarded;
-use super::error::{TerminateError, TerminateErrorContext};
-use super::policy::TerminationPolicy;
-use super::report::{EndReason, TerminationReport};
-use super::stdin::{ServerStdin, StdinCloser};
-use crate::launch::exit::ExitStatus;
-use crate::launch::identity::ServerIdentity;
-use crate::launch::launched::BoxWrite;
-use crate::launch::semantics::TerminationSemantics;
-use crate::launch::terminator::ProcessTerminator;
+use super::stdin::StdinCloser;
+use super::{
+    EndReason, ServerStdin, ServerStreams, TerminateError, TerminateErrorContext,
+    TerminationPolicy, TerminationReport,
+};
+use crate::launch::macros::debug_fields;
+use crate::launch::{
+    BoxWrite, ExitStatus, LaunchedServer, ProcessTerminator, ServerIdentity, TerminationSemantics,
+};
+use crate::lock::Lock;
 
-/// The result that every caller of one termination gets.
+/// The result that all callers of one termination share.
 pub type TerminationOutcome = Result<Arc<TerminationReport>, TerminateError>;
 
-/// Owns one running server and is the only thing that ends it in order.
-///
-/// The handle is not `Clone`, and nothing else keeps a server alive: neither a clone of
-/// a peer held by a forgotten task, nor a transport, nor a runtime.
+/// Owns one running server. Nothing else keeps it alive, and only the handle ends it in order.
 ///
 /// # Drop
 ///
-/// Dropping the handle kills the server synchronously, in any context: inside
-/// or outside a runtime, during a panic, after the runtime has gone. If a
-/// termination is under way it goes on instead.
+/// Dropping the handle kills the server synchronously, in any context: inside or outside a runtime,
+/// during a panic, after the end of the runtime. A termination in progress continues instead.
 pub struct ServerHandle {
     shared: Arc<Shared>,
 }
@@ -42,41 +34,68 @@ struct Shared {
     server: String,
     terminator: Arc<dyn ProcessTerminator>,
     stdin: StdinCloser,
-    /// The runtime of a termination that is asked for outside any runtime.
+    /// The runtime for a termination that is requested outside any runtime.
     runtime: Option<Handle>,
-    run: Mutex<Run>,
-    started: Instant,
+    run: Lock<Run>,
+    follower: OnceLock<Arc<dyn Follower>>,
 }
 
-/// The one termination that all callers share.
-enum Run {
-    /// Not asked for yet, or the last attempt failed.
-    Idle,
-    /// Under way; its outcome will be here.
-    Running(Outcome),
-    /// Proven gone.
-    Gone(Arc<TerminationReport>),
+/// The end of a server, which all callers share.
+#[derive(Default)]
+struct Run {
+    /// Asks the task that watches over the server to end it. The first request takes it.
+    watcher: Option<oneshot::Sender<Request>>,
+    /// The outcome of the last attempt. Its sender is gone without one if the task was lost.
+    outcome: Option<Outcome>,
 }
 
-/// Where the outcome of a run will be.
+pub(crate) type Request = (EndReason, TerminationPolicy);
 type Outcome = watch::Receiver<Option<TerminationOutcome>>;
 
-/// The runner of a termination that somebody asks for.
-enum Claim<R> {
-    /// The one who asks.
-    Mine(R, Outcome),
-    /// Somebody else already.
-    Joined(Outcome),
-    /// Nobody any more.
-    Gone(Arc<TerminationReport>),
+/// The state of a connection, which follows the end of its server.
+pub(crate) trait Follower: Send + Sync + 'static {
+    fn begins(&self, reason: &EndReason);
+    /// Called once for each attempt.
+    fn ended(&self, outcome: &TerminationOutcome);
+}
+
+/// The right to end a server, once. Dropping it before [`finish`](Self::finish), as when its
+/// runtime ends, kills the server.
+pub(crate) struct Attempt {
+    shared: Arc<Shared>,
+    outcome: Option<watch::Sender<Option<TerminationOutcome>>>,
+}
+
+impl LaunchedServer {
+    /// Takes over the ownership, for a service loop of your own, MCP or not. `server` is its name in
+    /// reports.
+    ///
+    /// ```no_run
+    /// # use mcp_lifecycle_core::{EndReason, LaunchedServer, TerminateError, TerminationPolicy};
+    /// # async fn example(launched: LaunchedServer) -> Result<(), TerminateError> {
+    /// let (handle, streams) = launched.into_handle("files");
+    /// let (stdout, stdin) = streams.into_pair();
+    /// // Any protocol over `stdout` and `stdin`: `().serve((stdout, stdin))` with rmcp.
+    /// # drop((stdout, stdin));
+    /// let proof = handle.terminate(&TerminationPolicy::new(), EndReason::Shutdown).await?;
+    /// println!("{proof}");
+    /// # Ok(()) }
+    /// ```
+    pub fn into_handle(self, server: impl Into<String>) -> (ServerHandle, ServerStreams) {
+        let parts = self.into_parts();
+        let (handle, stdin) = ServerHandle::new(server, parts.stdin, parts.terminator);
+        let streams = ServerStreams {
+            stdin,
+            stdout: parts.stdout,
+            stderr: parts.stderr,
+        };
+        (handle, streams)
+    }
 }
 
 impl ServerHandle {
-    /// Takes over the ownership of a launched server, and hands out its
-    /// standard input in a form that the handle can close.
-    ///
-    /// Called inside a runtime, the handle remembers it and runs the
-    /// termination there if it is asked for from outside any runtime.
+    /// Takes ownership of a launched server. Returns its stdin in a form that the handle can close.
+    /// Terminations that are requested outside any runtime run on the current one.
     pub fn new(
         server: impl Into<String>,
         stdin: BoxWrite,
@@ -89,210 +108,238 @@ impl ServerHandle {
                 terminator,
                 stdin: closer,
                 runtime: Handle::try_current().ok(),
-                run: Mutex::new(Run::Idle),
-                started: Instant::now(),
+                run: Lock::default(),
+                follower: OnceLock::new(),
             }),
         };
         (handle, stdin)
     }
 
-    /// The identity of the server.
+    /// Returns the server's identity.
     pub fn identity(&self) -> ServerIdentity {
         self.shared.terminator.identity()
     }
 
-    /// The steps of an end that the server allows, and their reach.
+    /// Returns the steps of an end that the server supports, and their reach.
     pub fn semantics(&self) -> TerminationSemantics {
         self.shared.terminator.semantics()
     }
 
-    /// The time when it was taken over.
-    pub fn started(&self) -> Instant {
-        self.shared.started
-    }
-
-    /// Completes when the main process has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
+    /// Completes when the main process has ended. Cancel safe.
     pub async fn exited(&self) -> ExitStatus {
         self.shared.terminator.exited().await
     }
 
-    /// A future like [`exited`](Self::exited) that does not borrow the handle
-    /// and does not keep the server alive.
-    pub fn watch_exit(&self) -> impl Future<Output = ExitStatus> + Send + use<> {
-        let terminator = Arc::clone(&self.shared.terminator);
-        async move { terminator.exited().await }
-    }
-
     /// Ends the server in order and returns the proof.
     ///
-    /// Concurrent and repeated calls share one run, whose policy and reason are
-    /// those of the first, and get the same report. Keep reading the server's
-    /// output meanwhile: a server that is stuck in a write cannot leave.
+    /// Concurrent and repeated calls share one run, with the policy and reason of the first, and
+    /// get the same report. Keep reading the server's output meanwhile: a server that is stuck in a
+    /// write cannot exit.
     ///
     /// # Errors
     ///
-    /// [`TerminateError`] names what is still alive, after
-    /// [`TerminationPolicy::longest`] at most. Calling again tries again.
+    /// [`TerminateError`] names what is still alive, after [`TerminationPolicy::longest`] at most.
+    /// Calling again retries.
     ///
     /// # Cancel safety
     ///
-    /// The termination runs in its own task. Dropping this future does not
-    /// stop it, and a later call joins it.
+    /// Dropping this future does not stop the termination, and a later call joins it.
     pub async fn terminate(
         &self,
         policy: &TerminationPolicy,
         reason: EndReason,
     ) -> TerminationOutcome {
-        let mut outcome = match self.start(policy, &reason) {
-            Ok(running) => running,
-            Err(gone) => return Ok(gone),
-        };
-        // Bound first: the guard of a `watch` must not live across the match.
-        let done = outcome.wait_for(Option::is_some).await.map(|o| o.clone());
-        match done {
-            Ok(Some(outcome)) => outcome,
-            // The task was dropped with its runtime; its guard has killed the
-            // server, and nobody is left to wait for the proof.
-            Ok(None) | Err(_) => Err(self.shared.runtime_lost(reason)),
+        // A task may be lost with its runtime; this caller's is alive.
+        for _ in 0..2 {
+            if let Some(outcome) = known(self.begin(policy, &reason)).await {
+                return outcome;
+            }
         }
+        Err(self.shared.task_lost(reason))
     }
 
-    /// Starts the termination, if it is not under way, without waiting for it.
+    /// Starts the termination in the background, if it is not in progress.
     pub fn begin_termination(&self, policy: &TerminationPolicy, reason: EndReason) {
-        let _ = self.start(policy, &reason);
+        drop(self.begin(policy, &reason));
     }
 
-    /// The last resort: kills the server synchronously.
-    ///
-    /// A termination that is under way notices and completes with its proof.
-    ///
-    /// A panic of the launcher's is logged.
+    /// Kills the server synchronously, as the last resort. A termination in progress completes with
+    /// its proof. A panic in the launcher is logged.
     pub fn kill_now(&self) {
         self.shared.kill_now();
     }
 
     /// Returns whether the server is proven gone.
     pub fn is_gone(&self) -> bool {
-        matches!(*self.shared.lock(), Run::Gone(_))
+        let run = self.shared.run.lock();
+        let outcome = run.outcome.as_ref().map(watch::Receiver::borrow);
+        outcome.is_some_and(|outcome| matches!(*outcome, Some(Ok(_))))
     }
 
-    fn start(
-        &self,
-        policy: &TerminationPolicy,
-        reason: &EndReason,
-    ) -> Result<Outcome, Arc<TerminationReport>> {
-        match self.claim(policy, reason, tokio::time::Instant::now()) {
-            Claim::Gone(report) => Err(report),
-            Claim::Joined(outcome) => Ok(outcome),
-            Claim::Mine(run, outcome) => {
-                match Handle::try_current().ok().or(self.shared.runtime.clone()) {
-                    Some(runtime) => drop(runtime.spawn(run)),
-                    // No runtime at all: dropping the run kills, synchronously.
-                    None => drop(run),
-                }
-                Ok(outcome)
+    /// Requests the end, unless it is in progress or done.
+    fn begin(&self, policy: &TerminationPolicy, reason: &EndReason) -> Outcome {
+        let shared = &self.shared;
+        let mut run = shared.run.lock();
+        let watcher = run.watcher.take();
+        let asks =
+            watcher.is_some_and(|watcher| watcher.send((reason.clone(), policy.clone())).is_ok());
+        let joined = run
+            .outcome
+            .clone()
+            .filter(|outcome| asks || is_joinable(outcome));
+        let (outcome, attempt) = match joined {
+            Some(outcome) => (outcome, None),
+            None => {
+                let (attempt, outcome) = shared.attempt(&mut run);
+                (outcome, Some(attempt))
             }
-        }
-    }
-
-    /// The one run, for the first who asks for it.
-    fn claim(
-        &self,
-        policy: &TerminationPolicy,
-        reason: &EndReason,
-        begun: tokio::time::Instant,
-    ) -> Claim<impl Future<Output = TerminationOutcome> + Send + use<>> {
-        let mut run = self.shared.lock();
-        match &*run {
-            Run::Gone(report) => return Claim::Gone(Arc::clone(report)),
-            Run::Running(outcome) if outcome.has_changed().is_ok() => {
-                return Claim::Joined(outcome.clone());
-            }
-            // The run was lost together with its runtime, or there was none.
-            Run::Running(_) | Run::Idle => {}
-        }
-        let (sender, receiver) = watch::channel(None);
-        *run = Run::Running(receiver.clone());
+        };
         drop(run);
-        let shared = Arc::clone(&self.shared);
-        let run = drive::run(shared, policy.clone(), reason.clone(), begun, sender);
-        Claim::Mine(run, receiver)
+        if let Some(follower) = shared.follower.get().filter(|_| asks || attempt.is_some()) {
+            follower.begins(reason);
+        }
+        if let Some(attempt) = attempt {
+            let (policy, reason) = (policy.clone(), reason.clone());
+            let begun = tokio::time::Instant::now();
+            let end = async move {
+                let outcome = attempt.climb(&policy, reason, begun).await;
+                attempt.finish(&outcome);
+            };
+            match Handle::try_current().ok().or(shared.runtime.clone()) {
+                Some(runtime) => drop(runtime.spawn(end)),
+                // Without a runtime, dropping the attempt kills synchronously.
+                None => drop(end),
+            }
+        }
+        outcome
     }
 }
 
 /// Methods for the owner of a connection.
 #[cfg(feature = "client")]
 impl ServerHandle {
-    /// Like [`terminate`](Self::terminate), but runs in the caller's own task
-    /// unless somebody else's run is joined: for a task that only exists to own
-    /// the server, and whose loss must kill it.
-    ///
-    /// The report's clock began at `begun`.
-    pub(crate) async fn terminate_here(
+    /// Lets a task watch over the server: it alone runs the end, when it is asked or by itself.
+    pub(crate) fn watch(
         &self,
-        policy: &TerminationPolicy,
-        reason: EndReason,
-        begun: tokio::time::Instant,
-    ) -> TerminationOutcome {
-        match self.claim(policy, &reason, begun) {
-            Claim::Mine(run, _) => run.await,
-            Claim::Joined(_) | Claim::Gone(_) => self.terminate(policy, reason).await,
-        }
+        follower: Arc<dyn Follower>,
+    ) -> (Attempt, oneshot::Receiver<Request>) {
+        let (watcher, request) = oneshot::channel();
+        let _ = self.shared.follower.set(follower);
+        let mut run = self.shared.run.lock();
+        run.watcher = Some(watcher);
+        (self.shared.attempt(&mut run).0, request)
     }
 
-    /// Completes when the launcher can prove that the server is gone; never, if it
-    /// says that it cannot.
+    /// Returns a future of the last attempt's outcome, without requesting one. `None` if its task
+    /// was lost. Keeps no server alive.
+    pub(crate) fn outcome(
+        &self,
+    ) -> impl Future<Output = Option<TerminationOutcome>> + Send + use<> {
+        let outcome = self.shared.run.lock().outcome.clone();
+        async move { known(outcome?).await }
+    }
+
+    pub(crate) fn lost(&self, reason: EndReason) -> TerminateError {
+        self.shared.task_lost(reason)
+    }
+
+    /// Completes when the launcher can prove that the server is gone; never if it cannot.
     #[cfg(feature = "fleet")]
     pub(crate) async fn provable(&self) {
         if self.shared.terminator.gone().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
-
-    /// The error of a termination whose task has gone.
-    pub(crate) fn lost(&self, reason: EndReason) -> TerminateError {
-        self.shared.runtime_lost(reason)
-    }
 }
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        let idle = matches!(*self.shared.lock(), Run::Idle);
-        if !idle {
-            return;
+        let untouched = {
+            let run = self.shared.run.lock();
+            let failed = |outcome: &Outcome| matches!(*outcome.borrow(), Some(Err(_)));
+            match &run.watcher {
+                Some(watcher) if !watcher.is_closed() => true,
+                _ => run.outcome.as_ref().is_none_or(failed),
+            }
+        };
+        if untouched {
+            self.kill_now();
+            // The proof and its log still follow if there is a runtime.
+            self.begin_termination(&TerminationPolicy::immediate(), EndReason::OwnerDropped);
         }
-        self.kill_now();
-        // The proof and its trace still follow, if anything can run them.
-        self.begin_termination(&TerminationPolicy::immediate(), EndReason::OwnerDropped);
     }
 }
 
-impl fmt::Debug for ServerHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerHandle")
-            .field("server", &self.shared.server)
-            .field("identity", &self.identity())
-            .finish_non_exhaustive()
+debug_fields!(
+    ServerHandle,
+    it {
+        server: &it.shared.server,
+        identity: &it.identity()
+    }
+);
+
+/// Waits for an outcome; `None` if its task was lost.
+async fn known(mut outcome: Outcome) -> Option<TerminationOutcome> {
+    outcome.wait_for(Option::is_some).await.ok()?.clone()
+}
+
+/// Returns whether an attempt is in progress, or was the last that is needed.
+fn is_joinable(outcome: &Outcome) -> bool {
+    match &*outcome.borrow() {
+        Some(known) => known.is_ok(),
+        None => outcome.has_changed().is_ok(),
+    }
+}
+
+impl Attempt {
+    /// Completes when the main process has ended. Cancel safe.
+    #[cfg(feature = "client")]
+    pub(crate) async fn exited(&self) -> ExitStatus {
+        self.shared.terminator.exited().await
+    }
+
+    pub(crate) fn finish(mut self, outcome: &TerminationOutcome) {
+        if let Some(sender) = self.outcome.take() {
+            if let Some(follower) = self.shared.follower.get() {
+                follower.ended(outcome);
+            }
+            sender.send_replace(Some(outcome.clone()));
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if self.outcome.is_some() {
+            self.shared.kill_now();
+            if let Some(follower) = self.shared.follower.get() {
+                follower.ended(&Err(self.shared.task_lost(EndReason::OwnerDropped)));
+            }
+        }
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Run> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Begins an attempt that later callers join.
+    fn attempt(self: &Arc<Self>, run: &mut Run) -> (Attempt, Outcome) {
+        let (sender, outcome) = watch::channel(None);
+        run.outcome = Some(outcome.clone());
+        let attempt = Attempt {
+            shared: Arc::clone(self),
+            outcome: Some(sender),
+        };
+        (attempt, outcome)
     }
 
-    /// Called in `Drop`, during a panic too: a launcher that panics must not end the host.
+    /// Kills the server. Runs in `Drop` and during panics, so that a launcher's panic must not
+    /// propagate.
     fn kill_now(&self) {
         guarded("the launcher's last resort", &self.server, || {
             self.terminator.kill_now();
         });
     }
 
-    fn runtime_lost(&self, reason: EndReason) -> TerminateError {
+    fn task_lost(&self, reason: EndReason) -> TerminateError {
         TerminateErrorContext {
             server: self.server.clone(),
             identity: self.terminator.identity(),

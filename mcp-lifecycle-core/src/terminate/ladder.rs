@@ -1,8 +1,5 @@
 //! The termination ladder as a pure state machine: no clock, no I/O.
 //!
-//! [`ServerHandle`](crate::terminate::ServerHandle) drives it: it carries out each
-//! [`Step`], waits for the first thing that happens, and tells the ladder.
-//!
 //! ```text
 //!            ┌───────────────┐ exited   ┌────────────┐
 //!  begin ───▶│  CloseStdin   │─────────▶│ Stragglers │
@@ -21,38 +18,31 @@
 //!  from every state: proof that the tree is gone ──▶ the termination is done
 //! ```
 //!
-//! * The main process's exit is not the end: what it left behind has
-//!   `straggler_grace` to follow, then is asked (SIGTERM), then forced. A
-//!   wrapper that dies of SIGTERM at once does not take the grace away from the
-//!   real server behind it.
-//! * What a launcher cannot do is skipped without waiting, as is a step whose
-//!   wait is zero. A step that fails counts as one that timed out.
-//!
-//! Not guaranteed: a process that the kernel does not let die (uninterruptible
-//! sleep) outlasts `ForceEnd`; the ladder ends `Unproven` and the launcher
-//! keeps the means to end it.
+//! The main process's exit is not the end: its descendants have `straggler_grace`, then SIGTERM,
+//! then SIGKILL. A wrapper that dies of SIGTERM does not shorten the grace of the server behind it.
+//! Unsupported steps and steps with a wait of zero are skipped; a failed step counts as timed out.
 
 use std::time::Duration;
 
-use super::policy::TerminationPolicy;
-use crate::launch::semantics::TerminationSemantics;
+use super::TerminationPolicy;
+use crate::launch::TerminationSemantics;
 
 /// A rung of the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Standard input is closed; the server is expected to leave by itself.
+    /// Stdin is closed; the server should exit by itself.
     CloseStdin,
-    /// The main process has exited; what it left behind may follow.
+    /// The main process has exited; its descendants may follow.
     Stragglers,
-    /// The server was asked to end (SIGTERM).
+    /// The server got SIGTERM.
     RequestEnd,
-    /// The server is being forced to end (SIGKILL).
+    /// The server gets SIGKILL.
     ForceEnd,
 }
 
 impl Phase {
-    /// A stable name for logs and metrics.
+    /// Returns a stable name for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::CloseStdin => "close_stdin",
@@ -69,27 +59,24 @@ impl std::fmt::Display for Phase {
     }
 }
 
-/// The next step of the ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Enter this phase: do what it says, then wait this long for an event.
+    /// Enter this phase: carry out its action, then wait for an event.
     Enter { phase: Phase, wait: Duration },
-    /// Keep waiting in the current phase, for what is left of its time.
+    /// Keep waiting for the rest of the current phase.
     Wait,
-    /// Every rung was climbed and something may still live.
+    /// Every rung was used and something may still live.
     Unproven,
 }
 
-/// The event itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The main process has exited.
     MainExited,
-    /// The wait of the current phase is over, or its action failed.
+    /// The current phase is over, or its action failed.
     TimedOut,
 }
 
-/// The state of one termination.
 #[derive(Debug)]
 pub(crate) struct Ladder {
     eof: Option<Duration>,
@@ -113,7 +100,6 @@ impl Ladder {
         }
     }
 
-    /// The first step.
     pub(crate) fn begin(&mut self, main_exited: bool) -> Step {
         self.main_exited = main_exited;
         if main_exited {
@@ -125,7 +111,6 @@ impl Ladder {
         }
     }
 
-    /// The next step.
     pub(crate) fn on(&mut self, event: Event) -> Step {
         match (event, self.phase) {
             (Event::MainExited, Some(Phase::CloseStdin)) => {
@@ -164,7 +149,7 @@ mod tests {
 
     fn semantics() -> TerminationSemantics {
         let mute = TerminationSemantics::new(Containment::new("test", Reach::Tree));
-        mute.with_stdin_eof().with_polite_signal()
+        mute.stdin_eof().polite_signal()
     }
 
     fn phase(step: Step) -> Phase {

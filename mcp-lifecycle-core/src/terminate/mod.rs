@@ -1,8 +1,7 @@
 //! The end of a server: its order, its clocks and its proof.
 //!
 //! [`ServerHandle`] owns a server and ends it by a ladder of steps, within the times of a
-//! [`TerminationPolicy`]. It needs no MCP: any protocol over standard input and output
-//! will do.
+//! [`TerminationPolicy`]. It works with any protocol over stdin and stdout.
 
 pub(crate) mod callback;
 pub(crate) mod error;
@@ -11,7 +10,6 @@ pub(crate) mod ladder;
 pub(crate) mod policy;
 pub(crate) mod report;
 pub(crate) mod stdin;
-pub(crate) mod streams;
 pub(crate) mod timing;
 
 pub use error::{TerminateError, TerminateErrorContext};
@@ -19,5 +17,4 @@ pub use handle::{ServerHandle, TerminationOutcome};
 pub use ladder::Phase;
 pub use policy::TerminationPolicy;
 pub use report::{EndReason, PhaseRecord, TerminationReport};
-pub use stdin::ServerStdin;
-pub use streams::ServerStreams;
+pub use stdin::{ServerStdin, ServerStreams};

@@ -1,13 +1,9 @@
-//! The report of a termination, for people and programs.
-
 use std::fmt;
 use std::time::Duration;
 
-use super::ladder::Phase;
-use crate::launch::containment::Containment;
-use crate::launch::exit::ExitStatus;
-use crate::launch::identity::ServerIdentity;
-use crate::launch::proof::{EvidenceList, Gone};
+use super::Phase;
+use crate::launch::remnant::list;
+use crate::launch::{Containment, ExitStatus, Gone, ServerIdentity};
 
 /// The reason a server was ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -19,40 +15,54 @@ pub enum EndReason {
     OwnerDropped,
     /// Its main process exited by itself.
     ServerExited,
-    /// The server closed its output while its process went on.
+    /// The server closed its output but kept running.
     OutputClosed,
+    /// The server closed its input while its process went on.
+    InputClosed,
     /// Its start failed or was cancelled.
     StartFailed,
-    /// Its configuration changed or it was removed from the configuration.
+    /// Its configuration changed.
     ConfigChanged,
-    /// Nobody used it for the idle time of its pool.
+    /// It is no longer declared.
+    Undeclared,
+    /// It was not used for the idle time of its pool.
     Idle,
-    /// A pool at its limit needed the place.
+    /// Another server needs this capacity.
     Evicted,
-    /// The scope it belonged to ended.
+    /// Its scope ended.
     ScopeEnded,
-    /// Something of the application's own.
-    Other(
-        /// The reason in a word or two.
-        String,
-    ),
+    /// An application-specific reason.
+    Other(String),
 }
 
 impl EndReason {
-    /// A stable name for logs and metrics.
+    /// Returns a stable name for logs and metrics.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Shutdown => "shutdown",
             Self::OwnerDropped => "owner_dropped",
             Self::ServerExited => "server_exited",
             Self::OutputClosed => "output_closed",
+            Self::InputClosed => "input_closed",
             Self::StartFailed => "start_failed",
             Self::ConfigChanged => "config_changed",
+            Self::Undeclared => "undeclared",
             Self::Idle => "idle",
             Self::Evicted => "evicted",
             Self::ScopeEnded => "scope_ended",
             Self::Other(reason) => reason,
         }
+    }
+}
+
+#[cfg(feature = "fleet")]
+impl EndReason {
+    /// Returns whether the server has ended by itself, which is a failure.
+    pub(crate) fn is_servers_own(&self) -> bool {
+        matches!(
+            self,
+            Self::ServerExited | Self::OutputClosed | Self::InputClosed
+        )
     }
 }
 
@@ -63,8 +73,10 @@ impl fmt::Display for EndReason {
             Self::OwnerDropped => "its owner was dropped",
             Self::ServerExited => "it exited",
             Self::OutputClosed => "it closed its output",
+            Self::InputClosed => "it closed its input",
             Self::StartFailed => "its start failed",
             Self::ConfigChanged => "its configuration has changed",
+            Self::Undeclared => "it is no longer declared",
             Self::Idle => "it was idle",
             Self::Evicted => "its place was needed",
             Self::ScopeEnded => "its scope has ended",
@@ -73,7 +85,7 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// One rung of the ladder, as it went.
+/// The record of one rung.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PhaseRecord {
@@ -81,13 +93,13 @@ pub struct PhaseRecord {
     pub phase: Phase,
     /// The time the server spent on it.
     pub took: Duration,
-    /// The reason its action failed, if it did; the ladder went on to the next rung.
+    /// The reason that its action failed, if it did.
     pub failure: Option<String>,
 }
 
-/// The proof that a server has ended, and the account of how.
+/// The proof that a server has ended, and the record of its end.
 ///
-/// A report exists only when nothing of the server is left; anything else is a
+/// Exists only if nothing of the server is left; otherwise there is a
 /// [`TerminateError`](crate::terminate::TerminateError).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -96,27 +108,27 @@ pub struct TerminationReport {
     pub server: String,
     /// The identity of the server.
     pub identity: ServerIdentity,
-    /// The reason it was ended.
+    /// The reason for the termination.
     pub reason: EndReason,
     /// The exit status of its main process.
     pub exit: ExitStatus,
     /// The rungs that were climbed, in order.
     pub phases: Vec<PhaseRecord>,
-    /// The proof, with what outlived the main process and was swept, or was reported.
+    /// The proof, with the remnants that were swept or reported.
     pub gone: Gone,
-    /// The containment of the server while it lived.
+    /// The server's containment.
     pub containment: Containment,
-    /// From the first step to the proof.
+    /// Time from the first step to the proof.
     pub took: Duration,
 }
 
 impl TerminationReport {
-    /// The last rung that was needed; `None` when the server had gone already.
+    /// Returns the last rung that was needed; `None` if the server had ended already.
     pub fn ended_in(&self) -> Option<Phase> {
         self.phases.last().map(|record| record.phase)
     }
 
-    /// Returns whether the server ended without being signalled and left nothing behind.
+    /// Returns whether the server ended without a signal and left nothing behind.
     pub fn was_graceful(&self) -> bool {
         self.gone.swept_count == 0
             && self
@@ -145,7 +157,7 @@ impl fmt::Display for TerminationReport {
         for remnant in &self.gone.reported {
             write!(f, "\nleft alone:  {remnant}")?;
         }
-        writeln!(f, "\nproof:       {}", EvidenceList(&self.gone.evidence))?;
+        writeln!(f, "\nproof:       {}", list(&self.gone.evidence, "; "))?;
         writeln!(f, "containment: {}", self.containment)?;
         write!(f, "took:        {:.1?}", self.took)
     }

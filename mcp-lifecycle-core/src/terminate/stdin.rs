@@ -1,44 +1,41 @@
-//! A server's standard input that its owner can close under the writer's hands.
+//! A server's stdin that its owner can close while it has a writer.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use crate::launch::launched::BoxWrite;
+use crate::launch::macros::debug_fields;
+use crate::launch::{BoxRead, BoxWrite};
+use crate::lock::Lock;
 
-/// Closing standard input is the first step of every orderly end, and it must
-/// not depend on its writer: a task that is stuck in a write, or a
-/// writer that somebody forgot. So the writer and the
-/// [`ServerHandle`](crate::terminate::ServerHandle) share it, and the handle can take it
-/// away. Writes then fail with `BrokenPipe`.
+/// A server's stdin, which its [`ServerHandle`](crate::terminate::ServerHandle) can take away from a
+/// writer that is stuck or forgotten. Writes then fail with `BrokenPipe`.
 ///
 /// # Drop
 ///
-/// Dropping it closes the server's standard input.
+/// Dropping it closes the server's stdin.
 pub struct ServerStdin {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Lock<Shared>>,
 }
 
 /// The owner's end of a [`ServerStdin`].
 #[derive(Clone)]
 pub(crate) struct StdinCloser {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Lock<Shared>>,
 }
 
 struct Shared {
     io: Option<BoxWrite>,
-    /// The writer that waits for room in the pipe: nothing else would wake it when the
-    /// pipe is taken away.
+    /// The writer that waits for room in the pipe; woken when the pipe is taken away.
     writer: Option<Waker>,
 }
 
 impl ServerStdin {
     pub(crate) fn new(io: BoxWrite) -> (Self, StdinCloser) {
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Arc::new(Lock::new(Shared {
             io: Some(io),
             writer: None,
         }));
@@ -53,7 +50,7 @@ impl ServerStdin {
         cx: &mut Context<'_>,
         operation: impl FnOnce(Pin<&mut BoxWrite>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let mut shared = lock(&self.shared);
+        let mut shared = self.shared.lock();
         let Some(io) = shared.io.as_mut() else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         };
@@ -87,47 +84,61 @@ impl AsyncWrite for ServerStdin {
 
 impl Drop for ServerStdin {
     fn drop(&mut self) {
-        drop(lock(&self.shared).io.take());
+        drop(self.shared.lock().io.take());
     }
 }
 
-impl fmt::Debug for ServerStdin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerStdin").finish_non_exhaustive()
-    }
-}
+debug_fields!(ServerStdin, _it {});
 
 impl StdinCloser {
-    /// Takes standard input away from its writer and closes it.
-    ///
-    /// Both are needed: a pipe closes when it is dropped and ignores a
-    /// shutdown; a socket or an attached container closes one way by a shutdown
-    /// and ignores the drop of one half.
+    /// Takes stdin away from its writer and closes it, by a shutdown and a drop: a pipe ignores a
+    /// shutdown, and a socket or an attached container ignores the drop of one half.
     pub(crate) async fn close(&self) {
         let (io, writer) = {
-            let mut shared = lock(&self.shared);
+            let mut shared = self.shared.lock();
             (shared.io.take(), shared.writer.take())
         };
         if let Some(writer) = writer {
             writer.wake();
         }
         if let Some(mut io) = io {
-            // A server that has gone already is not an error here.
+            // The server may have ended already.
             let _ = io.shutdown().await;
         }
     }
 }
 
-impl fmt::Debug for StdinCloser {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StdinCloser").finish_non_exhaustive()
+debug_fields!(StdinCloser, _it {});
+
+/// The streams of a server that a [`ServerHandle`](crate::terminate::ServerHandle) owns. They keep nothing alive.
+#[non_exhaustive]
+pub struct ServerStreams {
+    /// The server's stdin, which the handle closes when it ends the server.
+    pub stdin: ServerStdin,
+    /// The server's stdout.
+    pub stdout: BoxRead,
+    /// The server's stderr, if separate. It must be read: a server blocks after some 64 KiB of
+    /// unread stderr.
+    pub stderr: Option<BoxRead>,
+}
+
+impl ServerStreams {
+    /// Returns stdout and stdin, as most service loops want them. Drains and drops stderr.
+    ///
+    /// # Panics
+    ///
+    /// Outside a Tokio runtime.
+    pub fn into_pair(self) -> (BoxRead, ServerStdin) {
+        if let Some(mut stderr) = self.stderr {
+            tokio::spawn(async move {
+                let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+            });
+        }
+        (self.stdout, self.stdin)
     }
 }
 
-/// Nothing panics while the lock is held, but a third party's writer might.
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
+debug_fields!(ServerStreams, _it {});
 
 #[cfg(test)]
 mod tests {

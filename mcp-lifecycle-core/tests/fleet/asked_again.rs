@@ -33,8 +33,8 @@ impl ProcessTerminator for Remote {
     }
     fn semantics(&self) -> TerminationSemantics {
         TerminationSemantics::new(Containment::new("remote", Reach::Tree))
-            .with_stdin_eof()
-            .with_polite_signal()
+            .stdin_eof()
+            .polite_signal()
     }
     async fn exited(&self) -> ExitStatus {
         std::future::pending().await

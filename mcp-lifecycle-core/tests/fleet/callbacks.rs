@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use mcp_lifecycle_core::client::{
-    LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig, ServerEvent, ServerObserver,
+    LifecycleClient, ProtocolPreference, ServerConfig, ServerEvent, ServerObserver,
 };
-use mcp_lifecycle_core::fleet::{ServerManager, ServerPool};
+use mcp_lifecycle_core::fleet::{FleetOptions, RestartPolicy, ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::ServerSpec;
 use rmcp::ClientHandler;
 use rmcp::model::{ClientConfig, ErrorData};
@@ -43,7 +43,7 @@ async fn a_client_outlives_an_observer_and_a_handler_that_panic() {
         .build()
         .unwrap();
     let client = LifecycleClient::builder(
-        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+        ServerConfig::new(fake.clone(), spec).protocol(ProtocolPreference::Legacy),
     )
     .observer(Panics)
     .handler(Panics)
@@ -107,7 +107,6 @@ impl Reenters {
             let _ = manager.server(&record.server);
         }
         manager.retry("s");
-        let _ = manager.counters();
     }
 }
 
@@ -158,7 +157,9 @@ async fn a_handler_that_cannot_be_made_is_a_start_that_failed() {
             Plain
         })
         .build();
-    let config = fake.config("s", &[]).with_required(true);
+    let config = fake
+        .config("s", &[])
+        .in_fleet(FleetOptions::new().required(true));
     let error = manager.refresh([config]).await.unwrap_err();
     let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(text.contains("handler"), "{text}");
@@ -171,10 +172,11 @@ async fn a_handler_that_cannot_be_made_is_a_start_that_failed() {
 async fn a_launcher_that_panics_is_a_start_that_failed() {
     let fake = Fake::new();
     let manager = ServerManager::new("m");
-    let config = fake
-        .config("s", &["--panic"])
-        .with_required(true)
-        .with_restart(RestartPolicy::never());
+    let config = fake.config("s", &["--panic"]).in_fleet(
+        FleetOptions::new()
+            .required(true)
+            .restart(RestartPolicy::never()),
+    );
     let error = manager.refresh([config]).await.unwrap_err();
     let text = mcp_lifecycle_core::launch::ErrorChain(&error).to_string();
     assert!(text.contains("a fault in the launcher"), "{text}");
@@ -188,7 +190,7 @@ async fn beside_faults(fake: &Arc<Fake>, moods: Moods) -> ServerManager {
     let manager = ServerManager::new("m");
     let config = |name: &str| {
         let spec = ServerSpec::builder(name, "fake").build().unwrap();
-        ServerConfig::new(faulty.clone(), spec).with_protocol(ProtocolPreference::Legacy)
+        ServerConfig::new(faulty.clone(), spec).protocol(ProtocolPreference::Legacy)
     };
     let mut configs: Vec<_> = (0..8).map(|n| config(&format!("faulty-{n}"))).collect();
     configs.extend((0..8).map(|n| fake.config(&format!("healthy-{n}"), &["--stubborn"])));
@@ -265,7 +267,7 @@ async fn standard_error_is_read_to_its_end_though_a_subscriber_panics() {
     let args = ["--chatty", "2000"];
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
     let client = LifecycleClient::builder(
-        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+        ServerConfig::new(fake.clone(), spec).protocol(ProtocolPreference::Legacy),
     )
     .start()
     .await

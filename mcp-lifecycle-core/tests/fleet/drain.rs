@@ -15,7 +15,7 @@ use crate::fake::{Fake, call, seconds};
 async fn draining(fake: &Arc<Fake>, reason: EndReason) -> Arc<LifecycleClient> {
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
     let client = LifecycleClient::builder(
-        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+        ServerConfig::new(fake.clone(), spec).protocol(ProtocolPreference::Legacy),
     )
     .start()
     .await
@@ -24,7 +24,7 @@ async fn draining(fake: &Arc<Fake>, reason: EndReason) -> Arc<LifecycleClient> {
     let peer = client.peer().clone();
     tokio::spawn(async move { peer.call_tool(call(8_000)).await });
     tokio::time::sleep(seconds(1)).await;
-    client.begin_shutdown(reason, TerminationPolicy::new().with_drain(seconds(10)));
+    client.begin_shutdown(reason, TerminationPolicy::new().drain(seconds(10)));
     client
 }
 
@@ -94,7 +94,7 @@ async fn calls_in_flight_of_a_server_that_dies_in_the_drain_say_that_it_died() {
     let fake = Fake::new();
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
     let client = LifecycleClient::builder(
-        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+        ServerConfig::new(fake.clone(), spec).protocol(ProtocolPreference::Legacy),
     )
     .start()
     .await
@@ -104,7 +104,7 @@ async fn calls_in_flight_of_a_server_that_dies_in_the_drain_say_that_it_died() {
     tokio::time::sleep(seconds(1)).await;
     client.begin_shutdown(
         EndReason::Shutdown,
-        TerminationPolicy::new().with_drain(seconds(10)),
+        TerminationPolicy::new().drain(seconds(10)),
     );
     tokio::time::sleep(seconds(1)).await;
     fake.crash("s");
@@ -127,7 +127,7 @@ async fn a_server_that_closes_its_output_in_the_handshake_is_not_said_to_have_ex
         .build()
         .unwrap();
     let error = LifecycleClient::builder(
-        ServerConfig::new(fake.clone(), spec).with_protocol(ProtocolPreference::Legacy),
+        ServerConfig::new(fake.clone(), spec).protocol(ProtocolPreference::Legacy),
     )
     .start()
     .await

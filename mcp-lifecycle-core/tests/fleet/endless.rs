@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_lifecycle_core::client::{
-    CallErrorKind, CallOptions, LifecycleClient, ProtocolPreference, RestartPolicy, ServerConfig,
+    CallErrorKind, CallOptions, LifecycleClient, ProtocolPreference, ServerConfig,
 };
-use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
+use mcp_lifecycle_core::fleet::{
+    AcquireOptions, FleetOptions, FleetServer, RestartPolicy, ServerManager, ServerPool,
+};
 use mcp_lifecycle_core::launch::{ExitStatus, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 
@@ -17,32 +19,27 @@ const EVER: Duration = Duration::MAX;
 
 fn policy() -> TerminationPolicy {
     let mut policy = TerminationPolicy::new()
-        .with_drain(EVER)
-        .with_eof_grace(EVER)
-        .with_term_grace(EVER)
-        .with_kill_confirmation(EVER)
-        .with_report_limit(EVER);
+        .drain(EVER)
+        .eof_grace(EVER)
+        .term_grace(EVER)
+        .kill_confirmation(EVER)
+        .report_limit(EVER);
     policy.flush = EVER;
     policy.straggler_grace = EVER;
     policy
 }
 
-fn endless(config: ServerConfig) -> ServerConfig {
+fn endless(config: ServerConfig) -> FleetServer {
     let restart = RestartPolicy::new()
-        .with_backoff(EVER, EVER)
-        .with_sustained_uptime(EVER)
-        .with_max_restarts(1)
-        .with_cooldown(Some(EVER));
+        .backoff(EVER, EVER)
+        .sustained_uptime(EVER)
+        .max_restarts(1)
+        .cooldown(Some(EVER));
     config
-        .with_restart(restart)
-        .with_startup_timeout(EVER)
-        .with_idle_ttl(Some(EVER))
-        .with_termination(policy())
-        .with_call_options(
-            CallOptions::new()
-                .with_timeout(EVER)
-                .with_reset_on_progress(EVER),
-        )
+        .startup_timeout(EVER)
+        .termination(policy())
+        .call_options(CallOptions::new().timeout(EVER).reset_on_progress(EVER))
+        .in_fleet(FleetOptions::new().restart(restart).idle_ttl(EVER))
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,14 +48,10 @@ async fn a_client_takes_endless_times() {
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
     let client = LifecycleClient::builder(
         ServerConfig::new(fake.clone(), spec)
-            .with_protocol(ProtocolPreference::Legacy)
-            .with_startup_timeout(EVER)
-            .with_termination(policy())
-            .with_call_options(
-                CallOptions::new()
-                    .with_timeout(EVER)
-                    .with_reset_on_progress(EVER),
-            ),
+            .protocol(ProtocolPreference::Legacy)
+            .startup_timeout(EVER)
+            .termination(policy())
+            .call_options(CallOptions::new().timeout(EVER).reset_on_progress(EVER)),
     )
     .start()
     .await
@@ -78,7 +71,7 @@ async fn a_manager_and_a_pool_take_endless_times() {
     let peer = manager.ready("s", EVER).await.unwrap();
     peer.call_tool(call(10)).await.unwrap();
     let scope = pool.scope("a");
-    let options = AcquireOptions::new().with_timeout(EVER);
+    let options = AcquireOptions::new().timeout(EVER);
     let lease = scope.acquire_with(&config, &options).await.unwrap();
     lease.call_tool(call(10)).await.unwrap();
     drop(lease);
@@ -101,8 +94,8 @@ async fn patient(fake: &Arc<Fake>, moods: Moods) -> LifecycleClient {
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
     LifecycleClient::builder(
         ServerConfig::new(Moody::new(fake, moods), spec)
-            .with_protocol(ProtocolPreference::Legacy)
-            .with_termination(patient),
+            .protocol(ProtocolPreference::Legacy)
+            .termination(patient),
     )
     .start()
     .await

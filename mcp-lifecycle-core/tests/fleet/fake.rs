@@ -7,13 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mcp_lifecycle_core::client::{ProtocolPreference, ServerConfig};
 use mcp_lifecycle_core::launch::{
-    BoxRead, Containment, Evidence, ExitStatus, Gone, LaunchContext, LaunchError, LaunchErrorKind,
-    LaunchProgress, LaunchedServer, ProcessTerminator, Reach, ReapError, ReapReport, Remnant,
-    ServerIdentity, ServerLauncher, ServerSpec, StepError, TerminationSemantics,
+    BoxRead, BoxWrite, Containment, Evidence, ExitStatus, Gone, LaunchContext, LaunchError,
+    LaunchErrorKind, LaunchProgress, LaunchedServer, ProcessTerminator, Reach, ReapError,
+    ReapReport, Remnant, ServerIdentity, ServerLauncher, ServerSpec, StepError,
+    TerminationSemantics,
 };
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -33,16 +34,58 @@ pub(crate) struct World {
     processes: Vec<(String, watch::Sender<Option<ExitStatus>>)>,
 }
 
+/// The kind of a server's standard input and standard output.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Streams {
+    /// Memory, for virtual time.
+    #[default]
+    Memory,
+    #[cfg(unix)]
+    Pipes,
+    #[cfg(unix)]
+    Sockets,
+}
+
+impl Streams {
+    /// One stream: the end that reads, and the end that writes.
+    fn open(self) -> (BoxRead, BoxWrite) {
+        match self {
+            Self::Memory => {
+                let (read, write) = tokio::io::duplex(4096);
+                (Box::new(read), Box::new(write))
+            }
+            #[cfg(unix)]
+            Self::Pipes => {
+                let (write, read) = tokio::net::unix::pipe::pipe().unwrap();
+                (Box::new(read), Box::new(write))
+            }
+            #[cfg(unix)]
+            Self::Sockets => {
+                let (read, write) = tokio::net::UnixStream::pair().unwrap();
+                (Box::new(read), Box::new(write))
+            }
+        }
+    }
+}
+
 /// Starts servers inside this process and keeps the books.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fake {
     pub(crate) world: Arc<Mutex<World>>,
     mortal: Arc<watch::Sender<bool>>,
+    streams: Streams,
 }
 
 impl Fake {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self::default())
+        Self::over(Streams::default())
+    }
+
+    pub(crate) fn over(streams: Streams) -> Arc<Self> {
+        Arc::new(Self {
+            streams,
+            ..Self::default()
+        })
     }
 
     pub(crate) fn config(self: &Arc<Self>, name: &str, args: &[&str]) -> ServerConfig {
@@ -59,7 +102,7 @@ impl Fake {
             .args(args)
             .env("TOKEN", token);
         let launcher: Arc<dyn ServerLauncher> = self.clone();
-        ServerConfig::new(launcher, spec.build().unwrap()).with_protocol(ProtocolPreference::Legacy)
+        ServerConfig::new(launcher, spec.build().unwrap()).protocol(ProtocolPreference::Legacy)
     }
 
     pub(crate) fn live(&self) -> usize {
@@ -116,8 +159,8 @@ impl ServerLauncher for Fake {
 
     fn semantics(&self) -> TerminationSemantics {
         TerminationSemantics::new(Containment::new("task", Reach::Tree))
-            .with_stdin_eof()
-            .with_polite_signal()
+            .stdin_eof()
+            .polite_signal()
     }
 
     async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
@@ -162,8 +205,8 @@ impl ServerLauncher for Fake {
             *most = live.max(*most);
             world.processes.push((name.clone(), exit.clone()));
         }
-        let (stdin, theirs) = tokio::io::duplex(4096);
-        let (ours, stdout) = tokio::io::duplex(4096);
+        let (theirs, stdin) = self.streams.open();
+        let (stdout, ours) = self.streams.open();
         let process = Process {
             exit: exit.clone(),
             exited,
@@ -171,7 +214,7 @@ impl ServerLauncher for Fake {
             mortal: self.mortal.subscribe(),
         };
         let stderr: Option<BoxRead> = (habits.chatty > 0).then(|| -> BoxRead {
-            let (io, mut stderr) = tokio::io::duplex(4096);
+            let (io, mut stderr) = self.streams.open();
             let world = Arc::clone(&self.world);
             tokio::spawn(async move {
                 for n in 0..habits.chatty {
@@ -180,7 +223,7 @@ impl ServerLauncher for Fake {
                 }
                 world.lock().unwrap().said += 1;
             });
-            Box::new(io)
+            io
         });
         let world = Arc::clone(&self.world);
         tokio::spawn(serve(
@@ -211,8 +254,8 @@ impl ServerLauncher for Fake {
 }
 
 async fn serve(
-    stdin: DuplexStream,
-    mut stdout: DuplexStream,
+    stdin: BoxRead,
+    mut stdout: BoxWrite,
     habits: Habits,
     exit: watch::Sender<Option<ExitStatus>>,
     world: Arc<Mutex<World>>,
@@ -275,6 +318,19 @@ async fn serve(
                 Some("tools/call") => json!({"content": []}),
                 _ => continue,
             };
+            if let Some(half) = message["params"]["arguments"]["close"].as_str() {
+                let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
+                let _ = stdout.write_all(format!("{answer}\n").as_bytes()).await;
+                // It lives on with what is left to it.
+                let mut left = (Some(lines), Some(stdout));
+                if half != "output" {
+                    left.0 = None;
+                }
+                if half != "input" {
+                    left.1 = None;
+                }
+                return std::future::pending().await;
+            }
             let after = message["params"]["arguments"]["ms"].as_u64().unwrap_or(0);
             let token = &message["params"]["_meta"]["progressToken"];
             for step in 0..message["params"]["arguments"]["steps"]
@@ -332,8 +388,8 @@ impl ProcessTerminator for Process {
 
     fn semantics(&self) -> TerminationSemantics {
         TerminationSemantics::new(Containment::new("task", Reach::Tree))
-            .with_stdin_eof()
-            .with_polite_signal()
+            .stdin_eof()
+            .polite_signal()
     }
 
     async fn exited(&self) -> ExitStatus {
@@ -378,6 +434,12 @@ impl ProcessTerminator for Process {
 pub(crate) fn call(ms: u64) -> CallToolRequestParams {
     let arguments = json!({"ms": ms}).as_object().cloned().unwrap();
     CallToolRequestParams::new("wait").with_arguments(arguments)
+}
+
+/// A call that is answered; then the server closes a half, `input`, `output` or `both`.
+pub(crate) fn close(half: &str) -> CallToolRequestParams {
+    let arguments = json!({"close": half}).as_object().cloned().unwrap();
+    CallToolRequestParams::new("close").with_arguments(arguments)
 }
 
 pub(crate) fn seconds(seconds: u64) -> Duration {

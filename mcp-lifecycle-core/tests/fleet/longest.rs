@@ -23,8 +23,8 @@ async fn client(
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
     let client = LifecycleClient::builder(
         ServerConfig::new(launcher.clone(), spec)
-            .with_protocol(ProtocolPreference::Legacy)
-            .with_termination(policy.clone()),
+            .protocol(ProtocolPreference::Legacy)
+            .termination(policy.clone()),
     )
     .start()
     .await
@@ -40,8 +40,8 @@ fn millis(ms: u64) -> Duration {
 async fn a_polite_request_that_is_acknowledged_late_is_not_a_failed_step() {
     let fake = Fake::new();
     let policy = TerminationPolicy::new()
-        .with_eof_grace(Duration::ZERO)
-        .with_term_grace(millis(10_000));
+        .eof_grace(Duration::ZERO)
+        .term_grace(millis(10_000));
     let moods = Moods {
         ask: Mood::Late(3_000),
         ..Moods::default()
@@ -58,8 +58,8 @@ async fn a_polite_request_that_is_acknowledged_late_is_not_a_failed_step() {
 async fn a_request_that_fails_is_followed_by_force_at_once() {
     let fake = Fake::new();
     let policy = TerminationPolicy::new()
-        .with_eof_grace(Duration::ZERO)
-        .with_term_grace(millis(10_000));
+        .eof_grace(Duration::ZERO)
+        .term_grace(millis(10_000));
     let moods = Moods {
         ask: Mood::Fails(100),
         ..Moods::default()
@@ -130,11 +130,11 @@ fn policy() -> impl Strategy<Value = TerminationPolicy> {
     let waits = (wait(), wait(), wait(), wait(), wait(), wait(), wait());
     waits.prop_map(|(drain, flush, eof, stragglers, term, kill, report)| {
         let mut policy = TerminationPolicy::new()
-            .with_drain(drain)
-            .with_eof_grace(eof)
-            .with_term_grace(term)
-            .with_kill_confirmation(kill)
-            .with_report_limit(report);
+            .drain(drain)
+            .eof_grace(eof)
+            .term_grace(term)
+            .kill_confirmation(kill)
+            .report_limit(report);
         policy.flush = flush;
         policy.straggler_grace = stragglers;
         policy

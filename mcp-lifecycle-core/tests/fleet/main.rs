@@ -9,6 +9,7 @@ mod drain;
 mod endless;
 mod fake;
 mod habits;
+mod halves;
 mod log;
 mod longest;
 mod manager;

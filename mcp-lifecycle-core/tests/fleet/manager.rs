@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use mcp_lifecycle_core::client::{ServerEvent, ServerEventKind, ServerObserver};
+use mcp_lifecycle_core::client::{EndResult, ServerEvent, ServerEventKind, ServerObserver};
 use mcp_lifecycle_core::fleet::{
-    KeptBy, RefreshErrorKind, RefreshReport, Replacement, ServerManager, ServerState, StartOutcome,
+    FleetOptions, FleetServer, KeptBy, RefreshErrorKind, RefreshReport, Replacement, ServerManager,
+    ServerState, StartOutcome,
 };
+use mcp_lifecycle_core::terminate::EndReason;
 use tokio::time::Instant;
 
 use crate::fake::{Fake, call, seconds};
@@ -29,20 +31,21 @@ async fn servers_start_in_parallel_within_the_cap() {
 async fn one_error_lists_every_required_server_that_failed() {
     let fake = Fake::new();
     let manager = ServerManager::new("m");
-    let servers = [
-        fake.config("fine", &[]),
-        fake.config("missing", &["--fail"]).with_required(true),
+    let required = || FleetOptions::new().required(true);
+    let servers: [FleetServer; 4] = [
+        fake.config("fine", &[]).into(),
+        fake.config("missing", &["--fail"]).in_fleet(required()),
         fake.config("hangs", &["--silent"])
-            .with_required(true)
-            .with_startup_timeout(seconds(3)),
-        fake.config("optional", &["--fail"]),
+            .startup_timeout(seconds(3))
+            .in_fleet(required()),
+        fake.config("optional", &["--fail"]).into(),
     ];
     let error = manager.refresh(servers).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains("2 required servers"), "{text}");
     assert!(text.contains("missing") && text.contains("hangs"), "{text}");
     assert!(!text.contains("optional"), "{text}");
-    let RefreshErrorKind::Required { report, .. } = error.kind() else {
+    let RefreshErrorKind::Required(report) = error.kind() else {
         panic!()
     };
     assert!(matches!(
@@ -60,18 +63,23 @@ async fn a_refresh_keeps_what_is_unchanged_and_replaces_what_is_not() {
     let manager = ServerManager::builder("m").observer(log.observer()).build();
     let first = ["same", "changed", "removed"].map(|name| fake.config(name, &[]));
     manager.refresh(first).await.unwrap();
-    let second = [
-        fake.config("same", &[]).with_idle_ttl(None),
-        fake.config("changed", &["--new"]),
-        fake.config("added", &[]),
+    let second: [FleetServer; 3] = [
+        fake.config("same", &[])
+            .in_fleet(FleetOptions::new().idle_ttl(None)),
+        fake.config("changed", &["--new"]).into(),
+        fake.config("added", &[]).into(),
     ];
     let report = manager.refresh(second).await.unwrap();
     let start = |name: &str| report.get(name).unwrap().start.clone();
     assert!(matches!(start("same"), Some(StartOutcome::Kept)));
     assert!(matches!(start("changed"), Some(StartOutcome::Ready)));
     assert!(matches!(start("added"), Some(StartOutcome::Ready)));
-    assert!(report.get("removed").unwrap().end.as_ref().unwrap().is_ok());
-    assert!(report.get("changed").unwrap().end.as_ref().unwrap().is_ok());
+    let ended = |name: &str| match report.get(name).unwrap().end.clone() {
+        Some(Ok(EndResult::Proven(report))) => report.reason.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ended("changed"), EndReason::ConfigChanged);
+    assert_eq!(ended("removed"), EndReason::Undeclared);
     assert_eq!(fake.starts(), 5);
     assert_eq!(
         fake.most("changed"),
@@ -107,17 +115,17 @@ impl Screen {
 async fn the_summary_of_a_refresh_is_told_after_the_events_of_its_servers() {
     let fake = Fake::new();
     let screen = Screen::default();
-    let summary = screen.clone();
-    let manager = ServerManager::builder("m")
-        .observer(screen.clone())
-        .on_refresh(move |report| summary.summary(report))
-        .build();
+    let manager = ServerManager::builder("m").observer(screen.clone()).build();
     let servers = [fake.config("good", &[]), fake.config("bad", &["--fail"])];
-    manager.refresh(servers).await.unwrap();
+    screen.summary(&manager.refresh(servers).await.unwrap());
     let required = [fake
         .config("bad", &["--fail", "--again"])
-        .with_required(true)];
-    manager.refresh(required).await.unwrap_err();
+        .in_fleet(FleetOptions::new().required(true))];
+    let error = manager.refresh(required).await.unwrap_err();
+    let RefreshErrorKind::Required(report) = error.kind() else {
+        panic!("{error}")
+    };
+    screen.summary(report);
     manager.shutdown(seconds(5)).await.unwrap();
     let lines = screen.0.lock().unwrap().clone();
     let at = |wanted: &str| {

@@ -138,7 +138,7 @@ async fn an_owner_that_ends_takes_the_manager_along() {
     let fake = Fake::new();
     let manager = ServerManager::new("m");
     let owner = CancellationToken::new();
-    manager.tie_to_token(owner.clone(), seconds(5));
+    manager.tie_to(owner.clone().cancelled_owned(), seconds(5));
     manager.refresh([fake.config("s", &[])]).await.unwrap();
     // Kept alive by somebody who has forgotten about it.
     let forgotten = std::sync::Arc::new(manager);

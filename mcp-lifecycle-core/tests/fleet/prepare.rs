@@ -12,7 +12,7 @@ async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_manager() {
     let fake = Fake::new();
     let config = fake.config("s", &["--fetch", "120000"]);
     let manager = ServerManager::new("m");
-    let report = manager.refresh([config.with_startup_timeout(seconds(1))]);
+    let report = manager.refresh([config.startup_timeout(seconds(1))]);
     assert_eq!(report.await.unwrap().ready(), 1);
 }
 
@@ -20,12 +20,12 @@ async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_manager() {
 async fn a_slow_fetch_does_not_use_up_the_start_up_deadline_of_a_pool() {
     let fake = Fake::new();
     let config = fake.config("s", &["--fetch", "120000"]);
-    let config = config.with_startup_timeout(seconds(1));
+    let config = config.startup_timeout(seconds(1));
     let pool = ServerPool::new("p");
-    let impatient = AcquireOptions::new().with_timeout(seconds(5));
+    let impatient = AcquireOptions::new().timeout(seconds(5));
     assert!(pool.acquire_with(&config, &impatient).await.is_err());
     // The start goes on for the next one.
-    let patient = AcquireOptions::new().with_timeout(seconds(200));
+    let patient = AcquireOptions::new().timeout(seconds(200));
     drop(pool.acquire_with(&config, &patient).await.unwrap());
     assert_eq!(fake.starts(), 1);
 }
@@ -52,7 +52,7 @@ async fn the_observer_of_a_pool_sees_the_fetch_the_launch_and_the_exit() {
 async fn a_fetch_has_a_limit_of_its_own() {
     let fake = Fake::new();
     let config = fake.config("s", &["--fetch", "120000"]);
-    let config = config.with_prepare_timeout(seconds(60));
+    let config = config.prepare_timeout(seconds(60));
     let error = mcp_lifecycle_core::LifecycleClient::start(config).await;
     let error = error.unwrap_err();
     assert_eq!(error.context().phase, StartPhase::Prepare);

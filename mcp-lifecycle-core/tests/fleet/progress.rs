@@ -12,7 +12,7 @@ use crate::fake::Fake;
 async fn steps(peer: LifecyclePeer, steps: u64) -> Vec<f64> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let follow = Arc::clone(&seen);
-    let options = CallOptions::new().with_progress(move |progress| {
+    let options = CallOptions::new().progress(move |progress| {
         follow.lock().unwrap().push(progress.progress);
         assert_ne!(progress.progress, 2.0, "a fault in a follower");
     });

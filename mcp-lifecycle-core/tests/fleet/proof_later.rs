@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_lifecycle_core::client::{ProtocolPreference, RestartPolicy, ServerConfig};
+use mcp_lifecycle_core::client::{ProtocolPreference, ServerConfig};
 use mcp_lifecycle_core::fleet::{
-    AcquireErrorKind, Replacement, ServerManager, ServerPool, ServerState, StartOutcome,
+    AcquireErrorKind, FleetOptions, FleetServer, Replacement, RestartPolicy, ServerManager,
+    ServerPool, ServerState, StartOutcome,
 };
 use mcp_lifecycle_core::launch::{ServerIdentity, ServerSpec};
 use mcp_lifecycle_core::terminate::TerminationPolicy;
@@ -28,12 +29,13 @@ const LOST: Moods = Moods {
     deaf: true,
 };
 
-fn config(launcher: &Arc<Moody>, args: &[&str]) -> ServerConfig {
+fn config(launcher: &Arc<Moody>, args: &[&str]) -> FleetServer {
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
+    let at_once = RestartPolicy::new().backoff(Duration::ZERO, Duration::ZERO);
     ServerConfig::new(launcher.clone(), spec)
-        .with_protocol(ProtocolPreference::Legacy)
-        .with_restart(RestartPolicy::new().with_backoff(Duration::ZERO, Duration::ZERO))
-        .with_termination(TerminationPolicy::immediate())
+        .protocol(ProtocolPreference::Legacy)
+        .termination(TerminationPolicy::immediate())
+        .in_fleet(FleetOptions::new().restart(at_once))
 }
 
 fn state(manager: &ServerManager) -> ServerState {
@@ -220,8 +222,9 @@ async fn a_server_that_somebody_writes_off_gives_its_slot_back() {
     manager.ready("s", seconds(100)).await.unwrap();
     assert_eq!(manager.list()[0].generation, 2);
     assert!(!manager.write_off(&identity), "it runs");
-    let counters = manager.counters();
-    assert_eq!(counters.ended, 1, "{counters:?}");
+    let lines = log.lines();
+    let ended = lines.iter().filter(|line| *line == "s ended").count();
+    assert_eq!(ended, 1, "{lines:?}");
     manager.shutdown(seconds(5)).await.unwrap();
     log.assert_balanced();
 }

@@ -1,7 +1,8 @@
 //! Servers that fail, and fail again.
 
-use mcp_lifecycle_core::client::RestartPolicy;
-use mcp_lifecycle_core::fleet::{AcquireErrorKind, ServerManager, ServerPool, ServerState};
+use mcp_lifecycle_core::fleet::{
+    AcquireErrorKind, FleetOptions, RestartPolicy, ServerManager, ServerPool, ServerState,
+};
 
 use crate::fake::{Fake, seconds};
 use crate::log::Log;
@@ -48,10 +49,12 @@ async fn a_sustained_uptime_renews_the_budget() {
     let fake = Fake::new();
     let manager = ServerManager::new("m");
     let policy = RestartPolicy::new()
-        .with_max_restarts(1)
-        .with_sustained_uptime(seconds(60));
+        .max_restarts(1)
+        .sustained_uptime(seconds(60));
     manager
-        .refresh([fake.config("s", &["--die", "70000"]).with_restart(policy)])
+        .refresh([fake
+            .config("s", &["--die", "70000"])
+            .in_fleet(FleetOptions::new().restart(policy))])
         .await
         .unwrap();
     tokio::time::sleep(seconds(600)).await;

@@ -22,7 +22,7 @@ impl ClientHandler for Handler {}
 /// Loads a configuration as a host does at every change of its file: all of it is new.
 fn load(fake: &Fake, text: &str) -> ServerSet {
     let launchers = LauncherRegistry::new(Arc::new(fake.clone()))
-        .with_named_launcher("other", Arc::new(Elsewhere(fake.clone())));
+        .named_launcher("other", Arc::new(Elsewhere(fake.clone())));
     ConfigReader::new(&launchers)
         .read_str(text, Format::Json)
         .unwrap()

@@ -15,8 +15,8 @@ async fn start_error(args: &[&str]) -> String {
     let spec = ServerSpec::builder("s", "fake").args(args).build().unwrap();
     let error = LifecycleClient::builder(
         ServerConfig::new(Fake::new(), spec)
-            .with_protocol(ProtocolPreference::Legacy)
-            .with_startup_timeout(seconds(3)),
+            .protocol(ProtocolPreference::Legacy)
+            .startup_timeout(seconds(3)),
     )
     .start()
     .await
@@ -66,13 +66,13 @@ async fn the_list_says_why_a_server_ends() {
 async fn a_timeout_names_the_limit_that_was_set() {
     let spec = ServerSpec::builder("s", "fake").build().unwrap();
     let client = LifecycleClient::builder(
-        ServerConfig::new(Fake::new(), spec).with_protocol(ProtocolPreference::Legacy),
+        ServerConfig::new(Fake::new(), spec).protocol(ProtocolPreference::Legacy),
     )
     .start()
     .await
     .unwrap();
     let limit = Duration::from_millis(700);
-    let options = CallOptions::new().with_timeout(limit);
+    let options = CallOptions::new().timeout(limit);
     let error = client.call_tool_with(call(60_000), &options).await;
     let error = error.unwrap_err();
     assert!(matches!(error.kind(), CallErrorKind::Timeout(timeout) if *timeout == limit));

@@ -32,8 +32,11 @@ fn main() {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|o| name.contains(o.as_str()));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let ours = Ours::new(LocalLauncher::new());
-    let group = Ours::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
-    let spare = Ours::new(LocalLauncher::new().spare_guardians(4));
+    let group = Ours::new(
+        LocalLauncher::builder()
+            .isolation(Isolation::ProcessGroup)
+            .build(),
+    );
     let mut run = Run::begin("client");
 
     if wanted("latency") {
@@ -86,8 +89,6 @@ fn main() {
         );
         let (small, b) = sides(&runtime, &ours, ROUNDS, start);
         times("spawn to ready, guardian", small, ("rmcp", b), 1.3);
-        let (warm, b) = sides(&runtime, &spare, ROUNDS, start);
-        times("spawn to ready, spare guardian", warm, ("rmcp", b), 1.0);
         let ballast = vec![1u8; 1 << 30];
         let (group_large, _) = sides(&runtime, &group, ROUNDS, start);
         times(
@@ -206,7 +207,6 @@ impl Measure for Start {
     async fn measure<P: Peer>(&self, peer: &P) -> f64 {
         let mut times = Vec::new();
         for _ in 0..self.times {
-            peer.prepare().await;
             let begun = Instant::now();
             let connection = peer.connect().await;
             times.push(begun.elapsed());

@@ -21,8 +21,6 @@ pub(crate) trait Peer: Send + Sync + 'static {
 
     const NAME: &'static str;
 
-    /// What is done before a start, and is not measured.
-    async fn prepare(&self) {}
     fn connect(&self) -> impl Future<Output = Self::Connection> + Send;
     /// A small call, or one for a result of this many bytes.
     async fn call(&self, connection: &Self::Connection, bytes: usize);
@@ -58,16 +56,10 @@ impl Peer for Ours {
 
     const NAME: &'static str = "ours";
 
-    /// Where there are spare guardians, one is ready.
-    async fn prepare(&self) {
-        self.launcher.warm_up().await;
-    }
-
     async fn connect(&self) -> LifecycleClient {
         let spec = ServerSpec::builder("echo", SERVER).build().unwrap();
         LifecycleClient::builder(
-            ServerConfig::new(self.launcher.clone(), spec)
-                .with_protocol(ProtocolPreference::Modern),
+            ServerConfig::new(self.launcher.clone(), spec).protocol(ProtocolPreference::Modern),
         )
         .start()
         .await

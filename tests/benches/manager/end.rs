@@ -29,7 +29,7 @@ async fn stubborn(run: &mut Run, launcher: &Arc<dyn ServerLauncher>, each: usize
     let server = |n: usize| {
         let spec = ServerSpec::builder(format!("s{n}"), FIXTURE).args(["ignore-eof-term"]);
         let config = ServerConfig::new(Arc::clone(launcher), spec.build().expect("valid"));
-        config.with_startup_timeout(Duration::from_secs(300))
+        config.startup_timeout(Duration::from_secs(300))
     };
     let took = end((0..KINDS * each).map(server)).await;
     let over = took.saturating_sub(policy.eof_grace + policy.term_grace);

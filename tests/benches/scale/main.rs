@@ -70,7 +70,9 @@ fn main() {
     let sides = Sides {
         ours: Arc::new(Ours::new(LocalLauncher::new())),
         group: Arc::new(Ours::new(
-            LocalLauncher::new().isolation(Isolation::ProcessGroup),
+            LocalLauncher::builder()
+                .isolation(Isolation::ProcessGroup)
+                .build(),
         )),
         theirs: Arc::new(Theirs),
     };

@@ -70,7 +70,7 @@ impl Report {
             processor: &self.processor,
         };
         let verdict = |kind: &str, count| match is_root || !case.launches {
-            true if !case.is_compared(kind) => Verdict::Kept,
+            true if !case.is_compared() => Verdict::Kept,
             true => compare(kind, count, &here, maker, budgets, case.name),
             false => Verdict::NotCompared("who is not root has another way".to_owned()),
         };

@@ -29,18 +29,7 @@ impl Summary {
         }
     }
 
-    /// In how many runs the bar was reached; nothing without a bar.
-    pub fn reached(&self) -> Option<usize> {
-        let bar = self.last.bar()?;
-        Some(
-            self.values
-                .iter()
-                .filter(|value| bar.is_reached(**value))
-                .count(),
-        )
-    }
-
-    /// Whether the median reaches the bar; nothing without a bar.
+    /// Returns whether the median reaches the bar; `None` without a bar.
     pub fn is_reached(&self) -> Option<bool> {
         self.last
             .bar()
@@ -145,7 +134,7 @@ pub(crate) mod tests {
             (of("a").values.clone(), of("a").older.clone()),
             (vec![0.5, 2.5], vec![9.0])
         );
-        assert_eq!((of("a").median(), of("a").reached()), (1.5, Some(1)));
+        assert_eq!(of("a").median(), 1.5);
         assert_eq!(of("a").is_reached(), Some(false));
         assert_eq!(of("b").values, [2.0]);
     }

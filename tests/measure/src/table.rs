@@ -1,4 +1,5 @@
-//! The table of `docs/benchmarks.md`. Pure.
+//! The tables of the benchmarks: `docs/benchmarks/table.csv`, and what of it is short, for
+//! `docs/benchmarks.md`. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -71,19 +72,21 @@ pub fn insert(page: &str, legend: &Legend, summaries: &[Summary]) -> Result<Stri
     ))
 }
 
-fn table(legend: &Legend, summaries: &[Summary]) -> Result<String, String> {
-    let mut text = String::from(
-        "| | bar | median | spread | runs, load | | limited by |\n|---|---|---|---|---|---|---|\n",
-    );
+/// The harnesses with their figures that have a bar or a peer. The others stay in the data.
+fn shown<'a>(
+    legend: &'a Legend,
+    summaries: &'a [Summary],
+) -> Result<Vec<(&'a Harness, Vec<&'a Summary>)>, String> {
     for summary in summaries {
         if !legend.harnesses().any(|name| name == summary.harness) {
             return Err(format!("the legend has no harness `{}`", summary.harness));
         }
     }
+    let mut shown = Vec::new();
     for harness in &legend.harness {
-        let rows: Vec<_> = summaries
-            .iter()
-            .filter(|s| s.harness == harness.name)
+        let of = summaries.iter().filter(|s| s.harness == harness.name);
+        let rows: Vec<_> = of
+            .filter(|s| s.last.bar().is_some() || s.last.peer.is_some())
             .collect();
         for name in harness.limits.keys() {
             if !rows.iter().any(|row| row.last.name == *name) {
@@ -93,28 +96,64 @@ fn table(legend: &Legend, summaries: &[Summary]) -> Result<String, String> {
                 ));
             }
         }
-        let _ = writeln!(text, "| **{}** | | | | | | |", harness.title);
-        // What has neither a bar nor a peer is in the data, and there it stays.
-        for summary in rows
-            .iter()
-            .filter(|s| s.last.bar().is_some() || s.last.peer.is_some())
-        {
-            let limit = harness
-                .limits
-                .get(&summary.last.name)
-                .map_or("", String::as_str);
-            text += &row(summary, limit);
+        shown.push((harness, rows));
+    }
+    Ok(shown)
+}
+
+fn table(legend: &Legend, summaries: &[Summary]) -> Result<String, String> {
+    let mut text = String::from("| | bar | median | limited by |\n|---|---|---|---|\n");
+    for (harness, rows) in shown(legend, summaries)? {
+        let judged = rows.iter().filter_map(|row| row.is_reached());
+        let (reached, all) = judged.fold((0, 0), |(reached, all), is| {
+            (reached + usize::from(is), all + 1)
+        });
+        let _ = writeln!(
+            text,
+            "| **{}**: {reached} of {all} reached | | | |",
+            harness.title
+        );
+        for row in rows.iter().filter(|row| row.is_reached() == Some(false)) {
+            let [name, bar, median, .., limit] = cells(harness, row);
+            let _ = writeln!(text, "| {name} | {bar} | {median} | {limit} |");
         }
     }
     Ok(text)
 }
 
-fn row(summary: &Summary, limit: &str) -> String {
+/// Every figure that has a bar or a peer, as a file of values.
+///
+/// # Errors
+///
+/// The legend and the figures do not fit.
+pub fn csv(legend: &Legend, summaries: &[Summary]) -> Result<String, String> {
+    let mut text =
+        String::from("harness,figure,bar,median,spread,\"runs, load\",limited by,verdict\n");
+    for (harness, rows) in shown(legend, summaries)? {
+        for row in rows {
+            let verdict = row
+                .is_reached()
+                .map(|is| if is { "reached" } else { "short" });
+            let cells = cells(harness, row);
+            let quoted = cells.iter().map(|cell| format!("\"{cell}\""));
+            let quoted: Vec<_> = quoted.collect();
+            let _ = writeln!(
+                text,
+                "{},{},{}",
+                harness.name,
+                quoted.join(","),
+                verdict.unwrap_or_default()
+            );
+        }
+    }
+    Ok(text)
+}
+
+fn cells(harness: &Harness, summary: &Summary) -> [String; 6] {
     let Summary { last, values, .. } = summary;
-    let unit = if last.value_unit() == "x" {
-        "x".to_owned()
-    } else {
-        format!(" {}", last.value_unit())
+    let unit = match last.value_unit() {
+        "x" => "x".to_owned(),
+        unit => format!(" {unit}"),
     };
     let ends = |values: &[f64]| match (values.first(), values.last()) {
         (Some(first), Some(last)) if first != last => {
@@ -127,29 +166,18 @@ fn row(summary: &Summary, limit: &str) -> String {
         Some(Bar::AtMost(0.0)) => "none".to_owned(),
         bar => bar.map_or_else(String::new, |bar| bar.to_string()),
     };
-    let verdict = match (summary.is_reached(), summary.reached()) {
-        (Some(is_reached), Some(reached)) => {
-            let word = if is_reached { "reached" } else { "**short**" };
-            match reached {
-                0 => word.to_owned(),
-                all if all == values.len() => word.to_owned(),
-                some => format!("{word}, {some} of {}", values.len()),
-            }
-        }
-        _ => String::new(),
+    let spread = match values.len() {
+        0 | 1 => String::new(),
+        _ => ends(values),
     };
-    let spread = if values.len() > 1 {
-        ends(values)
-    } else {
-        String::new()
-    };
-    format!(
-        "| {} | {bar} | {}{unit} | {spread} | {}, {} | {verdict} | {limit} |\n",
-        last.name,
-        short(summary.median()),
-        values.len(),
-        ends(&summary.loads),
-    )
+    [
+        last.name.clone(),
+        bar,
+        format!("{}{unit}", short(summary.median())),
+        spread,
+        format!("{}, {}", values.len(), ends(&summary.loads)),
+        harness.limits.get(&last.name).cloned().unwrap_or_default(),
+    ]
 }
 
 /// Three digits, and no more zeros than it takes.
@@ -174,7 +202,7 @@ mod tests {
     const LEGEND: &str = "[[harness]]\nname = \"h\"\ntitle = \"H\"\nlimits.a = \"the kernel\"\n";
 
     fn page(legend: &str) -> Result<String, String> {
-        let runs = [run("1", "c", &[("a", 0.5)]), run("2", "c", &[("a", 1.25)])];
+        let runs = [run("1", "c", &[("a", 0.5)]), run("2", "c", &[("a", 2.25)])];
         let legend = Legend::parse(legend).unwrap();
         insert(
             &format!("x\n{BEGIN}old\n{END}y\n"),
@@ -184,11 +212,20 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_the_median_the_spread_and_whether_it_is_enough() {
+    fn a_figure_that_is_short_is_on_the_page_with_its_limit() {
         let page = page(LEGEND).unwrap();
-        let row = "| a | ≤ 1 | 0.875 ms | 0.5 to 1.25 | 2, 0.5 | reached, 1 of 2 | the kernel |\n";
+        assert!(page.contains("| **H**: 0 of 1 reached |"), "{page}");
+        let row = "| a | ≤ 1 | 1.38 ms | the kernel |\n";
         assert!(page.contains(row), "{page}");
         assert!(page.starts_with("x\n") && page.ends_with("y\n") && !page.contains("old"));
+    }
+
+    #[test]
+    fn a_figure_that_is_reached_is_in_the_file() {
+        let runs = [run("1", "c", &[("a", 0.5)])];
+        let csv = csv(&Legend::parse(LEGEND).unwrap(), &figures(&runs)).unwrap();
+        let row = "h,\"a\",\"≤ 1\",\"0.5 ms\",\"\",\"1, 0.5\",\"the kernel\",reached\n";
+        assert!(csv.ends_with(row), "{csv}");
     }
 
     #[test]

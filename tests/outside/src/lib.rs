@@ -20,8 +20,8 @@ pub struct BareLauncher;
 
 fn semantics() -> TerminationSemantics {
     TerminationSemantics::new(Containment::new("bare process", Reach::Process))
-        .with_stdin_eof()
-        .with_polite_signal()
+        .stdin_eof()
+        .polite_signal()
 }
 
 #[async_trait]

@@ -9,6 +9,8 @@ use mcp_lifecycle_core::launch::{LaunchContext, ServerSpec};
 use crate::census::Census;
 use crate::contract;
 use crate::failure::{Check, Failure, ensure};
+#[cfg(unix)]
+use crate::host::Host;
 use crate::server::Server;
 use crate::stage::Stage;
 
@@ -31,6 +33,26 @@ pub(super) async fn outlives_its_thread(stage: &Stage) -> Check {
         return Err(Failure::from(error).during(format_args!("{after} ({exit})")));
     }
     Ok(())
+}
+
+/// Kills a host whose first thread had ended before it launched.
+#[cfg(unix)]
+pub(super) async fn a_host_without_first_thread(stage: &Stage) -> Check {
+    // What is declared may be known by the first launch only.
+    stage.subject.warm_up().await?;
+    let mut host = Host::start_headless(stage)?;
+    stage.listener.accept("host", stage.limit()).await?;
+    stage.wait_for_all().await?;
+    let declares = stage.listener.accept("declared", stage.limit()).await;
+    declares.map_err(|error| Failure::from(error).during("the host's reap_orphans and launch"))?;
+    host.kill()?;
+    stage.close().await
+}
+
+#[cfg(windows)]
+pub(super) async fn a_host_without_first_thread(_: &Stage) -> Check {
+    let why = "a process ends with its first thread, or does not depend on it";
+    Err(Failure::NotApplicable(why.to_owned()))
 }
 
 pub(super) async fn blocks_nobody(stage: &Stage) -> Check {

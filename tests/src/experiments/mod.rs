@@ -13,6 +13,7 @@ use crate::contract::{self, Rule};
 use crate::failure::{Check, Failure};
 use crate::fixture::Fixture;
 use crate::stage::{Stage, Subject};
+use crate::ways::Way;
 
 type Running<'a> = Pin<Box<dyn Future<Output = Check> + Send + 'a>>;
 
@@ -26,6 +27,14 @@ pub(crate) struct Experiment {
     /// This process must hold on to nothing afterwards.
     counted: bool,
     run: for<'a> fn(&'a Stage) -> Running<'a>,
+}
+
+impl Experiment {
+    /// Returns the cell of the matrix that is skipped for the same reasons, for an experiment on a host, which it kills.
+    pub(crate) fn like(&self) -> Option<(Fixture, Way)> {
+        let is_on_host = self.name.starts_with("a host ");
+        Some((Fixture::named(self.fixture)?, Way::HostKilled)).filter(|_| is_on_host)
+    }
 }
 
 macro_rules! experiments {
@@ -47,6 +56,7 @@ pub(crate) const ALL: &[Experiment] = experiments! {
     "arguments, directory and environment are delivered", "plain", STARTS, false, delivery::all_is_delivered;
     "the identity is that of the server", "plain", IDENTITY, false, delivery::identity_is_true;
     "a server outlives the thread that started it", "plain", NO_THREAD, false, launches::outlives_its_thread;
+    "a host whose first thread has ended is one like any other", "plain", NO_THREAD, false, launches::a_host_without_first_thread;
     "a launch blocks no thread of the runtime", "plain", NO_BLOCKING, false, launches::blocks_nobody;
     "a program that does not exist is an error, and leaves nothing", "plain", ERRORS, true, launches::missing_program;
     "a server that has ended leaves nothing in its host", "plain", NOTHING_KEPT, true, launches::nothing_is_kept;

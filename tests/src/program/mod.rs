@@ -29,6 +29,9 @@ pub(crate) mod shapes;
 mod sys;
 mod tools;
 
+#[cfg(unix)]
+pub(crate) use sys::exit_main_thread;
+
 use crate::program::alive::Alive;
 use crate::program::args::Args;
 

@@ -18,8 +18,8 @@ pub(super) async fn in_flight(stage: &Stage) -> Check {
     };
     let started = LifecycleClient::builder(
         ServerConfig::new(Arc::clone(&stage.subject.launcher), stage.spec()?)
-            .with_startup_timeout(startup)
-            .with_termination(stage.fixture.policy(stage.limit())),
+            .startup_timeout(startup)
+            .termination(stage.fixture.policy(stage.limit())),
     )
     .start()
     .await;

@@ -5,10 +5,10 @@ use std::fs;
 use mcp_lifecycle_core::launch::{ErrorChain, Evidence};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, setsid};
 
 use crate::guardian_killed::{adopts_its_orphans, guardian_of};
-use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, plays};
+use crate::stage::{LIMIT, Stage, has_cgroups, leaves, perform, perform_alone, plays};
 
 /// `acts`, and what it does first.
 fn acts<'a>(acts: &[&'a str]) -> Vec<&'a str> {
@@ -22,6 +22,12 @@ fn who_was_given_to_another_parent_keeps_the_proof_back_until_it_is_gone() {
     perform("adopted::wiped");
 }
 
+/// In a PID namespace: no process there sees the leader of the host's session.
+#[test]
+fn an_adopted_process_in_a_session_without_a_leader_is_found() {
+    perform_alone("adopted::wiped");
+}
+
 #[test]
 #[ignore = "a role"]
 fn wiped() {
@@ -30,13 +36,22 @@ fn wiped() {
     }
     adopts_its_orphans();
     let stage = Stage::new();
-    // It left the cgroup first, and no mark leads to its daemon.
-    for does in [&["leave-cgroup", "wiped"][..], &["wiped"]] {
+    // It left the cgroup first, and no mark leads to its daemon, or to what shares the host's session.
+    for does in [
+        &["leave-cgroup", "wiped"][..],
+        &["leave-cgroup", "wiped-orphan"],
+        &["wiped"],
+        &["wiped-orphan"],
+    ] {
         let server = stage.launch(&acts(does));
         let wiped = stage.alive.accept("wiped-env", LIMIT);
         let wiped = stage.alive.block_on(wiped).unwrap();
         stage.wait_for("server");
         let terminator = server.terminator().clone();
+        // The host leaves the session that its server is in, where it can.
+        if does == ["wiped-orphan"] {
+            setsid().unwrap();
+        }
         kill(guardian_of(&server), Signal::SIGKILL).unwrap();
         let last = stage.wait("the last word", terminator.gone());
         if has_cgroups() && does.len() == 1 {

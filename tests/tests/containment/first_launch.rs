@@ -49,10 +49,14 @@ fn cold_host() {
     let free = env::var(FREE).unwrap();
     let (free, isolation) = free.split_once(' ').unwrap();
     let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(match isolation {
-        "group" => Isolation::ProcessGroup,
-        _ => Isolation::Guardian,
-    }));
+    stage.launcher = Arc::new(
+        LocalLauncher::builder()
+            .isolation(match isolation {
+                "group" => Isolation::ProcessGroup,
+                _ => Isolation::Guardian,
+            })
+            .build(),
+    );
     // A thread that launches is there already.
     stage
         .wait("a thread", stage.runtime.spawn_blocking(|| ()))

@@ -21,7 +21,9 @@ fn copy() {
     }
     let stage = Stage::new();
     let server = stage.launch(&["ignore-eof-term"]);
-    let group = LocalLauncher::new().isolation(mcp_launcher_local::Isolation::ProcessGroup);
+    let group = LocalLauncher::builder()
+        .isolation(mcp_launcher_local::Isolation::ProcessGroup)
+        .build();
     let spec = stage.spec(&["ignore-eof-term"]);
     let grouped = stage
         .wait("the launch", group.launch(&spec, &LaunchContext::new()))

@@ -123,9 +123,12 @@ impl Shared {
         let mut bytes = [0; PATH_MAX];
         let path = path_of(memory, &call, &mut bytes).unwrap_or_default();
         // Allocations and panics look at their own process and at the machine.
-        let is_others = path
-            .strip_prefix(b"/proc")
-            .is_some_and(|rest| !rest.starts_with(b"/self") && !rest.starts_with(b"/sys"));
+        let own = [&b"/self"[..], b"/thread-self", b"/sys"];
+        let is_others = match path.strip_prefix(b"/proc") {
+            Some(rest) => !own.iter().any(|own| rest.starts_with(own)),
+            // In a `/proc` that is open.
+            None => path == b"." || path.first().is_some_and(u8::is_ascii_digit),
+        };
         if is_others
             && state
                 .closed

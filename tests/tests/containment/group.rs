@@ -69,7 +69,11 @@ fn left_late() {
         return;
     }
     let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    stage.launcher = Arc::new(
+        LocalLauncher::builder()
+            .isolation(Isolation::ProcessGroup)
+            .build(),
+    );
     let server = stage.launch_role("group::leaves_late");
     stage.wait_for("server");
     let inside = stage.alive.accept("inside", LIMIT);

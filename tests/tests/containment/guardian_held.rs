@@ -123,8 +123,8 @@ fn ladder() {
     let (server, guardian) = launch(&stage, "ignore-eof-term", &["server"]);
     let _stopped = stop(guardian);
     let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(10))
-        .with_term_grace(Duration::from_millis(10));
+        .eof_grace(Duration::from_millis(10))
+        .term_grace(Duration::from_millis(10));
     let parts = server.into_parts();
     let report = stage.wait("the end", async {
         let (handle, _stdin) = ServerHandle::new("held", parts.stdin, parts.terminator);

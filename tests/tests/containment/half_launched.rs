@@ -21,7 +21,7 @@ const LEVELS: [Isolation; 3] = [
 ];
 
 fn launcher(isolation: Isolation) -> Arc<dyn ServerLauncher> {
-    Arc::new(LocalLauncher::new().isolation(isolation))
+    Arc::new(LocalLauncher::builder().isolation(isolation).build())
 }
 
 fn runtime() -> Runtime {

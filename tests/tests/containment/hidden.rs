@@ -2,16 +2,17 @@
 //! no first thread.
 
 use std::fs;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use mcp_lifecycle_core::launch::UnknownRemnant;
+use mcp_lifecycle_core::launch::{ErrorChain, Evidence, UnknownRemnant};
 use nix::sys::prctl::set_dumpable;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, setsid};
 
 use crate::ended::wait_for_end;
 use crate::orphans::{end, launched, ledgers, reap, start_host, start_host_with};
-use crate::stage::{self, LIMIT, Stage, perform, perform_within, plays};
+use crate::stage::{self, LIMIT, Stage, has_cgroups, leaves, perform, perform_within, plays};
 use crate::unseen::{alive, ends_all, orphans_of};
 
 /// A server that hides its environment from those of its own user.
@@ -151,4 +152,53 @@ fn called_like_a_guardian() {
         let waited = Duration::from_secs(10);
         assert!(begun.elapsed() < waited, "{name} was waited for");
     }
+}
+
+#[test]
+fn where_proc_shows_only_processes_there_are_cgroups_all_the_same() {
+    perform("hidden::processes_only");
+}
+
+#[test]
+#[ignore = "a role"]
+fn processes_only() {
+    if !plays() || !has_cgroups() || !geteuid().is_root() {
+        return println!("NOT TESTED: mounting takes root, and this is about cgroups");
+    }
+    let hide = "mount -t proc -o subset=pid proc /proc && exec \"$0\" \"$@\"";
+    let wrapper = ["unshare", "--mount", "sh", "-c", hide];
+    let mut command = stage::role_within(&wrapper, "hidden::without_boot_id");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && stdout.contains("1 passed"),
+        "{output:?}"
+    );
+}
+
+#[test]
+#[ignore = "a role"]
+fn without_boot_id() {
+    if !plays() {
+        return;
+    }
+    let stage = Stage::new();
+    let server = stage.launch(&["double-fork", "--ignore-eof", "--ignore-term"]);
+    for role in ["server", "daemon"] {
+        stage.wait_for(role);
+    }
+    assert_eq!(leaves().len(), 1);
+    let containment = server.terminator().semantics().containment;
+    assert_eq!(containment.mechanism, "guardian and cgroup");
+    let why = containment.fallback.unwrap();
+    assert!(why.contains("subset=pid"), "{why}");
+    let terminator = server.terminator().clone();
+    stage.wait("the order", terminator.force_end()).unwrap();
+    let gone = stage.wait("the proof", terminator.gone()).unwrap();
+    assert_eq!(gone.evidence, [Evidence::Reaped, Evidence::CgroupEmpty]);
+    stage.nobody_is_left();
+    assert!(leaves().is_empty(), "{:?}", leaves());
+    let refused = stage.wait("the search", stage.launcher.reap_orphans());
+    let why = ErrorChain(&refused.unwrap_err()).to_string();
+    assert!(why.contains("subset=pid"), "{why}");
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::Child;
 use std::time::Duration;
 
-use mcp_launcher_local::inventory::{self, HostState, KnownServer};
+use mcp_guardian::inventory::{self, HostState, KnownServer};
 use mcp_lifecycle_core::launch::ServerSpec;
 
 use crate::left::acts;
@@ -236,7 +236,7 @@ fn unreadable() {
     let report = inventory::stop(&server, GRACE).unwrap();
     assert!(!report.is_gone(), "{report:?}");
     let unknown = report.unknown.unwrap();
-    assert!(unknown.contains("does not say whose it is"), "{unknown}");
+    assert!(unknown.contains("may belong to it"), "{unknown}");
 }
 
 #[test]

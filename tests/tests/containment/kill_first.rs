@@ -1,6 +1,6 @@
 //! Forced ends on a machine where nobody can be listed: they wait for nothing.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::gate::Gate;
 use crate::guardian_killed::guardian_of;
-use crate::stage::{LIMIT, Stage, has_cgroups, perform, plays};
+use crate::stage::{LIMIT, Stage, has_cgroups, perform, perform_alone, plays};
 
 pub(crate) fn leader_of(server: &LaunchedServer) -> Pid {
     let ServerIdentity::Process { pid, .. } = server.terminator().identity() else {
@@ -24,7 +24,7 @@ pub(crate) fn leader_of(server: &LaunchedServer) -> Pid {
 
 fn stage(isolation: Isolation) -> Stage {
     let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(isolation));
+    stage.launcher = Arc::new(LocalLauncher::builder().isolation(isolation).build());
     stage
 }
 
@@ -144,7 +144,7 @@ fn named() {
     let server = stage.launch(&["sh-wrapper", "--ignore-eof", "--ignore-term"]);
     stage.wait_for("wrapper");
     stage.wait_for("server");
-    let policy = TerminationPolicy::default().with_eof_grace(Duration::from_millis(5));
+    let policy = TerminationPolicy::default().eof_grace(Duration::from_millis(5));
     let parts = server.into_parts();
     let (handle, _stdin) = ServerHandle::new("named", parts.stdin, parts.terminator);
     let ended = handle.terminate(&policy, EndReason::Shutdown);
@@ -156,7 +156,7 @@ fn named() {
 
 #[test]
 fn who_does_not_answer_keeps_no_proof_back() {
-    perform("kill_first::stuck_search");
+    perform_alone("kill_first::stuck_search");
 }
 
 #[test]
@@ -179,17 +179,20 @@ fn stuck_search() {
         ServerHandle::new("held", parts.stdin, parts.terminator)
     });
     // Whoever is left is looked for by the environments of all that are younger.
-    let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();
+    let mut stranger = Command::new("sleep");
+    // Without this role's streams, whose end is waited for also where it fails.
+    let stranger = stranger.arg("1000").stdout(Stdio::null());
+    let mut stranger = stranger.stderr(Stdio::null()).spawn().unwrap();
     let closed = gate.close(format!("/{}/environ", stranger.id()).leak());
     kill(guardian, Signal::SIGKILL).unwrap();
     closed.somebody_waits();
     stage.wait("the exit", exits.exited());
     for (at, (handle, _stdin)) in handles.iter().enumerate() {
         let policy = TerminationPolicy::default()
-            .with_eof_grace(Duration::from_millis(10))
-            .with_term_grace(Duration::from_millis(10))
-            .with_kill_confirmation(LIMIT / 2)
-            .with_report_limit(LIMIT / 8);
+            .eof_grace(Duration::from_millis(10))
+            .term_grace(Duration::from_millis(10))
+            .kill_confirmation(LIMIT / 2)
+            .report_limit(LIMIT / 8);
         let ended = handle.terminate(&policy, EndReason::Shutdown);
         let ended = stage.wait("the end", ended);
         // Without a cgroup there is no proof when the guardian was killed.

@@ -162,8 +162,9 @@ fn nested() {
 
 #[test]
 fn a_server_without_a_guardian_has_no_cgroup() {
-    let launcher = mcp_launcher_local::LocalLauncher::new()
-        .isolation(mcp_launcher_local::Isolation::ProcessGroup);
+    let launcher = mcp_launcher_local::LocalLauncher::builder()
+        .isolation(mcp_launcher_local::Isolation::ProcessGroup)
+        .build();
     assert_eq!(launcher.semantics().containment.mechanism, "process group");
 }
 

@@ -1,5 +1,6 @@
 //! Servers in PID namespaces.
 
+use std::fs;
 use std::sync::Arc;
 
 use mcp_launcher_local::{Isolation, LocalLauncher};
@@ -7,8 +8,9 @@ use mcp_lifecycle_core::launch::{
     Evidence, ExitStatus, Guarantee, LaunchContext, Reach, ServerLauncher, ServerSpec,
 };
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getpgid, getsid};
 
-use crate::guardian_killed::guardian_of;
+use crate::guardian_killed::{guardian_of, main_of};
 use crate::stage::{Stage, leaves, perform, plays};
 
 /// A stage with namespaces; `None` where the machine refuses them, which it
@@ -18,7 +20,9 @@ fn stage() -> Option<Stage> {
         return None;
     }
     let mut stage = Stage::new();
-    let launcher = LocalLauncher::new().isolation(Isolation::PidNamespace);
+    let launcher = LocalLauncher::builder()
+        .isolation(Isolation::PidNamespace)
+        .build();
     let containment = stage.wait("the probe", launcher.probe());
     let required = containment.require(Guarantee::Terminate(Reach::Container));
     stage.launcher = Arc::new(launcher);
@@ -57,6 +61,32 @@ fn ends() {
         assert!(leaves().is_empty(), "{:?}", leaves());
         drop(server);
     }
+}
+
+#[test]
+fn a_namespace_stays_in_the_hosts_session() {
+    perform("namespace::session");
+}
+
+#[test]
+#[ignore = "a role"]
+fn session() {
+    let Some(stage) = stage() else { return };
+    let server = stage.launch(&["plain"]);
+    stage.wait_for("server");
+    let (init, guardian) = (main_of(&server), guardian_of(&server));
+    let children = fs::read_to_string(format!("/proc/{init}/task/{init}/children")).unwrap();
+    let main = Pid::from_raw(children.trim().parse().unwrap());
+    for pid in [init, main] {
+        assert_eq!(getsid(Some(pid)), getsid(None));
+        assert_eq!(getpgid(Some(pid)), Ok(pid));
+    }
+    assert_eq!(getsid(Some(guardian)), Ok(guardian));
+    stage
+        .wait("the order", server.terminator().force_end())
+        .unwrap();
+    stage.wait("the proof", server.terminator().gone()).unwrap();
+    stage.nobody_is_left();
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn launches_and_ends() {
     ];
     for isolation in levels {
         let mut stage = Stage::new();
-        stage.launcher = Arc::new(LocalLauncher::new().isolation(isolation));
+        stage.launcher = Arc::new(LocalLauncher::builder().isolation(isolation).build());
         for round in 0..2 {
             let server = stage.launch(&["double-fork"]);
             stage.wait_for("server");

@@ -75,7 +75,11 @@ fn few_descriptors_and_no_guardian() {
             leads_to_a_proof(&stage, &server, guardian, free);
         }
     }
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::PidNamespace));
+    stage.launcher = Arc::new(
+        LocalLauncher::builder()
+            .isolation(Isolation::PidNamespace)
+            .build(),
+    );
     for free in 0..8 {
         let server = stage.launch(&["plain"]);
         stage.wait_for("server");

@@ -16,7 +16,11 @@ use crate::stage::{LIMIT, Stage, perform, plays};
 
 fn stage() -> Stage {
     let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    stage.launcher = Arc::new(
+        LocalLauncher::builder()
+            .isolation(Isolation::ProcessGroup)
+            .build(),
+    );
     limit_descriptors(128);
     stage
 }

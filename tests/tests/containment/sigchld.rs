@@ -124,7 +124,11 @@ fn exists(pid: Pid) -> bool {
 
 fn of_groups() -> Stage {
     let mut stage = Stage::new();
-    stage.launcher = Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup));
+    stage.launcher = Arc::new(
+        LocalLauncher::builder()
+            .isolation(Isolation::ProcessGroup)
+            .build(),
+    );
     stage
 }
 

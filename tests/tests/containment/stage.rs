@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use mcp_launcher_local::LocalLauncher;
 use mcp_lifecycle_conformance::alive::AliveListener;
 use mcp_lifecycle_conformance::copies::{self, Copies};
 use mcp_lifecycle_conformance::deadline::Watchdog;
@@ -54,6 +55,25 @@ pub(crate) fn perform_by(wrap: fn(Command) -> Command, name: &str) {
     if nix::unistd::geteuid().is_root() {
         perform_as(wrap, name, Some(nobody_else()));
     }
+}
+
+/// As [`perform`], in a PID namespace with a `/proc` of its own: a search there finds no process
+/// of another test, which may come and go, or be held while it exits.
+#[track_caller]
+pub(crate) fn perform_alone(name: &str) {
+    // The first process of the namespace is a shell, which reaps what is reparented to it.
+    const ALONE: &str = r#"[ "$(id -u)" = 0 ] || user="--user --map-current-user"
+exec unshare $user --pid --fork --mount-proc sh -c '"$0" "$@"; exit $?' "$0" "$@""#;
+    let alone = |program: Command| {
+        let mut command = Command::new("sh");
+        command.args(["-c", ALONE]);
+        command.arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command
+    };
+    perform_by(alone, name);
 }
 
 /// As [`perform`], within what `wrapper`, a command, makes of the machine; the
@@ -256,7 +276,7 @@ impl Stage {
     pub(crate) fn new() -> Self {
         Self {
             alive: AliveListener::unix().unwrap(),
-            launcher: Arc::new(crate::spares::launcher()),
+            launcher: Arc::new(LocalLauncher::new()),
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
                 .enable_all()

@@ -28,7 +28,7 @@ fn cold_host() {
     // A descriptor that is free is the lowest one.
     let lowest = std::os::fd::AsRawFd::as_raw_fd(&std::fs::File::open("/dev/null").unwrap());
     for isolation in [Isolation::ProcessGroup, Isolation::Guardian] {
-        stage.launcher = Arc::new(LocalLauncher::new().isolation(isolation));
+        stage.launcher = Arc::new(LocalLauncher::builder().isolation(isolation).build());
         limit(u64::try_from(lowest).unwrap() + free);
         let launched = stage.wait(
             "the launch",

@@ -36,6 +36,7 @@ fn somebody_hides() {
     let ended = cleanup.unwrap_or_else(|| panic!("nobody is named: {error}"));
     let survivors = ended.as_ref().expect_err("it lives").to_string();
     assert!(survivors.contains("may be its"), "{error}");
+    assert!(survivors.contains(KILLED), "{error}");
 }
 
 #[test]
@@ -52,6 +53,9 @@ fn nobody_hides() {
     let silenced = Silenced::new();
     silenced.leaves_nothing(&["double-fork"], "daemon");
 }
+
+/// The end of the guardian, in the error text.
+const KILLED: &str = "was killed (signal 9)";
 
 /// A host whose guardians cannot say anything, from its first start on.
 struct Silenced {
@@ -93,7 +97,7 @@ impl Silenced {
             launcher, runtime, ..
         } = &self.stage;
         let config = ServerConfig::new(Arc::clone(launcher), self.stage.spec(args))
-            .with_termination(TerminationPolicy::immediate());
+            .termination(TerminationPolicy::immediate());
         self.is_silent.store(true, Ordering::Relaxed);
         let start = runtime.spawn(LifecycleClient::start(config));
         let guardian = self.speaks.recv_timeout(LIMIT).unwrap();
@@ -119,6 +123,7 @@ impl Silenced {
         assert!(error.context().cleanup.is_none(), "{error}");
         let says = "nothing of the server is left";
         assert!(error.to_string().contains(says), "{error}");
+        assert!(error.to_string().contains(KILLED), "{error}");
         self.stage.nobody_is_left();
     }
 }

@@ -6,18 +6,18 @@ use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext, ServerLauncher, Serv
 use mcp_lifecycle_core::terminate::TerminationPolicy;
 use nix::sys::signal::Signal;
 
-use crate::support::{Host, LIMIT, PrivateEngine, Rig, eventually, is_host, own};
+use crate::support::{Host, LIMIT, PrivateEngine, Rig, eventually, is_host, is_last_will, own};
 
 const ME: &str = "crash::a_dead_hosts_containers_are_ended_and_a_living_ones_are_not";
 
 /// Launches what it is told, says so, and waits to be killed.
 async fn host(rig: &Rig, job: &str) {
-    let [server, fixture, leases, will] = job.split('|').collect::<Vec<_>>()[..] else {
+    let [server, fixture, ledgers, will] = job.split('|').collect::<Vec<_>>()[..] else {
         panic!("{job}");
     };
     let launcher = mcp_launcher_docker::DockerLauncher::builder()
         .endpoint(rig.launcher().endpoint().clone())
-        .lease_directory(leases)
+        .ledger_directory(ledgers)
         .last_will(will == "will")
         .build()
         .unwrap();
@@ -37,8 +37,8 @@ async fn a_dead_hosts_containers_are_ended_and_a_living_ones_are_not() {
         return host(&rig, &job).await;
     }
     let start = |fixture: &str| {
-        let leases = rig.leases.path().display();
-        let mut host = Host::start(ME, &format!("{}|{fixture}|{leases}|", rig.server));
+        let ledgers = rig.ledgers.path().display();
+        let mut host = Host::start(ME, &format!("{}|{fixture}|{ledgers}|", rig.server));
         host.wait_for("launched");
         host
     };
@@ -67,8 +67,8 @@ async fn a_dead_hosts_containers_are_ended_and_a_living_ones_are_not() {
     let report = rig.launcher().reap_orphans().await.unwrap();
     assert_eq!(report.ended.len(), 1, "{report:?}");
     rig.assert_clean().await;
-    let leases = std::fs::read_dir(rig.leases.path()).unwrap();
-    assert_eq!(leases.count(), 1, "only the domain is left");
+    let ledgers = std::fs::read_dir(rig.ledgers.path()).unwrap();
+    assert_eq!(ledgers.count(), 1, "only the domain is left");
 }
 
 /// Nobody sweeps: a process beside the host does it.
@@ -82,9 +82,9 @@ async fn a_dead_hosts_stubborn_servers_are_removed_by_its_last_will() {
     }
     let mut hosts = Vec::new();
     for fixture in ["ignore-eof-term", "sigstop", "ignore-eof-term"] {
-        let leases = rig.leases.path().display();
+        let ledgers = rig.ledgers.path().display();
         let test = "crash::a_dead_hosts_stubborn_servers_are_removed_by_its_last_will";
-        let job = format!("{}|{fixture}|{leases}|will", rig.server);
+        let job = format!("{}|{fixture}|{ledgers}|will", rig.server);
         let mut host = Host::start(test, &job);
         host.wait_for("launched");
         hosts.push(host);
@@ -99,6 +99,43 @@ async fn a_dead_hosts_stubborn_servers_are_removed_by_its_last_will() {
     eventually("and the third", || rig.containers().is_empty()).await;
 }
 
+/// As an updater does: it renames the container, and another one takes its name.
+#[tokio::test]
+async fn a_last_will_goes_by_the_id_and_not_by_the_name() {
+    let Some(rig) = Rig::new("renamed") else {
+        return;
+    };
+    if let Some(job) = is_host() {
+        return host(&rig, &job).await;
+    }
+    let me = "crash::a_last_will_goes_by_the_id_and_not_by_the_name";
+    for fixture in ["ignore-eof-term", "plain"] {
+        let ledgers = rig.ledgers.path().display();
+        let mut host = Host::start(me, &format!("{}|{fixture}|{ledgers}|will", rig.server));
+        host.wait_for("launched");
+        let wills = host.last_wills();
+        assert_eq!(wills.len(), 1, "{wills:?}");
+        let own = rig.containers().remove(0);
+        let name = rig
+            .engine
+            .docker(&["inspect", "--format", "{{.Name}}", &own]);
+        let name = name.trim_start_matches('/');
+        rig.engine.docker(&["rename", name, &format!("old-{name}")]);
+        let image = "mcp-fixture:test";
+        let run = ["run", "-d", "--network=none", "--name", name, image];
+        let command = ["/mcp-fixture", "ignore-eof-term"];
+        let user = rig.engine.docker(&[run.as_slice(), &command].concat());
+        host.kill();
+        eventually("its own is ended", || rig.containers().is_empty()).await;
+        eventually("its last will is done", || !is_last_will(wills[0])).await;
+        let running = ["inspect", "--format", "{{.State.Running}}", &user];
+        let running = rig.engine.command(&running).output().unwrap();
+        let running = String::from_utf8(running.stdout).unwrap();
+        let _ = rig.engine.command(&["rm", "-f", &user]).output();
+        assert_eq!(running.trim(), "true", "{fixture}: the user's own is ended");
+    }
+}
+
 #[tokio::test]
 async fn corpses_are_removed_and_strangers_are_not_touched() {
     let Some(rig) = Rig::new("corpses") else {
@@ -107,28 +144,34 @@ async fn corpses_are_removed_and_strangers_are_not_touched() {
     let launcher = rig.launcher();
     let server = rig.launch_by(&launcher, &rig.spec(&["plain"])).await;
     let id = rig.containers().remove(0);
-    let format = "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}";
-    let labels = rig.engine.docker(&["inspect", "--format", format, &id]);
+    let labels = rig.engine.labels(&id);
     drop(server);
     rig.assert_clean().await;
     // The labels of this launch, with one of them changed.
     let create = |key: &str, value: &str| {
         let mut args = vec!["create".to_owned(), "--network=none".to_owned()];
-        for label in labels.lines().filter(|line| !line.is_empty()) {
+        for label in &labels {
             let (found, old) = label.split_once('=').unwrap();
             let value = match found {
-                found if found.ends_with(key) => value,
+                found if !key.is_empty() && found.ends_with(key) => value,
                 // This process lives, and would be a reason to spare.
                 found if found.ends_with(".host-pid") => "0",
                 _ => old,
             };
-            args.extend(["--label".to_owned(), format!("{found}={value}")]);
+            let own = found.strip_prefix("dev.mcp-lifecycle.").unwrap();
+            let found = match own.split_once('.') {
+                Some((_, field)) if key.is_empty() => format!("dev.mcp-lifecycle.0123.{field}"),
+                _ => found.to_owned(),
+            };
+            let label = format!("{found}={value}");
+            args.extend(["--label".to_owned(), label]);
         }
         args.extend(["mcp-fixture:test", "/mcp-fixture", "plain"].map(str::to_owned));
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         rig.engine.docker(&args)
     };
-    let corpse = create(".instance", "0123");
+    // Of another instance.
+    let corpse = create("", "");
     let machine = create(".machine", "another");
     let domain = create(".domain", "another");
     let boot = create(".boot", "an-earlier-one");
@@ -149,7 +192,7 @@ async fn corpses_are_removed_and_strangers_are_not_touched() {
     for spared in [&machine, &domain, &boot, &living] {
         assert!(left.contains(spared));
     }
-    // Its lease is given back: now the instance is dead, in this domain.
+    // Its ledger is given back: now the instance is dead, in this domain.
     drop(launcher);
     let report = rig.launcher().reap_orphans().await.unwrap();
     let mut ended: Vec<_> = report.ended.iter().map(|r| r.id.clone()).collect();
@@ -164,9 +207,9 @@ async fn corpses_are_removed_and_strangers_are_not_touched() {
 
 fn policy() -> TerminationPolicy {
     TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(200))
-        .with_term_grace(Duration::from_millis(200))
-        .with_kill_confirmation(Duration::from_millis(500))
+        .eof_grace(Duration::from_millis(200))
+        .term_grace(Duration::from_millis(200))
+        .kill_confirmation(Duration::from_millis(500))
 }
 
 /// The daemon ends by this signal, with or without live-restore.
@@ -193,7 +236,7 @@ async fn a_lost_daemon_is_unknown_and_then_clean(signal: Signal, flags: &[&str])
     assert!(!server.handle.is_gone());
 
     private.start_again();
-    let limit = policy().with_kill_confirmation(Duration::from_secs(15));
+    let limit = policy().kill_confirmation(Duration::from_secs(15));
     let report = server.end(&limit).await.unwrap();
     println!("{signal} {flags:?}: {}", report.exit);
     assert!(matches!(
@@ -245,7 +288,7 @@ async fn another_engines_404_is_no_proof() {
     lead_to(&one);
     let launcher = mcp_launcher_docker::DockerLauncher::builder()
         .endpoint(mcp_launcher_docker::Endpoint::Unix(link.clone()))
-        .lease_directory(rig.leases.path())
+        .ledger_directory(rig.ledgers.path())
         .build()
         .unwrap();
     let server = own(rig
@@ -254,7 +297,7 @@ async fn another_engines_404_is_no_proof() {
     lead_to(&other);
     // By a connection that is still open it may be ended where it is. What must
     // not be is a proof while it lives.
-    let limit = policy().with_kill_confirmation(Duration::from_secs(5));
+    let limit = policy().kill_confirmation(Duration::from_secs(5));
     match server.end(&limit).await {
         Ok(report) => assert!(rig.containers().is_empty(), "{report}"),
         Err(error) => {
@@ -263,29 +306,29 @@ async fn another_engines_404_is_no_proof() {
         }
     }
     lead_to(&one);
-    let limit = policy().with_kill_confirmation(Duration::from_secs(15));
+    let limit = policy().kill_confirmation(Duration::from_secs(15));
     server.end(&limit).await.unwrap();
     rig.assert_clean().await;
 }
 
-/// A cleaner of temporary files removes a lease; its host lives on.
+/// A cleaner of temporary files removes a ledger; its host lives on.
 #[tokio::test]
-async fn a_living_host_without_its_lease_file_keeps_its_server() {
+async fn a_living_host_without_its_ledger_file_keeps_its_server() {
     let Some(rig) = Rig::new("cleaned") else {
         return;
     };
     if let Some(job) = is_host() {
         return host(&rig, &job).await;
     }
-    let me = "crash::a_living_host_without_its_lease_file_keeps_its_server";
-    let leases = rig.leases.path();
+    let me = "crash::a_living_host_without_its_ledger_file_keeps_its_server";
+    let ledgers = rig.ledgers.path();
     let mut living = Host::start(
         me,
-        &format!("{}|ignore-eof-term|{}|", rig.server, leases.display()),
+        &format!("{}|ignore-eof-term|{}|", rig.server, ledgers.display()),
     );
     living.wait_for("launched");
-    let files = std::fs::read_dir(leases).unwrap().flatten();
-    for file in files.filter(|file| file.path().extension().is_some_and(|e| e == "lease")) {
+    let files = std::fs::read_dir(ledgers).unwrap().flatten();
+    for file in files.filter(|file| file.path().extension().is_some_and(|e| e == "ledger")) {
         std::fs::remove_file(file.path()).unwrap();
     }
     let report = rig.launcher().reap_orphans().await.unwrap();

@@ -13,10 +13,10 @@ const GRACES: Duration = Duration::from_secs(1);
 
 fn policy() -> TerminationPolicy {
     TerminationPolicy::default()
-        .with_eof_grace(GRACES / 2)
-        .with_term_grace(GRACES / 2)
+        .eof_grace(GRACES / 2)
+        .term_grace(GRACES / 2)
         // Only an engine that never confirms is too late.
-        .with_kill_confirmation(Duration::from_secs(20))
+        .kill_confirmation(Duration::from_secs(20))
 }
 
 #[tokio::test]
@@ -42,8 +42,8 @@ async fn each_server_ends_on_the_rung_it_needs() {
         let server = own(rig.launch(&[fixture]).await);
         // No verdict depends on a grace: long where the fixture obeys.
         let policy = match rung {
-            Some(Phase::RequestEnd) => policy().with_term_grace(LIMIT),
-            None if fixture == "plain" => policy().with_eof_grace(LIMIT),
+            Some(Phase::RequestEnd) => policy().term_grace(LIMIT),
+            None if fixture == "plain" => policy().eof_grace(LIMIT),
             _ => policy(),
         };
         let report = server.end(&policy).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_container_that_somebody_else_removed_is_gone() {
     let exit = in_time("it exits", server.handle.exited()).await;
     assert_eq!(exit, ExitStatus::Signal(9));
     // No grace is waited for: this one is as long as the test's limit.
-    server.end(&policy().with_eof_grace(LIMIT)).await.unwrap();
+    server.end(&policy().eof_grace(LIMIT)).await.unwrap();
     rig.assert_clean().await;
 }
 
@@ -174,7 +174,7 @@ async fn twenty_stubborn_servers_end_in_the_time_of_one() {
     let context = LaunchContext::new();
     let launches = join_all((0..20).map(|_| launcher.launch(&spec, &context))).await;
     let servers: Vec<_> = launches.into_iter().map(|s| own(s.unwrap())).collect();
-    let policy = policy().with_eof_grace(GRACES).with_term_grace(GRACES);
+    let policy = policy().eof_grace(GRACES).term_grace(GRACES);
     let begun = Instant::now();
     let ends = servers
         .iter()

@@ -113,20 +113,17 @@ async fn a_failed_launch_says_why_and_leaves_nothing() {
             .to_string()
         }
     };
-    let mut options = rig.options();
-    options.image = Some("no-such-image:1".into());
-    options.pull = Some(mcp_launcher_docker::PullPolicy::Never);
+    let options = rig.options().image("no-such-image:1");
+    let options = options.pull(mcp_launcher_docker::PullPolicy::Never);
     let text = launch(options).await;
     assert!(text.contains("`no-such-image:1` is not present"), "{text}");
 
-    let mut options = rig.options();
-    options.user = Some("nobody-of-that-name".into());
+    let options = rig.options().user("nobody-of-that-name");
     let text = launch(options).await;
     assert!(text.contains("nobody-of-that-name"), "{text}");
 
     // The engine's init would be started well, and fail by itself.
-    let mut options = rig.options();
-    options.init = Some(mcp_launcher_docker::Init::None);
+    let options = rig.options().init(mcp_launcher_docker::Init::None);
     let spec = mcp_lifecycle_core::launch::ServerSpec::builder(&rig.server, "/no-such-program");
     let spec = options.apply(spec);
     let error = rig
@@ -145,11 +142,11 @@ async fn a_pull_has_its_own_deadline() {
     };
     // A registry that takes the connection and never answers.
     let registry = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut options = rig.options();
-    options.image = Some(format!("{}/none:1", registry.local_addr().unwrap()));
+    let image = format!("{}/none:1", registry.local_addr().unwrap());
+    let options = rig.options().image(image);
     let launcher = mcp_launcher_docker::DockerLauncher::builder()
         .endpoint(rig.launcher().endpoint().clone())
-        .lease_directory(rig.leases.path())
+        .ledger_directory(rig.ledgers.path())
         .pull_timeout(Duration::from_millis(300))
         .build()
         .unwrap();
@@ -165,10 +162,10 @@ async fn a_pull_has_its_own_deadline() {
 
 #[tokio::test]
 async fn no_engine_is_an_error_that_names_the_endpoint() {
-    let leases = tempfile::tempdir().unwrap();
+    let ledgers = tempfile::tempdir().unwrap();
     let launcher = mcp_launcher_docker::DockerLauncher::builder()
         .endpoint(mcp_launcher_docker::Endpoint::Unix("/no/such.sock".into()))
-        .lease_directory(leases.path())
+        .ledger_directory(ledgers.path())
         .image("img")
         .build()
         .unwrap();
@@ -182,12 +179,12 @@ async fn no_engine_is_an_error_that_names_the_endpoint() {
 }
 
 #[tokio::test]
-async fn the_lease_file_goes_with_the_last_container() {
-    let Some(rig) = Rig::new("lease-file") else {
+async fn the_ledger_file_goes_with_the_last_container() {
+    let Some(rig) = Rig::new("ledger-file") else {
         return;
     };
     let files = || {
-        let entries = std::fs::read_dir(rig.leases.path()).unwrap();
+        let entries = std::fs::read_dir(rig.ledgers.path()).unwrap();
         entries
             .filter(|e| e.as_ref().unwrap().path().extension().is_some())
             .count()
@@ -196,7 +193,7 @@ async fn the_lease_file_goes_with_the_last_container() {
     assert_eq!(files(), 1);
     drop(server);
     rig.assert_clean().await;
-    eventually("the lease is given back", || files() == 0).await;
+    eventually("the ledger is given back", || files() == 0).await;
 }
 
 /// Launches at an engine that is stopped by then.
@@ -252,7 +249,7 @@ async fn a_create_that_outlives_its_start_is_named_and_undone() {
         let pid = nix::unistd::Pid::from_raw(pid.parse().unwrap());
         let launcher = Arc::new(AtAStoppedEngine(launcher, pid));
         let start = LifecycleClient::builder(
-            ServerConfig::new(launcher, spec).with_startup_timeout(Duration::from_secs(1)),
+            ServerConfig::new(launcher, spec).startup_timeout(Duration::from_secs(1)),
         )
         .start();
         let error = start.await.unwrap_err();

@@ -65,7 +65,10 @@ impl MiddleBox {
 
     fn launcher(&self, rig: &Rig) -> DockerLauncher {
         let builder = DockerLauncher::builder().endpoint(Endpoint::Tcp(self.address.clone()));
-        builder.lease_directory(rig.leases.path()).build().unwrap()
+        builder
+            .ledger_directory(rig.ledgers.path())
+            .build()
+            .unwrap()
     }
 }
 
@@ -145,9 +148,9 @@ async fn an_answer_of_a_middle_box_is_no_proof_and_is_asked_for_again() {
     let spec = rig.spec(&["ignore-eof-term"]);
     let server = own(rig.launch_by(&launcher, &spec).await);
     let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(200))
-        .with_term_grace(Duration::from_millis(200))
-        .with_kill_confirmation(Duration::from_secs(25));
+        .eof_grace(Duration::from_millis(200))
+        .term_grace(Duration::from_millis(200))
+        .kill_confirmation(Duration::from_secs(25));
     // Its kill, its removal and the questions after it, and those of the search.
     between.spoil("signal=SIGKILL", 1, 502, None);
     between.spoil("DELETE ", 3, 502, None);
@@ -197,9 +200,9 @@ async fn a_nested_create_that_a_middle_box_answered_is_waited_for() {
     let server = own(launched.unwrap());
     eventually("the box has answered", || between.left().is_empty()).await;
     let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::ZERO)
-        .with_term_grace(Duration::ZERO)
-        .with_kill_confirmation(Duration::from_secs(1));
+        .eof_grace(Duration::ZERO)
+        .term_grace(Duration::ZERO)
+        .kill_confirmation(Duration::from_secs(1));
     let error = server.end(&policy).await.unwrap_err().to_string();
     assert!(error.contains("a create is under way"), "{error}");
     came_and_went(&rig).await;

@@ -16,9 +16,9 @@ fn is_skipped() -> bool {
     is
 }
 
-fn launcher(host: &str, leases: &str) -> DockerLauncher {
+fn launcher(host: &str, ledgers: &str) -> DockerLauncher {
     let builder = DockerLauncher::builder().endpoint(Endpoint::from_url(host).unwrap());
-    builder.lease_directory(leases).build().unwrap()
+    builder.ledger_directory(ledgers).build().unwrap()
 }
 
 /// A busy disk, stood in for by a daemon that was stopped.
@@ -26,10 +26,10 @@ fn launcher(host: &str, leases: &str) -> DockerLauncher {
 async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
     const ME: &str = "odd_engine::a_create_that_comes_true_after_its_host_has_left_is_undone";
     if let Some(job) = is_host() {
-        let [host, leases, server] = job.split('|').collect::<Vec<_>>()[..] else {
+        let [host, ledgers, server] = job.split('|').collect::<Vec<_>>()[..] else {
             panic!("{job}");
         };
-        let launcher = launcher(host, leases);
+        let launcher = launcher(host, ledgers);
         let options = mcp_launcher_docker::ContainerOptions::new("mcp-fixture:test");
         let spec = |args: &str| {
             let spec = mcp_lifecycle_core::launch::ServerSpec::builder(server, "/mcp-fixture");
@@ -64,7 +64,7 @@ async fn a_create_that_comes_true_after_its_host_has_left_is_undone() {
     let job = format!(
         "{}|{}|{}",
         rig.engine.host,
-        rig.leases.path().display(),
+        rig.ledgers.path().display(),
         rig.server
     );
     let mut host = Host::start_told(ME, &job);
@@ -117,8 +117,8 @@ async fn an_exit_is_learned_though_the_connections_to_a_remote_engine_died() {
     };
     let socket = rig.engine.host.trim_start_matches("unix://").to_owned();
     let router = Router::to(socket).await;
-    let leases = rig.leases.path().to_str().unwrap();
-    let launcher = launcher(&format!("tcp://{}", router.address), leases);
+    let ledgers = rig.ledgers.path().to_str().unwrap();
+    let launcher = launcher(&format!("tcp://{}", router.address), ledgers);
     let server = rig
         .launch_by(&launcher, &rig.spec(&["ignore-eof-term"]))
         .await;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use mcp_launcher_docker::Gpus;
 use mcp_lifecycle_core::client::{CallErrorKind, LifecycleClient, ServerConfig};
-use mcp_lifecycle_core::launch::{ErrorChain, ExitStatus, LaunchContext, ServerLauncher};
+use mcp_lifecycle_core::launch::{ExitStatus, ServerLauncher};
 use mcp_lifecycle_core::terminate::EndReason;
 use rmcp::model::CallToolRequestParams;
 use serde_json::{Value, json};
@@ -49,9 +48,10 @@ async fn the_engine_confirms_every_option_of_the_chain() {
         .cap_add("NET_BIND_SERVICE")
         .label("who", "me")
         .stop_signal("SIGUSR1")
-        .device("/dev/null:/dev/mcp-null:rw")
         .host_config(
-            json!({"ShmSize": 8 << 20, "Ulimits": [{"Name": "nofile", "Soft": 99, "Hard": 99}]}),
+            json!({"ShmSize": 8 << 20, "Ulimits": [{"Name": "nofile", "Soft": 99, "Hard": 99}], "Devices": [
+                {"PathOnHost": "/dev/null", "PathInContainer": "/dev/mcp-null", "CgroupPermissions": "rw"},
+            ]}),
         )
         .create_body(json!({"Hostname": "mcp", "HostConfig": {"ExtraHosts": ["x:127.0.0.1"]}}));
     let server = rig
@@ -81,25 +81,6 @@ async fn the_engine_confirms_every_option_of_the_chain() {
     rig.assert_clean().await;
 }
 
-/// There is none here: the engine says so, and nothing is left.
-#[tokio::test]
-async fn gpus_are_asked_for() {
-    let Some(rig) = Rig::new("gpus") else {
-        return;
-    };
-    let spec = rig.spec_with(&rig.options().gpus(Gpus::All), &["plain"]);
-    if let Err(error) = in_time(
-        "it answers",
-        rig.launcher().launch(&spec, &LaunchContext::new()),
-    )
-    .await
-    {
-        let text = ErrorChain(&error).to_string();
-        assert!(text.contains("gpu"), "{text}");
-    }
-    rig.assert_clean().await;
-}
-
 /// Several times, if need be: the shim of an engine with version 1 of cgroups
 /// drops the event when the cgroup is deleted before it looked, and then nobody
 /// knows more than the signal.
@@ -122,9 +103,7 @@ async fn too_much_memory_is_told_apart_from_a_kill() {
 }
 
 async fn exit_of_too_much_memory(rig: &Rig) -> ExitStatus {
-    let mut options = rig.options();
-    options.memory = Some("24m".parse().unwrap());
-    let spec = rig.spec_with(&options, &["plain"]);
+    let spec = rig.spec_with(&rig.options().memory("24m"), &["plain"]);
     let launcher: Arc<dyn ServerLauncher> = Arc::new(rig.launcher());
     let started = LifecycleClient::builder(ServerConfig::new(launcher, spec))
         .start()
@@ -173,8 +152,7 @@ async fn a_server_that_exits_by_itself_is_reported_with_its_code() {
     let Some(rig) = Rig::new("exits") else {
         return;
     };
-    let mut limited = rig.options();
-    limited.memory = Some("64m".parse().unwrap());
+    let limited = rig.options().memory("64m");
     for (options, code, exit) in [
         (rig.options(), 3, ExitStatus::Code(3)),
         (limited, 137, ExitStatus::Signal(9)),

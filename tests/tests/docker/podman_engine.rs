@@ -86,9 +86,9 @@ async fn servers_end_with_proof_on_podman() {
     };
     let rig = Rig::on(service.engine.clone(), "podman-engine");
     let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(500))
-        .with_term_grace(Duration::from_millis(500))
-        .with_kill_confirmation(Duration::from_secs(25));
+        .eof_grace(Duration::from_millis(500))
+        .term_grace(Duration::from_millis(500))
+        .kill_confirmation(Duration::from_secs(25));
     for (fixture, init) in [
         ("plain", Init::None),
         ("ignore-eof-term", Init::None),
@@ -108,7 +108,7 @@ async fn servers_end_with_proof_on_podman() {
 async fn orphans_are_ended_on_podman() {
     const ME: &str = "podman_engine::orphans_are_ended_on_podman";
     if let Some(job) = is_host() {
-        let [host, leases, server] = job.split('|').collect::<Vec<_>>()[..] else {
+        let [host, ledgers, server] = job.split('|').collect::<Vec<_>>()[..] else {
             panic!("{job}");
         };
         let engine = Engine {
@@ -117,7 +117,7 @@ async fn orphans_are_ended_on_podman() {
         let rig = Rig::on(engine, "podman-host");
         let launcher = mcp_launcher_docker::DockerLauncher::builder()
             .endpoint(rig.launcher().endpoint().clone())
-            .lease_directory(leases)
+            .ledger_directory(ledgers)
             .last_will(false)
             .build()
             .unwrap();
@@ -137,7 +137,7 @@ async fn orphans_are_ended_on_podman() {
     let job = format!(
         "{}|{}|{}",
         rig.engine.host,
-        rig.leases.path().display(),
+        rig.ledgers.path().display(),
         rig.server
     );
     let mut host = Host::start(ME, &job);

@@ -1,37 +1,37 @@
-//! A real registry that asks who pulls.
+//! A real registry.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::support::Engine;
 
-/// In base64 its header has a `/`, which is another character in the alphabet
-/// that the engine reads.
-pub(crate) const PASSWORD: &str = "a?b>~c?~";
-const USER_AND_PASSWORD: &str = "dTphP2I+fmM/fg==";
-const HASHED: &str = "$2b$04$5Ecq/A3AGtRbFQsc0KxNce3NFuMaZFC1RVjTdEYZQkrv09QsJKmh6";
-
-/// Debian's `docker-registry`, with one user.
+/// Debian's `docker-registry`.
 pub(crate) struct Registry {
     child: Child,
     pub(crate) address: String,
-    pub(crate) directory: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 impl Registry {
+    /// Starts one that lets all users in.
     pub(crate) fn start() -> Self {
+        Self::with("")
+    }
+
+    /// Starts one that lets no user in.
+    pub(crate) fn private() -> Self {
+        Self::with("auth: {htpasswd: {realm: mcp, path: /dev/null}}")
+    }
+
+    fn with(auth: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        std::fs::write(at("users"), format!("u:{HASHED}\n")).unwrap();
         let config = format!(
             "version: 0.1\nlog: {{level: info}}\nhttp: {{addr: '127.0.0.1:0'}}\n\
-             storage: {{filesystem: {{rootdir: {}}}}}\n\
-             auth: {{htpasswd: {{realm: mcp, path: {}}}}}\n",
+             storage: {{filesystem: {{rootdir: {}}}}}\n{auth}\n",
             at("data").display(),
-            at("users").display()
         );
         std::fs::write(at("config.yml"), config).unwrap();
         let mut child = Command::new("docker-registry")
@@ -54,23 +54,8 @@ impl Registry {
         Self {
             child,
             address: address.expect("it says where it listens"),
-            directory,
+            _directory: directory,
         }
-    }
-
-    /// Writes the file that `docker login` writes.
-    pub(crate) fn stored(&self, config: &serde_json::Value) -> &Path {
-        let path = self.directory.path();
-        std::fs::write(path.join("config.json"), config.to_string()).unwrap();
-        path
-    }
-
-    pub(crate) fn login(&self) -> serde_json::Value {
-        Self::login_at(&self.address)
-    }
-
-    pub(crate) fn login_at(address: &str) -> serde_json::Value {
-        serde_json::json!({"auths": {address: {"auth": USER_AND_PASSWORD}}})
     }
 
     /// Another address of it, at which each connection is carried on only after so long.
@@ -94,24 +79,12 @@ impl Registry {
         slow
     }
 
-    /// Makes the program that `credHelpers` call `mcp-test`.
-    pub(crate) fn helper(&self, script: &str) {
-        let program = self.directory.path().join("docker-credential-mcp-test");
-        let text = format!("#!/bin/sh\n{script}\n");
-        mcp_lifecycle_conformance::copies::script(&program, &text, 0o755).unwrap();
-    }
-
-    /// Puts the fixture there under this name, and nowhere else. Its digest.
-    pub(crate) fn push(&self, engine: &Engine, name: &str) -> String {
+    /// Puts the fixture there under this name, and nowhere else.
+    pub(crate) fn push(&self, engine: &Engine, name: &str) {
         let name = format!("{}/{name}", self.address);
-        let config = self.stored(&self.login()).to_str().unwrap().to_owned();
         engine.docker(&["tag", "mcp-fixture:test", &name]);
-        engine.docker(&["--config", &config, "push", "-q", &name]);
-        let digests = engine.docker(&["inspect", "-f", "{{join .RepoDigests \"\\n\"}}", &name]);
-        let ours = |digest: &&str| digest.starts_with(&self.address);
-        let digest = digests.lines().find(ours).unwrap().to_owned();
+        engine.docker(&["push", "-q", &name]);
         engine.docker(&["rmi", &name]);
-        digest
     }
 }
 

@@ -141,12 +141,12 @@ fn which(program: &str) -> String {
 
 /// The server that a host was told to launch, and by which launcher.
 fn told(job: &str) -> (DockerLauncher, ServerSpec) {
-    let [url, leases, name, alive] = job.split('|').collect::<Vec<_>>()[..] else {
+    let [url, ledgers, name, alive] = job.split('|').collect::<Vec<_>>()[..] else {
         panic!("{job}");
     };
     let launcher = DockerLauncher::builder()
         .endpoint(Endpoint::from_url(url).unwrap())
-        .lease_directory(leases)
+        .ledger_directory(ledgers)
         .build()
         .unwrap();
     let directory = alive.trim_start_matches("unix:").trim_end_matches("/s");
@@ -158,8 +158,8 @@ fn told(job: &str) -> (DockerLauncher, ServerSpec) {
 }
 
 fn job(rig: &Rig, sshd: &Sshd) -> String {
-    let (leases, alive) = (rig.leases.path().display(), rig.alive.address());
-    format!("{}|{leases}|{}|{alive}", sshd.url(), rig.server)
+    let (ledgers, alive) = (rig.ledgers.path().display(), rig.alive.address());
+    format!("{}|{ledgers}|{}|{alive}", sshd.url(), rig.server)
 }
 
 #[tokio::test]

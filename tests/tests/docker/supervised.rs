@@ -10,21 +10,19 @@ use crate::support::{Host, LIMIT, Rig, is_host, own};
 
 const GRACE: Duration = Duration::from_millis(300);
 
-fn supervised(mut options: ContainerOptions, read_only: bool) -> ContainerOptions {
-    options.init = Some(Init::Supervised);
-    options.init_grace_ms = u32::try_from(GRACE.as_millis()).unwrap();
-    options.read_only_root = read_only;
-    options
+fn supervised(options: ContainerOptions, read_only: bool) -> ContainerOptions {
+    let options = options.init(Init::Supervised).init_grace(GRACE);
+    options.read_only(read_only)
 }
 
 /// Launches what it is told, says so, and waits to be killed.
 async fn host(rig: &Rig, job: &str) {
-    let (leases, spec) = job.split_once('|').unwrap();
+    let (ledgers, spec) = job.split_once('|').unwrap();
     let spec: Vec<String> = serde_json::from_str(spec).unwrap();
     let options = serde_json::from_str(&spec[0]).unwrap();
     let launcher = DockerLauncher::builder()
         .endpoint(rig.launcher().endpoint().clone())
-        .lease_directory(leases)
+        .ledger_directory(ledgers)
         .build()
         .unwrap();
     let builder = ServerSpec::builder(&spec[1], "/mcp-fixture").args(&spec[2..]);
@@ -49,7 +47,7 @@ async fn ends_by_itself(test: &str, name: &str, read_only: bool) {
     let fixture = ["ignore-eof-term", "--alive", &address];
     let spec = [&[options.as_str(), rig.server.as_str()][..], &fixture].concat();
     let spec = serde_json::to_string(&spec).unwrap();
-    let job = format!("{}|{spec}", rig.leases.path().display());
+    let job = format!("{}|{spec}", rig.ledgers.path().display());
     let mut host = Host::start(&format!("supervised::{test}"), &job);
     host.wait_for("launched");
     let server = rig.alive.accept("server", LIMIT).await.unwrap();
@@ -78,11 +76,10 @@ async fn an_end_in_order_is_what_it_is_without_it() {
         return;
     };
     // Longer than the policy's graces, as documented.
-    let mut options = supervised(rig.options(), false);
-    options.init_grace_ms = 60_000;
+    let options = supervised(rig.options(), false).init_grace(Duration::from_secs(60));
     let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(500))
-        .with_term_grace(Duration::from_millis(500));
+        .eof_grace(Duration::from_millis(500))
+        .term_grace(Duration::from_millis(500));
     for (fixture, exit) in [
         (&["plain"][..], ExitStatus::Code(0)),
         (&["ignore-eof"], ExitStatus::Signal(15)),

@@ -39,7 +39,8 @@ pub(crate) fn plausible(call: &Call) -> &'static [i32] {
         | libc::SYS_eventfd2 => &[EMFILE, ENFILE, ENOMEM, EPERM],
         libc::SYS_pidfd_open => &[EMFILE, ENOMEM, EPERM, ENOSYS],
         libc::SYS_read | libc::SYS_pread64 => &[EINTR, EIO, ENOMEM],
-        libc::SYS_write | libc::SYS_pwrite64 => &[EINTR, ENOSPC, EIO, EAGAIN],
+        // The injector has the last one for files only, and sends the signal that comes with it.
+        libc::SYS_write | libc::SYS_pwrite64 => &[EINTR, ENOSPC, EIO, EAGAIN, EFBIG],
         libc::SYS_sendto | libc::SYS_sendmsg => &[ENOBUFS, ENOMEM, EAGAIN, EPERM, EINTR],
         libc::SYS_recvfrom | libc::SYS_recvmsg => &[EINTR, ENOMEM],
         libc::SYS_ppoll => &[EINTR, ENOMEM],

@@ -15,6 +15,7 @@ use mcp_lifecycle_core::launch::{
     ErrorChain, LaunchContext, LaunchedServer, ServerLauncher, ServerSpec,
 };
 use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
+use nix::sys::resource::{Resource, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::seccomp;
@@ -33,6 +34,9 @@ pub(crate) enum Way {
 /// Far more than a proof takes, also where many of these run at a time.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// The host's limit on the size of files.
+const SIZE_MAX: u64 = 1 << 30;
+
 /// The answer that asks for another census.
 pub(crate) const AGAIN: u8 = b'a';
 
@@ -47,6 +51,8 @@ const KINDS: [&str; 5] = [
 
 /// Plays the host and ends the process. `directory` has the fifos `alive` and `never`.
 pub(crate) fn play(isolation: Isolation, way: Way, directory: &Path) -> ! {
+    // More than any file here has. Where there is none, no write is shielded from SIGXFSZ.
+    setrlimit(Resource::RLIMIT_FSIZE, SIZE_MAX, SIZE_MAX).unwrap();
     // Panics are told over the channel.
     std::panic::set_hook(Box::new(|_| {}));
     let told = catch_unwind(AssertUnwindSafe(|| perform(isolation, way, directory)));
@@ -58,7 +64,7 @@ pub(crate) fn play(isolation: Isolation, way: Way, directory: &Path) -> ! {
 
 fn perform(isolation: Isolation, way: Way, directory: &Path) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let launcher = LocalLauncher::new().isolation(isolation);
+    let launcher = LocalLauncher::builder().isolation(isolation).build();
     let good = stubborn(directory);
     // Something to run that is found, is executable, and has no interpreter.
     let missing = ServerSpec::builder("missing", directory.join("broken"));
@@ -136,9 +142,9 @@ fn launch(
 /// The whole ladder: the server heeds neither end of file nor SIGTERM.
 fn end(runtime: &Runtime, launched: LaunchedServer) -> String {
     let policy = TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(5))
-        .with_term_grace(Duration::from_millis(5))
-        .with_kill_confirmation(LIMIT);
+        .eof_grace(Duration::from_millis(5))
+        .term_grace(Duration::from_millis(5))
+        .kill_confirmation(LIMIT);
     let parts = launched.into_parts();
     let (handle, stdin) = ServerHandle::new("stubborn", parts.stdin, parts.terminator);
     let handle = Arc::new(handle);

@@ -6,11 +6,16 @@ use std::fs;
 use mcp_launcher_local::Isolation;
 use nix::errno::Errno;
 use nix::libc::{self, c_long};
+use nix::sys::signal::Signal;
+use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, FsType, PROC_SUPER_MAGIC, statfs};
 use nix::unistd::Pid;
 
 use crate::faults;
 use crate::processes::{parent_of, status};
-use crate::seccomp::Call;
+use crate::seccomp::{self, Call};
+
+/// File systems whose files have no size.
+const WITHOUT_SIZES: [FsType; 3] = [PROC_SUPER_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC];
 
 /// Whose calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +40,9 @@ pub(crate) enum Fault {
     Refused(c_long),
     /// Every other one of the calls that can be interrupted, of each thread and kind.
     Interrupted,
+    /// All writes to files, as beyond a limit on their size: they fail, and the kernel sends
+    /// SIGXFSZ.
+    Oversized,
 }
 
 /// The calls that were made to fail.
@@ -99,7 +107,10 @@ impl Injector {
     pub(crate) fn fault_of(&mut self, call: &Call) -> Option<i32> {
         let caller = self.caller(call);
         let fault = self.fault.filter(|_| self.is_on)?;
-        let errors = faults::plausible(call);
+        let mut errors = faults::plausible(call);
+        if errors.contains(&libc::EFBIG) && !has_limited_size(call) {
+            errors = &errors[..errors.len() - 1];
+        }
         if caller == Caller::Server || errors.is_empty() {
             return None;
         }
@@ -107,6 +118,7 @@ impl Injector {
             Fault::Refused(number) => (number == call.number).then_some(libc::EPERM),
             _ if self.is_of_the_runtime(call) => None,
             Fault::Interrupted => self.interruption_of(call, errors),
+            Fault::Oversized => errors.contains(&libc::EFBIG).then_some(libc::EFBIG),
             Fault::Call {
                 target,
                 call,
@@ -123,6 +135,15 @@ impl Injector {
         self.injected.errors = errors.len();
         self.injected.last = Some(format!("{name}: {error}"));
         Some(errno)
+    }
+
+    /// Sends the signal that comes with the error, to the thread that makes the call.
+    pub(crate) fn signal_of(call: &Call, fault: Option<i32>) {
+        if fault == Some(libc::EFBIG)
+            && let Some(process) = status(call.thread, "Tgid:")
+        {
+            seccomp::signal_thread(process, call.thread, Signal::SIGXFSZ);
+        }
     }
 
     fn interruption_of(&mut self, call: &Call, errors: &[i32]) -> Option<i32> {
@@ -176,4 +197,12 @@ impl Injector {
             },
         }
     }
+}
+
+/// Returns whether the limit on the size of files applies to this write.
+fn has_limited_size(call: &Call) -> bool {
+    let path = format!("/proc/{}/fd/{}", call.thread, call.args[0]);
+    let is_file = fs::metadata(&path).is_ok_and(|file| file.is_file());
+    let kind = statfs(&*path).map(|system| system.filesystem_type());
+    is_file && kind.is_ok_and(|kind| !WITHOUT_SIZES.contains(&kind))
 }

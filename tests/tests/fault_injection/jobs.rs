@@ -51,6 +51,8 @@ pub(crate) enum Trial {
     Refused,
     /// Whatever can be interrupted is, every other time.
     Interrupted,
+    /// Each file is beyond the limit on sizes.
+    Oversized,
 }
 
 /// A worker's work, by its name.
@@ -98,6 +100,7 @@ pub(crate) fn jobs(others: bool) -> Vec<Job> {
                 }
             }
             add(Trial::Interrupted, "interrupted".to_owned(), 1);
+            add(Trial::Oversized, "oversized".to_owned(), 1);
             if isolation == Isolation::Guardian {
                 add(Trial::Refused, "refused".to_owned(), 1);
             }

@@ -54,8 +54,13 @@ fn main() -> ExitCode {
     if let Some(share) = Share::from_environment() {
         return worker::work(&share);
     }
-    if env::args().any(|argument| argument == "--list") {
-        println!("fault_injection: test");
+    let has = |option: &str| env::args().any(|argument| argument == option);
+    let jobs = jobs::jobs(geteuid().is_root());
+    if has("--list") {
+        // Each job is a test, and none is ignored.
+        for job in jobs.iter().filter(|_| !has("--ignored")) {
+            println!("{}: test", job.name);
+        }
         return ExitCode::SUCCESS;
     }
     let mut only: Vec<String> = env::args()
@@ -70,9 +75,10 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let is_wanted = |job: &Job| match &call {
         Some(_) => only.contains(&job.name),
+        None if has("--exact") => only.contains(&job.name),
         None => only.is_empty() || only.iter().any(|only| job.name.contains(only.as_str())),
     };
-    let shares = jobs::jobs(geteuid().is_root())
+    let shares = jobs
         .into_iter()
         .filter(is_wanted)
         .flat_map(|job| Share::all_of(&job, &seed, call.as_deref()));

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::libc::{self, c_long};
+use nix::sys::signal::Signal;
 
 pub(crate) use asked::{Call, Listener};
 use asked::{EQUALS, LOAD, NUMBER, RETURN, step};
@@ -103,6 +104,12 @@ pub(crate) fn become_subreaper() {
     // SAFETY: the call takes numbers only.
     let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     assert_eq!(result, 0);
+}
+
+/// Sends a signal to one thread, as the kernel does.
+pub(crate) fn signal_thread(process: i32, thread: u32, signal: Signal) {
+    // SAFETY: the call takes numbers only.
+    let _ = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal as i32) };
 }
 
 /// Puts `fd` where the host talks to its supervisor, closed on exec.

@@ -229,6 +229,7 @@ impl Run {
             && let Some(call) = self.listener.receive()
         {
             let fault = self.injector.fault_of(&call);
+            Injector::signal_of(&call, fault);
             self.listener.answer(call, fault);
         }
     }

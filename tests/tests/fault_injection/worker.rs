@@ -111,6 +111,7 @@ pub(crate) fn work(share: &Share) -> ExitCode {
         Trial::Each(way, target) => work.each(way, target),
         Trial::Refused => work.refusals(),
         Trial::Interrupted => work.interruptions(),
+        Trial::Oversized => work.sizes(),
     };
     println!("{share}: {tried} faults, {} wrong", work.wrong);
     ExitCode::from(u8::from(work.wrong > 0 || tried == 0))
@@ -210,6 +211,17 @@ impl Work<'_> {
             interrupted += outcome.injected.count;
         }
         interrupted
+    }
+
+    fn sizes(&mut self) -> usize {
+        let mut refused = 0;
+        for (name, way) in WAYS {
+            let clean = self.clean(way);
+            let outcome = self.run(way, Some(Fault::Oversized), Some(&clean));
+            self.judge(&format!("{name}: {:?}", outcome.injected.last), &outcome);
+            refused += outcome.injected.count;
+        }
+        refused
     }
 
     /// Prints and counts what is wrong with an outcome.

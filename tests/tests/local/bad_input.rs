@@ -19,7 +19,7 @@ async fn refuse(spec: ServerSpec) -> StartError {
 const STARTUP: Duration = Duration::from_secs(6);
 
 async fn refuse_fixture(rig: &Rig, args: &[&str]) -> StartError {
-    let config = rig.config(args).with_startup_timeout(STARTUP);
+    let config = rig.config(args).startup_timeout(STARTUP);
     let error = LifecycleClient::start(config).await.unwrap_err();
     assert_eq!(error.context().phase, StartPhase::Handshake);
     // The proof that nothing is left comes with the error.
@@ -132,6 +132,20 @@ fn a_server_that_never_answers() {
     });
 }
 
+/// It refuses the first request, and reads no second one.
+#[test]
+fn a_server_that_closes_its_input() {
+    test("closed input", async |_| {
+        let script = "read -r line; exec <&-; \
+             echo '{\"jsonrpc\":\"2.0\",\"id\":0,\"error\":{\"code\":-32601,\"message\":\"no\"}}'; \
+             exec sleep 1000";
+        let spec = ServerSpec::builder("deaf", "sh").args(["-c", script]);
+        let error = refuse(spec.build().unwrap()).await;
+        let closed = matches!(error.kind(), StartErrorKind::InputClosed);
+        assert!(closed, "{error:?}");
+    });
+}
+
 #[test]
 fn a_leader_that_exits_first_is_no_server_and_its_helper_is_swept() {
     test("leader exits first", async |rig| {
@@ -160,7 +174,7 @@ fn malformed_answers_to_the_handshake() {
         for shape in ["invalid-utf8", "invalid-json", "oversized-line"] {
             let bytes = (20 << 20).to_string();
             let args = [shape, "--at", "handshake", "--bytes", &bytes];
-            let config = rig.config(&args).with_startup_timeout(support::LIMIT);
+            let config = rig.config(&args).startup_timeout(support::LIMIT);
             let error = LifecycleClient::start(config).await.unwrap_err();
             assert!(
                 matches!(error.kind(), StartErrorKind::Malformed(_)),

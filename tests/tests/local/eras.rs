@@ -33,9 +33,9 @@ impl Changing {
             .build()
             .unwrap();
         let config = ServerConfig::new(launcher(), spec)
-            .with_termination(patient())
-            .with_startup_timeout(support::LIMIT)
-            .with_probe_timeout(support::LIMIT);
+            .termination(patient())
+            .startup_timeout(support::LIMIT)
+            .probe_timeout(support::LIMIT);
         Self { directory, config }
     }
 
@@ -104,7 +104,7 @@ fn a_server_whose_era_is_known_is_asked_once() {
             .env("ANOTHER", "1")
             .build()
             .unwrap();
-        let config = ServerConfig::new(launcher(), other).with_termination(patient());
+        let config = ServerConfig::new(launcher(), other).termination(patient());
         let other = Changing { config, ..server };
         let (_, asked) = other.start("legacy").await;
         assert_eq!(asked, texts(&[DISCOVER, INITIALIZE]));
@@ -118,7 +118,7 @@ fn an_era_that_a_start_failed_with_is_forgotten() {
         assert_eq!(server.start("legacy").await.0, Era::Legacy);
         server.speaks("silent");
         let patience = Duration::from_millis(500);
-        let hasty = server.config.clone().with_startup_timeout(patience);
+        let hasty = server.config.clone().startup_timeout(patience);
         let error = LifecycleClient::start(hasty).await.unwrap_err();
         let is_timeout = matches!(error.kind(), StartErrorKind::Timeout(_));
         assert!(is_timeout, "{error}");

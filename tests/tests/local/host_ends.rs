@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use mcp_lifecycle_core::client::{LifecycleClient, ServerConfig};
 use mcp_lifecycle_core::launch::ServerSpec;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, getpid, getsid};
+use nix::unistd::{Pid, getpgid, getpid};
 
 use crate::support::{self, Rig, launcher, runtime};
 
@@ -68,9 +68,9 @@ fn ends(ending: &str) {
     rig.alive.block_on(async {
         let server = rig.accept("server").await;
         rig.accept("setsid").await;
-        // What a terminal sends to the host's group and session misses the server.
-        let session = getsid(Some(Pid::from_raw(server.pid() as i32))).unwrap();
-        assert_ne!(session, getsid(Some(pid)).unwrap());
+        // What a terminal sends to the host's group misses the server.
+        let group = getpgid(Some(Pid::from_raw(server.pid() as i32))).unwrap();
+        assert_ne!(group, getpgid(Some(pid)).unwrap());
     });
     host.stdin.take().unwrap().write_all(b"\n").unwrap();
     let dead = rig.alive.expect_all_dead(support::LIMIT);

@@ -81,7 +81,7 @@ fn a_panic_on_a_current_thread_runtime_leaves_nothing() {
 fn who_is_left_is_looked_for_beside_the_callers_task() {
     test("survivors", async |rig| {
         for isolation in [Isolation::Guardian, Isolation::ProcessGroup] {
-            let launcher = LocalLauncher::new().isolation(isolation);
+            let launcher = LocalLauncher::builder().isolation(isolation).build();
             let spec = rig.fixture(&["ignore-eof-term"]);
             let server = launcher.launch(&spec, &LaunchContext::new()).await.unwrap();
             let process = rig.accept("server").await;

@@ -36,8 +36,8 @@ fn installed(path: &str) -> PathBuf {
 
 async fn start(spec: ServerSpec) -> LifecycleClient {
     let config = ServerConfig::new(launcher(), spec)
-        .with_termination(support::short())
-        .with_startup_timeout(support::LIMIT * 4);
+        .termination(support::short())
+        .startup_timeout(support::LIMIT * 4);
     let started = LifecycleClient::start(config).await;
     started.unwrap_or_else(|error| panic!("{}", chain(&error)))
 }

@@ -85,7 +85,7 @@ impl Rig {
     }
 
     pub(crate) fn config(&self, args: &[&str]) -> ServerConfig {
-        ServerConfig::new(launcher(), self.fixture(args)).with_termination(short())
+        ServerConfig::new(launcher(), self.fixture(args)).termination(short())
     }
 
     pub(crate) async fn start(&self, args: &[&str]) -> LifecycleClient {
@@ -98,7 +98,7 @@ impl Rig {
         args: &[&str],
         policy: TerminationPolicy,
     ) -> LifecycleClient {
-        let config = self.config(args).with_termination(policy);
+        let config = self.config(args).termination(policy);
         let started = LifecycleClient::start(config).await;
         started.unwrap_or_else(|error| panic!("{}", chain(&error)))
     }
@@ -130,20 +130,20 @@ impl Rig {
 /// cooperates has another policy.
 pub(crate) fn short() -> TerminationPolicy {
     TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(400))
-        .with_term_grace(Duration::from_millis(400))
-        .with_kill_confirmation(Duration::from_secs(5))
+        .eof_grace(Duration::from_millis(400))
+        .term_grace(Duration::from_millis(400))
+        .kill_confirmation(Duration::from_secs(5))
 }
 
 /// Graces that no server which cooperates needs, nor the proof of its end.
 pub(crate) fn patient() -> TerminationPolicy {
-    let policy = short().with_eof_grace(LIMIT).with_term_grace(LIMIT);
-    policy.with_straggler_grace(LIMIT)
+    let policy = short().eof_grace(LIMIT).term_grace(LIMIT);
+    policy.straggler_grace(LIMIT)
 }
 
 /// For a server that ignores the end of its input and obeys SIGTERM.
 pub(crate) fn deaf_to_eof() -> TerminationPolicy {
-    short().with_term_grace(LIMIT)
+    short().term_grace(LIMIT)
 }
 
 pub(crate) fn tool(name: &'static str, arguments: Value) -> CallToolRequestParams {

@@ -1,7 +1,7 @@
 //! A server under rmcp's own service loop: the transport owns it, and has the proof.
 
 use mcp_lifecycle_conformance::census::Census;
-use mcp_lifecycle_core::client::ServerTransport;
+use mcp_lifecycle_core::client::OwnedTransport;
 use mcp_lifecycle_core::launch::{ExitStatus, LaunchContext};
 use mcp_lifecycle_core::terminate::{EndReason, Phase, TerminationPolicy};
 use rmcp::RoleClient;
@@ -12,13 +12,13 @@ use tokio::runtime::Handle;
 
 use crate::support::{LIMIT, Rig, deaf_to_eof, launcher, patient, short, test, text, tool};
 
-async fn transport(rig: &Rig, args: &[&str], policy: TerminationPolicy) -> ServerTransport {
+async fn transport(rig: &Rig, args: &[&str], policy: TerminationPolicy) -> OwnedTransport {
     let spec = rig.fixture(args);
     let launched = launcher().launch(&spec, &LaunchContext::new()).await;
-    ServerTransport::new(args[0], launched.unwrap()).with_policy(policy)
+    OwnedTransport::new(args[0], launched.unwrap()).policy(policy)
 }
 
-async fn serve(transport: ServerTransport) -> RunningService<RoleClient, ()> {
+async fn serve(transport: OwnedTransport) -> RunningService<RoleClient, ()> {
     ().serve(transport).await.unwrap()
 }
 
@@ -27,8 +27,8 @@ fn calls_work_and_a_cancelled_service_ends_its_server() {
     test("cancelled", async |rig| {
         // The server leaves at the end of its input; what it left behind is deaf, and not waited for.
         let short = short();
-        let policy = patient().with_term_grace(short.term_grace);
-        let policy = policy.with_straggler_grace(short.straggler_grace);
+        let policy = patient().term_grace(short.term_grace);
+        let policy = policy.straggler_grace(short.straggler_grace);
         let transport = transport(rig, &["setsid"], policy).await;
         let outcome = transport.outcome();
         let service = serve(transport).await;
@@ -107,7 +107,7 @@ fn a_close_that_is_dropped_ends_the_server_by_its_policy() {
         drop(transport.close());
         let report = outcome.await.unwrap();
         assert_eq!(report.ended_in(), Some(Phase::RequestEnd), "{report}");
-        assert!(server.events().contains(&"sigterm".to_owned()));
+        rig.event(&server, "sigterm").await;
     });
 }
 

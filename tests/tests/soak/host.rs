@@ -28,9 +28,9 @@ use crate::servers::Server;
 /// Short, because many are ignored; the last one is for a loaded machine.
 pub(crate) fn policy() -> TerminationPolicy {
     TerminationPolicy::new()
-        .with_eof_grace(Duration::from_millis(100))
-        .with_term_grace(Duration::from_millis(100))
-        .with_kill_confirmation(Duration::from_secs(4))
+        .eof_grace(Duration::from_millis(100))
+        .term_grace(Duration::from_millis(100))
+        .kill_confirmation(Duration::from_secs(4))
 }
 
 /// How long a start may take. Long: a machine under load is no failure.
@@ -87,7 +87,7 @@ impl<'a> Host<'a> {
         let observers = env::var(OBSERVERS).unwrap_or_default();
         Self {
             plan,
-            launcher: Arc::new(LocalLauncher::new().isolation(plan.isolation)),
+            launcher: Arc::new(LocalLauncher::builder().isolation(plan.isolation).build()),
             runtime: runtime(plan.threads),
             observers: observers.split(',').map(str::to_owned).collect(),
         }
@@ -123,12 +123,12 @@ impl<'a> Host<'a> {
             .expect("a spec");
         let builder = LifecycleClient::builder(
             ServerConfig::new(Arc::clone(&self.launcher), spec)
-                .with_startup_timeout(match server.must_start() {
+                .startup_timeout(match server.must_start() {
                     true => STARTUP,
                     false => STARTUP_OF_DOUBTFUL,
                 })
-                .with_probe_timeout(Duration::from_millis(300))
-                .with_termination(policy()),
+                .probe_timeout(Duration::from_millis(300))
+                .termination(policy()),
         )
         .observer(Arc::new(observer));
         async move { (index, builder.start().await) }

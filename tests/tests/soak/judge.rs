@@ -2,7 +2,7 @@
 //!
 //! A proof is exact: whatever it covers is dead at that moment. Without one,
 //! what must be dead in time depends on what is left of host and guardian, and
-//! on what held the process (`docs/containment.md`, `docs/orphans.md`).
+//! on what held the process (`docs/containment.md`).
 
 use mcp_launcher_local::Isolation;
 

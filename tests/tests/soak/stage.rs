@@ -213,9 +213,15 @@ pub(crate) fn cgroup_root() -> Option<&'static Path> {
 fn make_cgroups(plan: &Plan, user: Option<u32>) -> io::Result<PathBuf> {
     let root = cgroup_root().ok_or(io::ErrorKind::NotFound)?;
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let base = root.join(format!("mcp-soak-{}-{count}", std::process::id()));
-    fs::create_dir(&base)?;
+    let base = loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let base = root.join(format!("mcp-soak-{}-{count}", std::process::id()));
+        match fs::create_dir(&base) {
+            // Left by a soak that was killed, whose pid this process has.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => break made.map(|()| base)?,
+        }
+    };
     let names = ["", "host", "beside", "reaper", "elsewhere"];
     for name in names {
         let cgroup = base.join(name);

@@ -45,10 +45,13 @@ impl Options {
         let Some(image) = &self.image else {
             return Err("--launcher docker needs --image".to_owned());
         };
-        let mut options = ContainerOptions::new(image);
-        options.network.clone_from(&self.network);
-        options.read_only_root = self.read_only;
-        options.pull = self.no_pull.then_some(PullPolicy::Never);
+        let mut options = ContainerOptions::new(image).read_only(self.read_only);
+        if let Some(network) = &self.network {
+            options = options.network(network);
+        }
+        if self.no_pull {
+            options = options.pull(PullPolicy::Never);
+        }
         Ok(options.apply(spec))
     }
 }

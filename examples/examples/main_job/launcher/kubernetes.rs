@@ -39,7 +39,9 @@ impl Options {
             return Err("--launcher kubernetes needs --image".to_owned());
         };
         let mut options = PodOptions::new(image);
-        options.run_as_user = self.run_as_user;
+        if let Some(user) = self.run_as_user {
+            options = options.run_as_user(user);
+        }
         if let Some(fields) = &self.pod {
             let fields: serde_json::Value = serde_json::from_str(fields)
                 .map_err(|error| format!("--pod is not JSON: {error}"))?;

@@ -1,4 +1,4 @@
-//! Keys of answers: everything that an answer depends on. Pure.
+//! Cache keys: hashes of everything that an answer depends on. Pure.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,85 +7,26 @@ use std::path::Path;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::lazy::decision::words::{Digest, Key};
+use crate::lazy::decision::events::Key;
 
-/// Variables that differ between sessions of one host, and are no business of a server. By their whole names: a server may have variables of its own that begin in the same way.
-const SESSION: &[&str] = &[
-    "_",
-    "PWD",
-    "OLDPWD",
-    "SHLVL",
-    "COLUMNS",
-    "LINES",
-    "DISPLAY",
-    "WAYLAND_DISPLAY",
-    "XAUTHORITY",
-    "WINDOWID",
-    "DESKTOP_STARTUP_ID",
-    "XDG_ACTIVATION_TOKEN",
-    "XDG_SESSION_ID",
-    "XDG_VTNR",
-    "DBUS_SESSION_BUS_ADDRESS",
-    "INVOCATION_ID",
-    "JOURNAL_STREAM",
-    "MANAGERPID",
-    "SYSTEMD_EXEC_PID",
-    "TERM",
-    "TERMCAP",
-    "COLORTERM",
-    "TERM_PROGRAM",
-    "TERM_PROGRAM_VERSION",
-    "TERM_SESSION_ID",
-    "TERMINAL_EMULATOR",
-    "GPG_TTY",
-    "STY",
-    "TMUX",
-    "TMUX_PANE",
-    "VTE_VERSION",
-    "GNOME_TERMINAL_SCREEN",
-    "GNOME_TERMINAL_SERVICE",
-    "KONSOLE_DBUS_SESSION",
-    "KONSOLE_DBUS_WINDOW",
-    "KITTY_PID",
-    "KITTY_WINDOW_ID",
-    "WEZTERM_PANE",
-    "WEZTERM_UNIX_SOCKET",
-    "ALACRITTY_SOCKET",
-    "ALACRITTY_WINDOW_ID",
-    "ITERM_PROFILE",
-    "ITERM_SESSION_ID",
-    "SSH_AGENT_PID",
-    "SSH_ASKPASS",
-    "SSH_AUTH_SOCK",
-    "SSH_CLIENT",
-    "SSH_CONNECTION",
-    "SSH_ORIGINAL_COMMAND",
-    "SSH_TTY",
-    "VSCODE_AMD_ENTRYPOINT",
-    "VSCODE_CODE_CACHE_PATH",
-    "VSCODE_CRASH_REPORTER_PROCESS_TYPE",
-    "VSCODE_CWD",
-    "VSCODE_ESM_ENTRYPOINT",
-    "VSCODE_GIT_ASKPASS_EXTRA_ARGS",
-    "VSCODE_GIT_ASKPASS_MAIN",
-    "VSCODE_GIT_ASKPASS_NODE",
-    "VSCODE_GIT_IPC_HANDLE",
-    "VSCODE_HANDLES_UNCAUGHT_ERRORS",
-    "VSCODE_INJECTION",
-    "VSCODE_IPC_HOOK",
-    "VSCODE_IPC_HOOK_CLI",
-    "VSCODE_L10N_BUNDLE_LOCATION",
-    "VSCODE_LOGS",
-    "VSCODE_NLS_CONFIG",
-    "VSCODE_NONCE",
-    "VSCODE_PID",
-    "MCP_LIFECYCLE_ID",
-];
+/// Variables that differ between sessions of one host and do not matter to a server. Full names, as
+/// a server may have variables with the same prefix.
+const SESSION: &str = "_ PWD OLDPWD SHLVL COLUMNS LINES DISPLAY WAYLAND_DISPLAY XAUTHORITY WINDOWID DESKTOP_STARTUP_ID \
+    XDG_ACTIVATION_TOKEN XDG_SESSION_ID XDG_VTNR DBUS_SESSION_BUS_ADDRESS INVOCATION_ID JOURNAL_STREAM MANAGERPID \
+    SYSTEMD_EXEC_PID TERM TERMCAP COLORTERM TERM_PROGRAM TERM_PROGRAM_VERSION TERM_SESSION_ID TERMINAL_EMULATOR \
+    GPG_TTY STY TMUX TMUX_PANE VTE_VERSION GNOME_TERMINAL_SCREEN GNOME_TERMINAL_SERVICE KONSOLE_DBUS_SESSION \
+    KONSOLE_DBUS_WINDOW KITTY_PID KITTY_WINDOW_ID WEZTERM_PANE WEZTERM_UNIX_SOCKET ALACRITTY_SOCKET \
+    ALACRITTY_WINDOW_ID ITERM_PROFILE ITERM_SESSION_ID SSH_AGENT_PID SSH_ASKPASS SSH_AUTH_SOCK SSH_CLIENT \
+    SSH_CONNECTION SSH_ORIGINAL_COMMAND SSH_TTY VSCODE_AMD_ENTRYPOINT VSCODE_CODE_CACHE_PATH \
+    VSCODE_CRASH_REPORTER_PROCESS_TYPE VSCODE_CWD VSCODE_ESM_ENTRYPOINT VSCODE_GIT_ASKPASS_EXTRA_ARGS \
+    VSCODE_GIT_ASKPASS_MAIN VSCODE_GIT_ASKPASS_NODE VSCODE_GIT_IPC_HANDLE VSCODE_HANDLES_UNCAUGHT_ERRORS \
+    VSCODE_INJECTION VSCODE_IPC_HOOK VSCODE_IPC_HOOK_CLI VSCODE_L10N_BUNDLE_LOCATION VSCODE_LOGS VSCODE_NLS_CONFIG \
+    VSCODE_NONCE VSCODE_PID MCP_LIFECYCLE_ID CLAUDE_CODE_SESSION_ID CLAUDE_CODE_CHILD_NOTES_DIR \
+    CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS CLAUDE_CODE_MESSAGING_SOCKET CLAUDE_CODE_MESSAGING_TOKEN";
 
-/// The names that a protocol revision adds to each request, and that an answer may depend on.
+/// Prefix of protocol metadata on which an answer may depend.
 const META: &str = "io.modelcontextprotocol/";
 
-/// A server by value.
 pub(in crate::lazy) fn specification<'a>(
     command: impl IntoIterator<Item = &'a OsStr>,
     directory: &Path,
@@ -114,19 +55,18 @@ pub(in crate::lazy) fn specification<'a>(
 }
 
 fn is_of_session(name: &OsStr) -> bool {
-    let name = name.as_bytes();
-    SESSION.iter().any(|session| name == session.as_bytes())
+    SESSION.split_whitespace().any(|session| name == session)
 }
 
-/// A request by value, after this handshake. `None` if its parameters cannot be read.
+/// Hashes a request after this handshake. `None` if its parameters cannot be parsed.
 pub(in crate::lazy) fn request(
-    method: &[u8],
-    params: Option<&[u8]>,
+    method: &str,
+    params: Option<&str>,
     handshake: Option<&Key>,
 ) -> Option<Key> {
-    let mut params: Value = serde_json::from_slice(params.unwrap_or(b"{}")).ok()?;
+    let mut params: Value = serde_json::from_str(params.unwrap_or("{}")).ok()?;
     let object = params.as_object_mut()?;
-    // Tokens and traces are of one request.
+    // Tokens and traces belong to one request.
     if let Some(Value::Object(meta)) = object.get_mut("_meta") {
         meta.retain(|key, _| key.starts_with(META));
         if meta.is_empty() {
@@ -143,7 +83,6 @@ pub(in crate::lazy) fn request(
     Some(hash.finalize().into())
 }
 
-/// An answer by value.
-pub(in crate::lazy) fn digest(answer: &[u8]) -> Digest {
-    Sha256::digest(answer).into()
+pub(in crate::lazy) fn digest(text: &[u8]) -> Key {
+    Sha256::digest(text).into()
 }

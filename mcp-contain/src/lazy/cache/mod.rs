@@ -1,80 +1,147 @@
-//! Answers that a server has given before: one file for each specification by value.
-//!
-//! - [`key`]: what an answer depends on
-//! - [`directory`]: where the files are, and how many
-//! - [`mod@file`]: the text of one
-//! - [`Cache`]: the answers of one specification
+//! Cached answers of servers: one file for each, in a directory that is private to this user and
+//! bounded. A failure, as of a full disk, only costs cache entries.
 
-mod directory;
-mod file;
 pub(super) mod key;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use directory::Directory;
+use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
+use nix::unistd::geteuid;
 
-use super::decision::words::Key;
+use super::decision::events::Key;
 
-/// The longest answer that is kept.
+/// Limits of the directory, in files and bytes.
+const FILES_MAX: usize = 1024;
+const BYTES_MAX: u64 = 64 << 20;
+
 const ANSWER_MAX: usize = 1 << 20;
 
-/// The answers of one specification. Each look reads the file, so that nothing is kept
-/// in memory and what other processes have learnt is seen.
+/// The answers of one specification. Each look-up reads a file, which saves memory and shows
+/// answers that other processes stored.
 #[derive(Debug)]
 pub(super) struct Cache {
-    directory: Option<Directory>,
-    name: String,
-}
-
-/// An answer of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) is_error: bool,
-    /// The text of the result, or of the error.
-    pub(super) answer: Vec<u8>,
+    directory: Option<PathBuf>,
+    specification: Key,
 }
 
 impl Cache {
-    /// The cache of a specification, below this home directory. Where there can be none, nothing is ever found.
-    pub(super) fn open(home: Option<&Path>, specification: &Key) -> Self {
+    /// Opens the cache of a specification, below this home directory. It is always empty if that
+    /// fails.
+    pub(super) fn open(home: Option<&Path>, specification: Key) -> Self {
         Self {
-            directory: home.and_then(|home| Directory::open(home).ok()),
-            name: file::hex(specification),
+            directory: home.and_then(|home| directory(home).ok()),
+            specification,
         }
     }
 
-    /// An answer, if there is one.
-    pub(super) fn get(&self, key: &Key) -> Option<Entry> {
-        let file = self.directory.as_ref()?.read(&self.name).ok()?;
-        file::find(file, key).ok().flatten()
+    /// Returns a cached answer, and marks it as used now.
+    pub(super) fn get(&self, key: &Key) -> Option<Vec<u8>> {
+        read(&self.file(key)?).ok()
     }
 
-    /// Keeps an answer. What cannot be kept is not.
-    pub(super) fn store(&self, key: &Key, entry: Entry) {
-        let is_json = || serde_json::from_slice::<serde_json::Value>(&entry.answer).is_ok();
-        if entry.answer.len() <= ANSWER_MAX && !entry.answer.contains(&b'\n') && is_json() {
-            self.replace(key, Some(&entry));
-        } else {
-            self.replace(key, None);
+    /// Stores an answer, if it is not too long.
+    pub(super) fn store(&self, key: &Key, answer: &[u8]) {
+        if answer.len() > ANSWER_MAX {
+            self.forget(key);
+        } else if self.get(key).is_none_or(|known| known != answer)
+            && let Some(file) = self.file(key)
+        {
+            let _ = replace(&file, answer);
         }
     }
 
-    /// Removes an answer.
     pub(super) fn forget(&self, key: &Key) {
-        self.replace(key, None);
+        if let Some(file) = self.file(key) {
+            let _ = fs::remove_file(file);
+        }
     }
 
-    fn replace(&self, key: &Key, entry: Option<&Entry>) {
-        let Some(directory) = &self.directory else {
-            return;
-        };
-        if self.get(key).as_ref() == entry {
-            return;
-        }
-        // A full disk, or a lock that is not let go, costs the cache and nothing else.
-        let _ = directory.replace(&self.name, |old| file::replaced(old, key, entry));
+    fn file(&self, key: &Key) -> Option<PathBuf> {
+        let name = key::digest(&[self.specification, *key].concat());
+        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        Some(self.directory.as_ref()?.join(name))
     }
+}
+
+/// Opens or creates the directory of this home, if only this user can change it.
+fn directory(home: &Path) -> io::Result<PathBuf> {
+    let own = |path: &Path, closed: u32| {
+        let seen = fs::symlink_metadata(path)?;
+        let is_own = seen.is_dir() && seen.uid() == geteuid().as_raw() && seen.mode() & closed == 0;
+        is_own.then_some(()).ok_or_else(denied)
+    };
+    if !home.is_absolute() || fs::metadata(home)?.uid() != geteuid().as_raw() {
+        return Err(denied());
+    }
+    let parent = home.join(".cache/mcp-contain");
+    let path = parent.join("lazy");
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(&path)?;
+    own(&parent, 0o022)?;
+    own(&path, 0o077)?;
+    Ok(path)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = File::options();
+    let options = options.read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK);
+    let file = options.open(path)?;
+    let seen = file.metadata()?;
+    if !seen.is_file() || seen.uid() != geteuid().as_raw() || seen.len() > ANSWER_MAX as u64 {
+        return Err(denied());
+    }
+    // A file may be readable without permission to change its time.
+    let _ = file.set_modified(SystemTime::now());
+    let mut text = Vec::new();
+    file.take(ANSWER_MAX as u64).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Writes beside the file, and renames.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    prune(path.parent().unwrap_or(path))?;
+    let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let beside = path.with_extension(format!("{random:016x}"));
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create_new(true).mode(0o600);
+    let mut file = options.custom_flags(O_NOFOLLOW).open(&beside)?;
+    let written = mcp_guardian::file_size::shielded(|| file.write_all(text));
+    let written = written.and_then(|()| fs::rename(&beside, path));
+    written.inspect_err(|_| drop(fs::remove_file(&beside)))
+}
+
+/// Makes room for one more answer: removes the least recently used files, to which those belong
+/// that a crash left.
+fn prune(directory: &Path) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)?.flatten() {
+        let path = entry.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let is_own = |stem: &str| stem.len() == 64 && stem.bytes().all(|b| b.is_ascii_hexdigit());
+        // Another process may have removed it.
+        let seen = entry.metadata().ok().filter(fs::Metadata::is_file);
+        if let Some(seen) = seen.filter(|_| stem.is_some_and(is_own)) {
+            files.push((seen.modified()?, seen.len(), path));
+        }
+    }
+    files.sort_unstable_by(|one, other| other.cmp(one));
+    let mut bytes = ANSWER_MAX as u64;
+    for (number, (_, len, path)) in files.into_iter().enumerate() {
+        bytes = bytes.saturating_add(len);
+        if number + 1 >= FILES_MAX || bytes > BYTES_MAX {
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
+}
+
+fn denied() -> io::Error {
+    io::ErrorKind::PermissionDenied.into()
 }

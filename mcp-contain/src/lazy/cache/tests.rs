@@ -1,73 +1,54 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use super::directory::{BYTES_MAX, FILES_MAX};
 use super::*;
-
-fn entry_of(answer: &str) -> Entry {
-    Entry {
-        is_error: false,
-        answer: answer.into(),
-    }
-}
 
 fn key_of(number: u8) -> Key {
     [number; 32]
 }
 
-/// The file of the specification of this number.
-fn file_of(home: &Path, number: u8) -> PathBuf {
-    home.join(".cache/mcp-contain/lazy")
-        .join(file::hex(&key_of(number)))
+fn open(home: &Path, specification: u8) -> Cache {
+    Cache::open(Some(home), key_of(specification))
+}
+
+fn is_cached(cache: &Cache, number: u8) -> bool {
+    cache.get(&key_of(number)).is_some()
 }
 
 #[test]
-fn an_answer_is_found_again_by_its_key_only() {
+fn an_answer_is_found_by_specification_and_key() {
     let home = tempfile::tempdir().unwrap();
-    let cache = Cache::open(Some(home.path()), &key_of(1));
+    let cache = open(home.path(), 1);
     assert_eq!(cache.get(&key_of(2)), None);
-    cache.store(&key_of(2), entry_of(r#"{"tools": [ ]}"#));
-    let error = Entry {
-        is_error: true,
-        answer: b"{\"code\":1}".into(),
-    };
-    cache.store(&key_of(3), error.clone());
-    let again = Cache::open(Some(home.path()), &key_of(1));
-    assert_eq!(again.get(&key_of(2)), Some(entry_of(r#"{"tools": [ ]}"#)));
-    assert_eq!(again.get(&key_of(3)), Some(error));
-    assert_eq!(
-        Cache::open(Some(home.path()), &key_of(9)).get(&key_of(2)),
-        None
-    );
+    cache.store(&key_of(2), b"two");
+    cache.store(&key_of(3), b"three");
+    let again = open(home.path(), 1);
+    assert_eq!(again.get(&key_of(2)).as_deref(), Some(&b"two"[..]));
+    assert_eq!(again.get(&key_of(3)).as_deref(), Some(&b"three"[..]));
+    assert!(!is_cached(&open(home.path(), 9), 2));
+    again.store(&key_of(2), b"new");
+    assert_eq!(cache.get(&key_of(2)).as_deref(), Some(&b"new"[..]));
     again.forget(&key_of(2));
-    assert_eq!(cache.get(&key_of(2)), None);
-    assert!(cache.get(&key_of(3)).is_some());
-    let file = file_of(home.path(), 1);
+    assert!(!is_cached(&cache, 2) && is_cached(&cache, 3));
+    let file = cache.file(&key_of(3)).unwrap();
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-    assert_eq!(
-        fs::read_dir(file.parent().unwrap()).unwrap().count(),
-        2,
-        "the lock, and nothing else beside it"
-    );
+    let files = fs::read_dir(file.parent().unwrap()).unwrap().count();
+    assert_eq!(files, 1, "nothing is left beside it");
 }
 
 #[test]
-fn writers_at_once_lose_nothing_of_each_other() {
+fn concurrent_writers_lose_nothing_of_each_other() {
     let home = tempfile::tempdir().unwrap();
     let writers = (0..4).map(|writer| {
         let home = home.path().to_owned();
         thread::spawn(move || {
-            let cache = Cache::open(Some(&home), &key_of(1));
+            let cache = open(&home, 1);
             for number in 0..10 {
-                let key = key_of(10 * writer + number);
-                // Another one may have the lock for longer than it is waited for.
-                while cache.get(&key).is_none() {
-                    cache.store(&key, entry_of("{}"));
-                }
+                cache.store(&key_of(10 * writer + number), b"{}");
+                cache.store(&key_of(99), &[writer; 5000]);
             }
         })
     });
@@ -75,24 +56,22 @@ fn writers_at_once_lose_nothing_of_each_other() {
     writers
         .into_iter()
         .for_each(|writer| writer.join().unwrap());
-    let cache = Cache::open(Some(home.path()), &key_of(1));
-    let lost: Vec<_> = (0..40)
-        .filter(|&number| cache.get(&key_of(number)).is_none())
-        .collect();
+    let cache = open(home.path(), 1);
+    let lost: Vec<_> = (0..40).filter(|&it| !is_cached(&cache, it)).collect();
     assert!(lost.is_empty(), "{lost:?}");
+    let common = cache.get(&key_of(99)).unwrap();
+    assert_eq!(common, [common[0]; 5000], "one of them, and whole");
 }
 
 #[test]
-fn a_directory_is_bounded_and_what_was_used_longest_ago_goes() {
+fn the_least_recently_used_answers_make_room() {
     let home = tempfile::tempdir().unwrap();
-    let cache = Cache::open(Some(home.path()), &key_of(0));
-    cache.store(&key_of(0), entry_of("{}"));
-    let directory = file_of(home.path(), 0).parent().unwrap().to_owned();
+    let cache = open(home.path(), 0);
+    cache.store(&key_of(0), b"{}");
+    let directory = cache.directory.clone().unwrap();
     let files = || -> Vec<_> {
-        let names = fs::read_dir(&directory)
-            .unwrap()
-            .map(|entry| entry.unwrap());
-        names.filter(|entry| entry.file_name() != "lock").collect()
+        let entries = fs::read_dir(&directory).unwrap();
+        entries.map(|entry| entry.unwrap()).collect()
     };
     let put = |name: String, len: u64, age: u64| {
         let file = File::create(directory.join(name)).unwrap();
@@ -103,105 +82,55 @@ fn a_directory_is_bounded_and_what_was_used_longest_ago_goes() {
     for number in 1..=2 * FILES_MAX as u64 {
         put(format!("{number:064x}"), 1, number);
     }
-    // What was left by a crash, and what is somebody's own.
-    put(format!("{:064x}.0123456789abcdef", 7), 1, 0);
-    put("mine".to_owned(), 1, 0);
-    // The oldest of all is used.
-    let last = format!("{:064x}", 2 * FILES_MAX);
-    let used = Cache {
-        directory: directory::Directory::open(home.path()).ok(),
-        name: last.clone(),
-    };
-    assert_eq!(used.get(&key_of(1)), None);
-    cache.store(&key_of(1), entry_of("{}"));
+    // A crash left one of them, and one is not the cache's.
+    let left = format!("{:064x}.0123456789abcdef", 7);
+    put(left.clone(), 1, 9999);
+    put("mine".to_owned(), 1, 9999);
+    cache.store(&key_of(1), b"{}");
     let names: Vec<_> = files().iter().map(|entry| entry.file_name()).collect();
     assert_eq!(names.len(), FILES_MAX + 1, "and the one that is not ours");
-    for name in [
-        last,
-        format!("{:064x}", 1),
-        file::hex(&key_of(0)),
-        "mine".to_owned(),
-    ] {
-        assert!(names.contains(&name.as_str().into()), "{name}");
-    }
+    assert!(names.contains(&"mine".into()) && !names.contains(&left.as_str().into()));
+    assert!(names.contains(&format!("{:064x}", 1).as_str().into()));
+    assert!(is_cached(&cache, 0) && is_cached(&cache, 1));
     // By bytes.
-    for number in 1..40 {
-        put(format!("{number:064x}"), 4 << 20, number);
+    for number in 1..100 {
+        put(format!("{number:064x}"), ANSWER_MAX as u64, number);
     }
-    cache.store(&key_of(2), entry_of("{}"));
-    let bytes: u64 = files()
-        .iter()
-        .map(|entry| entry.metadata().unwrap().len())
-        .sum();
+    cache.store(&key_of(2), b"{}");
+    let sizes = files().into_iter().map(|it| it.metadata().unwrap().len());
+    let bytes: u64 = sizes.sum();
     assert!(bytes <= BYTES_MAX && bytes > BYTES_MAX / 2, "{bytes}");
-    assert!(cache.get(&key_of(0)).is_some() && cache.get(&key_of(2)).is_some());
+    assert!((0..3).all(|number| is_cached(&cache, number)));
 }
 
 #[test]
-fn a_cache_is_bounded() {
+fn an_oversized_answer_is_not_cached() {
     let home = tempfile::tempdir().unwrap();
-    let cache = Cache::open(Some(home.path()), &key_of(1));
-    for number in 0..100 {
-        cache.store(&key_of(number), entry_of("{}"));
-    }
-    let text = fs::read(file_of(home.path(), 1)).unwrap();
-    let lines = text.iter().filter(|&&byte| byte == b'\n').count();
-    assert_eq!(lines, 1 + file::ENTRIES_MAX);
-    assert!(cache.get(&key_of(99)).is_some() && cache.get(&key_of(0)).is_none());
-    cache.store(
-        &key_of(99),
-        entry_of(&format!("\"{}\"", "x".repeat(ANSWER_MAX))),
-    );
-    assert_eq!(cache.get(&key_of(99)), None, "not the old one either");
-    for number in 0..10 {
-        cache.store(
-            &key_of(number),
-            entry_of(&format!("\"{}\"", "x".repeat(ANSWER_MAX - 2))),
-        );
-    }
-    let len = fs::metadata(file_of(home.path(), 1)).unwrap().len();
-    assert!(len <= file::BYTES_MAX as u64, "{len}");
-    assert!(cache.get(&key_of(9)).is_some());
+    let cache = open(home.path(), 1);
+    cache.store(&key_of(1), &[b'x'; ANSWER_MAX]);
+    assert!(is_cached(&cache, 1));
+    cache.store(&key_of(1), &[b'x'; ANSWER_MAX + 1]);
+    assert!(!is_cached(&cache, 1), "not the old one either");
 }
 
 #[test]
-fn what_is_not_ours_or_not_ours_alone_is_not_used() {
+fn only_private_files_and_directories_are_used() {
     let home = tempfile::tempdir().unwrap();
-    let cache = Cache::open(Some(home.path()), &key_of(1));
-    cache.store(&key_of(2), entry_of("{}"));
-    let file = file_of(home.path(), 1);
-    // Strange content, a FIFO, a link.
-    let text = fs::read(&file).unwrap();
-    for strange in [
-        &b"\xff\n"[..],
-        b"",
-        b"mcp-contain/lazy/1\nzz result {}\n",
-        b"mcp-contain/lazy/1\n \n",
-    ] {
-        fs::write(&file, strange).unwrap();
-        assert_eq!(cache.get(&key_of(2)), None);
-    }
+    let cache = open(home.path(), 1);
+    cache.store(&key_of(2), b"{}");
+    let file = cache.file(&key_of(2)).unwrap();
     fs::rename(&file, home.path().join("real")).unwrap();
-    fs::write(home.path().join("real"), text).unwrap();
     symlink(home.path().join("real"), &file).unwrap();
-    assert_eq!(cache.get(&key_of(2)), None);
+    assert!(!is_cached(&cache, 2));
     fs::remove_file(&file).unwrap();
     nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert_eq!(cache.get(&key_of(2)), None);
+    assert!(!is_cached(&cache, 2));
     // A directory that others can enter.
     let directory = file.parent().unwrap();
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(
-        Cache::open(Some(home.path()), &key_of(1))
-            .directory
-            .is_none()
-    );
-    assert!(Cache::open(None, &key_of(1)).directory.is_none());
-    assert!(
-        Cache::open(Some(Path::new("relative")), &key_of(1))
-            .directory
-            .is_none()
-    );
+    assert!(open(home.path(), 1).directory.is_none());
+    assert!(Cache::open(None, key_of(1)).directory.is_none());
+    assert!(open(Path::new("relative"), 1).directory.is_none());
 }
 
 #[test]
@@ -261,8 +190,8 @@ fn a_specification_is_a_value() {
 
 #[test]
 fn a_request_is_a_value_without_what_is_of_one_request() {
-    let of = |params: &str| key::request(b"tools/list", Some(params.as_bytes()), None);
-    let none = key::request(b"tools/list", None, None);
+    let of = |params: &str| key::request("tools/list", Some(params), None);
+    let none = key::request("tools/list", None, None);
     assert_eq!(of("{}"), none);
     assert_eq!(
         of(r#"{"_meta":{"progressToken":3,"traceparent":"x"}}"#),
@@ -276,7 +205,7 @@ fn a_request_is_a_value_without_what_is_of_one_request() {
         of(r#"{"a":{"y":1,"x":2},"b":1}"#),
         of(r#"{"b":1, "a":{"x":2,"y":1}}"#)
     );
-    assert_ne!(key::request(b"tools/list", None, Some(&key_of(1))), none);
-    assert_ne!(key::request(b"prompts/list", None, None), none);
+    assert_ne!(key::request("tools/list", None, Some(&key_of(1))), none);
+    assert_ne!(key::request("prompts/list", None, None), none);
     assert_eq!(of("[1"), None);
 }

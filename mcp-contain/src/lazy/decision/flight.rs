@@ -1,18 +1,41 @@
-//! The requests of the host that have no answer yet.
+//! Bounds on a relay's memory, and the host's requests in flight.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::bounds::REQUESTS;
-use super::words::{Key, List};
-use crate::lazy::message::Id;
+use super::events::{Key, List};
+use crate::lazy::line::Id;
 
-/// A request that has no answer yet.
+/// A bound by number and bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub(super) number: usize,
+    pub(super) bytes: usize,
+}
+
+/// Bound on the requests in flight of one side.
+pub(super) const REQUESTS: Bound = Bound {
+    number: 4096,
+    bytes: 4 << 20,
+};
+
+/// Bound on the host's known answers.
+pub(super) const KEPT: Bound = Bound {
+    number: 256,
+    bytes: 1 << 20,
+};
+
+impl Bound {
+    /// Returns whether one more item of this size is allowed beside those of these sizes.
+    pub(super) fn allows(self, sizes: impl ExactSizeIterator<Item = usize>, size: usize) -> bool {
+        sizes.len() < self.number && sizes.sum::<usize>().saturating_add(size) <= self.bytes
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Its id as it was written.
+    /// Its ID as written.
     pub(super) text: Box<[u8]>,
-    /// Where its answer belongs.
+    /// The cache key of its answer.
     pub(super) key: Option<Key>,
     pub(super) kind: Kind,
 }
@@ -20,16 +43,15 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) enum Kind {
     Initialize,
-    /// With the line that asks for it.
+    /// With the request's line.
     Discover(Rc<[u8]>),
-    /// With the line that asks for it.
+    /// With the request's line.
     List(List, Rc<[u8]>),
     Ping,
     Other,
 }
 
 impl Pending {
-    /// The number of bytes that are remembered.
     fn size(&self) -> usize {
         let line = match &self.kind {
             Kind::Discover(line) | Kind::List(_, line) => line.len(),
@@ -37,75 +59,58 @@ impl Pending {
         };
         self.text.len().saturating_add(line)
     }
+
+    fn is_handshake(&self) -> bool {
+        matches!(self.kind, Kind::Initialize)
+    }
 }
 
-/// All of them. An id that is used twice at a time is two requests.
+/// All requests in flight, in their order. A concurrently reused ID counts as two requests.
 #[derive(Debug, Default)]
-pub(super) struct Flight {
-    by_id: HashMap<Id, Vec<Pending>>,
-    number: usize,
-    bytes: usize,
-}
+pub(super) struct Flight(Vec<(Id, Pending)>);
 
 impl Flight {
-    /// Returns whether this one may be remembered beside the others.
     pub(super) fn has_room(&self, pending: &Pending) -> bool {
-        REQUESTS.allows(self.number, self.bytes, pending.size())
+        let sizes = self.0.iter().map(|(_, pending)| pending.size());
+        REQUESTS.allows(sizes, pending.size())
     }
 
     pub(super) fn begin(&mut self, id: Id, pending: Pending) {
-        self.number += 1;
-        self.bytes += pending.size();
-        self.by_id.entry(id).or_default().push(pending);
+        self.0.push((id, pending));
     }
 
-    /// Takes the oldest of this id.
+    /// Removes the oldest request of this ID.
     pub(super) fn end(&mut self, id: &Id) -> Option<Pending> {
-        let all = self.by_id.get_mut(id)?;
-        let first = (!all.is_empty()).then(|| all.remove(0));
-        if all.is_empty() {
-            self.by_id.remove(id);
-        }
-        if let Some(first) = &first {
-            self.number -= 1;
-            self.bytes -= first.size();
-        }
-        first
+        let at = self.0.iter().position(|(known, _)| known == id)?;
+        Some(self.0.remove(at).1)
     }
 
-    /// Takes one that was cancelled; an `initialize` cannot be.
+    /// Removes a cancelled request; an `initialize` cannot be cancelled.
     pub(super) fn cancel(&mut self, id: &Id) {
-        let all = self.by_id.get(id);
-        if all.is_some_and(|all| {
-            !matches!(
-                all.first(),
-                Some(Pending {
-                    kind: Kind::Initialize,
-                    ..
-                })
-            )
-        }) {
+        if self.first(id).is_some_and(|first| !first.is_handshake()) {
             self.end(id);
         }
     }
 
     pub(super) fn is_cacheable(&self, id: &Id) -> bool {
-        let first = self.by_id.get(id).and_then(|all| all.first());
-        first.is_some_and(|pending| {
-            pending.key.is_some() || matches!(pending.kind, Kind::Initialize)
-        })
+        let first = self.first(id);
+        first.is_some_and(|first| first.key.is_some() || first.is_handshake())
     }
 
     pub(super) fn has(&self, id: &Id) -> bool {
-        self.by_id.contains_key(id)
+        self.first(id).is_some()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.0.is_empty()
     }
 
-    /// Takes all.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Pending> {
-        std::mem::take(self).by_id.into_values().flatten()
+        self.0.drain(..).map(|(_, pending)| pending)
+    }
+
+    fn first(&self, id: &Id) -> Option<&Pending> {
+        let mut all = self.0.iter().filter(|(known, _)| known == id);
+        all.next().map(|(_, pending)| pending)
     }
 }

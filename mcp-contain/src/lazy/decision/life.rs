@@ -3,77 +3,77 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::bounds::KEPT;
-use super::words::{Action, Exit};
-use super::{Long, Own, Phase, Relay, Said, refusal};
-use crate::lazy::message::Id;
+use super::events::{Action, Exit};
+use super::{Own, Phase, Relay, error};
 
-/// A server that has run for so long did not fail at its start.
+/// Uptime after which an end is no failed start.
 const SUSTAINED: Duration = Duration::from_secs(60);
 
-/// The time that a server has for the handshake that it is given again.
+/// Time limit for a server to answer the repeated handshake.
 const HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// The longest wait before another start.
+/// Time for the exit of a server that has closed its input to be noticed.
+const EXITING: Duration = Duration::from_millis(250);
+
+/// Longest pause before a restart.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Relay {
-    /// Starts a server now, if requests are not to be answered without one.
-    pub(in crate::lazy) fn begin(&mut self, now: Duration) -> Vec<Action> {
-        let mut todo = Vec::new();
-        if !self.policy.lazy {
-            self.start(now, &mut todo);
-        }
-        todo
-    }
-
-    /// The instant at which [`time`](Self::time) has something to do.
+    /// Returns the time of the next [`Event::Time`](super::events::Event::Time).
     pub(in crate::lazy) fn deadline(&self) -> Option<Duration> {
         let waiting = match self.phase {
-            Phase::Waiting { until } => Some(until),
+            Phase::Waiting(until) => Some(until),
             Phase::Starting => self.handshake_end(),
             _ => self.idle_end(),
         };
-        [self.cut, waiting].into_iter().flatten().min()
+        [self.cut, self.deaf, waiting].into_iter().flatten().min()
     }
 
-    /// Decides on what is due.
-    pub(in crate::lazy) fn time(&mut self, now: Duration) -> Vec<Action> {
-        let mut todo = Vec::new();
+    pub(super) fn time(&mut self) {
+        let now = self.now;
         let is_due = |at: Duration| at <= now;
         if self.cut.is_some_and(is_due) {
             self.cut = None;
             self.is_closed = true;
-            todo.push(Action::CloseNow);
+            self.todo.push(Action::CloseNow);
         }
-        if let Phase::Waiting { until } = self.phase
+        if self.deaf.is_some_and(is_due) {
+            self.deaf = None;
+            self.fail("the server has closed its input, and is ended");
+        }
+        if let Phase::Waiting(until) = self.phase
             && is_due(until)
         {
             self.phase = Phase::Asleep;
-            self.wake(now, &mut todo);
+            self.wake();
         } else if self.handshake_end().is_some_and(is_due) {
-            self.fail(now, "it did not answer the handshake in time", &mut todo);
+            self.fail("it did not answer the handshake in time");
         } else if self.idle_end().is_some_and(is_due) {
             self.phase = Phase::Ending;
-            self.close(now, &mut todo);
+            self.close();
         }
-        todo
     }
 
-    /// When a server that does not answer the handshake is given up.
+    /// Gives a server that closed its input the time to exit.
+    pub(super) fn input_closed(&mut self) {
+        if matches!(self.phase, Phase::Running | Phase::Starting) {
+            self.deaf = Some(self.now.saturating_add(EXITING));
+        }
+    }
+
+    /// Returns when a server without an answer to the handshake is given up.
     fn handshake_end(&self) -> Option<Duration> {
         let is_awaited = self.phase == Phase::Starting && !self.has_host_closed;
         let end = self.started.checked_add(HANDSHAKE);
         end.filter(|_| is_awaited)
     }
 
-    /// When an unused server is ended.
+    /// Returns when an unused server is ended.
     fn idle_end(&self) -> Option<Duration> {
         let is_unused = self.phase == Phase::Running
             && self.flight.is_empty()
-            && self.asked.is_empty()
+            && self.asked.values().all(|asked| asked.is_over)
             && self.own.is_empty()
-            && self.subscriptions.is_empty()
             && !self.is_kept
             && !self.is_closed;
         let idle = match self.is_legacy {
@@ -84,237 +84,205 @@ impl Relay {
         self.used.checked_add(idle)
     }
 
-    /// Decides on a server that reads: what there is for it may take as long again.
-    pub(in crate::lazy) fn progress(&mut self, now: Duration) {
-        let again = now.saturating_add(self.policy.grace);
-        self.cut = self.cut.map(|_| again);
+    /// Returns the end of a grace that begins now.
+    pub(super) fn grace_end(&self) -> Duration {
+        self.now.saturating_add(self.policy.grace)
     }
 
-    /// Decides on the end of what the host sends.
-    pub(in crate::lazy) fn host_closed(&mut self, now: Duration) -> Vec<Action> {
-        let mut todo = Vec::new();
+    pub(super) fn host_closed(&mut self) {
         if std::mem::replace(&mut self.has_host_closed, true) {
-            return todo;
+            return;
         }
         match self.phase {
-            Phase::Asleep => todo.push(Action::Exit(Exit::Success)),
-            Phase::Waiting { .. } => {
-                self.refuse("the host has closed its end", &mut todo);
-                todo.push(Action::Exit(Exit::Success));
+            Phase::Asleep | Phase::Waiting(_) => {
+                self.refuse("the host has closed its end");
+                self.todo.push(Action::Exit(Exit::Success));
             }
-            Phase::Running => self.close(now, &mut todo),
-            // When the handshake is done.
-            Phase::Starting => self.cut = Some(now.saturating_add(self.policy.grace)),
+            Phase::Running => self.close(),
+            // Ended once the handshake is complete.
+            Phase::Starting => self.cut = Some(self.grace_end()),
             Phase::Ending | Phase::Failing => {}
         }
-        todo
     }
 
-    /// Decides on a signal to end, which the server gets as well.
-    pub(in crate::lazy) fn leave(&mut self) -> Vec<Action> {
+    pub(super) fn leave(&mut self) {
         self.is_leaving = true;
-        let mut todo = Vec::new();
-        if !self.has_server() {
-            // Or a server would be started for what is held.
-            self.refuse("the relay was told to end", &mut todo);
-            todo.push(Action::Exit(Exit::Success));
+        if matches!(self.phase, Phase::Asleep | Phase::Waiting(_)) {
+            // Otherwise a server would be started for queued lines.
+            self.refuse("the relay was asked to end");
+            self.todo.push(Action::Exit(Exit::Success));
         }
-        todo
     }
 
-    /// Decides on the end of a server of which nothing is left; `how` it ended is for people.
-    pub(in crate::lazy) fn gone(&mut self, now: Duration, how: &str) -> Vec<Action> {
-        let mut todo = Vec::new();
+    /// Decides on the proven end of a server, described by `how`.
+    pub(super) fn gone(&mut self, how: &str) {
         let phase = std::mem::replace(&mut self.phase, Phase::Asleep);
         let was_closed = std::mem::take(&mut self.is_closed);
         self.cut = None;
-        // What is held since its end began is the next one's.
+        self.deaf = None;
+        // Lines queued since its end began are for the next server.
         self.is_kept &= phase == Phase::Ending;
         self.own.clear();
-        if self.long == Long::Given {
-            self.long = Long::Lost;
-        }
-        self.forget_questions(&mut todo);
-        let by_itself = matches!(phase, Phase::Running | Phase::Starting) && !was_closed;
+        self.forget_questions();
         let is_over = match phase {
             Phase::Ending => self.is_leaving || (self.has_host_closed && self.held.is_empty()),
             _ => self.is_leaving || self.has_host_closed || !self.policy.restart,
         };
         if is_over {
             if self.policy.restart || phase == Phase::Failing {
-                self.refuse(how, &mut todo);
+                self.refuse(how);
             }
             let exit = match phase {
                 Phase::Ending => Exit::Success,
                 _ => Exit::AsServer,
             };
-            todo.push(Action::Exit(exit));
-            return todo;
+            return self.todo.push(Action::Exit(exit));
         }
-        let was_sustained = now.saturating_sub(self.started) >= SUSTAINED;
+        let was_sustained = self.now.saturating_sub(self.started) >= SUSTAINED;
         if was_sustained {
             self.failures = 0;
         }
+        let by_itself = matches!(phase, Phase::Running | Phase::Starting) && !was_closed;
         if by_itself || phase == Phase::Failing {
-            // One that leaves when there is nothing to do has done nothing wrong.
+            // An exit while idle is no failure.
             let has_failed = (phase == Phase::Failing || !self.flight.is_empty()) && !was_sustained;
-            let why = format!("{how} before it answered; it is started again at the next request");
-            self.refuse(&why, &mut todo);
-            self.failures = if has_failed {
-                self.failures.saturating_add(1)
-            } else {
-                0
+            self.refuse(&format!(
+                "{how} before it answered; it is started again at the next request"
+            ));
+            self.failures = match has_failed {
+                true => self.failures.saturating_add(1),
+                false => 0,
             };
-            if let Some(wait) = wait(self.failures) {
-                self.phase = Phase::Waiting {
-                    until: now.saturating_add(wait),
-                };
-                return todo;
+            if let Some(pause) = pause(self.failures) {
+                self.phase = Phase::Waiting(self.now.saturating_add(pause));
+                return;
             }
         }
-        self.wake(now, &mut todo);
-        todo
+        self.wake();
     }
 
-    /// Decides on the end of a server of which something may live: no other is started beside that.
-    pub(in crate::lazy) fn lost(&mut self, how: &str) -> Vec<Action> {
-        let mut todo = Vec::new();
+    /// Decides on the unproven end of a server: no other is started beside it.
+    pub(super) fn lost(&mut self, how: &str) {
         self.phase = Phase::Asleep;
         self.is_leaving = true;
-        self.forget_questions(&mut todo);
-        let why = format!("{how}, and something of it may live: no other is started");
-        self.refuse(&why, &mut todo);
-        todo.push(Action::Exit(Exit::Unproven));
-        todo
+        self.forget_questions();
+        self.refuse(&format!(
+            "{how}, and something of it may live: no other is started"
+        ));
+        self.todo.push(Action::Exit(Exit::Unproven));
     }
 
-    /// The server's questions will not be answered to it, and not to its successor.
-    fn forget_questions(&mut self, todo: &mut Vec<Action>) {
-        for (id, text) in self.asked.drain() {
-            let text = String::from_utf8_lossy(&text);
-            let line = format!(
-                "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{text},\"reason\":\"the server ended\"}}}}\n"
-            );
-            todo.push(Action::Say(line.into_bytes()));
-            let sizes = self.unanswered.iter().map(Id::len);
-            if KEPT.allows_beside(sizes, id.len()) {
-                self.unanswered.insert(id);
-            } else {
-                self.has_forgotten = true;
-            }
+    /// Cancels the server's requests in flight: their answers must not reach its successor.
+    fn forget_questions(&mut self) {
+        let mut texts = Vec::new();
+        for asked in self.asked.values_mut().filter(|asked| !asked.is_over) {
+            asked.is_over = true;
+            texts.push(String::from_utf8_lossy(&asked.text).into_owned());
+        }
+        for id in texts {
+            let params =
+                format!(",\"params\":{{\"requestId\":{id},\"reason\":\"the server ended\"}}");
+            self.notify("cancelled", &params);
         }
     }
 
-    /// Starts a server if something waits for one.
-    fn wake(&mut self, now: Duration, todo: &mut Vec<Action>) {
+    fn wake(&mut self) {
         if !self.held.is_empty() {
-            self.start(now, todo);
+            self.start();
         }
     }
 
-    /// Starts a server, and gives it what is held, or the handshake before that.
-    pub(super) fn start(&mut self, now: Duration, todo: &mut Vec<Action>) {
-        self.used = now;
-        self.started = now;
+    /// Starts a server and gives it the queued lines, after the handshake if necessary.
+    pub(super) fn start(&mut self) {
+        self.used = self.now;
+        self.started = self.now;
         if self.has_host_closed {
-            self.cut = Some(now.saturating_add(self.policy.grace));
+            self.cut = Some(self.grace_end());
         }
-        todo.push(Action::Start);
+        self.todo.push(Action::Start);
+        let has_handshake = std::mem::take(&mut self.holds_handshake);
         match &self.handshake {
-            Some(handshake) if !self.holds_handshake => {
+            Some(handshake) if !has_handshake => {
                 self.phase = Phase::Starting;
                 self.own.insert(handshake.id.clone(), Own::Handshake);
-                todo.push(Action::Tell(Rc::clone(&handshake.line)));
+                let line = Rc::clone(&handshake.line);
+                self.todo.push(Action::ToServer(line));
             }
             _ => {
-                self.give(now, todo);
-                if !self.holds_handshake {
-                    self.renew(todo);
+                self.give();
+                if !has_handshake {
+                    self.renew();
                 }
-                self.holds_handshake = false;
             }
         }
     }
 
-    /// The handshake is done.
-    pub(super) fn ready(&mut self, now: Duration, todo: &mut Vec<Action>) {
-        self.used = now;
+    pub(super) fn ready(&mut self) {
+        self.used = self.now;
         if let Some(line) = &self.initialized {
-            todo.push(Action::Tell(Rc::clone(line)));
+            self.todo.push(Action::ToServer(Rc::clone(line)));
         }
-        let state = self.level.iter().chain(self.subscriptions.values());
-        for Said { id, line } in state {
-            // What is held is sent anyway, and answered to the host.
-            if !self.flight.has(id) {
-                self.own.insert(id.clone(), Own::State);
-                todo.push(Action::Tell(Rc::clone(line)));
-            }
+        // A queued request is sent in any case, and answered to the host.
+        if let Some((id, line)) = &self.level
+            && !self.flight.has(id)
+        {
+            self.own.insert(id.clone(), Own::Level);
+            self.todo.push(Action::ToServer(Rc::clone(line)));
         }
-        self.give(now, todo);
-        self.renew(todo);
+        self.give();
+        self.renew();
     }
 
-    /// Gives the server what is held.
-    fn give(&mut self, now: Duration, todo: &mut Vec<Action>) {
+    fn give(&mut self) {
         self.phase = Phase::Running;
         let held = std::mem::take(&mut self.held);
-        if self.long == Long::Held {
-            self.long = Long::Given;
-        }
         if !held.is_empty() {
-            todo.push(Action::Tell(held.into()));
+            self.todo.push(Action::ToServer(held.into()));
         }
         if self.has_host_closed {
-            self.close(now, todo);
+            self.close();
         }
     }
 
-    /// Asks again for what the host knows, last: it waits for something else.
-    fn renew(&mut self, todo: &mut Vec<Action>) {
+    /// Renews the answers that the host knows; last, since other requests wait.
+    fn renew(&mut self) {
         if self.is_closed {
             return;
         }
         for (key, seen) in &self.seen {
             if !self.flight.has(&seen.id) && !self.own.contains_key(&seen.id) {
                 self.own.insert(seen.id.clone(), Own::Renewal(*key));
-                todo.push(Action::Tell(Rc::clone(&seen.line)));
+                self.todo.push(Action::ToServer(Rc::clone(&seen.line)));
             }
         }
     }
 
-    fn close(&mut self, now: Duration, todo: &mut Vec<Action>) {
+    fn close(&mut self) {
         if !std::mem::replace(&mut self.is_closed, true) {
-            self.cut = Some(now.saturating_add(self.policy.grace));
-            todo.push(Action::Close);
+            self.cut = Some(self.grace_end());
+            self.todo.push(Action::Close);
         }
     }
 
-    /// Ends a server that cannot be used.
-    pub(super) fn fail(&mut self, now: Duration, why: &str, todo: &mut Vec<Action>) {
+    /// Ends an unusable server.
+    pub(super) fn fail(&mut self, why: &str) {
         self.phase = Phase::Failing;
-        self.refuse(why, todo);
-        self.close(now, todo);
+        self.refuse(why);
+        self.close();
     }
 
-    /// Answers all that waits with an error.
-    fn refuse(&mut self, why: &str, todo: &mut Vec<Action>) {
+    /// Answers all requests in flight with an error, and drops the queued lines.
+    fn refuse(&mut self, why: &str) {
         self.held.clear();
         self.holds_handshake = false;
-        if self.long == Long::Held {
-            self.long = Long::Lost;
-        }
-        let refusals = self.flight.drain();
-        let refusals = refusals.map(|pending| refusal(&pending.text, why));
-        todo.extend(refusals);
-    }
-
-    fn has_server(&self) -> bool {
-        !matches!(self.phase, Phase::Asleep | Phase::Waiting { .. })
+        let refused = self.flight.drain();
+        let refused = refused.map(|pending| Action::ToHost(error(&pending.text, why)));
+        self.todo.extend(refused);
     }
 }
 
-/// The wait after so many failures in a row; none after the first.
-fn wait(failures: u32) -> Option<Duration> {
+/// Returns the pause after this many failures in a row; none after the first.
+fn pause(failures: u32) -> Option<Duration> {
     let doublings = failures.checked_sub(2)?;
     let seconds = 1_u64.checked_shl(doublings).unwrap_or(u64::MAX);
     Some(Duration::from_secs(seconds).min(LONGEST_WAIT))

@@ -1,133 +1,107 @@
-//! Decides what a relay does: events in, actions out. It has no clock and does no I/O.
-//!
-//! - [`words`]: what is told to it, and what it orders
-//! - [`host`]: a line of the host
-//! - [`server`]: a line of the server
-//! - [`own`]: an answer to what the relay has asked itself
-//! - [`life`]: start, handshake, idleness, end
-//! - [`flight`]: the requests that have no answer yet
-//! - [`bounds`]: how much is remembered
+//! Decides what a relay does: takes events, returns actions. No clock and no I/O.
 
-mod bounds;
+pub(super) mod events;
 mod flight;
 mod host;
 mod life;
-mod own;
 mod server;
-pub(super) mod words;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bounds::KEPT;
-use flight::Flight;
-use words::{Action, Digest, Key, List, Policy};
+use events::{Action, Answer, Event, Key, List, Policy};
+use flight::{Flight, KEPT};
 
-use super::message::Id;
+use super::line::Id;
 
-/// A relay, without its descriptors.
-#[derive(Debug)]
+/// A relay without its descriptors.
+#[derive(Debug, Default)]
 pub(super) struct Relay {
     policy: Policy,
     phase: Phase,
-    /// When something last used the server.
+    now: Duration,
+    /// Its actions.
+    todo: Vec<Action>,
+    /// The time of the server's last use.
     used: Duration,
-    /// When it was started.
+    /// The time of its start.
     started: Duration,
-    /// How often in a row it ended soon after its start.
+    /// Number of failed starts in a row.
     failures: u32,
 
-    /// The requests of the host that have no answer yet.
+    /// The host's requests in flight.
     flight: Flight,
-    /// The requests of the server that have no answer yet.
-    asked: HashMap<Id, Box<[u8]>>,
-    /// Those of servers that have ended: the host may still answer them.
-    unanswered: HashSet<Id>,
-    /// There were more of them than are kept account of.
-    has_forgotten: bool,
-    /// The last request of the host was refused, because too many have no answer.
+    /// Requests of servers in flight.
+    asked: HashMap<Id, Asked>,
+    /// The host's last request was refused, since too many are in flight.
     has_refused: bool,
-    /// The questions of the relay itself to this server.
+    /// The relay's own requests in flight.
     own: HashMap<Id, Own>,
-    /// Lines of the host that no server has been given yet.
+    /// The host's lines that wait for a server.
     held: Vec<u8>,
-    /// An `initialize` is among them.
+    /// They contain an `initialize`.
     holds_handshake: bool,
-    /// The last line that was too long to be looked at.
-    long: Long,
 
     /// The host's `initialize`.
     handshake: Option<Handshake>,
     /// Its `notifications/initialized`.
     initialized: Option<Rc<[u8]>>,
     /// Its last `logging/setLevel`.
-    level: Option<Said>,
-    /// Its subscriptions, by URI.
-    subscriptions: BTreeMap<Box<[u8]>, Said>,
-    /// The lists that it has seen, and the answer to `server/discover`.
+    level: Option<(Id, Rc<[u8]>)>,
+    /// The lists that the host has received, and the answer to `server/discover`.
     seen: BTreeMap<Key, Seen>,
 
-    /// The host spoke as before 2026-07-28.
+    /// The host uses a protocol before 2026-07-28.
     is_legacy: bool,
-    /// This server may work at something that is no request in flight.
+    /// The server may be working without a request in flight.
     is_kept: bool,
-    /// The host has closed its end.
+    /// The host has closed its output.
     has_host_closed: bool,
     /// The server's input was closed.
     is_closed: bool,
-    /// It is closed by then, whatever there is to be written to a server that may not read.
+    /// The time at which its input is closed, even with unwritten lines.
     cut: Option<Duration>,
+    /// It has closed its input: the time by which it should have exited.
+    deaf: Option<Duration>,
     /// No server is started any more.
     is_leaving: bool,
 }
 
-/// The state of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Asleep,
-    /// It ended too often: not before then.
-    Waiting {
-        until: Duration,
-    },
-    /// It was sent a handshake, and has not answered.
+    /// It failed too often: restarted at this time.
+    Waiting(Duration),
+    /// It was sent a handshake without an answer yet.
     Starting,
     Running,
-    /// Its input was closed, because nobody uses it.
+    /// Its input was closed because it is idle.
     Ending,
-    /// The same, because it cannot be used.
+    /// Its input was closed because it is unusable.
     Failing,
 }
 
-/// What became of the first part of a line: the others follow it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Long {
-    /// It waits for a server.
-    Held,
-    /// The server has it.
-    Given,
-    /// It has gone with its server.
-    Lost,
+#[derive(Debug)]
+struct Asked {
+    /// Its ID as written.
+    text: Box<[u8]>,
+    /// The server has ended. The host may still answer, but not to a successor that uses this ID.
+    is_over: bool,
 }
 
-/// A question that the relay asks on its own account.
+/// A request of the relay itself.
 #[derive(Debug)]
 enum Own {
     Handshake,
-    /// An answer that the host has [`Seen`].
+    /// Renews an answer that the host has [`Seen`].
     Renewal(Key),
-    /// Level and subscriptions: no matter what it answers.
-    State,
-}
-
-/// A request that is said again.
-#[derive(Debug)]
-struct Said {
-    id: Id,
-    line: Rc<[u8]>,
+    /// Sets the level; the answer does not matter.
+    Level,
 }
 
 #[derive(Debug)]
@@ -135,78 +109,85 @@ struct Handshake {
     id: Id,
     line: Rc<[u8]>,
     key: Option<Key>,
-    /// The protocol version of the answer that the host was given.
-    version: Option<Box<[u8]>>,
+    /// The protocol version in the answer to the host.
+    version: Option<Box<str>>,
+    /// The answer has the capability `logging`.
+    has_logging: bool,
 }
 
-/// An answer as the host knows it.
+/// An answer that the host knows.
 #[derive(Debug)]
 struct Seen {
-    /// None of `server/discover`.
+    /// `None` for `server/discover`.
     list: Option<List>,
     id: Id,
     line: Rc<[u8]>,
-    digest: Digest,
+    digest: Key,
 }
 
 impl Relay {
     pub(super) fn new(policy: Policy) -> Self {
         Self {
             policy,
-            phase: Phase::Asleep,
-            used: Duration::ZERO,
-            started: Duration::ZERO,
-            failures: 0,
-            flight: Flight::default(),
-            asked: HashMap::new(),
-            unanswered: HashSet::new(),
-            has_forgotten: false,
-            has_refused: false,
-            own: HashMap::new(),
-            held: Vec::new(),
-            holds_handshake: false,
-            long: Long::Lost,
-            handshake: None,
-            initialized: None,
-            level: None,
-            subscriptions: BTreeMap::new(),
-            seen: BTreeMap::new(),
-            is_legacy: false,
-            is_kept: false,
-            has_host_closed: false,
-            is_closed: false,
-            cut: None,
-            is_leaving: false,
+            ..Self::default()
         }
     }
 
-    /// Whether lines of the host go to a server, and not into memory.
+    pub(super) fn on(&mut self, now: Duration, event: Event<'_>) -> Vec<Action> {
+        self.now = now;
+        match event {
+            Event::Begin if self.policy.lazy => {}
+            Event::Begin => self.start(),
+            Event::Host(line, what) => self.host(line, what),
+            Event::Server(_, what) => self.server(what),
+            Event::Progress => self.cut = self.cut.map(|_| self.grace_end()),
+            Event::InputClosed => self.input_closed(),
+            Event::Exited => self.deaf = None,
+            Event::Time => self.time(),
+            Event::HostClosed => self.host_closed(),
+            Event::Leave => self.leave(),
+            Event::Gone(how) => self.gone(how),
+            Event::Lost(how) => self.lost(how),
+        }
+        std::mem::take(&mut self.todo)
+    }
+
+    /// Returns whether lines of the host go to a running server.
     pub(super) fn passes(&self) -> bool {
         self.phase == Phase::Running
     }
 
-    /// Whether no server follows the one that ends now.
+    /// Returns whether the ending server has no successor.
     pub(super) fn is_last(&self) -> bool {
         self.is_leaving
             || self.has_host_closed
             || !(self.policy.restart || self.phase == Phase::Ending)
     }
 
-    /// The number of bytes that wait for a server.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether the host is answered by the relay itself, so that it has to read before it is heard again.
+    /// Returns whether the relay itself answers the host, which must then read before more is read
+    /// from it.
     pub(super) fn answers(&self) -> bool {
         !self.passes() || self.has_refused
     }
 
-    /// Keeps account of what the host knows, if there is room for it.
-    fn remember(&mut self, key: Key, list: Option<List>, id: Id, line: Rc<[u8]>, digest: Digest) {
+    pub(super) fn handshake_key(&self) -> Option<&Key> {
+        self.handshake.as_ref()?.key.as_ref()
+    }
+
+    /// Returns whether the answer to this request is needed.
+    pub(super) fn is_of_interest(&self, id: &Id) -> bool {
+        self.own.contains_key(id) || self.flight.is_cacheable(id)
+    }
+
+    /// Remembers an answer that the host knows, if there is room.
+    fn remember(&mut self, key: Key, list: Option<List>, id: Id, line: Rc<[u8]>, digest: Key) {
         self.seen.remove(&key);
         let sizes = self.seen.values().map(|seen| seen.line.len());
-        if KEPT.allows_beside(sizes, line.len()) {
+        if KEPT.allows(sizes, line.len()) {
             let seen = Seen {
                 list,
                 id,
@@ -217,32 +198,33 @@ impl Relay {
         }
     }
 
-    /// Whether the relay has to know the digest and the version of this answer.
-    pub(super) fn is_of_interest(&self, id: &Id) -> bool {
-        self.own.contains_key(id) || self.flight.is_cacheable(id)
+    fn notify(&mut self, method: &str, params: &str) {
+        let line =
+            format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}\n");
+        self.todo.push(Action::ToHost(line.into_bytes()));
+    }
+
+    fn answer(&mut self, id: &[u8], object: &[u8]) {
+        self.todo.push(Action::ToHost(answer(id, object)));
     }
 }
 
-/// An answer of the relay itself, as a line.
-fn answer(id: &[u8], rest: &str) -> Vec<u8> {
-    let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
-    line.extend_from_slice(id);
-    line.push(b',');
-    line.extend_from_slice(rest.as_bytes());
-    line.extend_from_slice(b"}\n");
-    line
+impl Handshake {
+    fn learn(&mut self, answer: &Answer) {
+        self.version.clone_from(&answer.version);
+        self.has_logging = answer.has_logging;
+    }
 }
 
-/// An error in place of the server's answer to the request of this id.
-fn refusal(id: &[u8], why: &str) -> Action {
-    Action::Say(error(id, why))
+/// Builds the answer to a request of this ID from an object with a result or an error.
+fn answer(id: &[u8], object: &[u8]) -> Vec<u8> {
+    let rest = object.strip_prefix(b"{").unwrap_or(object);
+    [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", rest, b"\n"].concat()
 }
 
-/// An error that answers the request of this id, as a line.
+/// Builds the error answer to a request of this ID.
 fn error(id: &[u8], why: &str) -> Vec<u8> {
     let message = serde_json::Value::from(format!("mcp-contain: {why}"));
-    answer(
-        id,
-        &format!("\"error\":{{\"code\":-32603,\"message\":{message}}}"),
-    )
+    let error = format!("{{\"error\":{{\"code\":-32603,\"message\":{message}}}}}");
+    answer(id, error.as_bytes())
 }

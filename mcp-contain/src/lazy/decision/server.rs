@@ -1,104 +1,163 @@
-//! A line of the server.
+//! Decides on lines of the server.
 
-use std::time::Duration;
+use super::events::{Action, Answer, Exit, FromServer, Key, List, Response};
+use super::flight::{Kind, Pending, REQUESTS};
+use super::{Asked, Own, Phase, Relay, error};
+use crate::lazy::line::Id;
 
-use super::bounds::REQUESTS;
-use super::flight::{Kind, Pending};
-use super::words::{Action, FromServer, Known, Response};
-use super::{Own, Phase, Relay, error};
-use crate::lazy::message::Id;
-
-/// Errors that stand: there is no such method, or no such protocol version.
+/// Final errors: no such method or protocol version.
 const FINAL: [i64; 2] = [-32601, -32022];
 
 impl Relay {
-    /// Decides on a line of the server.
-    pub(in crate::lazy) fn server(&mut self, now: Duration, what: FromServer) -> Vec<Action> {
-        let mut todo = Vec::new();
+    pub(super) fn server(&mut self, what: FromServer) {
         match what {
-            FromServer::Response(mut response) => {
-                response.known.take_if(|_| response.has_next);
-                match self.own.remove(&response.id) {
-                    Some(Own::Handshake) => self.handshake_again(now, response, &mut todo),
-                    Some(Own::Renewal(key)) => self.renewal(key, &response, &mut todo),
-                    Some(Own::State) => {}
-                    None => {
-                        todo.push(Action::Pass);
-                        if let Some(pending) = self.flight.end(&response.id) {
-                            if !matches!(pending.kind, Kind::Ping) {
-                                self.used = now;
-                            }
-                            self.is_kept |= response.is_task;
-                            self.learn(pending, response, &mut todo);
-                        }
-                    }
-                }
-            }
-            FromServer::Request { id, text } => self.question(now, id, text, &mut todo),
+            FromServer::Response(response) => match self.own.remove(&response.id) {
+                Some(Own::Handshake) => self.repeated(response),
+                Some(Own::Renewal(key)) => self.renewed(key, &response),
+                Some(Own::Level) => {}
+                None => self.response(response),
+            },
+            FromServer::Request(id, text) => self.question(id, text),
             FromServer::Cancelled(id) => {
-                self.asked.remove(&id);
-                todo.push(Action::Pass);
+                if self.asked.get(&id).is_some_and(|asked| !asked.is_over) {
+                    self.asked.remove(&id);
+                }
+                self.todo.push(Action::Pass);
             }
             FromServer::Progress => {
-                self.used = now;
-                todo.push(Action::Pass);
+                self.used = self.now;
+                self.todo.push(Action::Pass);
             }
-            FromServer::Other => todo.push(Action::Pass),
+            FromServer::Other => self.todo.push(Action::Pass),
         }
-        todo
     }
 
-    /// A request of the server.
-    fn question(&mut self, now: Duration, id: Id, text: Box<[u8]>, todo: &mut Vec<Action>) {
-        let mut refuse = |why: &str| todo.push(Action::Reply(error(&text, why)));
-        let sizes = self.asked.values().map(|text| text.len());
-        if self.unanswered.contains(&id) || self.has_forgotten {
-            // The host's answer to its predecessor would be taken for its own.
-            refuse("a request of this id is not answered yet");
-        } else if !REQUESTS.allows_beside(sizes, text.len()) {
-            refuse("too many requests of this server have no answer yet");
-        // Nobody would hear the answer.
+    fn response(&mut self, response: Response) {
+        self.todo.push(Action::Pass);
+        let Some(pending) = self.flight.end(&response.id) else {
+            return;
+        };
+        if !matches!(pending.kind, Kind::Ping) {
+            self.used = self.now;
+        }
+        self.is_kept |= response.is_task;
+        self.learn(pending, response);
+    }
+
+    fn question(&mut self, id: Id, text: Box<[u8]>) {
+        let sizes = self.asked.values().map(|asked| asked.text.len());
+        let refused = if self.asked.contains_key(&id) {
+            Some("a request of this id is not answered yet")
+        } else {
+            let is_allowed = REQUESTS.allows(sizes, text.len());
+            (!is_allowed).then_some("too many requests of this server have no answer yet")
+        };
+        if let Some(why) = refused {
+            self.todo.push(Action::Reply(error(&text, why)));
+        // An ending server would not read the answer.
         } else if !matches!(self.phase, Phase::Ending | Phase::Failing) {
-            self.used = now;
-            self.asked.insert(id, text);
-            todo.push(Action::Pass);
+            self.used = self.now;
+            let is_over = false;
+            self.asked.insert(id, Asked { text, is_over });
+            self.todo.push(Action::Pass);
         }
     }
 
     /// Remembers an answer that the host gets.
-    fn learn(&mut self, pending: Pending, response: Response, todo: &mut Vec<Action>) {
+    fn learn(&mut self, pending: Pending, response: Response) {
         let Pending { key, kind, .. } = pending;
-        let Some(known) = response.known else {
-            // More than one page by now.
-            if let Some(key) = key.filter(|_| response.has_next) {
-                self.seen.remove(&key);
-                todo.push(Action::Forget(key));
-            }
+        if response.has_next {
+            // It has become more than one page.
+            return key.into_iter().for_each(|key| self.forget(key));
+        }
+        let Some(answer) = response.answer else {
             return;
         };
         if matches!(kind, Kind::Initialize)
             && let Some(handshake) = &mut self.handshake
         {
-            handshake.version.clone_from(&known.version);
+            handshake.learn(&answer);
         }
         let is_discovery = matches!(kind, Kind::Discover(_));
-        let Some(key) = key.filter(|_| stands(&known, response.is_error, is_discovery)) else {
+        let Some(key) = key.filter(|_| is_lasting(&answer, response.is_error, is_discovery)) else {
             return;
         };
-        todo.push(Action::Store(key));
-        match kind {
-            Kind::List(list, line) => {
-                self.remember(key, Some(list), response.id, line, known.digest)
+        self.todo.push(Action::Store(key, answer.text));
+        let (list, line) = match kind {
+            Kind::List(list, line) => (Some(list), line),
+            Kind::Discover(line) => (None, line),
+            Kind::Initialize | Kind::Ping | Kind::Other => return,
+        };
+        self.remember(key, list, response.id, line, answer.digest);
+    }
+
+    /// Handles the answer to the repeated handshake.
+    fn repeated(&mut self, response: Response) {
+        let given = self.handshake.as_ref();
+        let key = given.and_then(|given| given.key);
+        let version = given.and_then(|given| given.version.as_ref());
+        let answer = match response.answer {
+            Some(answer) if !response.is_error => answer,
+            refused if self.phase == Phase::Starting => {
+                // The next host must not get the cached answers.
+                let seen = std::mem::take(&mut self.seen).into_keys();
+                self.todo
+                    .extend(key.into_iter().chain(seen).map(Action::Forget));
+                let error = refused.and_then(|answer| answer.error);
+                let why = error.map_or_else(String::new, |(_, message)| format!(": {message}"));
+                return self.fail(&format!("it refused the handshake{why}"));
             }
-            Kind::Discover(line) => self.remember(key, None, response.id, line, known.digest),
-            Kind::Initialize | Kind::Ping | Kind::Other => {}
+            _ => return,
+        };
+        let is_same = version.is_none() || version == answer.version.as_ref();
+        if let Some(key) = key {
+            self.todo.push(Action::Store(key, answer.text));
         }
+        if is_same {
+            self.ready();
+        } else {
+            self.is_leaving = true;
+            self.fail("it speaks another protocol version than before");
+            self.todo.push(Action::Exit(Exit::OtherVersion));
+        }
+    }
+
+    /// Handles a renewed answer that the host knows in an older version.
+    fn renewed(&mut self, key: Key, response: &Response) {
+        let Some(seen) = self.seen.get_mut(&key) else {
+            return;
+        };
+        let list = seen.list;
+        match &response.answer {
+            _ if response.has_next => self.forget(key),
+            Some(answer) if answer.digest == seen.digest => return,
+            Some(answer) if is_lasting(answer, response.is_error, list.is_none()) => {
+                seen.digest = answer.digest;
+                self.todo.push(Action::Store(key, answer.text.clone()));
+            }
+            _ => return,
+        }
+        // Later revisions notify only listeners, and a listening host was not answered from the
+        // cache.
+        let list = list.filter(|_| self.handshake.is_some());
+        match list {
+            Some(List::Tools) => self.notify("tools/list_changed", ""),
+            Some(List::Prompts) => self.notify("prompts/list_changed", ""),
+            Some(List::Resources) => self.notify("resources/list_changed", ""),
+            None => {}
+        }
+    }
+
+    /// Drops an answer that is not cacheable any more.
+    fn forget(&mut self, key: Key) {
+        self.seen.remove(&key);
+        self.todo.push(Action::Forget(key));
     }
 }
 
-/// Whether an answer can be given to another host: of a server that knows the question and cannot answer it now, nothing is kept.
-pub(super) fn stands(known: &Known, is_error: bool, is_discovery: bool) -> bool {
-    let code = known.error.as_ref().map(|(code, _)| code);
+/// Returns whether an answer may be given to another host. Temporary errors may not.
+fn is_lasting(answer: &Answer, is_error: bool, is_discovery: bool) -> bool {
+    let code = answer.error.as_ref().map(|(code, _)| code);
     let is_final = code.is_some_and(|code| FINAL.contains(code));
     !is_error || (is_final && is_discovery)
 }

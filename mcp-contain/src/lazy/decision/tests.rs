@@ -6,8 +6,8 @@ mod random;
 
 use std::time::Duration;
 
-use super::words::{
-    Action, Exit, FromHost, FromServer, Known, List, Method, Policy, Request, Response,
+use super::events::{
+    Action, Answer, Event, Exit, FromHost, FromServer, List, Method, Policy, Request, Response,
 };
 use super::*;
 
@@ -29,7 +29,7 @@ fn secs(seconds: u64) -> Duration {
 }
 
 pub(super) fn id(number: u64) -> Id {
-    Id::of(number.to_string().as_bytes())
+    Id::of(&number.to_string())
 }
 
 /// A line of the host that says its name.
@@ -38,19 +38,66 @@ fn line(name: &str) -> Vec<u8> {
 }
 
 fn tell(name: &str) -> Action {
-    Action::Tell(line(name).into())
+    Action::ToServer(line(name).into())
 }
 
-fn known(digest: u8) -> Known {
-    let version = Some(Box::from(&b"\"2025-11-25\""[..]));
-    Known {
+const TEXT: &[u8] = b"{\"result\":{\"cached\":1}}";
+
+/// The answer of the cache to this request.
+fn cached(number: u64) -> Action {
+    Action::ToHost(super::answer(number.to_string().as_bytes(), TEXT))
+}
+
+fn stored(key: u8) -> Action {
+    Action::Store([key; 32], TEXT.into())
+}
+
+impl Relay {
+    fn on_host(&mut self, now: Duration, line: &[u8], what: FromHost) -> Vec<Action> {
+        self.on(now, Event::Host(line, what))
+    }
+
+    fn on_server(&mut self, now: Duration, what: FromServer) -> Vec<Action> {
+        self.on(now, Event::Server(b"", what))
+    }
+
+    fn on_progress(&mut self, now: Duration) {
+        self.on(now, Event::Progress);
+    }
+
+    fn on_time(&mut self, now: Duration) -> Vec<Action> {
+        self.on(now, Event::Time)
+    }
+
+    fn on_host_closed(&mut self, now: Duration) -> Vec<Action> {
+        self.on(now, Event::HostClosed)
+    }
+
+    fn on_leave(&mut self) -> Vec<Action> {
+        self.on(self.now, Event::Leave)
+    }
+
+    fn on_gone(&mut self, now: Duration, how: &str) -> Vec<Action> {
+        self.on(now, Event::Gone(how))
+    }
+
+    fn on_lost(&mut self, how: &str) -> Vec<Action> {
+        self.on(self.now, Event::Lost(how))
+    }
+}
+
+fn known(digest: u8) -> Answer {
+    let version = Some(Box::from("\"2025-11-25\""));
+    Answer {
+        text: TEXT.into(),
         digest: [digest; 32],
         version,
+        has_logging: true,
         error: None,
     }
 }
 
-pub(super) fn request(number: u64, method: Method, cached: Option<Known>) -> FromHost {
+pub(super) fn request(number: u64, method: Method, cached: Option<Answer>) -> FromHost {
     let key = matches!(
         method,
         Method::Initialize | Method::List(_) | Method::Discover
@@ -75,13 +122,13 @@ fn call(number: u64) -> FromHost {
     request(number, Method::Other, None)
 }
 
-pub(super) fn answer(number: u64, known: Option<Known>) -> FromServer {
+pub(super) fn answer(number: u64, known: Option<Answer>) -> FromServer {
     FromServer::Response(Response {
         id: id(number),
         is_error: false,
         is_task: false,
         has_next: false,
-        known,
+        answer: known,
     })
 }
 
@@ -89,13 +136,13 @@ pub(super) fn answer(number: u64, known: Option<Known>) -> FromServer {
 fn asleep() -> Relay {
     let mut relay = Relay::new(policy());
     let init = request(0, Method::Initialize, Some(known(0)));
-    assert_eq!(relay.host(secs(0), &line("init"), init), [Action::Answer]);
+    assert_eq!(relay.on_host(secs(0), &line("init"), init), [cached(0)]);
     assert_eq!(
-        relay.host(secs(0), &line("initialized"), FromHost::Initialized),
+        relay.on_host(secs(0), &line("initialized"), FromHost::Initialized),
         []
     );
     let list = request(1, Method::List(List::Tools), Some(known(7)));
-    assert_eq!(relay.host(secs(0), &line("list"), list), [Action::Answer]);
+    assert_eq!(relay.on_host(secs(0), &line("list"), list), [cached(1)]);
     relay
 }
 
@@ -103,27 +150,22 @@ fn asleep() -> Relay {
 fn running() -> Relay {
     let mut relay = asleep();
     assert_eq!(
-        relay.host(secs(1), &line("call"), call(2)),
+        relay.on_host(secs(1), &line("call"), call(2)),
         [Action::Start, tell("init")]
     );
-    let todo = relay.server(secs(1), answer(0, Some(known(0))));
+    let todo = relay.on_server(secs(1), answer(0, Some(known(0))));
     assert_eq!(
         todo,
-        [
-            Action::Store([1; 32]),
-            tell("initialized"),
-            tell("call"),
-            tell("list")
-        ]
+        [stored(1), tell("initialized"), tell("call"), tell("list")]
     );
-    assert_eq!(relay.server(secs(1), answer(1, Some(known(7)))), []);
-    assert_eq!(relay.server(secs(2), answer(2, None)), [Action::Pass]);
+    assert_eq!(relay.on_server(secs(1), answer(1, Some(known(7)))), []);
+    assert_eq!(relay.on_server(secs(2), answer(2, None)), [Action::Pass]);
     relay
 }
 
 fn says(todo: &[Action]) -> Vec<String> {
     let said = todo.iter().filter_map(|action| match action {
-        Action::Say(line) => Some(String::from_utf8(line.clone()).unwrap()),
+        Action::ToHost(line) => Some(String::from_utf8(line.clone()).unwrap()),
         _ => None,
     });
     said.collect()
@@ -132,28 +174,31 @@ fn says(todo: &[Action]) -> Vec<String> {
 #[test]
 fn the_cache_answers_until_there_is_something_to_do() {
     let mut relay = asleep();
-    let ping = relay.host(secs(0), b"", request(5, Method::Ping, None));
+    let ping = relay.on_host(secs(0), b"", request(5, Method::Ping, None));
     assert_eq!(
         says(&ping),
         ["{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n"]
     );
-    assert_eq!(relay.host(secs(0), b"x", FromHost::Notification), []);
+    assert_eq!(relay.on_host(secs(0), b"x", FromHost::Notification), []);
     assert_eq!(relay.deadline(), None);
-    assert_eq!(relay.host_closed(secs(0)), [Action::Exit(Exit::Success)]);
+    assert_eq!(relay.on_host_closed(secs(0)), [Action::Exit(Exit::Success)]);
 }
 
 #[test]
 fn what_comes_during_a_handshake_is_given_after_it_in_order() {
     let mut relay = asleep();
-    relay.host(secs(1), &line("a"), call(2));
-    assert_eq!(relay.host(secs(1), &line("b"), FromHost::Notification), []);
-    assert_eq!(relay.host(secs(1), &line("c"), call(3)), []);
-    let todo = relay.server(secs(1), answer(0, Some(known(0))));
+    relay.on_host(secs(1), &line("a"), call(2));
+    assert_eq!(
+        relay.on_host(secs(1), &line("b"), FromHost::Notification),
+        []
+    );
+    assert_eq!(relay.on_host(secs(1), &line("c"), call(3)), []);
+    let todo = relay.on_server(secs(1), answer(0, Some(known(0))));
     assert_eq!(
         todo[1..3],
         [
             tell("initialized"),
-            Action::Tell(b"a\nb\nc\n".as_slice().into())
+            Action::ToServer(b"a\nb\nc\n".as_slice().into())
         ]
     );
 }
@@ -161,25 +206,25 @@ fn what_comes_during_a_handshake_is_given_after_it_in_order() {
 #[test]
 fn without_a_cache_the_server_is_spoken_to_at_once_and_its_answers_are_kept() {
     let mut relay = Relay::new(policy());
-    let todo = relay.host(secs(0), &line("init"), request(0, Method::Initialize, None));
+    let todo = relay.on_host(secs(0), &line("init"), request(0, Method::Initialize, None));
     assert_eq!(todo, [Action::Start, tell("init")]);
     assert_eq!(
-        relay.server(secs(0), answer(0, Some(known(0)))),
-        [Action::Pass, Action::Store([1; 32])]
+        relay.on_server(secs(0), answer(0, Some(known(0)))),
+        [Action::Pass, stored(1)]
     );
     assert_eq!(
-        relay.host(secs(0), &line("initialized"), FromHost::Initialized),
+        relay.on_host(secs(0), &line("initialized"), FromHost::Initialized),
         [Action::Pass]
     );
     let list = request(1, Method::List(List::Tools), Some(known(9)));
     assert_eq!(
-        relay.host(secs(0), &line("list"), list),
+        relay.on_host(secs(0), &line("list"), list),
         [Action::Pass],
         "it runs: it is asked"
     );
     assert_eq!(
-        relay.server(secs(0), answer(1, Some(known(7)))),
-        [Action::Pass, Action::Store([3; 32])]
+        relay.on_server(secs(0), answer(1, Some(known(7)))),
+        [Action::Pass, stored(3)]
     );
 }
 
@@ -187,61 +232,45 @@ fn without_a_cache_the_server_is_spoken_to_at_once_and_its_answers_are_kept() {
 fn an_unused_server_is_ended_and_started_again() {
     let mut relay = running();
     assert_eq!(relay.deadline(), Some(secs(2) + IDLE));
-    assert_eq!(relay.time(secs(1) + IDLE), []);
+    assert_eq!(relay.on_time(secs(1) + IDLE), []);
     assert_eq!(
-        relay.server(secs(9), FromServer::Other),
+        relay.on_server(secs(9), FromServer::Other),
         [Action::Pass],
         "a log line is no use"
     );
-    assert_eq!(relay.time(secs(2) + IDLE), [Action::Close]);
-    assert_eq!(relay.host(secs(603), &line("next"), call(3)), []);
+    assert_eq!(relay.on_time(secs(2) + IDLE), [Action::Close]);
+    assert_eq!(relay.on_host(secs(603), &line("next"), call(3)), []);
     assert_eq!(
-        relay.gone(secs(604), "it ended"),
+        relay.on_gone(secs(604), "it ended"),
         [Action::Start, tell("init")]
     );
-    let todo = relay.server(secs(604), answer(0, Some(known(0))));
+    let todo = relay.on_server(secs(604), answer(0, Some(known(0))));
     assert_eq!(todo[1..], [tell("initialized"), tell("next"), tell("list")]);
 }
 
 #[test]
 fn nothing_that_is_in_use_is_ended() {
-    let uses: [fn(&mut Relay); 6] = [
-        |relay| drop(relay.host(secs(3), &line("x"), call(9))),
+    let uses: [fn(&mut Relay); 5] = [
+        |relay| drop(relay.on_host(secs(3), &line("x"), call(9))),
+        |relay| drop(relay.on_server(secs(3), FromServer::Request(id(0), Box::from(&b"0"[..])))),
         |relay| {
-            drop(relay.server(
-                secs(3),
-                FromServer::Request {
-                    id: id(0),
-                    text: Box::from(&b"0"[..]),
-                },
-            ))
+            relay.on_host(secs(3), &line("x"), request(9, Method::Lasting, None));
+            relay.on_server(secs(3), answer(9, None));
         },
-        |relay| {
-            relay.host(
-                secs(3),
-                &line("x"),
-                request(9, Method::Subscribe(Box::from(&b"u"[..])), None),
-            );
-            relay.server(secs(3), answer(9, None));
-        },
-        |relay| {
-            relay.host(secs(3), &line("x"), request(9, Method::Task, None));
-            relay.server(secs(3), answer(9, None));
-        },
-        |relay| drop(relay.host(secs(3), &line("x"), FromHost::Batch)),
-        |relay| drop(relay.host(secs(3), &line("x"), request(9, Method::Ping, None))),
+        |relay| drop(relay.on_host(secs(3), &line("x"), FromHost::Batch)),
+        |relay| drop(relay.on_host(secs(3), &line("x"), request(9, Method::Ping, None))),
     ];
     for (number, uses) in uses.into_iter().enumerate() {
         let mut relay = running();
         uses(&mut relay);
         assert_eq!(
-            (relay.deadline(), relay.time(secs(9999))),
+            (relay.deadline(), relay.on_time(secs(9999))),
             (None, vec![]),
             "{number}"
         );
     }
     let mut relay = running();
-    relay.server(secs(100), FromServer::Progress);
+    relay.on_server(secs(100), FromServer::Progress);
     assert_eq!(relay.deadline(), Some(secs(100) + IDLE));
 }
 
@@ -262,10 +291,10 @@ fn an_older_server_is_ended_only_where_the_user_says_so() {
         ..request
     });
     assert_eq!(
-        relay.host(secs(0), &line("call"), modern),
+        relay.on_host(secs(0), &line("call"), modern),
         [Action::Start, tell("call")]
     );
-    relay.server(secs(1), answer(1, None));
+    relay.on_server(secs(1), answer(1, None));
     assert_eq!(relay.deadline(), Some(secs(1) + IDLE));
 }
 
@@ -277,15 +306,15 @@ fn a_list_that_has_changed_is_told() {
         (List::Resources, "resources"),
     ] {
         let mut relay = asleep();
-        relay.host(
+        relay.on_host(
             secs(0),
             &line("list"),
             request(1, Method::List(list), Some(known(7))),
         );
-        relay.host(secs(1), &line("call"), call(2));
-        relay.server(secs(1), answer(0, Some(known(0))));
-        let todo = relay.server(secs(1), answer(1, Some(known(8))));
-        assert_eq!(todo[0], Action::Store([3; 32]));
+        relay.on_host(secs(1), &line("call"), call(2));
+        relay.on_server(secs(1), answer(0, Some(known(0))));
+        let todo = relay.on_server(secs(1), answer(1, Some(known(8))));
+        assert_eq!(todo[0], stored(3));
         assert_eq!(
             says(&todo),
             [format!(
@@ -294,86 +323,99 @@ fn a_list_that_has_changed_is_told() {
         );
     }
     let mut relay = asleep();
-    relay.host(secs(1), &line("call"), call(2));
-    relay.server(secs(1), answer(0, Some(known(0))));
+    relay.on_host(secs(1), &line("call"), call(2));
+    relay.on_server(secs(1), answer(0, Some(known(0))));
     let paged = FromServer::Response(Response {
         id: id(1),
         is_error: false,
         is_task: false,
         has_next: true,
-        known: Some(known(7)),
+        answer: Some(known(7)),
     });
-    let todo = relay.server(secs(1), paged);
+    let todo = relay.on_server(secs(1), paged);
     assert_eq!((&todo[0], todo.len()), (&Action::Forget([3; 32]), 2));
 }
 
 #[test]
 fn a_handshake_that_is_refused_or_different_ends_the_server() {
     let mut relay = asleep();
-    relay.host(secs(1), &line("call"), call(2));
+    relay.on_host(secs(1), &line("call"), call(2));
     let refused = FromServer::Response(Response {
         id: id(0),
         is_error: true,
         is_task: false,
         has_next: false,
-        known: Some(known(0)),
+        answer: Some(known(0)),
     });
-    let todo = relay.server(secs(1), refused);
+    let todo = relay.on_server(secs(1), refused);
     assert_eq!((says(&todo).len(), todo.last()), (1, Some(&Action::Close)));
     let mut relay = asleep();
-    relay.host(secs(1), &line("call"), call(2));
-    let other = Known {
+    relay.on_host(secs(1), &line("call"), call(2));
+    let other = Answer {
         digest: [1; 32],
-        version: Some(Box::from(&b"\"2026\""[..])),
-        error: None,
+        version: Some(Box::from("\"2026\"")),
+        ..known(0)
     };
-    let todo = relay.server(secs(1), answer(0, Some(other)));
-    assert_eq!(todo[0], Action::Store([1; 32]));
+    let todo = relay.on_server(secs(1), answer(0, Some(other)));
+    assert_eq!(todo[0], stored(1));
     assert_eq!(todo.last(), Some(&Action::Exit(Exit::OtherVersion)));
     assert_eq!(
-        relay.gone(secs(2), "it ended"),
+        relay.on_gone(secs(2), "it ended"),
         [Action::Exit(Exit::AsServer)]
     );
 }
 
 #[test]
-fn level_and_subscriptions_are_said_again() {
+fn a_level_is_said_again() {
     let mut relay = running();
-    relay.host(secs(3), &line("level"), request(10, Method::SetLevel, None));
-    relay.host(
-        secs(3),
-        &line("sub"),
-        request(11, Method::Subscribe(Box::from(&b"u"[..])), None),
-    );
-    relay.host(
-        secs(3),
-        &line("sub2"),
-        request(12, Method::Subscribe(Box::from(&b"v"[..])), None),
-    );
-    relay.host(
-        secs(3),
-        &line("un"),
-        request(13, Method::Unsubscribe(Box::from(&b"v"[..])), None),
-    );
-    for number in 10..14 {
-        relay.server(secs(3), answer(number, None));
-    }
-    assert_eq!(relay.gone(secs(4), "it ended"), []);
-    relay.host(secs(5), &line("x"), call(20));
-    let todo = relay.server(secs(5), answer(0, Some(known(0))));
+    let level = Method::SetLevel { is_valid: true };
+    relay.on_host(secs(3), &line("level"), request(10, level, None));
+    relay.on_server(secs(3), answer(10, None));
+    assert_eq!(relay.on_gone(secs(4), "it ended"), []);
+    relay.on_host(secs(5), &line("x"), call(20));
+    let todo = relay.on_server(secs(5), answer(0, Some(known(0))));
     assert_eq!(
         todo[1..],
-        [
-            tell("initialized"),
-            tell("level"),
-            tell("sub"),
-            tell("x"),
-            tell("list")
-        ]
+        [tell("initialized"), tell("level"), tell("x"), tell("list")]
     );
     assert_eq!(
-        relay.server(secs(5), answer(10, None)),
+        relay.on_server(secs(5), answer(10, None)),
         [],
         "the host has had its answer"
     );
+}
+
+#[test]
+fn a_level_is_answered_while_asleep_and_told_at_the_start() {
+    for is_valid in [true, false] {
+        let mut relay = asleep();
+        let level = request(2, Method::SetLevel { is_valid }, None);
+        let todo = relay.on_host(secs(1), &line("level"), level);
+        match is_valid {
+            false => assert_eq!(todo, [Action::Start, tell("init")]),
+            true => {
+                assert_eq!(
+                    todo,
+                    [Action::ToHost(super::answer(b"2", b"{\"result\":{}}"))]
+                );
+                relay.on_host(secs(2), &line("call"), call(3));
+                let todo = relay.on_server(secs(2), answer(0, Some(known(0))));
+                let told = [tell("initialized"), tell("level"), tell("call")];
+                assert_eq!(todo[1..4], told);
+            }
+        }
+    }
+    let mut relay = Relay::new(policy());
+    let silent = Answer {
+        has_logging: false,
+        ..known(0)
+    };
+    relay.on_host(
+        secs(0),
+        &line("init"),
+        request(0, Method::Initialize, Some(silent)),
+    );
+    let level = request(2, Method::SetLevel { is_valid: true }, None);
+    let todo = relay.on_host(secs(1), &line("level"), level);
+    assert_eq!(todo, [Action::Start, tell("init")], "it may refuse");
 }

@@ -1,16 +1,8 @@
-//! A relay with its descriptors: one thread that waits in `poll` and does what was decided.
-//!
-//! - [`Edge`]: the streams, the server, and what moves between them
-//! - [`wait`]: what is waited for
-//! - [`act`], [`transfer`], [`leave`]: what was decided, what can be moved, how this process ends
-//! - [`buffer`], [`stream`], [`server`]: one direction, one descriptor, one server
-//! - [`spawn`]: the process of a server's shim
+//! A relay with its descriptors: one thread that waits in `poll` and carries out actions.
 
 mod act;
 mod buffer;
-mod leave;
 mod server;
-mod spawn;
 mod stream;
 mod transfer;
 mod wait;
@@ -23,18 +15,17 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::SignalFd;
 
-use buffer::{Buffer, Lines, Piece, ROOM};
+use buffer::{Buffer, LINE_MAX, Lines, ROOM};
+pub(super) use server::Shim;
 use server::{Server, describe};
-pub(super) use spawn::Shim;
 use stream::Stream;
+pub(super) use wait::signals;
 
-use super::cache::{Cache, Entry};
+use super::cache::Cache;
 use super::decision::Relay;
-use super::decision::words::{Exit, FromHost, FromServer, Key, Method, Policy};
-use super::message::Message;
-use super::reading;
+use super::decision::events::{Event, Exit, Policy};
+use super::line;
 
-/// A relay.
 #[derive(Debug)]
 pub(super) struct Edge {
     relay: Relay,
@@ -44,63 +35,39 @@ pub(super) struct Edge {
     began: Instant,
     mask: SigSet,
     signals: SignalFd,
-    /// The host, if it can be held.
+    /// The host's pidfd, if available.
     host: Option<OwnedFd>,
 
-    /// None at its end.
+    /// `None` at its end.
     input: Option<Stream>,
     from_host: Lines,
-    /// Nobody writes to the input any more, and it could not be read to its end by then.
+    /// The deadline for reading the rest of an input without writers.
     hung_up: Option<Duration>,
-    /// None when nobody reads it any more.
+    /// `None` once it has no reader.
     output: Option<Stream>,
     to_host: Buffer,
-    /// The parameters of the host's handshake.
-    handshake: Option<Key>,
 
     server: Option<Server>,
     last: Option<ExitStatus>,
     exit: Option<Exit>,
-    /// The signal that this process was told to die of, without a server.
+    /// The signal that ends this process, if it arrived without a server.
     killed: Option<Signal>,
-    /// The instant by which the rest has to be written.
     flush: Option<Duration>,
-    /// That time is over.
-    is_flushed: bool,
     /// A server could not be started.
     has_failed: bool,
-    /// The number of bytes that the host has sent and no server was given.
-    lost: u64,
-}
-
-/// The line that actions are about.
-#[derive(Default)]
-struct Subject<'a> {
-    line: &'a [u8],
-    from: Side,
-    /// Of a request of the host: its id, and what the cache has.
-    id: &'a [u8],
-    entry: Option<Entry>,
-    /// The answer of the server, if that is of interest.
-    answer: Option<Entry>,
-}
-
-#[derive(Default)]
-enum Side {
-    #[default]
-    Host,
-    Server,
+    /// No server got the last of the host's input.
+    has_lost: bool,
 }
 
 impl Edge {
-    /// Takes the standard streams and the signals of this process, which has one thread.
+    /// Takes over the standard streams and signals of this process, which must have one thread.
     pub(super) fn new(
         policy: Policy,
         cache: Cache,
         shim: Shim,
         host: Option<OwnedFd>,
     ) -> io::Result<Self> {
-        let mask = wait::signals();
+        let mask = signals();
         mask.thread_block()?;
         Ok(Self {
             relay: Relay::new(policy.clone()),
@@ -116,24 +83,21 @@ impl Edge {
             hung_up: None,
             output: Some(Stream::standard(io::stdout().as_fd(), false)?),
             to_host: Buffer::default(),
-            handshake: None,
             server: None,
             last: None,
             exit: None,
             killed: None,
             flush: None,
-            is_flushed: false,
             has_failed: false,
-            lost: 0,
+            has_lost: false,
         })
     }
 
-    /// Relays until the end.
     pub(super) fn run(mut self) -> io::Result<ExitCode> {
-        let todo = self.relay.begin(self.now());
-        self.act(todo, None);
+        self.decide(Event::Begin);
         loop {
-            while self.move_lines() {}
+            while self.lines_of_host() | self.lines_of_server() | self.end_of_server() {}
+            self.check_lines()?;
             if self.is_done() {
                 return Ok(self.leave());
             }
@@ -142,54 +106,31 @@ impl Edge {
         }
     }
 
+    /// Fails if a line is oversized: without its end, it cannot be parsed.
+    fn check_lines(&self) -> io::Result<()> {
+        let of_server = self.server.as_ref().map(|server| &server.from_it);
+        let all = [("host", Some(&self.from_host)), ("server", of_server)];
+        let is_long = |lines: &Option<&Lines>| lines.is_some_and(Lines::is_oversized);
+        match all.into_iter().find(|(_, lines)| is_long(lines)) {
+            Some((of, _)) => {
+                let limit = LINE_MAX >> 20;
+                let why = format!("a line of the {of} is longer than {limit} MiB");
+                Err(io::Error::other(why))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Decides on what was read. Returns whether there may be more to do at once.
-    fn move_lines(&mut self) -> bool {
-        let moved = self.lines_of_host() | self.lines_of_server();
-        let (now, patience) = (self.now(), self.patience());
-        if let Some(server) = &mut self.server {
-            if server.is_closing && server.to_it.is_empty() {
-                server.close(now, self.policy.grace);
-            }
-            if server.ended.is_some() && (self.relay.is_last() || self.exit.is_some()) {
-                // A host that reads nothing holds nobody up.
-                let flush = *self.flush.get_or_insert(now.saturating_add(patience));
-                if flush <= now {
-                    self.is_flushed = true;
-                    server.is_muted = true;
-                    server.from_it = Lines::default();
-                    self.to_host.clear();
-                }
-            }
-            if server.is_gone() {
-                let status = server.ended;
-                let is_proven = server.is_proven();
-                // Or the next server's first line would be the end of what this one has not ended.
-                let is_cut = server.from_it.is_cut() && !server.is_muted;
-                self.server = None;
-                self.last = status;
-                // They may be asleep for long.
-                self.to_host.release();
-                self.from_host.buffer.release();
-                if is_cut && (self.policy.restart || !self.relay.is_last()) {
-                    self.to_host.push(b"\n");
-                }
-                let how = status.map_or_else(String::new, describe);
-                let todo = match is_proven {
-                    true => self.relay.gone(now, &how),
-                    false => self.relay.lost(&how),
-                };
-                self.act(todo, None);
-                return true;
-            }
-        }
-        moved
+    /// Returns the end of a grace that begins now.
+    fn grace_end(&self) -> Duration {
+        self.now().saturating_add(self.policy.grace)
     }
 
-    /// Whether more of the host's lines can be taken.
+    /// Returns whether more lines of the host can be accepted.
     fn has_room(&self) -> bool {
         let to_server = self.server.as_ref().map_or(0, |server| server.to_it.len());
         let answers = if self.relay.answers() {
@@ -200,95 +141,43 @@ impl Edge {
         to_server < ROOM && self.relay.held() < ROOM && answers < ROOM && self.exit.is_none()
     }
 
+    /// Decides on received lines of the host. Returns whether there were any.
     fn lines_of_host(&mut self) -> bool {
         let mut moved = false;
         let mut lines = std::mem::take(&mut self.from_host);
-        while self.has_room() {
-            let Some(piece) = lines.next(self.input.is_none()) else {
-                break;
-            };
+        while self.has_room()
+            && let Some(len) = lines.next(self.input.is_none())
+        {
             moved = true;
-            let (Piece::Line(len) | Piece::Long(len) | Piece::More(len)) = piece;
-            let line = lines.buffer.bytes().get(..len).unwrap_or_default();
+            let line = lines.front(len);
             let cache = (self.policy.lazy && !self.relay.passes()).then_some(&self.cache);
-            let mut id: &[u8] = &[];
-            let (what, entry) = match piece {
-                Piece::Line(_) => {
-                    let message = Message::of(line);
-                    if let Message::Request { id: its, .. } = message {
-                        id = its;
-                    }
-                    reading::of_host(&message, self.handshake.as_ref(), cache)
-                }
-                Piece::Long(_) => (FromHost::Long, None),
-                Piece::More(_) => (FromHost::More, None),
-            };
-            if let FromHost::Request(request) = &what
-                && request.method == Method::Initialize
-            {
-                self.handshake = request.key;
-            }
-            let todo = self.relay.host(self.now(), line, what);
-            self.act(
-                todo,
-                Some(Subject {
-                    line,
-                    id,
-                    entry,
-                    ..Subject::default()
-                }),
-            );
+            let what = line::of_host(line, self.relay.handshake_key(), cache);
+            self.decide(Event::Host(line, what));
             lines.buffer.consume(len);
         }
         self.from_host = lines;
         if self.input.is_none() && self.from_host.buffer.is_empty() {
-            let todo = self.relay.host_closed(self.now());
-            self.act(todo, None);
+            self.decide(Event::HostClosed);
         }
         moved
     }
 
+    /// Decides on received lines of the server. Returns whether there were any.
     fn lines_of_server(&mut self) -> bool {
         let mut moved = false;
-        while self.to_host.len() < ROOM {
-            let Some(server) = &mut self.server else {
-                break;
-            };
-            let is_end = server.output.is_none();
-            let Some(piece) = server.from_it.next(is_end) else {
-                break;
-            };
+        while self.to_host.len() < ROOM
+            && let Some(server) = &mut self.server
+            && let is_end = server.output.is_none()
+            && let Some(len) = server.from_it.next(is_end)
+        {
             moved = true;
             let mut lines = std::mem::take(&mut server.from_it);
-            let (Piece::Line(len) | Piece::Long(len) | Piece::More(len)) = piece;
-            let line = lines.buffer.bytes().get(..len).unwrap_or_default();
-            let message = match piece {
-                Piece::Line(_) => Message::of(line),
-                Piece::Long(_) | Piece::More(_) => Message::Other,
-            };
-            let what = reading::of_server(&message, |id| self.relay.is_of_interest(id));
-            let answer = match (&what, message) {
-                (FromServer::Response(response), Message::Response { answer, .. })
-                    if response.known.is_some() =>
-                {
-                    let (is_error, answer) = (answer.is_error, answer.text.to_vec());
-                    Some(Entry { is_error, answer })
-                }
-                _ => None,
-            };
-            let todo = self.relay.server(self.now(), what);
-            let is_cut = is_end && line.last() != Some(&b'\n');
-            self.act(
-                todo,
-                Some(Subject {
-                    line,
-                    from: Side::Server,
-                    answer,
-                    ..Subject::default()
-                }),
-            );
-            if is_cut && (self.policy.restart || !self.relay.is_last()) {
-                // Or the next server's first line would be its end.
+            let line = lines.front(len);
+            let what = line::of_server(line, |id| self.relay.is_of_interest(id));
+            self.decide(Event::Server(line, what));
+            // The successor's first line would complete it.
+            let has_successor = self.policy.restart || !self.relay.is_last();
+            if line.last() != Some(&b'\n') && has_successor {
                 self.to_host.push(b"\n");
             }
             lines.buffer.consume(len);
@@ -297,5 +186,41 @@ impl Edge {
             }
         }
         moved
+    }
+
+    /// Closes the server's input where that is due, and decides on its end. Returns whether it has
+    /// ended.
+    fn end_of_server(&mut self) -> bool {
+        let (now, patience) = (self.now(), self.patience());
+        let Some(server) = &mut self.server else {
+            return false;
+        };
+        if server.is_closing && server.to_it.is_empty() {
+            server.close(now, self.policy.grace);
+        }
+        if server.ended.is_some() && (self.relay.is_last() || self.exit.is_some()) {
+            // A host that does not read must not delay the exit.
+            let flush = *self.flush.get_or_insert(now.saturating_add(patience));
+            if flush <= now {
+                server.is_muted = true;
+                server.from_it = Lines::default();
+                self.to_host.clear();
+            }
+        }
+        if !server.is_gone() {
+            return false;
+        }
+        let is_proven = server.is_proven();
+        self.last = server.ended;
+        self.server = None;
+        // The relay may sleep for long.
+        self.to_host.release();
+        self.from_host.buffer.release();
+        let how = self.last.map_or_else(String::new, describe);
+        self.decide(match is_proven {
+            true => Event::Gone(&how),
+            false => Event::Lost(&how),
+        });
+        true
     }
 }

@@ -1,63 +1,85 @@
-//! One server: a `mcp-contain run` of which this process is the host.
+//! One server: an `mcp-contain run` with this process as its host.
 
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::ExitStatus;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::buffer::{Buffer, Lines};
-use super::spawn::{Process, Shim};
 use super::stream::Stream;
 
-/// The exit code of a shim that could not start its server, or that has no proof of its end.
+/// The program to start: this one.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// The exit code of a shim that could not start its server or has no proof of its end.
 pub(super) const UNPROVEN: i32 = 125;
 
-/// The time that a shim waits for its companion, beyond the grace.
+/// Time that a shim waits for its companion, beyond the grace.
 const COMPANION_LIMIT: Duration = Duration::from_secs(15);
 
-/// A server that runs, or that has ended and has something left to be read.
+/// The way to start a server: arguments, and a `PATH` other than this process's.
+#[derive(Debug)]
+pub(in crate::lazy) struct Shim {
+    pub(in crate::lazy) words: Vec<OsString>,
+    /// It may wait for a companion that ends containers.
+    pub(in crate::lazy) may_be_accompanied: bool,
+    pub(in crate::lazy) path: Option<OsString>,
+}
+
+/// A server that runs, or has ended with unread output.
 #[derive(Debug)]
 pub(super) struct Server {
-    shim: Process,
+    shim: Child,
     may_be_accompanied: bool,
-    /// None when it was closed.
+    /// `None` once closed.
     pub(super) input: Option<Stream>,
     pub(super) to_it: Buffer,
-    /// The number of bytes that were written to its input, and that it has read of them when it was asked last.
+    /// Number of bytes written to its input, and of those that it has read at the last check.
     written: u64,
     read: u64,
-    /// Its input is to be closed when everything is written.
+    /// Its input is closed once everything is written.
     pub(super) is_closing: bool,
-    /// None at its end.
+    /// Its end has been requested in this way.
+    is_closed: bool,
+    /// `None` at its end.
     pub(super) output: Option<Stream>,
     pub(super) from_it: Lines,
     pub(super) ended: Option<ExitStatus>,
-    /// The end of its output was read: nobody who could write to it is left.
+    /// Its output has ended: no process that could write to it is left.
     pub(super) is_silent: bool,
-    /// How long that may take when its shim has ended: somebody is left then, and the guardian, if there is one, is ending them.
+    /// Deadline for the end of output after the shim's exit: the guardian, if any, is ending the
+    /// processes that hold it.
     pub(super) lingers: Option<Duration>,
-    /// Nobody listens to it any more: what it says is read and thrown away.
+    /// Its output is read and dropped.
     pub(super) is_muted: bool,
-    /// When it is ended by force, after its input was closed: its shim is quicker, if it has one.
+    /// The time and signal of its forced end after its input was closed. A shim acts earlier.
     pub(super) overdue: Option<(Duration, Signal)>,
 }
 
 impl Server {
-    /// Starts one, without the signals that are blocked here.
-    pub(super) fn start(shim: &Shim, blocked: &SigSet) -> io::Result<Self> {
+    /// Starts a server in its own process group, so that signals to the host's group reach it only
+    /// once, from here. It starts with the blocked signals of this process.
+    pub(super) fn start(shim: &Shim) -> io::Result<Self> {
         let (its_input, input) = io::pipe()?;
         let (output, its_output) = io::pipe()?;
+        let mut command = Command::new(PROGRAM);
+        command.arg0("mcp-contain").args(&shim.words);
+        command.envs(shim.path.iter().map(|path| ("PATH", path)));
+        command.stdin(its_input).stdout(its_output).process_group(0);
         Ok(Self {
             input: Some(Stream::pipe(input.into())?),
             output: Some(Stream::pipe(output.into())?),
-            shim: shim.spawn(&its_input, &its_output, blocked)?,
+            shim: command.spawn()?,
             may_be_accompanied: shim.may_be_accompanied,
             to_it: Buffer::default(),
             written: 0,
             read: 0,
             is_closing: false,
+            is_closed: false,
             from_it: Lines::default(),
             ended: None,
             is_silent: false,
@@ -67,16 +89,19 @@ impl Server {
         })
     }
 
-    /// Looks whether its shim has ended. By `until`, all others have.
-    pub(super) fn look(&mut self, until: Duration) {
+    /// Checks whether its shim has exited. Its other processes must end by `until`.
+    pub(super) fn check(&mut self, until: Duration) {
         if self.ended.is_none() {
-            self.ended = self.shim.try_wait();
+            let ended = self.shim.try_wait();
+            // If another waiter reaped it, it counts as killed, which proves nothing.
+            self.ended = ended.unwrap_or(Some(ExitStatus::from_raw(Signal::SIGKILL as i32)));
             self.lingers = self.ended.map(|_| until);
         }
     }
 
-    /// Whether its end is proven: by its shim, which says 125 if it has no proof, and because nobody holds its output. A shim that was killed, by
-    /// whomever, proves nothing: the output is silent although something of the server, or its containers, may live.
+    /// Returns whether its end is proven: its shim did not report a missing proof (125), and its
+    /// output has ended. A killed shim proves nothing: something of the server, or its containers,
+    /// may live although the output has ended.
     pub(super) fn is_proven(&self) -> bool {
         let code = self.ended.and_then(|status| status.code());
         let was_killed =
@@ -84,11 +109,13 @@ impl Server {
         self.is_silent && code != Some(UNPROVEN) && !was_killed
     }
 
+    /// Signals its shim unless that was reaped: until then its pid is reserved.
     pub(super) fn signal(&self, signal: Signal) {
-        self.shim.signal(signal);
+        if self.ended.is_none() {
+            let _ = kill(Pid::from_raw(self.shim.id().cast_signed()), signal);
+        }
     }
 
-    /// Writes what there is room for in its input.
     pub(super) fn write(&mut self) -> io::Result<()> {
         if let Some(input) = &mut self.input {
             let len = input.write(self.to_it.bytes())?;
@@ -98,25 +125,28 @@ impl Server {
         Ok(())
     }
 
-    /// Whether it has read something since this was asked last.
     pub(super) fn has_read(&mut self) -> bool {
         let unread = self.input.as_ref().map(Stream::unread);
         let read = unread.map_or(self.read, |unread| self.written.saturating_sub(unread));
         std::mem::replace(&mut self.read, read) < read
     }
 
-    /// Closes its input.
     pub(super) fn close(&mut self, now: Duration, grace: Duration) {
         self.to_it.clear();
-        if self.input.take().is_some() {
-            let asked = now
-                .saturating_add(grace.saturating_mul(2))
-                .saturating_add(Duration::from_secs(1));
-            self.overdue = Some((asked, Signal::SIGTERM));
+        if !std::mem::replace(&mut self.is_closed, true) {
+            let wait = match self.input.take() {
+                Some(_) => grace
+                    .saturating_mul(2)
+                    .saturating_add(Duration::from_secs(1)),
+                // It has closed it, so its shim sees no end of it.
+                None => grace,
+            };
+            self.overdue = Some((now.saturating_add(wait), Signal::SIGTERM));
         }
     }
 
-    /// Ends it by force, if that is due. A shim that waits for its companion is deaf to SIGTERM, and is not killed before it gives that up by itself.
+    /// Ends it by force, if due. A shim that waits for its companion ignores SIGTERM, and is killed
+    /// only after it should have given up.
     pub(super) fn force(&mut self, now: Duration, grace: Duration) {
         let Some((_, signal)) = self.overdue.filter(|(at, _)| *at <= now) else {
             return;
@@ -133,22 +163,21 @@ impl Server {
         self.overdue = (signal == Signal::SIGTERM).then_some((forced, Signal::SIGKILL));
     }
 
-    /// Whether it has ended and everything that it said was passed on.
+    /// Returns whether it has ended and its output was passed on.
     pub(super) fn is_gone(&self) -> bool {
         self.ended.is_some() && self.output.is_none() && self.from_it.buffer.is_empty()
     }
 }
 
-/// The exit code of a shim whose server died of SIGKILL.
+/// The exit code of a shim for a server that died of SIGKILL.
 const KILLED: i32 = 128 + Signal::SIGKILL as i32;
 
-/// The signal that a server died of, as its shim tells.
+/// Returns the signal that a server died of, as its shim reports it.
 pub(super) fn signal_of(status: ExitStatus) -> Option<i32> {
     let killed = (status.code() == Some(KILLED)).then_some(Signal::SIGKILL as i32);
     status.signal().or(killed)
 }
 
-/// How a server ended, for people.
 pub(super) fn describe(status: ExitStatus) -> String {
     let signal = signal_of(status);
     match (status.code().filter(|_| signal.is_none()), signal) {

@@ -1,19 +1,20 @@
-//! A stream of the host, or of the server, that is never waited for.
+//! A non-blocking stream of the host or the server.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc::O_NONBLOCK;
-use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::socket::{MsgFlags, send};
+use rustix::buffer::spare_capacity;
 
-/// The most that a write that may block takes: a pipe that can be written has room for it.
+/// Maximum size of a write that may block: a writable pipe has room for it.
 const PIPE_BUF: usize = 4096;
 
-/// A descriptor, and how it is read or written without waiting. That of a host keeps its
-/// flags: they belong to all who share it.
+/// A descriptor with its way of non-blocking access. The host's descriptors keep their flags, which
+/// other processes share.
 #[derive(Debug)]
 pub(super) struct Stream {
     file: File,
@@ -22,47 +23,34 @@ pub(super) struct Stream {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Ours alone, and it does not block.
+    /// Our own, in non-blocking mode.
     NonBlocking,
     Socket,
-    /// Only after `poll`, and not much at a time.
     Careful,
 }
 
 impl Stream {
-    /// One of the standard streams of this process.
     pub(super) fn standard(fd: BorrowedFd<'_>, is_input: bool) -> io::Result<Self> {
         let file = File::from(fd.try_clone_to_owned()?);
         let kind = file.metadata()?.file_type();
-        if kind.is_socket() {
-            return Ok(Self {
-                file,
-                way: Way::Socket,
-            });
-        }
         if kind.is_fifo() {
-            // The same pipe by a description of its own.
-            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            // Reopens the same pipe with its own flags.
+            let path = format!("/proc/thread-self/fd/{}", fd.as_raw_fd());
             let mut options = OpenOptions::new();
-            let opened = options
-                .read(is_input)
-                .write(!is_input)
-                .custom_flags(O_NONBLOCK)
-                .open(path);
-            if let Ok(file) = opened {
-                return Ok(Self {
-                    file,
-                    way: Way::NonBlocking,
-                });
+            let options = options.read(is_input).write(!is_input);
+            if let Ok(file) = options.custom_flags(O_NONBLOCK).open(path) {
+                let way = Way::NonBlocking;
+                return Ok(Self { file, way });
             }
         }
-        Ok(Self {
-            file,
-            way: Way::Careful,
-        })
+        let way = match kind.is_socket() {
+            true => Way::Socket,
+            false => Way::Careful,
+        };
+        Ok(Self { file, way })
     }
 
-    /// This process's end of a pipe.
+    /// Wraps our end of a pipe.
     pub(super) fn pipe(end: OwnedFd) -> io::Result<Self> {
         fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Self {
@@ -71,20 +59,18 @@ impl Stream {
         })
     }
 
-    /// Reads what is there. `WouldBlock` if that is nothing, 0 at the end.
-    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self.way {
-            Way::Socket => Ok(recv(self.file.as_raw_fd(), into, MsgFlags::MSG_DONTWAIT)?),
-            Way::NonBlocking | Way::Careful => self.file.read(into),
-        }
+    /// Reads available data, after `poll` reported some or the end. Returns its length, 0 at the
+    /// end.
+    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.file, spare_capacity(into))?)
     }
 
-    /// The number of bytes in it that were written and not read; 0 where nobody can say.
+    /// Returns the number of unread bytes in it; 0 if unknown.
     pub(super) fn unread(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.file).unwrap_or_default()
     }
 
-    /// Writes what there is room for, when `poll` has said that there is some.
+    /// Writes as much as possible, after `poll` reported room.
     pub(super) fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self.way {
             Way::Socket => {
@@ -103,7 +89,7 @@ impl AsFd for Stream {
     }
 }
 
-/// Whether an error says that there is nothing to do yet.
+/// Returns whether an error means to try again later.
 pub(super) fn is_patience(error: &io::Error) -> bool {
     matches!(
         error.kind(),

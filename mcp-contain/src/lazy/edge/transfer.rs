@@ -1,21 +1,21 @@
-//! Bytes between descriptors and buffers.
+//! Moves bytes between descriptors and buffers.
 
 use super::Edge;
 use super::buffer::Lines;
 use super::stream::is_patience;
+use crate::lazy::decision::events::Event;
 
 impl Edge {
     pub(super) fn read_host(&mut self) {
         let Some(input) = &mut self.input else { return };
         match input.read(self.from_host.buffer.room()) {
             Ok(0) => self.input = None,
-            Ok(len) => self.from_host.buffer.filled(len),
-            Err(error) if is_patience(&error) => {}
-            Err(_) => self.input = None,
+            Err(error) if !is_patience(&error) => self.input = None,
+            Ok(_) | Err(_) => {}
         }
     }
 
-    /// Returns whether there may be more.
+    /// Reads from the server. Returns whether there may be more.
     pub(super) fn read_server(&mut self) -> bool {
         let (now, grace) = (self.now(), self.policy.grace);
         let Some(server) = &mut self.server else {
@@ -25,19 +25,18 @@ impl Edge {
             return false;
         };
         match output.read(server.from_it.buffer.room()) {
-            Ok(len @ 1..) => {
-                server.from_it.buffer.filled(len);
+            Ok(1..) => {
                 if server.is_muted {
                     server.from_it = Lines::default();
                 }
                 true
             }
-            // Somebody has it open.
+            // Another process has it open.
             Err(error) if is_patience(&error) => false,
             Ok(_) | Err(_) => {
                 server.output = None;
                 server.is_silent = true;
-                // One that says nothing any more is of no use.
+                // A server without output is useless.
                 server.close(now, grace);
                 false
             }
@@ -45,13 +44,15 @@ impl Edge {
     }
 
     pub(super) fn write_server(&mut self) {
-        let (now, grace) = (self.now(), self.policy.grace);
         let Some(server) = &mut self.server else {
             return;
         };
-        match server.write() {
-            Err(error) if !is_patience(&error) => server.close(now, grace),
-            _ => {}
+        if server.write().is_err_and(|error| !is_patience(&error)) {
+            server.to_it.clear();
+            server.input = None;
+            if server.ended.is_none() {
+                self.decide(Event::InputClosed);
+            }
         }
     }
 
@@ -62,18 +63,17 @@ impl Edge {
         match output.write(self.to_host.bytes()) {
             Ok(len) => {
                 self.to_host.consume(len);
-                // It reads: it has as long again.
-                let now = self.now();
-                let until = now.saturating_add(self.patience());
+                // It reads, so its time is extended.
+                let until = self.now().saturating_add(self.patience());
                 self.flush = self.flush.map(|_| until);
-                self.hung_up = self.hung_up.map(|_| now.saturating_add(self.policy.grace));
+                self.hung_up = self.hung_up.map(|_| self.grace_end());
             }
             Err(error) if is_patience(&error) => {}
             Err(_) => self.deaf_host(),
         }
     }
 
-    /// Nobody reads what is said. There is nothing to be done for such a host.
+    /// Drops the streams of a host that does not read any more.
     pub(super) fn deaf_host(&mut self) {
         self.output = None;
         self.input = None;

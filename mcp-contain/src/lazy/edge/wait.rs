@@ -1,4 +1,4 @@
-//! Wait for descriptors, signals and times.
+//! Waits for descriptors, signals and deadlines.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -12,23 +12,15 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use super::Edge;
 use super::buffer::{LINE_MAX, ROOM};
 use super::server::Server;
+use crate::lazy::decision::events::Event;
 
-/// The signals that are heard.
-const HEARD: &[Signal] = &[
-    Signal::SIGCHLD,
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGHUP,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-];
-
-/// The time that a guardian may take beyond the graces.
+/// Time of a guardian's ladder beyond the graces.
 const LADDER: Duration = Duration::from_secs(3);
 
-pub(super) fn signals() -> SigSet {
-    HEARD.iter().copied().collect()
+/// Returns the signals that a relay blocks and handles.
+pub(in crate::lazy) fn signals() -> SigSet {
+    use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    SigSet::from_iter([SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
 }
 
 pub(super) fn signal_fd(signals: &SigSet) -> io::Result<SignalFd> {
@@ -36,14 +28,13 @@ pub(super) fn signal_fd(signals: &SigSet) -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(signals, flags)?)
 }
 
-/// A peer that writes no more, which `nix` does not know.
+/// A peer that has shut down its writing side; `nix` lacks this flag.
 fn half_close() -> PollFlags {
     PollFlags::from_bits_retain(nix::libc::POLLRDHUP)
 }
 
-/// A descriptor that may be waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Of {
     Signals,
     Host,
     Input,
@@ -52,16 +43,9 @@ enum Of {
     ServerOutput,
 }
 
-/// An event of a descriptor.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ready {
-    of: Of,
-    flags: PollFlags,
-}
-
 impl Edge {
-    /// Waits until something can be done.
-    pub(super) fn wait(&self) -> io::Result<Vec<Ready>> {
+    /// Waits until something can be done, and returns what.
+    pub(super) fn wait(&self) -> io::Result<Vec<(Of, PollFlags)>> {
         let mut what = vec![(Of::Signals, self.signals.as_fd(), PollFlags::POLLIN)];
         if let Some(host) = &self.host {
             what.push((Of::Host, host.as_fd(), PollFlags::POLLIN));
@@ -70,7 +54,7 @@ impl Edge {
             if self.has_room() {
                 what.push((Of::Input, input.as_fd(), PollFlags::POLLIN));
             } else if self.hung_up.is_none() {
-                // Its end has to be seen although it is not read.
+                // Its end must be noticed although it is not read.
                 what.push((Of::Input, input.as_fd(), half_close()));
             }
         }
@@ -102,7 +86,7 @@ impl Edge {
         let ready = what.iter().zip(&fds).filter_map(|((of, ..), fd)| {
             let flags = fd.revents().unwrap_or(half_close());
             let flags = Some(flags).filter(|flags| !flags.is_empty())?;
-            Some(Ready { of: *of, flags })
+            Some((*of, flags))
         });
         Ok(ready.collect())
     }
@@ -112,17 +96,18 @@ impl Edge {
         let overdue = server.and_then(|server| server.overdue).map(|(at, _)| at);
         let lingers = server.filter(|server| server.output.is_some());
         let lingers = lingers.and_then(|server| server.lingers);
+        let is_muted = server.is_some_and(|server| server.is_muted);
         let all = [
             self.relay.deadline(),
             overdue,
             lingers,
             self.hung_up,
-            self.flush.filter(|_| !self.is_flushed),
+            self.flush.filter(|_| !is_muted),
         ];
         let Some(next) = all.into_iter().flatten().min() else {
             return PollTimeout::NONE;
         };
-        // Not too early, or it would be asked for again and again.
+        // Rounded up, or it would wake early and poll repeatedly.
         let wait = next
             .saturating_sub(self.now())
             .as_nanos()
@@ -130,18 +115,17 @@ impl Edge {
         PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)
     }
 
-    /// Does what is possible, and what is due.
-    pub(super) fn serve(&mut self, ready: Vec<Ready>) {
-        for Ready { of, flags } in ready {
+    pub(super) fn serve(&mut self, ready: Vec<(Of, PollFlags)>) {
+        for (of, flags) in ready {
             match of {
-                Of::Signals => self.hear(),
+                Of::Signals => self.read_signals(),
                 Of::Host => {
                     self.host = None;
                     self.deaf_host();
-                    self.told_to_end(Signal::SIGTERM);
+                    self.asked_to_end(Signal::SIGTERM);
                 }
                 Of::Input if self.has_room() => self.read_host(),
-                Of::Input => self.hung_up = Some(self.now().saturating_add(self.policy.grace)),
+                Of::Input => self.hung_up = Some(self.grace_end()),
                 Of::Output if flags.contains(PollFlags::POLLOUT) => self.write_host(),
                 Of::Output => self.deaf_host(),
                 Of::ServerInput => self.write_server(),
@@ -153,8 +137,8 @@ impl Edge {
         let now = self.now();
         let has_hung_up = self.input.is_none() || self.hung_up.is_some();
         if has_hung_up && self.server.as_mut().is_some_and(Server::has_read) {
-            self.relay.progress(now);
-            self.hung_up = self.hung_up.map(|_| now.saturating_add(self.policy.grace));
+            self.decide(Event::Progress);
+            self.hung_up = self.hung_up.map(|_| self.grace_end());
         }
         if self.hung_up.is_some_and(|at| at <= now) {
             self.hung_up = None;
@@ -164,27 +148,25 @@ impl Edge {
             server.force(now, self.policy.grace);
             let is_over = server.lingers.is_some_and(|at| at <= now);
             if server.ended.is_some() {
-                // What is left in the pipe.
+                // Read what is left in the pipe.
                 self.drain();
             }
             if let Some(server) = self.server.as_mut().filter(|_| is_over) {
-                // Somebody keeps it open whom nobody ends.
+                // A process that is never ended keeps it open.
                 server.output = None;
             }
         }
-        let todo = self.relay.time(now);
-        self.act(todo, None);
+        self.decide(Event::Time);
     }
 
-    /// Gives up what cannot be written: nobody has read anything for a grace.
+    /// Drops unwritable input: nothing was read for a grace.
     fn lose_input(&mut self) {
-        let unread = self.input.take().map_or(0, |input| input.unread());
+        let input = self.input.take();
         let buffer = std::mem::take(&mut self.from_host).buffer;
-        let lost = unread.saturating_add(buffer.len() as u64);
-        self.lost = self.lost.saturating_add(lost);
+        self.has_lost |= !buffer.is_empty() || input.is_some_and(|input| input.unread() > 0);
     }
 
-    /// Reads what a server has left, as far as there is room for it.
+    /// Reads a server's remaining output, as far as there is room.
     fn drain(&mut self) {
         let is_open = |edge: &Self| {
             edge.server.as_ref().is_some_and(|server| {
@@ -194,19 +176,23 @@ impl Edge {
         while is_open(self) && self.read_server() {}
     }
 
-    fn hear(&mut self) {
-        while let Ok(Some(heard)) = self.signals.read_signal() {
-            let number = i32::try_from(heard.ssi_signo).unwrap_or_default();
+    fn read_signals(&mut self) {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            let number = i32::try_from(signal.ssi_signo).unwrap_or_default();
             let Ok(signal) = Signal::try_from(number) else {
                 continue;
             };
             match signal {
                 Signal::SIGCHLD => {
-                    // What a guardian takes whose shim was killed: it asks, and kills after the grace.
+                    // The ladder of a guardian with a killed shim: SIGTERM, and SIGKILL after the
+                    // grace.
                     let ladder = self.policy.grace.saturating_mul(2).saturating_add(LADDER);
                     let until = self.now().saturating_add(ladder);
                     if let Some(server) = &mut self.server {
-                        server.look(until);
+                        server.check(until);
+                        if server.ended.is_some() {
+                            self.decide(Event::Exited);
+                        }
                     }
                 }
                 Signal::SIGUSR1 | Signal::SIGUSR2 => {
@@ -214,18 +200,17 @@ impl Edge {
                         server.signal(signal);
                     }
                 }
-                _ => self.told_to_end(signal),
+                _ => self.asked_to_end(signal),
             }
         }
     }
 
-    /// Passes such a signal on, or dies of it where there is no server.
-    fn told_to_end(&mut self, signal: Signal) {
+    /// Forwards a signal to end, or dies of it without a server.
+    fn asked_to_end(&mut self, signal: Signal) {
         match &self.server {
             Some(server) => server.signal(signal),
             None => self.killed = self.killed.or(Some(signal)),
         }
-        let todo = self.relay.leave();
-        self.act(todo, None);
+        self.decide(Event::Leave);
     }
 }

@@ -48,6 +48,7 @@ fn property() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => string().prop_map(|text| format!("\"command\": {text}")),
         4 => list().prop_map(|list| format!("\"args\":{list}")),
+        2 => list().prop_map(|list| format!("\"command\": {list}")),
         1 => string().prop_map(|text| format!("\"url\": {text}")),
         1 => string().prop_map(|text| format!("\"env\": {{\"A\": {text}}}")),
         1 => Just("\"command\": {\"path\": \"x\"}".to_owned()),

@@ -1,4 +1,4 @@
-//! The end of a server's containers: asked first, then forced, until it is proven.
+//! Ends a server's containers: SIGTERM, then force, until proven.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use tokio::time::sleep;
 
 use super::{Means, Nested};
 use crate::container::remove_until_absent;
-use crate::engine::Condition;
+use crate::engine::{Condition, EngineError};
 use crate::orphans::PARALLEL;
 
-/// How long a container has to end that was asked to, where nobody orders its
-/// end before: the time of `docker stop`.
+/// Grace of a container after its stop signal, unless a forced end is requested: as for `docker
+/// stop`.
 const POLITE: Duration = Duration::from_secs(10);
 
 impl Nested {
-    /// Ends them, those that have no client after they were asked to. One whose
-    /// client has gone had the end of its input, and the signal that its client
-    /// passed on.
+    /// Ends the containers; those without a client get a stop signal first. The others had the end
+    /// of their input and the signal that their client forwarded.
     pub(super) async fn end_politely(
         &self,
         containers: &[Remnant],
         launched: bool,
     ) -> Result<(), String> {
-        let Means::Proxy { engine, .. } = &self.means else {
+        let Means::Proxy(proxy) = &self.means else {
             return self.end(containers).await;
         };
+        let engine = proxy.engine();
         if !launched || self.force.is_cancelled() {
             return self.end(containers).await;
         }
@@ -34,7 +34,7 @@ impl Nested {
             let asked = engine.ask_if_detached(&container.id).await;
             (container.clone(), asked.unwrap_or(false))
         }));
-        // An engine that is stuck with one of them delays no forced end.
+        // An engine that is stuck with one container must not delay a forced end.
         let asked = tokio::select! {
             asked = asked => asked,
             () = self.force.cancelled() => return self.end(containers).await,
@@ -63,13 +63,15 @@ impl Nested {
 
     async fn end(&self, containers: &[Remnant]) -> Result<(), String> {
         match &self.means {
-            Means::Proxy { engine, .. } => {
+            Means::Proxy(proxy) => {
                 futures_util::stream::iter(containers)
-                    .for_each_concurrent(PARALLEL, |container| {
-                        remove_until_absent(engine, &container.id, |failure| {
+                    .for_each_concurrent(PARALLEL, |container| async {
+                        let told = |failure: Option<&EngineError>| {
                             let failure = failure.map(|error| ErrorChain(error).to_string());
                             self.lost.send_replace(failure);
-                        })
+                        };
+                        remove_until_absent(proxy.engine(), &container.id, told).await;
+                        proxy.forget(&container.id);
                     })
                     .await;
                 Ok(())

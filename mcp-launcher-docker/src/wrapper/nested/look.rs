@@ -1,82 +1,65 @@
-//! The search for the containers of a server, and the result of a look.
+//! The search for the containers of a server.
 
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use mcp_lifecycle_core::launch::{ErrorChain, Remnant};
 use tokio::time::timeout;
 
 use super::Swept;
-use crate::engine::{Engine, EngineError};
-use crate::labels;
+use crate::engine::{Engine, EngineError, Found, State};
+use crate::labels::{self, Mark};
 use crate::origin::{self, Origin};
-use crate::wrapper::bridge::Bridge;
+use crate::orphans::PARALLEL;
 use crate::wrapper::cli::Cli;
 use crate::wrapper::proxy::Proxy;
 
-/// How the containers of a server are found.
+/// The way to find the containers of a server.
 #[derive(Debug)]
 pub(in super::super) enum Means {
-    /// By the API, with a fence around creates.
-    Proxy {
-        proxy: Proxy,
-        engine: Box<Engine>,
-        /// By which the proxy reaches it, where it is remote.
-        #[expect(dead_code, reason = "kept for its drop")]
-        bridge: Option<Bridge>,
-        /// The labels are in the command line as well.
-        labelled: bool,
-    },
+    /// By the API, with a fence around creations.
+    Proxy(Proxy),
     /// By the command that created them.
     Cli { cli: Cli, keep: bool },
 }
 
-/// A look that told nothing.
+/// The failure of a search.
 #[derive(Debug)]
 pub(super) struct Blind {
     pub(super) problem: String,
-    /// The command that was to look does not exist.
+    /// The command does not exist.
     pub(super) no_program: bool,
 }
 
 impl Means {
-    /// Returns whether no create is under way, after so long at the most.
+    /// Returns whether no creation is in progress, within this time.
     pub(super) async fn settled(&self, patience: Duration) -> bool {
         match self {
-            Self::Proxy { proxy, .. } => timeout(patience, proxy.fence().empty()).await.is_ok(),
+            Self::Proxy(proxy) => timeout(patience, proxy.fence().empty()).await.is_ok(),
             Self::Cli { .. } => true,
         }
     }
 
-    /// Returns whether there can be no container, although a look told nothing and
-    /// none has shown anything yet.
+    /// Returns whether there can be no container, although a search failed.
     pub(super) fn has_nothing(&self, blind: &Blind, launched: bool) -> bool {
         match self {
-            // What has our labels in its command line is looked for in any
-            // case. But it was given the proxy for its engine.
-            Self::Proxy { proxy, .. } => !proxy.fence().is_used(),
-            // What cannot be run has not run.
+            Self::Proxy(proxy) => !proxy.fence().is_used(),
+            // A missing program cannot have run.
             Self::Cli { .. } => blind.no_program && !launched,
         }
     }
 
-    /// Finds the containers that are to be ended, and those to be kept.
-    pub(super) async fn look(&self, launch: &str) -> Result<Swept, Blind> {
+    /// Finds the containers to end and those to keep.
+    pub(super) async fn look(&self, mark: &Mark) -> Result<Swept, Blind> {
         match self {
-            // Nobody but the proxy gives the label: the engine of a server that
-            // never created anything is not even asked.
-            Self::Proxy {
-                proxy,
-                labelled: false,
-                ..
-            } if !proxy.fence().is_used() => Ok(Swept::default()),
-            Self::Proxy { engine, proxy, .. } => {
-                look_at(engine, proxy, launch).await.map_err(|error| Blind {
-                    problem: ErrorChain(&error).to_string(),
-                    no_program: false,
-                })
-            }
+            // Only the proxy sets the label, so the engine need not be asked if it was never used.
+            Self::Proxy(proxy) if !proxy.fence().is_used() => Ok(Swept::default()),
+            Self::Proxy(proxy) => look_at(proxy, mark).await.map_err(|error| Blind {
+                problem: ErrorChain(&error).to_string(),
+                no_program: false,
+            }),
             Self::Cli { cli, keep } => {
-                let found = cli.list(launch).await.map_err(|error| Blind {
+                let found = cli.list(&mark.filter()).await.map_err(|error| Blind {
                     problem: error.to_string(),
                     no_program: error.kind() == std::io::ErrorKind::NotFound,
                 })?;
@@ -94,44 +77,46 @@ impl Means {
         }
     }
 
-    /// The reason the containers live on when this host dies, if they do.
+    /// Returns why the containers survive this host's death, if they do.
     pub(in super::super) fn survives_the_host(&self) -> Option<&'static str> {
         match self {
-            Self::Proxy { proxy, .. } => proxy.survives_the_host(),
+            Self::Proxy(proxy) => proxy.survives_the_host(),
             Self::Cli { .. } => Some("the next start ends the container of this command"),
         }
     }
 
-    /// Tells whether a create is under way that takes long.
+    /// Returns whether a slow creation is in progress.
     pub(super) fn has_late_create(&self) -> bool {
         match self {
-            Self::Proxy { proxy, .. } => proxy.fence().has_late(),
+            Self::Proxy(proxy) => proxy.fence().has_late(),
             Self::Cli { .. } => false,
         }
     }
 
-    /// Says that it does not answer, by its name.
+    /// Returns the error of an engine that does not respond.
     pub(super) fn is_silent(&self) -> String {
         match self {
-            Self::Proxy { engine, .. } => format!(
+            Self::Proxy(proxy) => format!(
                 "the container engine at {} does not answer",
-                engine.endpoint()
+                proxy.engine().endpoint()
             ),
             Self::Cli { cli, .. } => format!("{} does not answer", cli.program.display()),
         }
     }
 }
 
-async fn look_at(engine: &Engine, proxy: &Proxy, launch: &str) -> Result<Swept, EngineError> {
-    let label = format!("{}={}", labels::LAUNCH, launch);
+/// Searches by label, and by the ID of each container that the engine created for us, since a
+/// gateway may have removed the labels. A container that is not listed is gone only by its own 404.
+async fn look_at(proxy: &Proxy, mark: &Mark) -> Result<Swept, EngineError> {
+    let engine = proxy.engine();
     let mut swept = Swept::default();
-    for found in engine.list(&[label]).await? {
-        let ends = found.labels.get(labels::ON_END);
-        let ends = ends.is_some_and(|value| value == labels::END);
-        // Somebody else's, of an image that was made of one of ours.
-        let origin = match proxy.has_created(&found.id) {
-            true => Origin::Own,
-            false => origin::of(engine, &found).await?,
+    let mut created = proxy.created();
+    for found in engine.list(&[mark.filter()]).await? {
+        let ends = mark.ends(&found.labels);
+        // A third party's, from an image made of one of our containers.
+        let origin = match created.remove(&found.id) {
+            Some(_) => Origin::Own,
+            None => origin_of(engine, &found, mark).await?,
         };
         let remnant = Remnant::container(found.id, found.name);
         match (origin, ends) {
@@ -140,5 +125,27 @@ async fn look_at(engine: &Engine, proxy: &Proxy, launch: &str) -> Result<Swept, 
             (Origin::Image, _) => {}
         }
     }
+    let mut unlisted = stream::iter(created)
+        .map(|(id, ends)| async move { (engine.state(&id).await, id, ends) })
+        .buffer_unordered(PARALLEL);
+    while let Some((state, id, ends)) = unlisted.next().await {
+        let list = match state? {
+            State::Absent => {
+                proxy.forget(&id);
+                continue;
+            }
+            _ if ends => &mut swept.ended,
+            _ => &mut swept.kept,
+        };
+        list.push(Remnant::container(id, ""));
+    }
     Ok(swept)
+}
+
+async fn origin_of(engine: &Engine, found: &Found, mark: &Mark) -> Result<Origin, EngineError> {
+    let hosts = labels::hosts(&found.labels);
+    match hosts.iter().find(|host| host.instance == mark.instance) {
+        Some(host) => origin::of(engine, found, host).await,
+        None => Ok(Origin::Unknown),
+    }
 }

@@ -16,34 +16,28 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server that never came to be: its containers are swept at once.
 fn abandoned(directory: &std::path::Path, means: Means) -> Arc<Nested> {
-    let lease = Arc::new(Lease::take(&crate::lease::Place::At(directory.to_owned())).unwrap());
-    let nested = Arc::new(Nested::new("L".to_owned(), means, lease));
+    let ledger = Arc::new(Ledger::take(&crate::ledger::Place::At(directory.to_owned())).unwrap());
+    let nested = Arc::new(Nested::new(labels::test_mark(), means, ledger));
     drop(nested.follow().unwrap());
     nested
 }
 
-fn by_proxy(directory: &std::path::Path, engine: &FakeEngine, labelled: bool) -> Means {
+fn by_proxy(directory: &std::path::Path, engine: &FakeEngine) -> Means {
     let additions = Additions {
-        labels: [(labels::LAUNCH.to_owned(), "L".to_owned())].into(),
+        mark: labels::test_mark(),
         policy: ReapPolicy::All,
         sockets: None,
     };
-    Means::Proxy {
-        proxy: Proxy::start(directory.join("p"), engine.socket(), additions, None).unwrap(),
-        bridge: None,
-        engine: Box::new(Engine::new(engine.endpoint())),
-        labelled,
-    }
+    let reaching = Arc::new(Engine::new(engine.endpoint()));
+    let path = directory.join("p");
+    let host = crate::host::Host::without_will(directory);
+    Means::Proxy(Proxy::start(path, reaching, additions, host).unwrap())
 }
 
 /// The engine's list, with a container of the server's.
 fn one_container() -> String {
-    let labels = [
-        (labels::ON_END, "end"),
-        (labels::LAUNCH, "L"),
-        (labels::SERVER, "s"),
-    ];
-    let labels: std::collections::HashMap<_, _> = labels.into();
+    let mark = labels::test_mark();
+    let labels = mark.labels();
     let all = serde_json::json!([{"Id": "x", "ImageID": "i", "Names": ["/x"], "Labels": labels}]);
     all.to_string()
 }
@@ -71,13 +65,10 @@ fn a_create_that_the_engine_has_not_answered_is_waited_for() {
             (false, true) => Some((404, r#"{"message":"none"}"#.to_owned())),
             (true, true) => json("{}"),
             (false, false) => json("[]"),
-            (true, false) => json(&format!(
-                r#"[{{"Id":"x","Names":["/x"],"Labels":{{"{}":"end"}}}}]"#,
-                labels::ON_END
-            )),
+            (true, false) => json(&one_container()),
         }
     });
-    let means = by_proxy(directory.path(), &engine, false);
+    let means = by_proxy(directory.path(), &engine);
     let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
     let request =
         "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
@@ -85,7 +76,7 @@ fn a_create_that_the_engine_has_not_answered_is_waited_for() {
     create.recv_timeout(LIMIT).unwrap();
 
     let nested = abandoned(directory.path(), means);
-    let Means::Proxy { proxy, .. } = &nested.means else {
+    let Means::Proxy(proxy) = &nested.means else {
         unreachable!();
     };
     proxy.close();
@@ -100,6 +91,74 @@ fn a_create_that_the_engine_has_not_answered_is_waited_for() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// What is between this host and the engine has replaced the labels, as another host's proxy may.
+#[test]
+fn a_container_that_no_label_finds_is_no_proof() {
+    let directory = tempfile::tempdir().unwrap();
+    let there = AtomicBool::new(false);
+    let engine = FakeEngine::start(move |request| match request {
+        create if create.contains("/containers/create") => {
+            there.store(true, Ordering::SeqCst);
+            Some((201, r#"{"Id":"x"}"#.to_owned()))
+        }
+        remove if remove.starts_with("DELETE") => {
+            there.store(false, Ordering::SeqCst);
+            Some((204, String::new()))
+        }
+        inspect if inspect.contains("/x/json") => match there.load(Ordering::SeqCst) {
+            true => Some((200, "{}".to_owned())),
+            false => Some((404, r#"{"message":"none"}"#.to_owned())),
+        },
+        _ => Some((200, "[]".to_owned())),
+    });
+    let means = by_proxy(directory.path(), &engine);
+    let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
+    let request =
+        "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    client.write_all(request.as_bytes()).unwrap();
+    client.read_to_end(&mut Vec::new()).unwrap();
+    let nested = abandoned(directory.path(), means);
+    let swept = within("it ends", nested.done());
+    assert_eq!(swept.ended.len(), 1, "{swept:?}");
+    let Means::Proxy(proxy) = &nested.means else {
+        unreachable!();
+    };
+    assert!(proxy.created().is_empty(), "proven gone, and forgotten");
+}
+
+/// A server that runs for months creates more containers than exist.
+#[test]
+fn containers_that_are_gone_are_forgotten_while_the_server_lives() {
+    const CREATES: usize = 600;
+    let directory = tempfile::tempdir().unwrap();
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let engine = FakeEngine::start(move |request| match request {
+        create if create.contains("/containers/create") => {
+            let id = count.fetch_add(1, Ordering::SeqCst);
+            Some((201, format!(r#"{{"Id":"{id}"}}"#)))
+        }
+        _ => Some((404, r#"{"message":"none"}"#.to_owned())),
+    });
+    let means = by_proxy(directory.path(), &engine);
+    let Means::Proxy(proxy) = &means else {
+        unreachable!();
+    };
+    let path = directory.path().join("p");
+    for _ in 0..CREATES {
+        let mut client = UnixStream::connect(&path).unwrap();
+        let request =
+            "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+        client.write_all(request.as_bytes()).unwrap();
+        client.read_to_end(&mut Vec::new()).unwrap();
+    }
+    let forgotten = async {
+        while proxy.created().len() > CREATES / 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within("they are forgotten", forgotten);
 }
 
 /// The engine is stuck with one create, and not with the others.
@@ -128,7 +187,7 @@ fn a_create_that_hangs_does_not_save_what_is_known() {
             (true, false) => json(&one_container()),
         }
     });
-    let means = by_proxy(directory.path(), &engine, false);
+    let means = by_proxy(directory.path(), &engine);
     let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
     let request = "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
     client.write_all(request.as_bytes()).unwrap();
@@ -189,13 +248,8 @@ fn a_command_that_lists_what_it_has_removed_is_asked_again_with_pauses() {
 fn a_server_that_created_nothing_does_not_wait_for_an_engine_that_is_down() {
     let directory = tempfile::tempdir().unwrap();
     let engine = FakeEngine::start(|_| None);
-    for labelled in [false, true] {
-        let nested = abandoned(
-            directory.path(),
-            by_proxy(directory.path(), &engine, labelled),
-        );
-        assert!(within("it ends", nested.done()).ended.is_empty());
-    }
+    let nested = abandoned(directory.path(), by_proxy(directory.path(), &engine));
+    assert!(within("it ends", nested.done()).ended.is_empty());
 }
 
 #[test]
@@ -207,7 +261,7 @@ fn an_engine_that_does_not_answer_is_named() {
         }
         Some((201, r#"{"Id":"x"}"#.to_owned()))
     });
-    let means = by_proxy(directory.path(), &engine, false);
+    let means = by_proxy(directory.path(), &engine);
     let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
     let request =
         "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
@@ -255,7 +309,7 @@ fn a_create_whose_connection_died_may_still_come_true() {
             }
         }
     });
-    let means = by_proxy(directory.path(), &engine, false);
+    let means = by_proxy(directory.path(), &engine);
     let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
     let request =
         "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
@@ -272,13 +326,13 @@ fn a_create_whose_connection_died_may_still_come_true() {
     assert_eq!(swept.ended.len(), 1, "{swept:?}");
 }
 
-/// A process that exits with the last server leaves no lease, for it is the last that has it.
+/// A process that exits with the last server leaves no ledger, for it is the last that has it.
 #[test]
-fn who_has_seen_the_end_is_the_last_with_the_lease() {
+fn who_has_seen_the_end_is_the_last_with_the_ledger() {
     let engine = FakeEngine::start(|_| Some((200, "[]".to_owned())));
     for _ in 0..100 {
         let directory = tempfile::tempdir().unwrap();
-        let nested = abandoned(directory.path(), by_proxy(directory.path(), &engine, false));
+        let nested = abandoned(directory.path(), by_proxy(directory.path(), &engine));
         within("it ends", nested.done());
         let nested = Arc::into_inner(nested);
         assert!(nested.is_some(), "the task that has said it still has it");

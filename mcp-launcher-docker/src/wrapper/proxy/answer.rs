@@ -1,4 +1,4 @@
-//! Answers of the proxy's own, in the form of the engine's.
+//! The proxy's own responses, in the engine's format.
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
-/// The body of an answer: the engine's as it comes, or one of ours.
+/// The body of a response: the engine's or ours.
 pub(super) type Body = BoxBody<Bytes, hyper::Error>;
 
 pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
@@ -15,7 +15,7 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
         .boxed()
 }
 
-/// An error, as the daemon puts it.
+/// Builds an error in the daemon's format.
 pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
     let body = serde_json::json!({ "message": message }).to_string();
     let mut answer = Response::new(full(body));
@@ -25,17 +25,24 @@ pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
     answer
 }
 
-/// A request that would create something that could not be labelled.
+/// Refuses a creation that cannot be labelled.
 pub(super) fn refused(problem: &str) -> Response<Body> {
     error(StatusCode::BAD_REQUEST, problem)
 }
 
-/// The server is being ended: nothing is created for it any more.
+/// Refuses a request that would wait, while too many others do.
+pub(super) fn busy() -> Response<Body> {
+    let problem = "the MCP server has too many streams and waits open at its container engine; \
+        end some of its attached clients";
+    error(StatusCode::SERVICE_UNAVAILABLE, problem)
+}
+
+/// Refuses a creation since the server is being ended.
 pub(super) fn ending() -> Response<Body> {
     error(StatusCode::CONFLICT, "the MCP server is being ended")
 }
 
-/// The end of a body in another coding than chunks cannot be found. As Go's server puts it.
+/// Refuses a body in a coding other than chunks, like Go's server: its end cannot be found.
 pub(super) fn unread_coding() -> Response<Body> {
     let mut answer = Response::new(full("Unsupported transfer encoding"));
     *answer.status_mut() = StatusCode::NOT_IMPLEMENTED;

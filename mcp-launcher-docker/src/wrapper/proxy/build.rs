@@ -1,6 +1,6 @@
-//! The build of an image. Its containers have no labels: the request names none. But they
-//! end with it, before the engine has answered to the end: so its answer is read to the
-//! end, also when its client has gone, and counts as a create that is under way.
+//! The build of an image. Its containers cannot be labelled, but they end before the engine's
+//! response does. So the response is read to its end, even without a client, and counts as a
+//! creation in progress.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::http::response::Parts;
 use hyper::{Request, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::answer::{self, Body};
 use super::forward::{self, Failure};
+use super::place::Place;
 
 type Frames = mpsc::Sender<Result<Frame<Bytes>, hyper::Error>>;
 
 pub(super) async fn build(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
-    place: Arc<OwnedSemaphorePermit>,
+    place: Arc<Place>,
 ) -> Response<Body> {
     let Some(pass) = shared.fence.enter() else {
         return answer::ending();
@@ -31,7 +32,7 @@ pub(super) async fn build(
     let (frames, body) = mpsc::channel(1);
     let shared = Arc::clone(shared);
     drop(tokio::spawn(async move {
-        // It may outlive its client's connection, and keeps its place.
+        // It may outlive its client's connection and keeps its permit.
         let _kept = (pass, place);
         let over = CancellationToken::new();
         let exchange = carry(&shared, request, begun, &frames, &over);
@@ -54,7 +55,7 @@ pub(super) async fn build(
     }
 }
 
-/// Passes the answer on for as long as somebody takes it, and reads the rest.
+/// Forwards the response while it has a reader, and drains the rest.
 async fn carry(
     shared: &Shared,
     request: Request<Incoming>,

@@ -1,9 +1,8 @@
 //! The client's end of a connection, which may be half closed.
 //!
-//! A client that shuts down its writing side after a request still reads the
-//! answer, and one that has died looks the same. The engine gives both the
-//! answer to a short request and ends a stream. So the end of input is told
-//! some time after it came: what is under way has that long to be answered.
+//! A client that shuts down its writing side still reads the response; a dead one looks the same.
+//! The engine responds to a short request and ends a stream. So the end of input is reported with a
+//! delay, in which a pending response may arrive.
 
 use std::future::Future;
 use std::io;
@@ -18,17 +17,17 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a request may be answered after its client has closed its side.
+/// Delay of the end of input.
 const LATE: Duration = Duration::from_secs(5);
 
 pub(super) struct Input {
     stream: OwnedReadHalf,
-    /// Runs from the end of input.
+    /// Runs since the end of input.
     late: Option<Pin<Box<Sleep>>>,
     tunnel: Tunnel,
 }
 
-/// Whether the connection is no longer HTTP: then an end is passed on at once.
+/// Set once the connection is no longer HTTP: then an end is forwarded at once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tunnel(Arc<AtomicBool>);
 
@@ -42,7 +41,7 @@ impl Tunnel {
     }
 }
 
-/// The connection of a client, as the proxy reads and writes it.
+/// Wraps a client's connection.
 pub(super) fn of(stream: UnixStream, tunnel: Tunnel) -> Join<Input, OwnedWriteHalf> {
     let (stream, output) = stream.into_split();
     let late = None;

@@ -1,37 +1,38 @@
-//! A request that creates something: read whole, labelled, and seen through.
+//! Create requests: read whole, labelled, and seen through.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use hyper::{Request, Response, StatusCode};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::answer::{self, Body};
-use super::body::{self, Unread, Whole};
 use super::client::Tunnel;
 use super::forward::{self, Failure};
+use super::place::Place;
 use super::rewrite::rewrite;
 use super::route::Kind;
 use crate::container::LATE_CREATE;
 use crate::engine::is_between;
 
-/// The longest time a body may take to come.
+/// Time limit of a body.
 const BODY: Duration = Duration::from_secs(60);
 
-/// The longest answer to a create.
+/// Longest body in bytes; no CLI sends as much. Short enough for the memory of all connections, and
+/// for the thread that all servers share.
+pub(super) const LONGEST: usize = 512 * 1024;
+
 const LONGEST_ANSWER: usize = 1024 * 1024;
 
-/// How long a create that was sent and not answered is taken to be under way, in which
-/// time it is looked for: the engine cancels none whose client has gone. Tests do not
-/// wait for so long.
+/// Time for which a creation without a response counts as in progress and is searched for: the
+/// engine does not cancel it when its client is gone. Shorter in tests.
 const LATE: Duration = match cfg!(test) {
     true => Duration::from_secs(3),
     false => LATE_CREATE,
@@ -41,51 +42,44 @@ pub(super) async fn create(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
     kind: Kind,
-    place: Arc<OwnedSemaphorePermit>,
+    place: Arc<Place>,
 ) -> Response<Body> {
     let Some(pass) = shared.fence.enter() else {
         return answer::ending();
     };
+    if shared.created.is_full() {
+        return answer::refused("the MCP server has more containers than are kept track of");
+    }
     let (mut head, body) = request.into_parts();
     let body = tokio::select! {
         biased;
-        // Who waits for the fence must not have to wait for this client.
+        // Waiters for the fence must not wait for this client.
         () = shared.fence.closed() => return answer::ending(),
-        body = timeout(BODY, body::read(shared, body)) => body,
+        body = timeout(BODY, read(body)) => body,
     };
     let body = match body {
         Ok(Ok(body)) => body,
-        Ok(Err(Unread::TooLong)) => {
-            let problem = "the body of a create is longer than 16 MiB";
-            return answer::error(StatusCode::PAYLOAD_TOO_LARGE, problem);
-        }
-        Ok(Err(Unread::Cut)) => {
-            return answer::refused("the body of a create does not come to an end");
-        }
+        Ok(Err(refusal)) => return refusal,
         Err(_) => {
             let problem = "the body of a create did not come in time";
             return answer::error(StatusCode::REQUEST_TIMEOUT, problem);
         }
     };
-    let body = match rewritten(shared, body, kind).await {
-        Ok(body) => body,
+    let (body, ends) = match rewrite(&body, kind, &shared.additions) {
+        Ok(new) => new,
         Err(problem) => {
             let problem = format!("a create that cannot be tied to the MCP server: {problem}");
             return answer::refused(&problem);
         }
     };
-    if let Some(wills) = shared.wills.as_ref().filter(|_| kind != Kind::Lasting) {
-        wills.cover(&shared.upstream);
-    }
+    shared.host.cover(shared.engine.endpoint());
     forward::hop_by_hop(&mut head.headers);
     head.headers.remove(TRANSFER_ENCODING);
     head.headers
         .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-    let request = Request::from_parts(head, Full::new(body));
-    // Nobody is going to look for what is not ended.
-    let pass = (kind != Kind::Lasting).then_some(pass);
-    // To its end, even when the client has gone: the daemon creates it anyway,
-    // and the fence has to know when that is over.
+    let request = Request::from_parts(head, Full::new(Bytes::from(body)));
+    // Completed even without the client: the daemon creates it in any case, and the fence must know
+    // when that is over.
     let exchange = tokio::spawn({
         let shared = Arc::clone(shared);
         async move {
@@ -94,7 +88,7 @@ pub(super) async fn create(
             let answer = exchange(&shared, request).await;
             match &answer {
                 Ok(answer) if !is_the_engines(answer) => shared.fence.leave_unheard(pass, LATE),
-                Ok(answer) => note(&shared, kind, answer),
+                Ok(answer) => note(&shared, ends, answer),
                 // Not sent.
                 Err(Failure::Connect(..)) => {}
                 Err(Failure::Answer(_)) => shared.fence.leave_unheard(pass, LATE),
@@ -109,19 +103,22 @@ pub(super) async fn create(
     }
 }
 
-/// The body with what is ours in it. A long one keeps nobody else waiting on the thread
-/// that all servers share.
-async fn rewritten(shared: &Arc<Shared>, body: Whole, kind: Kind) -> Result<Bytes, String> {
-    if !body.is_long() {
-        let new = rewrite(&body.bytes, kind, &shared.additions)?;
-        return Ok(body.replaced_by(new));
+/// Reads a body, or returns the refusal.
+async fn read(body: Incoming) -> Result<Bytes, Response<Body>> {
+    let too_long = || {
+        let problem = "the body of a create is longer than 512 KiB";
+        answer::error(StatusCode::PAYLOAD_TOO_LARGE, problem)
+    };
+    if body.size_hint().lower() > LONGEST as u64 {
+        return Err(too_long());
     }
-    let shared = Arc::clone(shared);
-    let task = tokio::task::spawn_blocking(move || {
-        let new = rewrite(&body.bytes, kind, &shared.additions)?;
-        Ok(body.replaced_by(new))
-    });
-    task.await.map_err(|error| error.to_string())?
+    match Limited::new(body, LONGEST).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
+        Err(_) => Err(answer::refused(
+            "the body of a create does not come to an end",
+        )),
+    }
 }
 
 async fn exchange(
@@ -139,25 +136,28 @@ async fn exchange(
     Ok(Response::from_parts(head, body.to_bytes()))
 }
 
-/// Returns whether the engine has answered, and nothing between it and us: that may have given
-/// up on a create that the engine goes on with. Each answer of an engine has the version
-/// of its API.
+/// Returns whether the response is from the engine rather than from a gateway, which may have given
+/// up on a creation that the engine continues. An engine's response has its API version.
 fn is_the_engines(answer: &Response<Bytes>) -> bool {
     !is_between(answer.status().as_u16()) || answer.headers().contains_key("api-version")
 }
 
-/// Remembers what was created.
-fn note(shared: &Shared, kind: Kind, answer: &Response<Bytes>) {
+/// Records a created container.
+fn note(shared: &Arc<Shared>, ends: bool, answer: &Response<Bytes>) {
     #[derive(Deserialize)]
     struct Created {
         #[serde(rename = "Id")]
         id: String,
     }
 
-    if kind != Kind::Lasting
-        && answer.status().is_success()
+    if answer.status().is_success()
         && let Ok(created) = serde_json::from_slice::<Created>(answer.body())
     {
-        shared.created.note(&created.id);
+        let others = shared.created.note(&created.id, ends);
+        let shared = Arc::clone(shared);
+        // The client does not wait for this.
+        drop(tokio::spawn(async move {
+            shared.created.check(&shared.engine, others).await
+        }));
     }
 }

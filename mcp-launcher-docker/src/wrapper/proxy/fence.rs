@@ -1,19 +1,18 @@
-//! The fence around creates: once it is closed nothing new begins, and one can
-//! wait until what has begun is over.
+//! The fence around creations: once it is closed, none begins, and the end of those in progress can
+//! be awaited.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Whether creates may begin, how many are under way, and whether there was
-/// ever one.
+/// Counts creations.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     closed: bool,
     within: usize,
     used: bool,
-    /// Until then one whose end nobody heard of may be under way.
+    /// A creation without a response counts as in progress until this time.
     unheard: Option<Instant>,
 }
 
@@ -22,12 +21,12 @@ pub(crate) struct Fence {
     state: watch::Sender<State>,
 }
 
-/// Something that is under way. Dropping it says that it is over.
+/// A creation in progress, until dropped.
 #[derive(Debug)]
 pub(super) struct Pass(watch::Sender<State>);
 
 impl Fence {
-    /// Begins a create; `None` when none may begin any more.
+    /// Begins a creation; `None` once the fence is closed.
     pub(super) fn enter(&self) -> Option<Pass> {
         let entered = self.state.send_if_modified(|state| {
             let open = !state.closed;
@@ -38,21 +37,20 @@ impl Fence {
         entered.then(|| Pass(self.state.clone()))
     }
 
-    /// Keeps the fence from being empty, without a create.
+    /// Keeps the fence non-empty without a creation.
     pub(super) fn hold(&self) -> Pass {
         self.state.send_modify(|state| state.within += 1);
         Pass(self.state.clone())
     }
 
-    /// Ends a create whose end nobody heard of: it counts for so long yet.
-    pub(super) fn leave_unheard(&self, pass: Option<Pass>, time: Duration) {
+    /// Ends a creation without a response, which counts as in progress for this time.
+    pub(super) fn leave_unheard(&self, pass: Pass, time: Duration) {
         let until = Instant::now() + time;
-        if pass.is_some() {
-            self.state.send_modify(|state| state.unheard = Some(until));
-        }
+        self.state.send_modify(|state| state.unheard = Some(until));
+        drop(pass);
     }
 
-    /// Returns whether a create ever began.
+    /// Returns whether a creation ever began.
     pub(crate) fn is_used(&self) -> bool {
         self.state.borrow().used
     }
@@ -61,25 +59,25 @@ impl Fence {
         self.state.send_modify(|state| state.closed = true);
     }
 
-    /// Completes when none may begin any more.
+    /// Completes once the fence is closed.
     pub(super) async fn closed(&self) {
         let mut state = self.state.subscribe();
-        // The sender lives in `self`.
+        // `self` holds the sender.
         let _ = state.wait_for(|state| state.closed).await;
     }
 
-    /// Returns whether it is closed, and something that was let in is not over yet.
+    /// Returns whether it is closed and not empty yet.
     pub(crate) fn has_late(&self) -> bool {
         let state = self.state.borrow();
         let unheard = state.unheard.is_some_and(|until| Instant::now() < until);
         state.closed && (state.within > 0 || unheard)
     }
 
-    /// Completes when no create is under way.
+    /// Completes when no creation is in progress.
     pub(crate) async fn empty(&self) {
         let mut state = self.state.subscribe();
         loop {
-            // The sender lives in `self`.
+            // `self` holds the sender.
             let empty = state.wait_for(|state| state.within == 0).await;
             let unheard = empty.ok().and_then(|state| state.unheard);
             match unheard.filter(|until| Instant::now() < *until) {
@@ -128,7 +126,7 @@ mod tests {
         let time = Duration::from_millis(50);
         runtime.block_on(async {
             let begun = Instant::now();
-            fence.leave_unheard(fence.enter(), time);
+            fence.leave_unheard(fence.enter().unwrap(), time);
             fence.close();
             assert!(fence.has_late());
             fence.empty().await;

@@ -1,5 +1,4 @@
-//! An object of which a few fields matter: the others stay as they are, byte by
-//! byte and in their order, however deep or large. Pure.
+//! An object of which only a few fields are parsed. The others keep their bytes and order. Pure.
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,24 +6,23 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::json::is_key;
 
-/// The fields of an object, in their order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
 
 impl Fields {
-    /// `None` for what is no object.
+    /// Parses an object; `None` for anything else.
     pub(super) fn of(raw: &RawValue) -> Option<Self> {
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// The values of all fields that the daemon takes for this one.
+    /// Returns the values of all fields that the daemon takes for this one.
     pub(super) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a RawValue> {
         let fields = self.0.iter().filter(move |(key, _)| is_key(key, name));
         fields.map(|(_, value)| &**value)
     }
 
-    /// Changes the values of all fields that the daemon takes for this one,
-    /// where `change` has a new value for them.
+    /// Replaces the values of all fields that the daemon takes for this one, where `change` returns
+    /// a new value.
     pub(super) fn change(
         &mut self,
         name: &str,
@@ -39,9 +37,9 @@ impl Fields {
         }
     }
 
-    /// Makes one object of all fields that the daemon takes for this one, as it
-    /// does itself: later ones are read into earlier ones, and null clears. What
-    /// is no object, and what is cleared, stays before it, for the daemon to refuse.
+    /// Merges all fields that the daemon takes for this one, as it does: later objects extend
+    /// earlier ones, and null clears. Other values, and what is cleared, are kept in front for the
+    /// daemon to refuse.
     pub(super) fn merge(&mut self, name: &str, then: impl FnOnce(&mut Self)) {
         let (mut merged, mut cleared) = (None::<Self>, Vec::new());
         self.0.retain(|(key, value)| {
@@ -64,7 +62,7 @@ impl Fields {
         let is_there = merged.is_some();
         let mut merged = merged.unwrap_or_default();
         then(&mut merged);
-        // An empty one is not the same as none.
+        // An empty object differs from none.
         if is_there || !merged.0.is_empty() {
             self.set(name, &merged);
         }
@@ -76,13 +74,13 @@ impl Fields {
 
     /// Adds a field, which wins.
     pub(super) fn set(&mut self, name: &str, value: &impl Serialize) {
-        // What is set here are strings, and values that were read.
+        // Serializing strings and parsed values cannot fail.
         if let Ok(raw) = to_raw_value(value) {
             self.0.push((name.to_owned(), raw));
         }
     }
 
-    /// Returns whether the last of these fields that says something says yes.
+    /// Returns whether the last non-null value is true.
     pub(super) fn is(&self, name: &str) -> bool {
         let said = self.values(name).filter(|value| value.get() != "null");
         said.last().is_some_and(|value| value.get() == "true")

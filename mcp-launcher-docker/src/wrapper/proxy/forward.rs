@@ -1,8 +1,6 @@
-//! Requests that pass to the engine, and their answers back.
-//!
-//! Each on a connection of its own: nothing of one request is left for another.
+//! Forwards requests to the engine, and its responses back. Each request has its own connection, so
+//! that no state is shared.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,32 +15,29 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
-use tokio::net::UnixStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::Shared;
 use super::answer::{self, Body};
 use super::client::Tunnel;
+use super::place::Place;
 use super::upstream::Upstream;
-use crate::labels;
+use crate::endpoint::Endpoint;
+use crate::labels::Mark;
 
-/// The engine could not be asked, or did not answer.
+/// The failure of a forwarded request.
 #[derive(Debug)]
 pub(super) enum Failure {
-    Connect(PathBuf, std::io::Error),
+    Connect(Endpoint, std::io::Error),
     Answer(String),
 }
 
 impl Failure {
     pub(super) fn answer(&self) -> Response<Body> {
         let message = match self {
-            Self::Connect(path, error) => {
-                format!(
-                    "cannot connect to the engine at {}: {error}",
-                    path.display()
-                )
+            Self::Connect(endpoint, error) => {
+                format!("cannot connect to the engine at {endpoint}: {error}")
             }
             Self::Answer(error) => format!("the engine did not answer: {error}"),
         };
@@ -50,13 +45,12 @@ impl Failure {
     }
 }
 
-/// Passes a request on that is one, and no more: whatever protocol its client
-/// would like to speak.
+/// Forwards a plain request, without any upgrade that its client wants.
 pub(super) async fn plain(shared: &Shared, request: Request<Incoming>) -> Response<Body> {
     respond(exchange(shared, request, CancellationToken::new()).await)
 }
 
-/// The same; once it is `over`, the engine takes its client for gone.
+/// Does the same; once `over` is cancelled, the engine sees its client as gone.
 pub(super) async fn exchange(
     shared: &Shared,
     request: Request<Incoming>,
@@ -66,7 +60,7 @@ pub(super) async fn exchange(
     let closes = is_last(&head.headers, head.version);
     hop_by_hop(&mut head.headers);
     if closes {
-        // The engine does not wait for the rest of the body of such a one.
+        // Then the engine does not wait for the rest of a body.
         let close = HeaderValue::from_static("close");
         head.headers.insert(CONNECTION, close);
     }
@@ -74,20 +68,20 @@ pub(super) async fn exchange(
     send(shared, request, Tunnel::default(), over).await
 }
 
-/// Passes a request on after which the connection may be a stream of bytes:
-/// attach, exec, BuildKit's sessions. It is one only if the engine says so.
+/// Forwards a request after which the connection may become a byte stream: attach, exec, BuildKit's
+/// sessions. The engine decides.
 pub(super) async fn tunnel(
     shared: &Shared,
     mut request: Request<Incoming>,
     tunnel: Tunnel,
-    place: Arc<OwnedSemaphorePermit>,
+    place: Arc<Place>,
 ) -> Response<Body> {
     let Some(protocol) = request.headers().get(UPGRADE).cloned() else {
         return plain(shared, request).await;
     };
     let client = hyper::upgrade::on(&mut request);
     let (mut head, body) = request.into_parts();
-    // As in `plain`: the engine may refuse before the body has come.
+    // As in `plain`: the engine may refuse before the body has arrived.
     let connection = match is_last(&head.headers, head.version) {
         true => "Upgrade, close",
         false => "Upgrade",
@@ -113,11 +107,11 @@ pub(super) async fn tunnel(
         }
         drop(place);
     }));
-    // Its headers say which protocol: as they are.
+    // Its headers name the protocol, so they stay.
     answer.map(|_| answer::full(Bytes::new()))
 }
 
-/// The end of one direction is passed on and leaves the other open.
+/// Copies both directions; the end of one leaves the other open.
 async fn copy(
     client: OnUpgrade,
     engine: OnUpgrade,
@@ -128,7 +122,7 @@ async fn copy(
     Ok(())
 }
 
-/// Sends a request to the engine, in the form that a server is asked in.
+/// Sends a request to the engine, in the form for servers.
 pub(super) async fn send<B>(
     shared: &Shared,
     request: Request<B>,
@@ -140,7 +134,7 @@ where
 {
     let (mut head, body) = request.into_parts();
     if head.version == Version::HTTP_10 {
-        // It may come without one. Without one in HTTP/1.1 it is refused.
+        // HTTP/1.0 allows a missing host, HTTP/1.1 does not.
         let host = || HeaderValue::from_static("docker");
         head.headers.entry(HOST).or_insert_with(host);
     }
@@ -150,16 +144,17 @@ where
     if let Some(expected) = head.headers.get(EXPECT)
         && expected.as_bytes().eq_ignore_ascii_case(b"100-continue")
     {
-        // The client was told to go on here.
+        // The proxy has already answered it.
         head.headers.remove(EXPECT);
     }
     if body.is_end_stream() && head.headers.contains_key(TRANSFER_ENCODING) {
         head.headers.remove(TRANSFER_ENCODING);
     }
-    // The client's own, for its connection.
+    // It belongs to the client's connection.
     head.extensions.remove::<OnUpgrade>();
-    let stream = UnixStream::connect(&shared.upstream).await;
-    let stream = stream.map_err(|error| Failure::Connect(shared.upstream.clone(), error))?;
+    let connected = shared.upstream.connect().await;
+    let stream =
+        connected.map_err(|error| Failure::Connect(shared.engine.endpoint().clone(), error))?;
     let failed = |error: hyper::Error| Failure::Answer(error.to_string());
     let (mut engine, connection) = http1::Builder::new()
         .preserve_header_case(true)
@@ -182,21 +177,20 @@ fn respond(answer: Result<Response<Incoming>, Failure>) -> Response<Body> {
     }
 }
 
-/// Returns whether the client wants its connection closed after this request.
+/// Returns whether the client closes its connection after this request.
 fn is_last(headers: &HeaderMap, version: Version) -> bool {
     let says = |what| tokens(headers).any(|token| token.eq_ignore_ascii_case(what));
     says("close") || (version == Version::HTTP_10 && !says("keep-alive"))
 }
 
-/// Finds the headers that `Connection` names.
+/// Returns the tokens of `Connection`.
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(CONNECTION).iter();
     let values = values.filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Takes out what belongs to one connection and not to the message, but for the
-/// framing, which is hyper's to see to.
+/// Removes hop-by-hop headers, except for the framing, which hyper handles.
 pub(super) fn hop_by_hop(headers: &mut HeaderMap) {
     let listed: Vec<HeaderName> = tokens(headers)
         .filter_map(|name| name.parse().ok())
@@ -218,13 +212,14 @@ pub(super) fn hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// A commit whose image does not inherit our labels: a container that is run
-/// from it is not the server's. Labels cannot be taken out there, only set.
-pub(super) fn without_our_labels(mut request: Request<Incoming>) -> Request<Incoming> {
+/// Clears our labels in the image of a commit, so that containers run from it do not count as the
+/// server's. A commit cannot remove labels, only set them.
+pub(super) fn without_our_labels(mut request: Request<Incoming>, mark: &Mark) -> Request<Incoming> {
     let target = request.uri().path_and_query();
     let target = target.map_or("/commit", PathAndQuery::as_str);
     let separator = if target.contains('?') { '&' } else { '?' };
-    let labels: Vec<_> = labels::ALL.iter().map(|key| format!("{key}=")).collect();
+    let labels = mark.labels().keys();
+    let labels: Vec<_> = labels.map(|key| format!("{key}=")).collect();
     let target = format!(
         "{target}{separator}changes=LABEL%20{}",
         labels.join("%20").replace('=', "%3D")

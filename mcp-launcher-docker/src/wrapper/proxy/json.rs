@@ -1,10 +1,9 @@
 //! JSON as the daemon reads it. Pure.
 //!
-//! Go takes what is no Unicode: a byte that is not UTF-8, and an escape of half
-//! a surrogate pair, each become U+FFFD. Clients rely on it: Python writes a
-//! variable that is not UTF-8 as `\udce9`.
+//! Go replaces an invalid UTF-8 byte and a lone surrogate escape by U+FFFD. Clients rely on it:
+//! Python writes a variable that is not UTF-8 as `\udce9`.
 
-/// The text that the daemon makes of this body.
+/// Decodes a body like the daemon.
 pub(super) fn read(body: &[u8]) -> String {
     let mut text = String::with_capacity(body.len());
     for chunk in body.utf8_chunks() {
@@ -17,7 +16,7 @@ pub(super) fn read(body: &[u8]) -> String {
     text
 }
 
-/// A backslash outside of strings is no JSON: nothing else has to be told apart.
+/// Replaces lone surrogates. A backslash occurs only in strings.
 fn without_lone_surrogates(text: &str) -> String {
     let mut new = String::with_capacity(text.len());
     let mut rest = text;
@@ -53,8 +52,8 @@ fn unit(escape: &str) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok().filter(|_| all)
 }
 
-/// A key as Go compares it to a field's name: in any letters, and with the
-/// two letters outside of ASCII that fold to one within it.
+/// Compares a key with a field's name like Go: ignoring case, including the two non-ASCII letters
+/// that fold to ASCII.
 pub(super) fn is_key(key: &str, name: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',

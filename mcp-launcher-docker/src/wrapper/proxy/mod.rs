@@ -1,12 +1,9 @@
-//! A server's own way to the engine: everything passes, creates are labelled.
+//! A server's proxy to the engine: it forwards everything and labels creations.
 //!
-//! Prior art for the rewriting of creates on the way to the daemon is
-//! buildkite/sockguard (archived). HTTP is hyper's on both sides, so that each
-//! request is routed by itself, whatever was on its connection before. What
-//! would create a container and cannot be labelled is refused.
+//! Prior art for rewriting creations is buildkite/sockguard (archived). hyper handles HTTP on both
+//! sides, so that each request is routed separately. A creation that cannot be labelled is refused.
 
 mod answer;
-mod body;
 mod build;
 mod client;
 mod create;
@@ -14,6 +11,7 @@ mod fence;
 mod fields;
 mod forward;
 mod json;
+mod place;
 mod rewrite;
 mod route;
 mod serve;
@@ -21,29 +19,27 @@ mod serve;
 mod tests;
 mod upstream;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Bound;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use fence::Fence;
 pub(crate) use rewrite::Additions;
 
 use crate::control;
-use crate::last_will::{self, Wills};
+use crate::dial::Dial;
+use crate::engine::{Engine, State};
+use crate::host::Host;
 
-/// The longest path of a Unix socket that every system takes (macOS: 104).
+/// The longest path of a Unix socket on every system (macOS: 104).
 pub(crate) const LONGEST_PATH: usize = 103;
 
-/// A proxy that listens.
-///
-/// # Drop
-///
-/// Stops to listen and removes the socket. Connections that are open go on
+/// A listening proxy. Dropping it stops listening and removes the socket; open connections continue
 /// until either side ends them.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -54,41 +50,46 @@ pub(crate) struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    upstream: PathBuf,
+    /// The way to the engine.
+    upstream: Dial,
+    /// The same engine, for our own requests.
+    engine: Arc<Engine>,
     additions: Additions,
-    /// The processes that end what is created when this host dies.
-    wills: Option<Arc<Wills>>,
+    host: Host,
     fence: Fence,
-    /// One place for a long body.
-    long: Arc<Semaphore>,
     created: Created,
 }
 
-/// The ids of the containers that the engine said it had created for us.
+/// The IDs of the containers that the engine created for us, and whether each ends with the server.
 #[derive(Debug, Default)]
-struct Created(Mutex<BTreeSet<String>>);
+struct Created(Mutex<BTreeMap<String, bool>>);
 
 impl Proxy {
-    /// Listens at `path`, whose directory is private.
+    /// Listens at `path`, in a private directory.
+    ///
+    /// # Errors
+    ///
+    /// Also if this build lacks the feature for such an endpoint, or the certificates are unusable.
     pub(crate) fn start(
         path: PathBuf,
-        upstream: PathBuf,
+        engine: Arc<Engine>,
         additions: Additions,
-        wills: Option<Arc<Wills>>,
+        host: Host,
     ) -> io::Result<Self> {
         if path.as_os_str().len() > LONGEST_PATH {
             let problem = format!("{} is too long for a socket", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
+        let upstream = Dial::to(engine.endpoint())?;
         let listener = StdListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
             upstream,
+            engine,
             additions,
-            wills,
+            host,
             fence: Fence::default(),
-            long: Arc::new(Semaphore::new(1)),
             created: Created::default(),
         });
         let proxy = Self {
@@ -96,8 +97,7 @@ impl Proxy {
             path,
             stop: stop.clone(),
         };
-        // Who waits for the fence to be empty waits for the listener to be
-        // closed, too.
+        // The fence is empty only after the listener is closed.
         let pass = shared.fence.hold();
         control::spawn(async move {
             let _pass = pass;
@@ -109,7 +109,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Nothing can be created through it any more.
+    /// Stops creations through it.
     pub(crate) fn close(&self) {
         self.shared.fence.close();
         self.stop.cancel();
@@ -120,29 +120,26 @@ impl Proxy {
         &self.shared.fence
     }
 
-    /// Why what is created lives on when this host dies, if it does.
+    /// Returns why new containers survive this host's death, if they do.
     pub(crate) fn survives_the_host(&self) -> Option<&'static str> {
-        let Some(wills) = self
-            .shared
-            .wills
-            .as_ref()
-            .filter(|_| last_will::is_possible())
-        else {
-            return Some("nothing outlives the host to end the containers that this server starts");
-        };
-        match wills.is_alive(&self.shared.upstream) {
-            // Begun with the first create.
-            None | Some(true) => None,
-            Some(false) => {
-                Some("the process that would end the containers that this server starts has ended")
-            }
-        }
+        let is_willed = self.shared.host.is_willed(self.shared.engine.endpoint());
+        (!is_willed)
+            .then_some("nothing outlives the host to end the containers that this server starts")
     }
 
-    /// Returns whether the engine created this container by a request of ours.
-    pub(crate) fn has_created(&self, id: &str) -> bool {
-        let ids = self.shared.created.0.lock();
-        ids.unwrap_or_else(PoisonError::into_inner).contains(id)
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// Returns the containers that the engine created for us and that are not proven gone, and
+    /// whether each ends with the server.
+    pub(crate) fn created(&self) -> BTreeMap<String, bool> {
+        self.shared.created.ids().clone()
+    }
+
+    /// Records that the engine reported it as absent.
+    pub(crate) fn forget(&self, id: &str) {
+        self.shared.created.forget(id);
     }
 }
 
@@ -153,13 +150,45 @@ impl Drop for Proxy {
 }
 
 impl Created {
-    /// As many as are remembered; 64 bytes each.
+    /// Limit of remembered IDs; more creations are refused.
     const MOST: usize = 16 * 1024;
 
-    fn note(&self, id: &str) {
-        let mut ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if ids.len() < Self::MOST {
-            ids.insert(id.to_owned());
+    /// Number of IDs from which each creation checks some others, so that at least half of the
+    /// remembered ones exist.
+    const FEW: usize = 256;
+    const LOOKS: usize = 2;
+
+    fn ids(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_full(&self) -> bool {
+        self.ids().len() >= Self::MOST
+    }
+
+    /// Remembers a new container. Returns some others to [check](Self::check): those with the next
+    /// IDs, which are random.
+    fn note(&self, id: &str, ends: bool) -> Vec<String> {
+        let mut ids = self.ids();
+        ids.insert(id.to_owned(), ends);
+        if ids.len() <= Self::FEW {
+            return Vec::new();
         }
+        let after = (Bound::Excluded(id), Bound::Unbounded);
+        let others = ids.range::<str, _>(after).chain(&*ids);
+        others.take(Self::LOOKS).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Forgets those that are gone.
+    async fn check(&self, engine: &Engine, ids: Vec<String>) {
+        for id in ids {
+            if let Ok(State::Absent) = engine.state(&id).await {
+                self.forget(&id);
+            }
+        }
+    }
+
+    fn forget(&self, id: &str) {
+        self.ids().remove(id);
     }
 }

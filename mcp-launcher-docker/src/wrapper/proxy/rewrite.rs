@@ -1,43 +1,38 @@
-//! The body of a create request: our labels, and our socket. Pure.
-//!
-//! Only the fields that matter are read. All others stay as they came, so that
-//! it is the daemon that judges them.
-
-use std::collections::HashMap;
+//! Adds our labels and socket to the body of a create request. Pure. Other fields are unchanged,
+//! for the daemon to judge.
 
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::fields::Fields;
 use super::json;
 use super::route::Kind;
-use crate::labels;
+use crate::labels::Mark;
 use crate::wrapper::policy::ReapPolicy;
 
-/// The variable by which launchers know the processes of their servers. A
-/// container has labels for that: one that stays would be taken for the
-/// server's by its processes.
+/// The variable that marks a server's processes. It is removed from containers, which have labels:
+/// a lasting container's processes would be taken for the server's.
 const COOKIE: &str = "MCP_LIFECYCLE_ID";
 
-/// The additions to the creates of one server.
 #[derive(Debug)]
 pub(crate) struct Additions {
-    /// The labels of the launch.
-    pub(crate) labels: HashMap<String, String>,
+    pub(crate) mark: Mark,
     pub(crate) policy: ReapPolicy,
-    /// Where the daemon's socket is, and where the proxy's is instead: for a
-    /// container that is given the socket, to start containers beside itself,
-    /// and does not outlive the server.
+    /// The paths of the daemon's socket and of the proxy's. The proxy's replaces the other in a
+    /// container that mounts the socket to start containers itself, and that ends with the server.
     pub(crate) sockets: Option<(String, String)>,
 }
 
-/// The body with our labels.
-///
-/// What follows the object stays, for the daemon to judge.
+/// Adds our labels to the body. Returns it, and whether the container ends with the server.
+/// Anything after the object is kept for the daemon to judge.
 ///
 /// # Errors
 ///
-/// Why it cannot be labelled. Nothing of the body is quoted.
-pub(super) fn rewrite(body: &[u8], kind: Kind, additions: &Additions) -> Result<Vec<u8>, String> {
+/// The reason that it cannot be labelled. Quotes nothing of the body.
+pub(super) fn rewrite(
+    body: &[u8],
+    kind: Kind,
+    additions: &Additions,
+) -> Result<(Vec<u8>, bool), String> {
     let text = json::read(body);
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Fields>();
     let mut create = match values.next() {
@@ -56,24 +51,19 @@ pub(super) fn rewrite(body: &[u8], kind: Kind, additions: &Additions) -> Result<
     let ends = additions.policy.ends(is_tied(&create));
     let labels = match kind {
         Kind::Libpod => "labels",
-        Kind::Container | Kind::Lasting => "Labels",
+        Kind::Container => "Labels",
     };
     create.merge(labels, |all| {
-        // Nobody else has anything to say about these.
-        all.retain(|key| !key.starts_with(labels::PREFIX));
-        for (key, value) in &additions.labels {
+        // Replaces this host's keys only: a nested host needs its own.
+        let own = additions.mark.with_fate(ends);
+        all.retain(|key| !own.contains_key(key));
+        for (key, value) in &own {
             all.set(key, value);
         }
-        let on_end = match ends {
-            true => labels::END,
-            false => labels::KEEP,
-        };
-        all.retain(|key| key != labels::ON_END);
-        all.set(labels::ON_END, &on_end);
     });
     create.change("Env", without_cookie);
     if let Some((theirs, ours)) = &additions.sockets {
-        // Ours ends with the server: what stays behind needs the engine's own.
+        // The proxy ends with the server, so a lasting container needs the engine's own socket.
         let (from, to) = match ends {
             true => (theirs, ours),
             false => (ours, theirs),
@@ -89,11 +79,11 @@ pub(super) fn rewrite(body: &[u8], kind: Kind, additions: &Additions) -> Result<
     }
     let mut new = serde_json::to_vec(&create).map_err(|error| error.to_string())?;
     new.extend_from_slice(rest.as_bytes());
-    Ok(new)
+    Ok((new, ends))
 }
 
-/// Returns whether its client meant it to end with the client: it is removed when it
-/// ends, or its standard input is the client's.
+/// Returns whether the container is tied to its client: it is removed at its exit, or its stdin is
+/// the client's.
 fn is_tied(create: &Fields) -> bool {
     let host = create.values("HostConfig").last().and_then(Fields::of);
     let auto_remove = host.is_some_and(|host| host.is("AutoRemove")) || create.is("remove");
@@ -101,7 +91,7 @@ fn is_tied(create: &Fields) -> bool {
     auto_remove || attached.iter().all(|key| create.is(key))
 }
 
-/// A list of `NAME=value`, or Podman's object.
+/// Removes the cookie from a list of `NAME=value`, or from Podman's object.
 fn without_cookie(env: &RawValue) -> Option<Box<RawValue>> {
     if let Some(mut fields) = Fields::of(env) {
         fields.retain(|name| name != COOKIE);
@@ -143,8 +133,7 @@ fn replace_socket(host: &mut Fields, from: &str, to: &str) {
     host.change("Mounts", |list| item(&mount, list));
 }
 
-/// Returns whether both lead to the same file, as far as their names tell: `/var/run` is
-/// `/run` on today's systems.
+/// Returns whether both names lead to the same file: `/var/run` is `/run` on today's systems.
 fn is_socket(path: &str, socket: &str) -> bool {
     fn plain(path: &str) -> Option<Vec<&str>> {
         let mut parts = Vec::new();
@@ -166,18 +155,24 @@ fn is_socket(path: &str, socket: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::labels::{self, test_mark};
     use serde_json::{Value, json};
+
+    const LAUNCH: &str = "dev.mcp-lifecycle.I.launch";
+    const ON_END: &str = "dev.mcp-lifecycle.I.on-end";
 
     fn additions(policy: ReapPolicy) -> Additions {
         Additions {
-            labels: [(labels::LAUNCH.to_owned(), "L".to_owned())].into(),
+            mark: test_mark(),
             policy,
             sockets: Some(("/var/run/docker.sock".into(), "/p.sock".into())),
         }
     }
 
     fn raw(body: &[u8], policy: ReapPolicy) -> Vec<u8> {
-        rewrite(body, Kind::Container, &additions(policy)).unwrap()
+        rewrite(body, Kind::Container, &additions(policy))
+            .unwrap()
+            .0
     }
 
     fn rewritten(body: Value, policy: ReapPolicy) -> Value {
@@ -188,7 +183,7 @@ mod tests {
     fn labels_are_added_wherever_there_were_none() {
         for body in [json!({}), json!({"Labels": null}), json!({"Labels": {}})] {
             let new = rewritten(body, ReapPolicy::Tied);
-            assert_eq!(new["Labels"][labels::LAUNCH], "L");
+            assert_eq!(new["Labels"][LAUNCH], "L");
         }
         let kept = rewritten(
             json!({"Labels": {"a": "b"}, "Image": "i"}),
@@ -201,9 +196,9 @@ mod tests {
     #[test]
     fn nobody_can_claim_our_labels() {
         for body in [
-            r#"{"Labels":{"dev.mcp-lifecycle.launch":"x","dev.mcp-lifecycle.instance":"x"}}"#,
-            r#"{"Label\u017f":{"dev.mcp-lifecycle.launch":"x","dev.mcp-lifecycle.instance":"x"}}"#,
-            r#"{"labels":{"a":"b"},"LABELS":{"dev.mcp-lifecycle.instance":"x"}}"#,
+            r#"{"Labels":{"dev.mcp-lifecycle.I.launch":"x","dev.mcp-lifecycle.I.on-end":"x"}}"#,
+            r#"{"Label\u017f":{"dev.mcp-lifecycle.I.launch":"x","dev.mcp-lifecycle.server":"x"}}"#,
+            r#"{"labels":{"a":"b"},"LABELS":{"dev.mcp-lifecycle.I.server":"x"}}"#,
         ] {
             let new = raw(body.as_bytes(), ReapPolicy::Tied);
             let text = String::from_utf8(new).unwrap();
@@ -214,8 +209,28 @@ mod tests {
                 "{text}"
             );
             let new: Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(new["Labels"][labels::LAUNCH], "L");
+            assert_eq!(new["Labels"][LAUNCH], "L");
         }
+    }
+
+    /// A host that is the server of this one finds its containers by them.
+    #[test]
+    fn labels_of_other_hosts_stay() {
+        let theirs =
+            json!({"dev.mcp-lifecycle.J.launch": "M", "dev.mcp-lifecycle.J.on-end": "keep"});
+        let new = rewritten(json!({"Labels": theirs}), ReapPolicy::All);
+        let all: std::collections::HashMap<String, String> =
+            serde_json::from_value(new["Labels"].clone()).unwrap();
+        let found = labels::hosts(&all);
+        let found: Vec<_> = found
+            .iter()
+            .map(|host| (host.instance, host.get("launch"), host.get("on-end")))
+            .collect();
+        let expected = [
+            ("I", Some("L"), Some("end")),
+            ("J", Some("M"), Some("keep")),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]
@@ -233,14 +248,11 @@ mod tests {
             deep.as_bytes(),
         ] {
             let new = String::from_utf8(raw(body, ReapPolicy::Tied)).unwrap();
-            assert!(new.contains(labels::LAUNCH), "{:.200}", new);
+            assert!(new.contains(LAUNCH), "{:.200}", new);
         }
         let new = raw(b"{} garbage", ReapPolicy::Tied);
         let new = String::from_utf8(new).unwrap();
-        assert!(
-            new.contains(labels::LAUNCH) && new.ends_with("} garbage"),
-            "{new}"
-        );
+        assert!(new.contains(LAUNCH) && new.ends_with("} garbage"), "{new}");
         // The daemon fills in an empty one, and not one that is missing.
         let host = |body| rewritten(body, ReapPolicy::Tied).get("HostConfig").cloned();
         assert_eq!(host(json!({"HostConfig": {}})), Some(json!({})));
@@ -279,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_is_tied_ends_and_what_is_detached_stays() {
-        let fate = |body, policy| rewritten(body, policy)["Labels"][labels::ON_END].clone();
+        let fate = |body, policy| rewritten(body, policy)["Labels"][ON_END].clone();
         let rm = || json!({"HostConfig": {"AutoRemove": true}});
         let attached = || json!({"OpenStdin": true, "AttachStdin": true, "StdinOnce": true});
         let detached = || json!({"OpenStdin": true, "HostConfig": {"AutoRemove": false}});
@@ -293,7 +305,7 @@ mod tests {
             ReapPolicy::Tied,
         );
         let twice: Value = serde_json::from_slice(&twice).unwrap();
-        assert_eq!(twice["Labels"][labels::ON_END], "end");
+        assert_eq!(twice["Labels"][ON_END], "end");
         assert_eq!(
             twice["HostConfig"],
             json!({"autoremove": true, "Privileged": false})
@@ -334,9 +346,10 @@ mod tests {
     #[test]
     fn podmans_own_form() {
         let body = br#"{"remove":true,"env":{"A":"1","MCP_LIFECYCLE_ID":"x"},"mounts":[{"source":"/run/docker.sock"}]}"#;
-        let new = rewrite(body, Kind::Libpod, &additions(ReapPolicy::Tied)).unwrap();
+        let (new, ends) = rewrite(body, Kind::Libpod, &additions(ReapPolicy::Tied)).unwrap();
+        assert!(ends);
         let new: Value = serde_json::from_slice(&new).unwrap();
-        assert_eq!(new["labels"][labels::ON_END], "end");
+        assert_eq!(new["labels"][ON_END], "end");
         assert_eq!(new["env"], json!({"A": "1"}));
         assert_eq!(new["mounts"], json!([{"source": "/p.sock"}]));
     }

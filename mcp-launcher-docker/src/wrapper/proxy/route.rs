@@ -1,38 +1,35 @@
-//! The routing of a request, by what it does. Pure.
-//!
-//! Wider than the daemon's own routes: what might be a create for any daemon is
-//! one here, and labels do no harm in what is none.
+//! Routes a request by its effect. Pure. Wider than the daemon's own routes: a possible creation
+//! counts as one, and superfluous labels do no harm.
 
 use hyper::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
-    /// It creates something that is labelled.
+    /// Creates a container, which is labelled.
     Create(Kind),
-    /// It creates containers by other means, which are named.
+    /// Creates containers by other means.
     Unlabelled(&'static str),
-    /// It makes an image of a container, which would inherit its labels.
+    /// Makes an image of a container, which would inherit its labels.
     Commit,
-    /// A build: it runs containers that have no labels, and are gone with its answer.
+    /// A build: runs unlabelled containers, which are gone with its response.
     Build,
-    /// A request after which the connection may become a stream of bytes.
+    /// A request that may turn the connection into a byte stream.
     Tunnel,
-    /// Anything else.
+    /// A request that the daemon answers, or goes on answering, when something happens.
+    Waiting,
     Other,
-    /// There is no such thing: a proxy request, not one to a daemon.
+    /// A request to an HTTP proxy rather than to a daemon.
     Nothing,
 }
 
-/// The kind of object that a request creates.
+/// The API by which a request creates a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A container, by Docker's API.
+    /// Docker's.
     Container,
-    /// A container, by Podman's own API.
+    /// Podman's own.
     Libpod,
-    /// A network, volume or service: labelled, and never ended.
-    Lasting,
 }
 
 pub(super) fn route(method: &Method, target: &Uri) -> Route {
@@ -47,7 +44,11 @@ pub(super) fn route(method: &Method, target: &Uri) -> Route {
         [.., "containers", _, "attach"] | [.., "exec", _, "start"] if posts => Route::Tunnel,
         [.., "session" | "grpc"] if posts => Route::Tunnel,
         [.., "attach", "ws"] if method == Method::GET => Route::Tunnel,
-        // A daemon creates by POST alone, today.
+        [.., "containers", _, "wait"] if posts => Route::Waiting,
+        [.., "events"] => Route::Waiting,
+        [.., "logs"] if is_set(target, "follow", false) => Route::Waiting,
+        [.., "stats"] if is_set(target, "stream", true) => Route::Waiting,
+        // Daemons create by POST only.
         _ if method == Method::GET || method == Method::HEAD || method == Method::DELETE => {
             Route::Other
         }
@@ -58,16 +59,28 @@ pub(super) fn route(method: &Method, target: &Uri) -> Route {
         [.., "restore"] if target.query().is_some_and(|q| q.contains("import")) => {
             Route::Unlabelled("an imported checkpoint")
         }
-        [.., "networks" | "volumes" | "services", "create"] if !libpod => {
-            Route::Create(Kind::Lasting)
-        }
         [.., "commit"] => Route::Commit,
         [.., "build"] => Route::Build,
         _ => Route::Other,
     }
 }
 
-/// The path as the widest reading has it: no empty ones, and no dots.
+/// Returns whether the query sets this flag, as the daemon reads it. In doubt it does.
+fn is_set(target: &Uri, flag: &str, default: bool) -> bool {
+    let pairs = target.query().unwrap_or_default().split('&');
+    let mut values = pairs.filter_map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (percent_decode_str(name).decode_utf8_lossy() == flag).then_some(value)
+    });
+    let is_false = |value: &str| {
+        let value = percent_decode_str(value).decode_utf8_lossy();
+        let value = value.trim().to_lowercase();
+        ["", "0", "no", "false", "none"].contains(&value.as_str())
+    };
+    values.next().map_or(default, |value| !is_false(value))
+}
+
+/// Normalizes a path as widely as possible: without empty segments and dots.
 fn segments(path: &str) -> Vec<&str> {
     path.split('/').fold(Vec::new(), |mut all, segment| {
         match segment {
@@ -104,7 +117,7 @@ mod tests {
             post("/v4.0.0/libpod/containers/create"),
             Route::Create(Kind::Libpod)
         );
-        assert_eq!(post("/volumes/create"), Route::Create(Kind::Lasting));
+        assert_eq!(post("/volumes/create"), Route::Other);
         assert_eq!(post("/commit?container=x"), Route::Commit);
         assert_eq!(post("/v1.41/build?q=1"), Route::Build);
     }
@@ -131,6 +144,34 @@ mod tests {
             "/v1.41/grpc",
         ] {
             assert_eq!(post(target), Route::Tunnel, "{target}");
+        }
+    }
+
+    #[test]
+    fn requests_that_wait_have_places_of_their_own() {
+        let get = |target: &str| route(&Method::GET, &target.parse().unwrap());
+        for target in [
+            "/v1.41/events?since=0",
+            "/containers/x/logs?stdout=1&follow=1",
+            "/services/x/logs?f%6fllow=true",
+            "/containers/x/stats",
+            "/libpod/containers/x/stats?stream=true",
+        ] {
+            assert_eq!(get(target), Route::Waiting, "{target}");
+        }
+        for target in [
+            "/containers/x/logs?stdout=1",
+            "/containers/x/logs?follow=false&follow=1",
+            "/containers/x/stats?stream=0",
+            "/containers/x/wait",
+        ] {
+            assert_eq!(get(target), Route::Other, "{target}");
+        }
+        for target in [
+            "/containers/x/wait",
+            "/v4/libpod/containers/x/wait?condition=exited",
+        ] {
+            assert_eq!(post(target), Route::Waiting, "{target}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The connections to the proxy: accepted, bounded, routed request by request.
+//! Accepts, bounds and routes connections to the proxy.
 
 use std::convert::Infallible;
 use std::os::unix::net::UnixListener as StdListener;
@@ -6,33 +6,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, TRANSFER_ENCODING};
+use hyper::header::{CONNECTION, HeaderMap, HeaderValue, TRANSFER_ENCODING};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
 
 use super::answer::{self, Body};
 use super::client::{self, Tunnel};
+use super::place::{Place, Places};
 use super::route::{Route, route};
 use super::{Shared, build, create, forward};
 
-/// Connections of one server that are served at a time: two descriptors each.
-pub(super) const CONNECTIONS: usize = 128;
-
-/// The longest time the head of a request may take to come, also the next one's of a
-/// connection that is kept alive. The daemon's own limit.
+/// Time limit of a request's head, also on an idle kept-alive connection. The same as the daemon's.
 const HEAD: Duration = Duration::from_secs(5 * 60);
 
-/// The longest head, and as much of a connection is held: 16 MiB for all of a server. The
-/// daemon itself takes eight times as much; the credentials of fifty registries, which are
-/// the longest header that clients send, fit.
+/// Maximum size of a head, which is buffered: 16 MiB for all of a server. The daemon accepts eight
+/// times as much; the credentials of fifty registries, the longest header of clients, fit.
 pub(super) const LONGEST_HEAD: usize = 128 * 1024;
 
-/// Headers of one request. The daemon counts none but their bytes.
+/// Limit of headers. The daemon counts only bytes.
 const HEADERS: usize = 1024;
 
 pub(super) async fn accept(listener: StdListener, shared: Arc<Shared>) {
@@ -40,18 +35,15 @@ pub(super) async fn accept(listener: StdListener, shared: Arc<Shared>) {
         Ok(listener) => listener,
         Err(error) => return warn!(%error, "the proxy to the engine cannot listen"),
     };
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // The backlog waits for a place, as it does for a daemon that is slow.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
+    let places = Places::new();
+    // Without a place, clients wait in the backlog.
+    while let Some(place) = places.next().await {
         match listener.accept().await {
             Ok((client, _)) => {
                 drop(tokio::spawn(connection(Arc::clone(&shared), client, place)));
             }
             Err(error) => {
-                // Out of descriptors, as a rule: others have to close some.
+                // Usually out of descriptors: others must close some.
                 warn!(%error, "the proxy to the engine cannot accept");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -59,10 +51,8 @@ pub(super) async fn accept(listener: StdListener, shared: Arc<Shared>) {
     }
 }
 
-async fn connection(shared: Arc<Shared>, client: UnixStream, place: OwnedSemaphorePermit) {
+async fn connection(shared: Arc<Shared>, client: UnixStream, place: Arc<Place>) {
     let tunnel = Tunnel::default();
-    // A tunnel outlives the connection as HTTP, and keeps its place.
-    let place = Arc::new(place);
     let closing = Arc::clone(&shared);
     let service = service_fn({
         let tunnel = tunnel.clone();
@@ -85,7 +75,7 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: OwnedSemapho
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = closing.fence.closed() => {
-            // What is under way is answered. Nothing else is asked any more.
+            // The request in progress is answered; no other is accepted.
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -95,7 +85,7 @@ async fn connection(shared: Arc<Shared>, client: UnixStream, place: OwnedSemapho
     }
 }
 
-/// Returns whether a body that is in a coding comes in chunks, and in no other besides.
+/// Returns whether the only transfer coding, if any, is chunked.
 fn are_chunks(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let first = codings.next();
@@ -103,16 +93,36 @@ fn are_chunks(headers: &HeaderMap) -> bool {
         && codings.next().is_none()
 }
 
+/// Answers a request. The connection is closed after one that has waited, which leaves its place.
 async fn answer(
     shared: &Arc<Shared>,
     request: Request<Incoming>,
     tunnel: Tunnel,
-    place: Arc<OwnedSemaphorePermit>,
+    place: Arc<Place>,
 ) -> Response<Body> {
     if !are_chunks(request.headers()) {
         return answer::unread_coding();
     }
     let found = route(request.method(), request.uri());
+    let waits = matches!(found, Route::Tunnel | Route::Waiting);
+    let mut answer = match waits && !place.wait() {
+        true => answer::busy(),
+        false => routed(shared, request, found, tunnel, Arc::clone(&place)).await,
+    };
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS && (waits || place.is_scarce()) {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+    }
+    answer
+}
+
+async fn routed(
+    shared: &Arc<Shared>,
+    request: Request<Incoming>,
+    found: Route,
+    tunnel: Tunnel,
+    place: Arc<Place>,
+) -> Response<Body> {
     match found {
         Route::Create(kind) => create::create(shared, request, kind, place).await,
         Route::Unlabelled(what) => {
@@ -121,9 +131,15 @@ async fn answer(
             answer::refused(&problem)
         }
         Route::Nothing => answer::error(StatusCode::NOT_FOUND, "page not found"),
-        Route::Commit => forward::plain(shared, forward::without_our_labels(request)).await,
+        Route::Commit => {
+            forward::plain(
+                shared,
+                forward::without_our_labels(request, &shared.additions.mark),
+            )
+            .await
+        }
         Route::Build => build::build(shared, request, place).await,
         Route::Tunnel => forward::tunnel(shared, request, tunnel, place).await,
-        Route::Other => forward::plain(shared, request).await,
+        Route::Waiting | Route::Other => forward::plain(shared, request).await,
     }
 }

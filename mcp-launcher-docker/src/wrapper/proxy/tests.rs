@@ -12,11 +12,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 fn proxy_to(engine: &FakeEngine, path: &std::path::Path) -> Proxy {
     let additions = Additions {
-        labels: [].into(),
+        mark: crate::labels::test_mark(),
         policy: ReapPolicy::All,
         sockets: None,
     };
-    Proxy::start(path.to_owned(), engine.socket(), additions, None).unwrap()
+    let reaching = Engine::new(engine.endpoint()).into();
+    let host = Host::without_will(path.parent().unwrap());
+    Proxy::start(path.to_owned(), reaching, additions, host).unwrap()
 }
 
 /// A volume's driver may take its time; nothing of ours waits for a volume.
@@ -79,25 +81,83 @@ fn a_server_that_keeps_connections_open_waits_for_its_own_and_costs_no_more() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p");
     let _proxy = proxy_to(&engine, &path);
-    let ask = || {
+    let begin = |head: &str| {
         let mut client = UnixStream::connect(&path).unwrap();
-        client
-            .write_all(b"GET /_ping HTTP/1.1\r\nHost: d\r\n\r\n")
-            .unwrap();
+        client.write_all(head.as_bytes()).unwrap();
         client
     };
     let answer = |client: &mut UnixStream, limit| {
         client.set_read_timeout(Some(limit)).unwrap();
         client.read(&mut [0; 512])
     };
-    let mut kept: Vec<_> = (0..serve::CONNECTIONS).map(|_| ask()).collect();
-    for client in &mut kept {
-        answer(client, LIMIT).unwrap();
-    }
-    let mut late = ask();
+    // Requests whose heads have no end yet.
+    let half = |_| begin("GET /_ping HTTP/1.1\r\n");
+    let mut kept: Vec<_> = (0..place::REQUESTS).map(half).collect();
+    let mut late = begin("GET /_ping HTTP/1.1\r\nHost: d\r\n\r\n");
     answer(&mut late, Duration::from_millis(300)).unwrap_err();
     kept.pop();
     answer(&mut late, LIMIT).unwrap();
+}
+
+/// Each attached client waits for what another request brings about.
+#[test]
+fn requests_that_wait_keep_no_other_out() {
+    const ME: &str = "wrapper::proxy::tests::requests_that_wait_keep_no_other_out";
+    const WAITING: usize = 200;
+    if !crate::alone::is_alone(ME, "ulimit -n 4096") {
+        return;
+    }
+    let (asked, all) = std::sync::mpsc::channel();
+    let engine = FakeEngine::start(move |request| {
+        if request.contains("/wait") {
+            asked.send(()).unwrap();
+            std::thread::park();
+        }
+        Some((200, "{}".to_owned()))
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("p");
+    let _proxy = proxy_to(&engine, &path);
+    let ask = |head: &str| {
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        let request = format!("{head} HTTP/1.1\r\nHost: d\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        client
+    };
+    let status = |client: &mut UnixStream| {
+        let mut start = [0; 12];
+        client.read_exact(&mut start).unwrap();
+        start
+    };
+    let mut waiting: Vec<_> = (0..WAITING)
+        .map(|_| ask("POST /containers/x/wait"))
+        .collect();
+    for _ in 0..WAITING {
+        all.recv_timeout(LIMIT).unwrap();
+    }
+    // Clients keep their connections, as docker's do, and are not left without one.
+    let mut kept = Vec::new();
+    for _ in 0..WAITING {
+        let mut client = ask("GET /_ping");
+        assert_eq!(&status(&mut client), b"HTTP/1.1 200");
+        kept.push(client);
+    }
+    let mut one_more = ask("GET /events");
+    let mut refusal = String::new();
+    one_more.read_to_string(&mut refusal).unwrap();
+    assert!(refusal.starts_with("HTTP/1.1 503"), "{refusal}");
+    assert!(
+        refusal.contains(r#"{"message":"the MCP server has"#),
+        "{refusal}"
+    );
+    // One that leaves makes a place, as soon as it is known to have gone.
+    waiting.pop();
+    let deadline = std::time::Instant::now() + LIMIT;
+    while &status(&mut ask("GET /events")) != b"HTTP/1.1 200" {
+        assert!(std::time::Instant::now() < deadline, "no place is left");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Clients leave at once here, whatever they have asked for.
@@ -119,8 +179,8 @@ fn what_outlives_its_client_keeps_its_place() {
             let mut client = UnixStream::connect(&path).unwrap();
             client.write_all(request.as_bytes()).unwrap();
         };
-        (0..serve::CONNECTIONS).for_each(|_| leave());
-        for _ in 0..serve::CONNECTIONS {
+        (0..place::REQUESTS).for_each(|_| leave());
+        for _ in 0..place::REQUESTS {
             all.recv_timeout(LIMIT).expect(target);
         }
         leave();
@@ -152,7 +212,7 @@ fn heads_that_do_not_end_cost_a_bounded_memory() {
     let before = resident();
     let begun = b"GET /_ping HTTP/1.1\r\nHost: d\r\nX-Long: ".as_slice();
     let some = vec![b'x'; 4096];
-    let clients = (0..serve::CONNECTIONS).map(|_| {
+    let clients = (0..place::REQUESTS).map(|_| {
         let mut client = UnixStream::connect(&path).unwrap();
         client.set_read_timeout(Some(LIMIT)).unwrap();
         client.write_all(begun).unwrap();
@@ -187,7 +247,7 @@ fn a_create_that_says_that_it_is_too_long_is_refused_at_once() {
     let _proxy = proxy_to(&engine, &path);
     let mut client = UnixStream::connect(&path).unwrap();
     client.set_read_timeout(Some(LIMIT)).unwrap();
-    let length = (16 << 20) + 1;
+    let length = create::LONGEST + 1;
     let head =
         format!("POST /containers/create HTTP/1.1\r\nHost: d\r\nContent-Length: {length}\r\n\r\n");
     client.write_all(head.as_bytes()).unwrap();
@@ -235,12 +295,19 @@ fn an_engine_that_refuses_before_it_has_read_all_is_heard() {
         }
     });
     let additions = Additions {
-        labels: [].into(),
+        mark: crate::labels::test_mark(),
         policy: ReapPolicy::All,
         sockets: None,
     };
     let path = directory.path().join("p");
-    let _proxy = Proxy::start(path.clone(), upstream, additions, None).unwrap();
+    let engine = Engine::new(crate::Endpoint::Unix(upstream)).into();
+    let _proxy = Proxy::start(
+        path.clone(),
+        engine,
+        additions,
+        Host::without_will(directory.path()),
+    )
+    .unwrap();
     let mut client = UnixStream::connect(&path).unwrap();
     client.set_read_timeout(Some(LIMIT)).unwrap();
     // More than any socket holds.
@@ -255,52 +322,22 @@ fn an_engine_that_refuses_before_it_has_read_all_is_heard() {
     assert_eq!(&answer, b"HTTP/1.1 404");
 }
 
-/// One server costs its host no gigabytes, nor do many.
+/// One whose length is not given.
 #[test]
-fn long_bodies_of_all_servers_share_one_budget() {
-    const SERVERS: usize = 6;
-    let (arrived, create) = std::sync::mpsc::channel();
-    let engine = FakeEngine::start(move |request| {
-        arrived.send(request.to_owned()).unwrap();
-        None
-    });
+fn a_create_that_grows_too_long_is_refused_before_its_end() {
+    let engine = FakeEngine::start(|_| panic!("the engine was asked"));
     let directory = tempfile::tempdir().unwrap();
-    let path = |n: usize| directory.path().join(n.to_string());
-    let proxies: Vec<_> = (0..SERVERS).map(|n| proxy_to(&engine, &path(n))).collect();
-    let connect = |n: usize, length: usize| {
-        let mut client = UnixStream::connect(path(n)).unwrap();
-        client.set_write_timeout(Some(LIMIT / 60)).unwrap();
-        let head = format!("POST /containers/create HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
-        client.write_all(head.as_bytes()).unwrap();
-        client
-    };
-    const LENGTH: usize = 16 << 20;
-    let mut taken = 0;
-    let mut clients = Vec::new();
-    for n in 0..SERVERS * 2 {
-        let mut client = connect(n % SERVERS, LENGTH);
-        // All but the end.
-        let mut left = LENGTH - 1;
-        while left > 0
-            && let Ok(some) = client.write(&vec![b' '; left.min(1 << 16)])
-        {
-            left -= some;
-        }
-        taken += LENGTH - 1 - left;
-        clients.push(client);
-    }
-    // The budget, and what is underway to each of them.
-    assert!(taken < (64 + 24) << 20, "{} MiB", taken >> 20);
-    assert!(taken > 48 << 20, "{} MiB", taken >> 20);
-    // Who is short, and who comes after them, waits for none of them.
-    drop(clients);
-    for (n, length) in [(0, 2), (1, 1 << 20)] {
-        let mut client = connect(n, length);
-        client.set_write_timeout(None).unwrap();
-        client.write_all(b"{").unwrap();
-        client.write_all(&vec![b' '; length - 2]).unwrap();
-        client.write_all(b"}").unwrap();
-        create.recv_timeout(LIMIT).unwrap();
-    }
-    drop(proxies);
+    let path = directory.path().join("p");
+    let _proxy = proxy_to(&engine, &path);
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(LIMIT)).unwrap();
+    let length = create::LONGEST + 1;
+    let head = format!(
+        "POST /containers/create HTTP/1.1\r\nHost: d\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n"
+    );
+    client.write_all(head.as_bytes()).unwrap();
+    client.write_all(&vec![b' '; length]).unwrap();
+    let mut start = [0; 12];
+    client.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 413");
 }

@@ -1,7 +1,6 @@
-//! The engine's end of a connection, which may close before it has read all.
-//!
-//! An engine that refuses a request answers and closes; the rest of the body is
-//! then nobody's, and the answer is still there to be read.
+//! The engine's end of a connection, which may close before it has read everything: an engine that
+//! refuses a request responds and closes. The rest of the body is then dropped and the response
+//! read.
 
 use std::future::Future;
 use std::io;
@@ -9,20 +8,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::client::Tunnel;
+use crate::dial::Connection;
 
 pub(super) struct Upstream {
-    stream: UnixStream,
+    stream: Connection,
     tunnel: Tunnel,
-    /// Completes when the engine is to take its client for gone, and yet can answer.
+    /// Completes when the engine should see its client as gone, although it may still respond.
     over: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
 
 impl Upstream {
-    pub(super) fn new(stream: UnixStream, tunnel: Tunnel, over: CancellationToken) -> Self {
+    pub(super) fn new(stream: Connection, tunnel: Tunnel, over: CancellationToken) -> Self {
         Self {
             stream,
             tunnel,
@@ -41,7 +40,7 @@ impl AsyncRead for Upstream {
             && over.as_mut().poll(cx).is_ready()
         {
             self.over = None;
-            // A socket's shutdown is one system call and never pending.
+            // One system call on a socket; TLS and ssh may have to write before.
             let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
         }
         Pin::new(&mut self.stream).poll_read(cx, buf)
@@ -55,7 +54,7 @@ impl AsyncWrite for Upstream {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         match Pin::new(&mut self.stream).poll_write(cx, buf) {
-            // What reads the answer ends the request as well.
+            // Reading the response ends the request as well.
             Poll::Ready(Err(error)) if is_closed(&error) && !self.tunnel.is_open() => {
                 Poll::Ready(Ok(buf.len()))
             }

@@ -1,4 +1,4 @@
-//! The end of a connection that nobody needs any more.
+//! The end of an unused connection.
 
 use std::future::{Future, poll_fn};
 #[cfg(test)]
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use super::{Driver, Event};
 use crate::ExecutorError;
 
-/// How long the good-bye may take.
+/// Time limit of the farewell.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Driver {
-    /// Nobody holds a process or the client any more: what was abandoned is
-    /// ended, the peer is told, and the link closed.
+    /// Ends abandoned processes, tells the peer, and closes the link, once neither the client nor a
+    /// process is in use.
     pub(super) async fn farewell(mut self) {
         let until = Instant::now() + FAREWELL;
         self.session.end();
-        // No more commands; only ends that want an answer.
+        // No more commands: only ends that need an answer.
         while self.session.has_calls() && self.link.is_some() && Instant::now() < until {
             self.carry_out();
             self.timer.as_mut().reset(until.into());
@@ -40,7 +40,7 @@ impl Driver {
         }
     }
 
-    /// Nobody will ever follow its processes again.
+    /// Fails all processes for good.
     pub(in crate::client) fn fail_all(self, reason: &str) {
         let reason = reason.to_owned();
         for remote in self.processes.values().filter_map(Weak::upgrade) {
@@ -49,14 +49,14 @@ impl Driver {
         }
     }
 
-    /// As a start does.
+    /// Follows a process, as a start does.
     #[cfg(test)]
     pub(in crate::client) fn follow(&mut self, remote: &Arc<super::Remote>) {
         let id = remote.id().to_owned();
         self.processes.insert(id, Arc::downgrade(remote));
     }
 
-    /// As `poll_event`, when there can be no commands.
+    /// Does the same as `poll_event`, without commands.
     fn poll_link(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         let Some(connected) = &mut self.link else {
             return Poll::Ready(Event::LinkLost(None));

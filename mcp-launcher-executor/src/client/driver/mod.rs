@@ -1,4 +1,4 @@
-//! The task that owns the link and carries out what the session decides.
+//! The task that owns the link and carries out the session's effects.
 
 mod effects;
 mod farewell;
@@ -23,14 +23,14 @@ use crate::mutex::Mutex;
 use crate::protocol::process::ProcessParams;
 use crate::protocol::{InitializeResult, method};
 
-/// Commands, or frames, taken in one go before the others have their turn.
+/// Number of commands or frames before other events get a turn.
 const TURN: usize = 64;
 
 enum Event {
     Connected(Result<Connected, ExecutorError>),
     Frame(Incoming),
     LinkLost(Option<LinkError>),
-    /// A link was lost, and this is why.
+    /// The reason that a link was lost.
     Parted(String),
     Command(Command),
     Abandoned,
@@ -41,10 +41,10 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Connected, ExecutorError>> 
 
 type Parting = Pin<Box<dyn Future<Output = String> + Send>>;
 
-/// When the session was over for good, and why; empty until then.
+/// When and why the session ended for good; empty until then.
 pub(super) type Death = Arc<OnceLock<(Instant, ExecutorError)>>;
 
-/// Where the driver is while its connection lives.
+/// The driver, while its connection lives.
 pub(super) type Seat = Mutex<Option<Driver>>;
 
 impl StandIn for Seat {
@@ -62,10 +62,10 @@ pub(super) struct Driver {
     commands: Arc<Inbox<Command>>,
     link: Option<Connected>,
     connecting: Option<Connecting>,
-    /// The command of a link that was lost tells why.
+    /// Waits for the reason of a lost link from its command.
     parting: Option<Parting>,
     dirty: bool,
-    /// Received since commands and deadlines had their turn.
+    /// Number of frames since commands and deadlines had a turn.
     frames: usize,
     replies: HashMap<Token, Reply>,
     next_token: Token,
@@ -76,7 +76,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// To be made inside the runtime that runs it.
+    /// Must be called inside the runtime that runs it.
     pub(super) fn new(
         config: ExecServerConfig,
         session: Session,
@@ -102,8 +102,7 @@ impl Driver {
         }
     }
 
-    /// Runs until nobody needs the connection any more. In between, others may
-    /// [stand in](Self::stand_in).
+    /// Runs until the connection is unused. Between polls, senders may [stand in](Self::stand_in).
     pub(super) async fn run(self, seat: &Seat) {
         let inbox = Arc::clone(&self.commands);
         let sit = || seat.lock();
@@ -122,7 +121,7 @@ impl Driver {
         }
     }
 
-    /// Does what there is to do, until nobody needs the connection any more.
+    /// Makes progress; ready when the connection is unused.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.carry_out();
@@ -163,9 +162,8 @@ impl Driver {
         }
     }
 
-    /// On the thread of whoever sent a command: takes the commands and sends
-    /// their frames. `false` when something is left that only the driver's own
-    /// task can do, whose waker this is.
+    /// Runs on a sender's thread: takes the commands and sends their frames. Returns `false` if
+    /// something is left for the driver's own task, with this waker.
     fn stand_in(&mut self, driver: &Waker) -> bool {
         let ready = |c: &Connected| c.link.buffered() <= HIGH_WATER;
         if self.session.has_effects() || !self.link.as_ref().is_some_and(ready) {
@@ -198,9 +196,9 @@ impl Driver {
         in_time && !self.session.has_effects() && self.commands.is_empty()
     }
 
-    /// The next event. Frames first, so that no deadline expires over an
-    /// answer that is there already; but only so many in a row, so that a peer
-    /// that never pauses starves neither commands nor deadlines.
+    /// Returns the next event. Frames come first, so that no deadline expires while its answer has
+    /// already arrived; their number is limited, so that a busy peer starves neither commands nor
+    /// deadlines.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         if let Some(connecting) = &mut self.connecting
             && let Poll::Ready(outcome) = connecting.as_mut().poll(cx)
@@ -229,7 +227,7 @@ impl Driver {
                 Poll::Pending => {}
             }
         }
-        // Flushed when there is nothing else to do: one write for many frames.
+        // Flushed when idle: one write for many frames.
         if let Some(connected) = &mut self.link
             && self.dirty
         {
@@ -261,7 +259,7 @@ impl Driver {
             Some(Err(error)) => Event::LinkLost(Some(error)),
             None => Event::LinkLost(None),
         });
-        // A frame that takes long to arrive is a sign of life all the while.
+        // A frame that arrives slowly is a sign of life throughout.
         if connected.link.received() != before {
             self.session.hears(Instant::now());
         }

@@ -1,11 +1,11 @@
-//! Grace and the whole tree on a peer that has neither: a shell script, started
-//! through the peer itself, that signals and sweeps by identity.
+//! Polite signals and the whole tree on a peer that supports neither: a shell script, started
+//! through the peer, that signals and sweeps by identity.
 //!
-//! A server is marked by a random cookie in its environment, which everything
-//! that it starts inherits; the script finds the marked processes and their
-//! descendants in `/proc`, and compares the start time right before it signals.
+//! A server is marked by a random cookie in its environment, which all its children inherit. The
+//! script finds the marked processes and their descendants in `/proc`, and compares the start time
+//! right before it signals.
 //!
-//! Not reached: a descendant that wiped its environment *and* was orphaned.
+//! Not reached: an orphan that wiped its environment.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,23 +23,22 @@ const SCRIPT: &str = include_str!("sweep.sh");
 /// The variable that carries the cookie.
 pub(super) const COOKIE: &str = "MCP_EXECUTOR_COOKIE";
 
-/// The most bytes that are taken of the script's answer; a fork bomb's list is cut here.
+/// Limit of the script's answer; the list of a fork bomb is cut here.
 const ANSWER: u64 = 64 * 1024;
 
-/// And of the end of one that is longer: the last word, and a newline.
+/// Length of the end that is kept of a longer answer: the last line.
 const VERDICT: usize = 6;
 
-/// How long the script may take to say what it can do.
+/// Time limit for the script to report its abilities.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// The abilities of the script on this peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Abilities {
     /// It can be detached from the session that it watches.
     pub(super) detach: bool,
 }
 
-/// Whether the script works over there.
+/// Checks whether the script works on the peer.
 pub(super) async fn probe(connection: &Connection) -> Option<Abilities> {
     let answer = match timeout(PROBE, run(connection, "probe", "-")).await {
         Ok(Ok(answer)) => answer,
@@ -58,12 +57,12 @@ pub(super) async fn probe(connection: &Connection) -> Option<Abilities> {
     })
 }
 
-/// Asks whoever carries the cookie to end.
+/// Sends SIGTERM to all processes with the cookie.
 pub(super) async fn term(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
     run(connection, "term", cookie).await.map(drop)
 }
 
-/// Kills until nobody carries the cookie; returns who had to be killed.
+/// Kills until no process has the cookie. Returns the killed ones.
 pub(super) async fn kill(
     connection: &Connection,
     cookie: &str,
@@ -71,12 +70,11 @@ pub(super) async fn kill(
     proven(&run(connection, "kill", cookie).await?)
 }
 
-/// Completes when nobody carries the cookie.
+/// Completes when no process has the cookie.
 pub(super) async fn wait(connection: &Connection, cookie: &str) -> Result<(), ExecutorError> {
     proven(&run(connection, "wait", cookie).await?).map(drop)
 }
 
-/// Lists the processes that carry the cookie.
 pub(super) async fn list(
     connection: &Connection,
     cookie: &str,
@@ -84,18 +82,18 @@ pub(super) async fn list(
     Ok(remnants(&run(connection, "list", cookie).await?))
 }
 
-/// Starts what sweeps the whole session when the peer drops it or dies. It
-/// lives outside of what the peer kills, and the end of its input tells it.
+/// Starts a script that sweeps the session when the peer drops it or dies. It runs outside of what
+/// the peer kills, and notices the end of its input.
 pub(super) async fn watch(connection: &Connection, cookie: &str) -> Result<Wiring, ExecutorError> {
-    // The outer shell keeps the pipe's place at the peer; in a background
-    // command standard input would be /dev/null without the detour over 3.
+    // The outer shell keeps the pipe registered at the peer. Without the detour over 3, a
+    // background command's stdin would be /dev/null.
     let outer =
         r#"exec 3<&0; setsid /bin/sh -c "$1" sh watch "$2" <&3 >/dev/null 2>&1 & exec 3<&-; wait"#;
     let argv = ["/bin/sh", "-c", outer, "sh", SCRIPT, cookie];
     connection.start(&command(&argv)).await
 }
 
-/// As [`kill`], without waiting for it and in any context.
+/// Does the same as [`kill`], without waiting and in any context.
 pub(super) fn kill_now(connection: &Connection, cookie: &str) {
     let argv = ["/bin/sh", "-c", SCRIPT, "sh", "kill", cookie];
     connection.start_now(&command(&argv));
@@ -108,8 +106,7 @@ async fn run(connection: &Connection, mode: &str, cookie: &str) -> Result<String
     let (mut answer, mut rest) = (Vec::new(), Vec::new());
     let read = async {
         (&mut stdout).take(ANSWER).read_to_end(&mut answer).await?;
-        // It goes on until it is done, however much it has to say. The last
-        // line is the verdict.
+        // The script runs until it is done, however long its answer. The last line is the verdict.
         while stdout.read_buf(&mut rest).await? > 0 {
             rest.drain(..rest.len().saturating_sub(VERDICT));
         }
@@ -130,11 +127,10 @@ fn command(argv: &[&str]) -> RemoteCommand {
         cwd: Some("/".to_owned()),
         inherit: InheritEnv::Nothing,
         env: BTreeMap::from([("PATH".to_owned(), path.to_owned())]),
-        labels: BTreeMap::new(),
     }
 }
 
-/// The last word of a sweep is `gone`.
+/// Checks that the last line of a sweep is `gone`.
 fn proven(answer: &str) -> Result<Vec<Remnant>, ExecutorError> {
     if answer.lines().next_back() == Some("gone") {
         return Ok(remnants(answer));
@@ -156,7 +152,7 @@ fn remnants(answer: &str) -> Vec<Remnant> {
 /// For `crate::fuzzing`.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
-    /// Whatever it says, `gone` is proven by its last line only.
+    /// Checks that only the last line proves `gone`.
     pub(crate) fn answer(bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let proven = super::proven(&text);

@@ -1,9 +1,9 @@
-//! Standard input: bytes become writes, a few of them under way at a time.
+//! Stdin: bytes become writes, with a few in flight.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::io::AsyncWrite;
@@ -12,26 +12,20 @@ use super::{Command, Remote};
 use crate::protocol::Chunk;
 use crate::protocol::process::WriteParams;
 
-/// Bytes that may wait for the writes under way.
+/// Maximum bytes that wait for writes in flight.
 const QUEUE: usize = 256 * 1024;
 
-/// The largest write: with its frame it fits into what a daemon of ours leaves to
-/// everybody.
+/// The largest write: with its frame it fits into our daemon's guaranteed buffer.
 const MOST: usize = 64 * 1024;
 
-/// Writes under way at a daemon of ours, which carries them out in order. It
-/// holds back at least as much as these come to.
+/// Writes in flight at our daemon, which keeps their order. Its backlog is at least this large.
 pub(in crate::client) const DEPTH: u32 = 4;
 
-/// A process's standard input.
+/// A process's stdin.
 ///
-/// A write is done when the bytes are queued here; they reach the peer in
-/// order, once, also over a resumed connection. Shutting it down closes it there
-/// behind what is queued, and does not wait.
-///
-/// # Drop
-///
-/// Shuts it down.
+/// A write completes when its bytes are queued here; they reach the peer in order, once, even over
+/// a resumed connection. Shutting it down closes it there after the queued bytes, without waiting.
+/// Dropping it does the same.
 pub(in crate::client) struct Input {
     remote: Arc<Remote>,
 }
@@ -68,7 +62,15 @@ impl AsyncWrite for Input {
         Poll::Ready(Ok(taken))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Never waits. Fails once the peer cannot write any more, and wakes its caller then.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut streams = self.remote.streams.lock();
+        let writing = &mut streams.writing;
+        if let Some(kind) = writing.broken {
+            return Poll::Ready(Err(kind.into()));
+        }
+        let known = writing.flushed.get_or_insert_with(|| cx.waker().clone());
+        known.clone_from(cx.waker());
         Poll::Ready(Ok(()))
     }
 
@@ -85,12 +87,12 @@ impl Drop for Input {
 }
 
 impl Remote {
-    /// Sends what is queued, unless enough is under way.
+    /// Sends queued bytes, as far as the limit in flight allows.
     fn begin_writes(&self) {
         while self.begin_write() {}
     }
 
-    /// Whether a write was begun, so that there may be another.
+    /// Sends a write. Returns whether another may follow.
     fn begin_write(&self) -> bool {
         let mut streams = self.streams.lock();
         let writing = &mut streams.writing;
@@ -115,7 +117,7 @@ impl Remote {
         true
     }
 
-    /// The first write under way was accepted.
+    /// Notes that the first write in flight was accepted.
     pub(super) fn next_write(&self) {
         let mut streams = self.streams.lock();
         let writing = &mut streams.writing;
@@ -135,8 +137,7 @@ impl Remote {
         self.close_when_empty();
     }
 
-    /// Closes it behind the writes under way: only a daemon of ours is told,
-    /// and that keeps the order.
+    /// Closes it after the writes in flight. Only our daemon is told, which keeps the order.
     fn close_when_empty(&self) {
         let streams = self.streams.lock();
         let writing = &streams.writing;
@@ -150,9 +151,8 @@ impl Remote {
         streams.writing.broken.get_or_insert(kind);
         streams.writing.queued = BytesMut::new();
         let waker = streams.writing.waker.take();
+        let flushed = streams.writing.flushed.take();
         drop(streams);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        waker.into_iter().chain(flushed).for_each(Waker::wake);
     }
 }

@@ -1,4 +1,4 @@
-//! One process as the client knows it: its streams and its state.
+//! One process as the client sees it: its streams and its state.
 
 mod input;
 mod output;
@@ -16,12 +16,12 @@ pub(super) use output::Output;
 use self::output::Buffer;
 use super::inbox::Sender;
 use super::session::ProcessEvent;
-use crate::ExecutorError;
 use crate::mutex::Mutex;
 use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{StartParams, Stream, WriteParams, WriteStatus};
+use crate::{ExecutorError, RemoteProcess, StartedProcess};
 
-/// Requests of the rest of the client to the driver.
+/// Requests to the driver.
 pub(super) enum Command {
     Start(StartParams, Weak<Remote>, Reply),
     Abandon(String),
@@ -31,9 +31,9 @@ pub(super) enum Command {
     Lag(String, bool),
     Forget(String),
     Call(&'static str, serde_json::Value, Reply),
-    /// Nobody follows it.
+    /// Starts a process without following it.
     StartBlindly(StartParams),
-    /// Without an answer: the last resort.
+    /// Sent without an answer, as the last resort.
     Terminate(String),
 }
 
@@ -41,7 +41,6 @@ pub(super) type Reply = oneshot::Sender<Result<String, ExecutorError>>;
 
 pub(super) type Commands = Sender<Command>;
 
-/// A process that was started over a connection.
 pub(super) struct Wiring {
     pub(super) stdin: Input,
     pub(super) stdout: Output,
@@ -49,28 +48,39 @@ pub(super) struct Wiring {
     pub(super) process: Arc<Remote>,
 }
 
-/// The known facts about a process, as a state that can be waited for.
+impl Wiring {
+    /// Hands the streams over, with the handle for everything else.
+    pub(super) fn started(
+        self,
+        handle: impl FnOnce(Arc<Remote>) -> Arc<dyn RemoteProcess>,
+    ) -> StartedProcess {
+        StartedProcess {
+            stdin: Box::new(self.stdin),
+            stdout: Box::new(self.stdout),
+            stderr: Some(Box::new(self.stderr)),
+            process: handle(self.process),
+        }
+    }
+}
+
+/// The known facts about a process, which can be awaited.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Status {
     pub(super) exit: Option<ExitStatus>,
     pub(super) closed: bool,
     pub(super) gone: Option<GoneNotification>,
-    /// Why it cannot be followed any more.
+    /// The reason that it cannot be followed any more.
     pub(super) failed: Option<ExecutorError>,
 }
 
-/// The client's end of one process.
-///
-/// # Drop
-///
-/// The process is ended, unless it has ended.
+/// The client's end of one process. Dropping it ends the process, unless it has ended.
 pub(super) struct Remote {
     id: String,
     commands: Commands,
     status: watch::Sender<Status>,
     streams: Mutex<Streams>,
     window: usize,
-    /// How many writes may be under way.
+    /// Maximum number of writes in flight.
     depth: u32,
 }
 
@@ -79,22 +89,24 @@ struct Streams {
     stdout: Buffer,
     stderr: Buffer,
     writing: Writing,
-    /// Told to the peer, of each stream.
+    /// Consumed bytes of each stream that the peer knows of.
     told: (u64, u64),
     lagging: bool,
 }
 
-/// The state of standard input: a few writes are under way, what comes
-/// meanwhile goes together into the next.
+/// The state of stdin: a few writes are in flight, later bytes are joined into the next one.
 #[derive(Default)]
 struct Writing {
     queued: BytesMut,
     under_way: u32,
     count: u64,
-    /// No more will come; the peer is told when the queue is empty.
+    /// Closing: the peer is told once the queue is empty.
     closing: bool,
     broken: Option<std::io::ErrorKind>,
+    /// Woken when there is room.
     waker: Option<Waker>,
+    /// The last that flushed; woken when the input is broken.
+    flushed: Option<Waker>,
 }
 
 impl Remote {
@@ -131,7 +143,7 @@ impl Remote {
         let _ = self.commands.send(command);
     }
 
-    /// The driver: something happened.
+    /// Receives an event from the driver.
     pub(super) fn on_event(&self, event: ProcessEvent) {
         match event {
             ProcessEvent::Output(stream, bytes) => self.output(stream, bytes),
@@ -152,7 +164,7 @@ impl Remote {
         }
     }
 
-    /// The driver: it cannot be followed any more.
+    /// Receives the failure from the driver: it cannot be followed any more.
     pub(super) fn on_failure(&self, error: ExecutorError) {
         self.end_of_output(Some(std::io::ErrorKind::ConnectionAborted));
         self.break_input(std::io::ErrorKind::BrokenPipe);
@@ -161,7 +173,7 @@ impl Remote {
         });
     }
 
-    /// The driver: the write under way has an outcome.
+    /// Receives the outcome of a write from the driver.
     pub(super) fn on_written(&self, outcome: Result<WriteStatus, ExecutorError>) {
         match outcome {
             Ok(WriteStatus::Accepted) => self.next_write(),
@@ -175,7 +187,7 @@ impl Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         let status = self.status.borrow();
-        // That its output is closed says nothing about the tree.
+        // Closed output proves nothing about the tree.
         let command = if status.gone.is_some() || status.failed.is_some() {
             Command::Forget(self.id.clone())
         } else {

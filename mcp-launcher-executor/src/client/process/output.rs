@@ -1,4 +1,4 @@
-//! An output stream: buffered until its reader takes it, within bounds.
+//! An output stream, buffered within limits until it is read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use super::{Command, Remote, Streams};
 use crate::client::config::ExecServerConfig;
 use crate::protocol::process::Stream;
 
-/// The output that has arrived and was not read.
+/// The unread output.
 #[derive(Default)]
 pub(super) struct Buffer {
     chunks: VecDeque<Bytes>,
@@ -21,17 +21,13 @@ pub(super) struct Buffer {
     consumed: u64,
     ended: bool,
     failure: Option<io::ErrorKind>,
-    /// Nobody will read it any more.
+    /// It will not be read any more.
     abandoned: bool,
     waker: Option<Waker>,
 }
 
-/// A process's standard output or standard error.
-///
-/// # Drop
-///
-/// What arrives from then on is thrown away, so that a server that nobody
-/// listens to does not get stuck.
+/// A process's stdout or stderr. Once it is dropped, later output is discarded, so that the server
+/// does not block.
 pub(in crate::client) struct Output {
     remote: Arc<Remote>,
     stream: Stream,
@@ -140,8 +136,8 @@ impl Remote {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells the peer what was consumed, now and then: a daemon sends no more
-    /// than a window ahead.
+    /// Reports consumed bytes to the peer from time to time, since our daemon sends at most a
+    /// window ahead.
     fn tell(&self, streams: &mut Streams) {
         let consumed = (streams.stdout.consumed, streams.stderr.consumed);
         let untold = (consumed.0 - streams.told.0).max(consumed.1 - streams.told.1);

@@ -11,29 +11,29 @@ use crate::protocol::extension::AckParams;
 use crate::protocol::process::{ProcessParams, ReadParams, StartParams, WriteParams};
 use crate::protocol::{RequestId, code, encode_notification, encode_request, method};
 
-/// Names a caller that waits for an answer.
+/// ID of a waiting caller.
 pub(crate) type Token = u64;
 
-/// The one who wants the answer.
+/// The recipient of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A caller.
     Answer(Token),
     /// The starter of this process.
     Start(String, Token),
-    /// The pump of this process's standard input.
+    /// The pump of this process's stdin.
     Write(String),
-    /// Nobody; this process's standard input ends behind its writes.
+    /// None; this process's stdin ends after its writes.
     Close(String),
-    /// The session: missing output of this process.
+    /// The session, for missing output of this process.
     Recover(String),
-    /// The session: this process may have been started and must not live.
+    /// The session, to end this process, which may have been started.
     Undo(String),
-    /// Nobody.
+    /// None.
     Fire,
 }
 
-/// A request without an answer yet.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(super) method: &'static str,
@@ -47,7 +47,6 @@ pub(crate) struct Call {
 }
 
 impl Session {
-    /// Makes a request.
     pub(crate) fn call(
         &mut self,
         now: Instant,
@@ -59,8 +58,8 @@ impl Session {
             Ok(params) => params,
             Err(error) => unreachable!("parameters serialize: {error}"),
         };
-        // A daemon of ours answers a write when there is room for more, which
-        // is the server's business; the keep-alive watches over the daemon.
+        // Our daemon answers a write once there is room, which depends on the server; the
+        // keep-alive watches the daemon.
         let unbounded = self.is_held_back(&purpose);
         let call = Call {
             method,
@@ -86,38 +85,38 @@ impl Session {
         }
     }
 
-    /// Starts a process and begins to follow it.
+    /// Starts a process and follows it.
     pub(crate) fn start(&mut self, now: Instant, params: &StartParams, token: Token) {
         self.track(params.process_id.clone());
         let purpose = Purpose::Start(params.process_id.clone(), token);
         self.call(now, method::START, params, purpose);
     }
 
-    /// Writes to a process. On peers that work on requests concurrently, one
-    /// write per process at a time keeps them in order.
+    /// Writes to a process. A peer that handles requests concurrently gets one write per process at
+    /// a time, to keep the order.
     pub(crate) fn write(&mut self, now: Instant, params: &WriteParams) {
         let purpose = Purpose::Write(params.process_id.clone());
         self.call(now, method::WRITE, params, purpose);
     }
 
-    /// Whether this is input that a daemon of ours takes when it can: what it
-    /// refuses for want of room is sent again, and it keeps the order.
+    /// Returns whether this is input to our daemon, which keeps the order and may refuse it for
+    /// lack of room; it is then sent again.
     pub(super) fn is_held_back(&self, purpose: &Purpose) -> bool {
         self.is_extended() && matches!(purpose, Purpose::Write(_) | Purpose::Close(_))
     }
 
-    /// A start whose caller has gone: whatever it comes to must not live.
+    /// Ends a process with an abandoned start.
     pub(crate) fn abandon(&mut self, now: Instant, process_id: &str) {
         self.tracks.remove(process_id);
         let start = self.calls.iter().find_map(|(id, call)| {
             let it = matches!(&call.purpose, Purpose::Start(started, _) if started == process_id);
             it.then_some(*id)
         });
-        // After a resume it would be started behind its own end.
+        // After a resume it would be started after its own end.
         if let Some(call) = start.and_then(|id| self.calls.remove(&id)) {
             let sent = call.sent;
             let abandoned = ExecutorError::Lost {
-                reason: "nobody waits for its start any more".to_owned(),
+                reason: "its start was abandoned".to_owned(),
             };
             self.conclude(call, Err(abandoned));
             if !sent {
@@ -135,8 +134,8 @@ impl Session {
         );
     }
 
-    /// A request was refused. Where that may be the repetition of a start, the
-    /// first one may have been carried out.
+    /// Handles a refused request. If it may be a repeated start, the first one may have been
+    /// carried out.
     pub(super) fn refuse(&mut self, now: Instant, call: Call, error: ExecutorError) {
         let started = match &call.purpose {
             Purpose::Start(process_id, _) => Some(process_id.clone()),
@@ -152,7 +151,7 @@ impl Session {
         }
     }
 
-    /// Tells what was consumed of a process's output.
+    /// Reports consumed output of a process.
     pub(crate) fn consumed(&mut self, process_id: &str, stdout: u64, stderr: u64) {
         if let Some(track) = self.tracks.get_mut(process_id) {
             track.consumed = (stdout, stderr);
@@ -162,7 +161,7 @@ impl Session {
         }
     }
 
-    /// The reader of this process is too slow, or has caught up.
+    /// Notes whether the reader of this process lags behind.
     pub(crate) fn lag(&mut self, now: Instant, process_id: &str, lagging: bool) {
         let Some(track) = self.tracks.get_mut(process_id) else {
             return;
@@ -174,14 +173,14 @@ impl Session {
         }
     }
 
-    /// Whether a request waits for its answer, other than input: that is
-    /// answered when the peer has room, or something else to say.
+    /// Returns whether a request other than input is in flight; input is answered when the peer has
+    /// room.
     pub(crate) fn has_calls(&self) -> bool {
         let is_input = |call: &Call| matches!(call.method, method::WRITE | method::CLOSE_STDIN);
         self.calls.values().any(|call| !is_input(call))
     }
 
-    /// Says good-bye: the peer need not wait for the lease.
+    /// Tells the peer that it need not wait for the lease.
     pub(crate) fn end(&mut self) {
         if self.link == LinkState::Up && self.is_extended() {
             let frame = encode_notification(method::END, &serde_json::Map::new());
@@ -204,8 +203,7 @@ impl Session {
         self.effects.push_back(Effect::Send(frame));
     }
 
-    /// Nobody wants to know of this process any more: a daemon need not keep
-    /// what it says, nor wait for room.
+    /// Tells our daemon to drop the output of a process without a reader.
     pub(super) fn decline(&mut self, process_id: &str, seq: Option<u64>) {
         if let (Some(seq), true) = (seq, self.is_extended()) {
             let params = AckParams {
@@ -219,9 +217,9 @@ impl Session {
         }
     }
 
-    /// Asks for what is missing of a process.
+    /// Requests missing output of a process.
     pub(super) fn recover(&mut self, now: Instant, process_id: &str) {
-        /// One answer stays far below any frame limit.
+        /// Keeps an answer far below any frame limit.
         const AT_ONCE: u64 = 512 * 1024;
         let Some(track) = self.tracks.get_mut(process_id) else {
             return;
@@ -234,7 +232,7 @@ impl Session {
             process_id: process_id.to_owned(),
             after_seq: Some(track.order.last()),
             max_bytes: Some(AT_ONCE),
-            // Old servers work on one request at a time: never make them wait.
+            // Old servers handle one request at a time and must not wait.
             wait_ms: Some(0),
         };
         let purpose = Purpose::Recover(process_id.to_owned());
@@ -270,8 +268,8 @@ impl Session {
         self.refuse(now, call, refused);
     }
 
-    /// Fails what is overdue. `true` when an answer was overdue on a link that
-    /// looks alive: the peer is stuck on something, and a new link gets past it.
+    /// Fails overdue requests. Returns `true` if a link that looks alive is stuck on one, so that a
+    /// new link may help.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let overdue: Vec<i64> = self
             .calls
@@ -284,7 +282,7 @@ impl Session {
                 continue;
             };
             match &call.purpose {
-                // Nobody else would try again.
+                // Retried only here.
                 Purpose::Undo(_) => {
                     let next = now + self.timing.call;
                     call.deadline = Some(next);
@@ -294,7 +292,7 @@ impl Session {
                         self.transmit(now, *id);
                     }
                 }
-                // Of ours, to be sent again.
+                // Sent again, as it is held back by our daemon.
                 purpose if self.is_held_back(purpose) => {
                     call.deadline = None;
                     self.calls.insert(*id, call);
@@ -330,7 +328,7 @@ impl Session {
         }
     }
 
-    /// Hands the outcome to whoever wants it.
+    /// Passes the outcome to its recipient.
     pub(super) fn conclude(&mut self, call: Call, outcome: Result<String, ExecutorError>) {
         match call.purpose {
             Purpose::Answer(token) | Purpose::Start(_, token) => {
@@ -350,7 +348,7 @@ impl Session {
         }
     }
 
-    /// Gives a process up: it cannot be followed any more.
+    /// Gives up following a process.
     pub(super) fn fail_process(&mut self, process_id: &str, error: ExecutorError) {
         if self.tracks.remove(process_id).is_some() {
             let failed = Effect::Failed(process_id.to_owned(), error);
@@ -359,7 +357,7 @@ impl Session {
     }
 }
 
-/// A result as the type it should be.
+/// Parses a result.
 pub(crate) fn parse<T: serde::de::DeserializeOwned>(
     method: &'static str,
     result: &str,

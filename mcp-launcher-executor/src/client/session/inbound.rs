@@ -1,5 +1,3 @@
-//! Messages of the peer.
-
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -15,22 +13,20 @@ use crate::protocol::{
     MalformedMessage, Message, Params, RawOutput, RequestId, RpcError, code, encode_error, method,
 };
 
-/// From this size on, raw output shares the memory that it was received in.
+/// Size from which raw output shares its receive buffer.
 const SHARED: usize = 16 * 1024;
 
-/// Events that are received before the peer is told, at most. A daemon holds
-/// back when 4096 are not acknowledged.
+/// Maximum number of unacknowledged events. A daemon stops sending at 4096.
 const ACKNOWLEDGED_AT_ONCE: u32 = 512;
 
 impl Session {
-    /// A frame has arrived. What makes no sense is passed over and traced: a
-    /// newer peer may say more than we understand.
+    /// Handles a frame. Unknown content is ignored and traced, since a newer peer may send more.
     pub(crate) fn frame(&mut self, now: Instant, frame: &Bytes) {
         self.heard = now;
         self.progress();
         let outcome = match RawOutput::parse(frame) {
             Some(raw) if self.takes_raw_output() => raw.map(|raw| {
-                // A small piece would keep all of what was read with it.
+                // A small piece would keep the whole read buffer alive.
                 let bytes = match raw.bytes.len() {
                     0..SHARED => Bytes::copy_from_slice(&raw.bytes),
                     _ => raw.bytes,
@@ -57,7 +53,7 @@ impl Session {
                     self.answer(now, &id, Err(error));
                     Ok(())
                 }
-                // About a frame of ours that the peer could not read.
+                // It refers to a frame of ours that the peer could not parse.
                 _ => Err(MalformedMessage(error.to_string())),
             },
             Message::Request { id, method, .. } => {
@@ -140,7 +136,7 @@ impl Session {
             self.due(when);
         }
         if (is_last || many) && self.is_extended() {
-            // The daemon keeps everything until it knows that we have it.
+            // The daemon keeps everything until it is acknowledged.
             self.acknowledge(process_id);
         }
     }
@@ -155,7 +151,7 @@ impl Session {
             self.hello_answered(now, answer);
             return;
         }
-        // An answer that comes too late, or twice.
+        // A late or repeated answer.
         let Some(mut call) = self.calls.remove(&id) else {
             return;
         };
@@ -164,12 +160,12 @@ impl Session {
             Err(error) if call.repeated && is_duplicate_start(call.method, &error) => {
                 Ok("{}".to_owned())
             }
-            // The peer is shutting the link down: the resume repeats the call.
+            // The peer is closing the link: the resume repeats the call.
             Err(error) if error.code == code::TRANSPORT_CLOSED && self.session_id.is_some() => {
                 self.calls.insert(id, call);
                 return;
             }
-            // Sent again when it is overdue: nobody else would.
+            // Sent again when it is overdue: this is the only retry.
             Err(error) if matches!(call.purpose, Purpose::Undo(_)) && error.code == code::LIMIT => {
                 self.calls.insert(id, call);
                 return;
@@ -196,7 +192,7 @@ impl Session {
         }
     }
 
-    /// The answer to a recovery.
+    /// Handles the answer to a recovery.
     fn read(&mut self, now: Instant, process_id: &str, result: &str) {
         let Some(track) = self.tracks.get_mut(process_id) else {
             return;
@@ -217,7 +213,7 @@ impl Session {
         match recovery {
             Recovery::More => self.recover(now, process_id),
             Recovery::Complete => track.gap = None,
-            // An event may have its number before a read sees its state.
+            // An event may have its number before a read shows its state.
             Recovery::Lost { from, to } if track.gap.replace((from, to)) != Some((from, to)) => {
                 track.hole_since = Some(now);
                 let when = now + self.hole();
@@ -232,7 +228,7 @@ impl Session {
         }
     }
 
-    /// A process whose output has a hole is of no use to anybody: it ends.
+    /// Ends a process with missing output, which is useless.
     pub(super) fn give_up(&mut self, now: Instant, process_id: &str, error: ExecutorError) {
         self.fail_process(process_id, error);
         let params = ProcessParams {
@@ -243,8 +239,8 @@ impl Session {
     }
 }
 
-/// Whether a repeated start failed because the first one was carried out. Ids
-/// are unique, so nobody else's process can be meant.
+/// Returns whether a repeated start failed because the first one was carried out. IDs are unique,
+/// so it is the same process.
 fn is_duplicate_start(called: &str, error: &RpcError) -> bool {
     called == method::START
         && error.code == code::INVALID_REQUEST

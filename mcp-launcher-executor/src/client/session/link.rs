@@ -1,4 +1,4 @@
-//! The link: coming up, going down, coming back.
+//! The link: connecting, lost, resumed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::protocol::{
     encode_request, method,
 };
 
-/// Where the link is.
+/// The state of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkState {
     /// The driver is connecting.
@@ -24,14 +24,14 @@ pub(crate) enum LinkState {
     },
     /// Open.
     Up,
-    /// The next attempt is at this time.
+    /// The next attempt is due at this time.
     Waiting(Instant),
     /// Over.
     Dead,
 }
 
 impl Session {
-    /// The driver is connected.
+    /// Notes that the driver is connected.
     pub(crate) fn link_up(&mut self, now: Instant) {
         let id = self.next_id;
         self.next_id += 1;
@@ -51,7 +51,7 @@ impl Session {
         self.effects.push_back(Effect::Send(frame));
     }
 
-    /// The link is lost, or could not be had.
+    /// Notes that the link is lost or could not be made.
     pub(crate) fn link_down(&mut self, now: Instant, reason: ExecutorError) {
         if self.link == LinkState::Dead {
             return;
@@ -67,40 +67,40 @@ impl Session {
         self.due(retry);
     }
 
-    /// Something has arrived, if not yet a whole frame.
+    /// Notes that bytes have arrived, perhaps less than a frame.
     pub(crate) fn hears(&mut self, now: Instant) {
         self.heard = now;
     }
 
-    /// A sign of life below the protocol.
+    /// Notes a sign of life below the protocol.
     pub(crate) fn alive(&mut self, now: Instant) {
         self.heard = now;
         self.progress();
     }
 
-    /// A link is back when something whole came over it: one that is lost over the
-    /// same frame again and again is not.
+    /// Notes that a whole frame has arrived: only then a link counts as resumed, and not if the
+    /// same frame breaks it again and again.
     pub(super) fn progress(&mut self) {
         if self.link == LinkState::Up {
             self.lost_at = None;
         }
     }
 
-    /// The peer closed the link over a frame that is too large for it: the largest
-    /// one without an answer, which would be the end of the next link as well.
+    /// Handles a peer that closed the link over a frame that is too large for it: fails the largest
+    /// one in flight, which would also break the next link.
     pub(crate) fn frame_refused(&mut self, now: Instant) {
         let sent = self.calls.iter().filter(|(_, call)| call.sent);
         let largest = sent.max_by_key(|(_, call)| call.params.get().len());
         let id = largest.map(|(id, _)| *id);
         if let Some(mut call) = id.and_then(|id| self.calls.remove(&id)) {
             let size = call.params.get().len();
-            // Another one may have been it, and this one be carried out already.
+            // It may have been another frame, and this one carried out.
             call.repeated = true;
             self.too_large(now, call, size, "less than that");
         }
     }
 
-    /// The link has no means to ask for a sign of life.
+    /// Handles a link without pings.
     pub(crate) fn no_ping(&mut self, now: Instant) {
         if self.is_extended() {
             self.call(now, method::PING, &serde_json::Map::new(), Purpose::Fire);
@@ -110,7 +110,7 @@ impl Session {
         }
     }
 
-    /// Time has passed.
+    /// Handles the passage of time.
     pub(crate) fn tick(&mut self, now: Instant) {
         if now < self.earliest {
             return;
@@ -148,8 +148,8 @@ impl Session {
         }
     }
 
-    /// A daemon of ours counts its lease from what it hears of us, however much
-    /// we hear of it.
+    /// Returns when the next ping is due. Our daemon measures its lease by our messages, however
+    /// many it sends.
     fn next_ping(&self) -> Instant {
         let since = match self.is_extended() {
             true => self.pinged,
@@ -168,9 +168,8 @@ impl Session {
         );
     }
 
-    /// Whether another link helps a peer that is stuck on one request. A daemon
-    /// of ours never is, and a link that cannot be resumed takes everything
-    /// along.
+    /// Returns whether another link helps a peer that is stuck on one request: not for our daemon,
+    /// nor if the link cannot be resumed.
     fn is_worth_another_link(&self) -> bool {
         self.session_id.is_some() && !self.is_extended() && !self.timing.resume.is_zero()
     }
@@ -199,8 +198,8 @@ impl Session {
         }
     }
 
-    /// How long an event may be missing. A daemon of ours has kept it, and sends
-    /// it again over another link at the latest.
+    /// Returns how long an event may be missing. Our daemon has kept it and sends it again over
+    /// another link at the latest.
     pub(super) fn hole(&self) -> Duration {
         match self.is_extended() {
             true => self.timing.call,
@@ -223,7 +222,7 @@ impl Session {
         self.earliest = next;
     }
 
-    /// The answer to `initialize`.
+    /// Handles the answer to `initialize`.
     pub(super) fn hello_answered(&mut self, now: Instant, answer: Result<Params<'_>, RpcError>) {
         let resuming = self.session_id.is_some();
         let refused = match answer {
@@ -254,8 +253,8 @@ impl Session {
         self.die(refused);
     }
 
-    /// Whether a daemon on the very machine of the session says that it has no
-    /// such session: then nothing of it is left there, but what it says.
+    /// Returns whether a daemon on the session's own machine reports that the session does not
+    /// exist: then nothing is left there, except as reported.
     fn is_over_there(&self, error: &RpcError) -> bool {
         let said = |name: &str| error.data.as_ref()?.get(name)?.as_str();
         let ours = self.lifecycle.as_ref().and_then(|l| l.machine.as_deref());
@@ -272,7 +271,7 @@ impl Session {
             self.lifecycle = ours.and_then(|e| e.mcp_lifecycle.clone());
             self.respect_lease();
         }
-        // What was received is told before the peer begins to repeat.
+        // Acknowledged before the peer begins to repeat.
         if resuming && self.is_extended() {
             let ids: Vec<String> = self.tracks.keys().cloned().collect();
             ids.iter().for_each(|id| self.acknowledge(id));
@@ -289,22 +288,22 @@ impl Session {
         self.reschedule(now);
     }
 
-    /// Shows signs of life often enough, and gives up when the peer has.
+    /// Adapts keep-alive and resume to the peer's lease.
     fn respect_lease(&mut self) {
         let Some(lease) = self.lifecycle.as_ref().and_then(|l| l.lease_ms) else {
             return;
         };
-        // A peer that says less would have us do nothing but ping.
+        // A shorter lease would cause nothing but pings.
         let lease = Duration::from_millis(lease.max(100));
         let timing = &mut self.timing;
         timing.keep_alive = timing.keep_alive.min(lease / 3);
-        // Half of it is left to come back in.
+        // Half of it is left for a resume.
         timing.dead_after = timing.dead_after.min(lease / 2);
         timing.resume = timing.resume.min(lease);
     }
 
     fn resumed(&mut self, now: Instant) {
-        // Ends first: what blocked the peer may be among the rest.
+        // Ends first: the rest may contain what blocked the peer.
         let mut ids: Vec<(bool, i64)> = self
             .calls
             .iter()
@@ -327,7 +326,7 @@ impl Session {
         }
     }
 
-    /// The end of the session. It is known before anybody is told of a process.
+    /// Ends the session. Recorded before any process is notified.
     pub(super) fn die(&mut self, reason: ExecutorError) {
         self.link = LinkState::Dead;
         self.dead = Some(reason.clone());
@@ -342,13 +341,13 @@ impl Session {
     }
 }
 
-/// How many processes of a session that is over are not proven gone.
+/// Returns how many processes of an ended session are not proven gone.
 fn unproven(error: &RpcError) -> u64 {
     let said = error.data.as_ref().and_then(|data| data.get("unproven"));
     said.map_or(0, |said| said.as_u64().unwrap_or(1))
 }
 
-/// An error answer as an error.
+/// Converts an error answer.
 pub(super) fn refused(method: &'static str, error: RpcError) -> ExecutorError {
     let mut kind = error.kind().map(str::to_owned);
     let searched = error.searched();

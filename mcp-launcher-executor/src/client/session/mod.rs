@@ -1,7 +1,5 @@
-//! One session with an executor, as a pure state machine: no I/O, no clock.
-//!
-//! The driver feeds it what happens, with the time, and carries out the
-//! [`Effect`]s in order.
+//! One session with an executor, as a pure state machine: no I/O, no clock. The driver passes
+//! events with the time, and carries out the [`Effect`]s in order.
 //!
 //! ```text
 //!              connected            initialize answered
@@ -14,9 +12,8 @@
 //!                           Dead: every call and process fails, for good
 //! ```
 //!
-//! Calls survive the loss of a link: they are sent again after a resume, under
-//! the same write id, so that the peer does nothing twice. A start that is sent
-//! again and "already exists" has succeeded.
+//! Calls survive the loss of a link: they are sent again after a resume, with the same write ID, so
+//! that the peer does nothing twice. A repeated start that "already exists" has succeeded.
 
 mod calls;
 mod inbound;
@@ -43,15 +40,15 @@ pub(crate) struct Timing {
     pub(crate) call: Duration,
     /// Deadline of `initialize`.
     pub(crate) hello: Duration,
-    /// How long a lost link may take to come back.
+    /// Time in which a lost link may be resumed.
     pub(crate) resume: Duration,
     /// Pause between attempts.
     pub(crate) retry: Duration,
-    /// Silence after which a sign of life is asked for.
+    /// Silence after which the peer is pinged.
     pub(crate) keep_alive: Duration,
     /// Silence after which the link counts as lost.
     pub(crate) dead_after: Duration,
-    /// How long an event may be missing before it is asked for.
+    /// Time after which a missing event is requested.
     pub(crate) hole: Duration,
 }
 
@@ -60,22 +57,22 @@ pub(crate) struct Timing {
 pub(crate) enum Effect {
     /// Connect, and report `link_up` or `link_down`.
     Connect,
-    /// Drop the link. `link_down` has been taken into account.
+    /// Drop the link, without reporting `link_down`.
     Disconnect,
     /// Send this frame.
     Send(String),
-    /// Ask for a sign of life.
+    /// Ping the peer.
     Ping,
     /// The session is open for the first time.
     Ready(Box<InitializeResult>),
     /// A call has an outcome: its result as JSON.
     Answered(Token, Result<String, ExecutorError>),
-    /// The write that was under way for this process has an outcome.
+    /// The write in flight of this process has an outcome.
     Written(
         String,
         Result<crate::protocol::process::WriteStatus, ExecutorError>,
     ),
-    /// Something happened to a process.
+    /// A process has an event.
     Event(String, ProcessEvent),
     /// A process cannot be followed any more.
     Failed(String, ExecutorError),
@@ -83,20 +80,19 @@ pub(crate) enum Effect {
     Dead(ExecutorError),
 }
 
-/// The session's knowledge of one process.
 #[derive(Debug)]
 struct Track {
     order: Sequencer,
-    /// A recovery by read is under way.
+    /// A recovery by read is in flight.
     recovering: bool,
-    /// Notifications are dropped; a recovery follows when the reader caught up.
+    /// Notifications are dropped; a recovery follows when the reader has caught up.
     lagging: bool,
     hole_since: Option<Instant>,
-    /// The gap that the last recovery ended in: the same one twice is real.
+    /// The gap after the last recovery: a second time it is final.
     gap: Option<(u64, u64)>,
-    /// Events that arrived since the peer was last told.
+    /// Unacknowledged events.
     unacknowledged: u32,
-    /// Bytes consumed of standard output and standard error.
+    /// Consumed bytes of stdout and stderr.
     consumed: (u64, u64),
 }
 
@@ -107,7 +103,7 @@ pub(crate) struct Session {
     client_name: String,
     wish: Lifecycle,
     link: LinkState,
-    /// When the link was lost, until it is back.
+    /// When the link was lost, until it is resumed.
     lost_at: Option<Instant>,
     session_id: Option<String>,
     /// The agreed extensions; `None` with a plain peer.
@@ -118,13 +114,13 @@ pub(crate) struct Session {
     effects: VecDeque<Effect>,
     heard: Instant,
     pinged: Instant,
-    /// Nothing is due before this.
+    /// Earliest time at which something is due.
     earliest: Instant,
     dead: Option<ExecutorError>,
 }
 
 impl Session {
-    /// A session that begins with a connection attempt.
+    /// Creates a session that begins with a connection attempt.
     pub(crate) fn new(timing: Timing, client_name: String, wish: Lifecycle, now: Instant) -> Self {
         Self {
             client_name,
@@ -145,12 +141,12 @@ impl Session {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next effect.
     pub(crate) fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// The next thing to do, if that is to send this frame.
+    /// Returns the next effect, if it is to send this frame.
     pub(crate) fn next_frame(&mut self) -> Option<String> {
         match self.effects.pop_front()? {
             Effect::Send(frame) => Some(frame),
@@ -161,22 +157,21 @@ impl Session {
         }
     }
 
-    /// Whether there is something to do.
     pub(crate) fn has_effects(&self) -> bool {
         !self.effects.is_empty()
     }
 
-    /// When [`tick`](Self::tick) wants to be called at the latest.
+    /// Returns the latest time for the next [`tick`](Self::tick).
     pub(crate) fn next_deadline(&self) -> Instant {
         self.earliest
     }
 
-    /// Whether the peer knows our extensions.
+    /// Returns whether the peer supports our extensions.
     pub(crate) fn is_extended(&self) -> bool {
         self.lifecycle.is_some()
     }
 
-    /// Whether output was agreed to come as it is.
+    /// Returns whether raw output was agreed.
     fn takes_raw_output(&self) -> bool {
         self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
     }
@@ -197,7 +192,6 @@ impl Session {
         );
     }
 
-    /// Stops following a process.
     pub(crate) fn forget(&mut self, process_id: &str) {
         self.tracks.remove(process_id);
     }

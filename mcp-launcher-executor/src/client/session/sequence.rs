@@ -1,4 +1,4 @@
-//! Puts the events of one process in order, once each.
+//! Orders the events of one process and removes duplicates.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::protocol::extension::GoneNotification;
 use crate::protocol::process::{ReadResult, Stream};
 
-/// Something that happened to a process, in its order.
+/// An event of a process, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProcessEvent {
     Output(Stream, Bytes),
@@ -27,14 +27,14 @@ impl ProcessEvent {
     }
 }
 
-/// Events that arrived ahead of an earlier one, and their bytes, at most.
+/// Limits of events that arrived early.
 const EARLY_LIMIT: usize = 65_536;
 const EARLY_BYTES: usize = 64 << 20;
 
 /// The order of one process's events.
 ///
-/// Numbers start at 1 and are shared by output, exit and closing; peers emit
-/// them from different tasks, so they arrive out of order.
+/// Numbers start at 1 and are shared by output, exit and closing. Peers emit them from different
+/// tasks, so they arrive out of order.
 #[derive(Debug)]
 pub(crate) struct Sequencer {
     next: u64,
@@ -42,16 +42,15 @@ pub(crate) struct Sequencer {
     early_bytes: usize,
     exit_seen: bool,
     closed_seen: bool,
-    /// An old server's `closed` has no number: it is the last of all.
+    /// An old server's `closed` has no number: it is the last event.
     closes_after: Option<u64>,
 }
 
-/// The result of a recovery by read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Recovery {
     /// There may be more: read again.
     More,
-    /// Everything up to now is here.
+    /// Complete up to now.
     Complete,
     /// The peer has dropped output that was not received.
     Lost { from: u64, to: u64 },
@@ -69,23 +68,22 @@ impl Sequencer {
         }
     }
 
-    /// The last number that was delivered.
+    /// Returns the last number that was delivered.
     pub(crate) fn last(&self) -> u64 {
         self.next - 1
     }
 
-    /// Whether something has arrived whose predecessor has not.
+    /// Returns whether an event is missing before one that has arrived.
     pub(crate) fn has_hole(&self) -> bool {
         !self.early.is_empty()
     }
 
-    /// Whether the process is at its end and everything was delivered.
+    /// Returns whether the process has closed and everything was delivered.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed_seen
     }
 
-    /// An event has arrived; delivers what is in order now. `false` when too
-    /// much is out of order to be an accident.
+    /// Accepts an event and delivers what is in order. Returns `false` if too much is out of order.
     pub(crate) fn accept(
         &mut self,
         seq: Option<u64>,
@@ -110,7 +108,7 @@ impl Sequencer {
         self.early.len() <= EARLY_LIMIT && self.early_bytes <= EARLY_BYTES
     }
 
-    /// The answer to a read after [`last`](Self::last) has arrived.
+    /// Accepts the answer to a read after [`last`](Self::last).
     pub(crate) fn recovered(
         &mut self,
         read: ReadResult,
@@ -124,8 +122,7 @@ impl Sequencer {
         if self.next > before {
             return Recovery::More;
         }
-        // No chunk is the next one: whatever number is missing below what there is
-        // is an event that a read reports as state.
+        // No chunk is the next one: a missing number is an event that a read reports as state.
         while self.next < read.next_seq {
             let exit_missing = read.exited && !self.exit_seen && !self.exit_is_early();
             let event = if exit_missing {

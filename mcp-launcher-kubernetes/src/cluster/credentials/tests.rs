@@ -54,35 +54,12 @@ fn count(file: &Path) -> usize {
 #[tokio::test]
 async fn a_program_that_fails_is_told_without_its_secrets() {
     let api = start().await;
-    api.user(&exec(&format!("echo {SECRET}; echo complaint >&2; exit 3")));
+    api.user(&exec(&format!("echo {SECRET} | tee /dev/stderr; exit 3")));
     let text = list(&api.cluster()).await.unwrap_err();
-    for word in ["`sh`", "exit status: 3", "complaint"] {
+    for word in ["`sh`", "exit status: 3", "kubectl"] {
         assert!(text.contains(word), "{text}");
     }
     assert!(!text.contains(SECRET), "{text}");
-}
-
-#[tokio::test]
-async fn what_a_program_repeats_in_its_complaint_is_hidden() {
-    let api = start().await;
-    let answer =
-        json!({"status": {"token": "of-the-answer", "clientKeyData": "KEY\nline-of-a-key"}});
-    let script = format!(
-        "echo '{answer}'; echo \"for $KEY and $0: of-the-answer, line-of-a-key: complaint\" >&2; exit 3"
-    );
-    api.user(&exec(&script));
-    let text = list(&api.cluster()).await.unwrap_err();
-    assert!(text.contains("complaint"), "{text}");
-    for secret in [SECRET, "of-the-answer", "line-of-a-key"] {
-        assert!(!text.contains(secret), "{text}");
-    }
-}
-
-#[test]
-fn a_secret_that_is_cut_at_the_end_of_a_complaint_is_hidden() {
-    let of = |complaint: &str| hidden(complaint.as_bytes(), vec![SECRET.repeat(300)]);
-    assert_eq!(of(&format!("no {}", SECRET.repeat(100))), "no (hidden)");
-    assert_eq!(of("no such user"), "no such user");
 }
 
 #[tokio::test]
@@ -111,15 +88,12 @@ async fn a_program_that_fails_later_is_told_without_its_secrets() {
     let first = directory.path().join("first");
     let old = token("good", "2020-01-01T00:00:00Z");
     let script = format!(
-        "if mkdir {}; then echo '{old}'; else echo {SECRET}; echo complaint >&2; exit 3; fi",
+        "if mkdir {}; then echo '{old}'; else echo {SECRET} | tee /dev/stderr; exit 3; fi",
         first.display()
     );
     api.user(&exec(&script));
     let text = list(&api.cluster()).await.unwrap_err();
-    assert!(
-        text.contains("complaint") && text.contains("exit status: 3"),
-        "{text}"
-    );
+    assert!(text.contains("exit status: 3"), "{text}");
     assert!(!text.contains(SECRET), "{text}");
 }
 

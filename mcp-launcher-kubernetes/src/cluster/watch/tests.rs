@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::Source;
 use crate::cluster::scripted::{Api, refused};
-use crate::pod::{End, end};
+use crate::decide::{End, end};
 
 fn facts(uid: &str, json: serde_json::Value) -> Facts {
     let mut pod = json;
@@ -82,7 +82,7 @@ async fn a_pod_whose_labels_were_changed_is_looked_for_by_its_name() {
     let gone = seen.wait_for(|seen| seen.object == Object::Missing);
     let gone = timeout(limit, gone).await.unwrap().unwrap().clone();
     match end(&gone) {
-        End::Unproven(why) => assert!(why.contains("is not there any more"), "{why}"),
+        End::Unproven(why) => assert!(why.contains("is gone"), "{why}"),
         other => panic!("{other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! The output that arrives after the word that the server has exited.
+//! Output that arrives after the server's exit was reported.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Time for which the end of the output waits for the word that the server has exited, and that
-/// word for more output, after the last message that was taken.
+/// Time that the end of output waits for the exit report, and that the exit report waits for more
+/// output, after the last message that was read.
 pub(super) const LATE_EXIT: Duration = Duration::from_secs(5);
 
-/// Time after that word in which output may arrive.
+/// Longest time after the exit report in which output may arrive.
 pub(super) const LATE_OUTPUT: Duration = Duration::from_secs(60);
 
-/// The output that arrives after the word that the server has exited.
+/// Output that arrives after the exit report.
 #[derive(Default)]
 pub(super) struct Late {
-    /// Told of each message that was taken.
+    /// Notified of each message that was read.
     pub(super) taken: Notify,
     pub(super) cut: OnceLock<Cut>,
 }
 
-/// Why the session is ended after its server.
+/// The reason that the session was closed after the server's exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     /// No output was taken for [`LATE_EXIT`].
@@ -31,23 +31,23 @@ pub(super) enum Cut {
 }
 
 impl Cut {
-    /// The words for whoever reads what was not lost.
+    /// Returns the reason, for the reader of stderr.
     pub(super) fn words(self) -> String {
         match self {
             Self::Quiet => {
                 let limit = LATE_EXIT.as_secs();
-                format!("its last output is lost, for nobody took it for {limit} s")
+                format!("the last output was dropped: not read within {limit} s")
             }
             Self::Endless => {
                 let limit = LATE_OUTPUT.as_secs();
-                format!("its output was still under way {limit} s after the server's exit")
+                format!("output still arrived {limit} s after the server's exit")
             }
         }
     }
 }
 
 impl Late {
-    /// Until no output was taken for a while, or it has lasted too long.
+    /// Completes when no output was read for a while, or output has lasted too long.
     pub(super) async fn is_over(&self) {
         let mut most = std::pin::pin!(sleep(LATE_OUTPUT));
         let cut = loop {

@@ -1,4 +1,4 @@
-//! What comes from a session: both outputs, and how it has ended.
+//! Reads a session: both outputs and the final status.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ pub(super) struct Reader<S> {
     pub(super) gated: [bool; 2],
     pub(super) discard: CancellationToken,
     pub(super) late: Arc<Late>,
-    /// Why the session has ended, where not with the server.
+    /// The reason that the session ended without its server.
     pub(super) broken: Option<String>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
-    /// Reads until the session ends. The outputs end with what it returns.
+    /// Reads until the session ends. Dropping the returned senders ends the outputs.
     pub(super) async fn read(mut self, ended: &CancellationToken) -> [mpsc::Sender<Bytes>; 2] {
         loop {
             let message = tokio::select! {
-                // Nothing follows a message that was cut.
+                // After a cut message nothing may follow.
                 biased;
                 () = ended.cancelled() => {
                     if self.late.cut.get() == Some(&Cut::Endless) {
@@ -54,8 +54,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         self.outputs
     }
 
-    /// Tells the reader of standard error why the session broke: the end of both outputs is all
-    /// that is seen of it otherwise. An end that was ordered needs no reason.
+    /// Writes to stderr why the session broke, which otherwise looks like a plain end of both
+    /// outputs. Not after a requested end.
     fn tell_why(&mut self) {
         let Some(why) = self.broken.take() else {
             return;
@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         debug!(why, "the session broke");
         if !self.discard.is_cancelled() {
             let line = format!("[mcp-launcher-kubernetes] the session with the pod broke: {why}\n");
-            // Who has not read what came before is not waited for.
+            // Do not wait for a reader that is behind.
             let _ = self.outputs[1].try_send(line.into());
         }
     }
@@ -90,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         if data.is_empty() {
             return;
         }
-        // A slow reader holds the server back, as a pipe would, until its end has begun.
+        // A slow reader blocks the server, as a pipe would, until its end begins.
         if let Err(mpsc::error::TrySendError::Full(data)) = self.outputs[at].try_send(data) {
             tokio::select! {
                 biased;
@@ -108,7 +108,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     }
 }
 
-/// The words of a session's status, if it is a failure.
+/// Returns the message of a session's status, if it is a failure.
 fn failure(status: &[u8]) -> Option<String> {
     let status: kube::core::Status = serde_json::from_slice(status).ok()?;
     let is_failure = status.is_failure();

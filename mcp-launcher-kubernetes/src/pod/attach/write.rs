@@ -1,4 +1,4 @@
-//! What goes to a session: standard input, and what keeps the session alive.
+//! Writes a session: stdin, and keep-alive messages.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,17 +17,13 @@ use tracing::debug;
 
 use super::STDIN;
 
-/// Closes the stream whose number follows: from version 5 of the protocol on.
+/// Channel to close the stream with the number that follows, from protocol version 5 on.
 const CLOSE: u8 = 255;
 
-/// The longest message to standard input.
+/// The longest message to stdin.
 const CHUNK: usize = 32 * 1024;
 
-/// The server's standard input.
-///
-/// # Drop
-///
-/// Closes it.
+/// The server's stdin. Dropping it closes stdin.
 pub(in crate::pod) struct Input(pub(super) PollSender<Bytes>);
 
 impl AsyncWrite for Input {
@@ -54,7 +50,7 @@ impl AsyncWrite for Input {
     }
 }
 
-/// Feeds standard input, until it is closed or the session has ended. Returns whether it was closed.
+/// Feeds stdin until it is closed or the session has ended. Returns whether it was closed.
 pub(super) async fn write<S: AsyncRead + AsyncWrite + Unpin>(
     mut sink: SplitSink<WebSocketStream<S>, Message>,
     mut fed: mpsc::Receiver<Bytes>,
@@ -62,7 +58,7 @@ pub(super) async fn write<S: AsyncRead + AsyncWrite + Unpin>(
     keep_alive: Duration,
     ended: &CancellationToken,
 ) -> bool {
-    // Also while there is input: what comes back may be nothing else.
+    // Runs also while there is input, which may cause no traffic back.
     let mut alive = interval_at(Instant::now() + keep_alive, keep_alive);
     alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -73,7 +69,8 @@ pub(super) async fn write<S: AsyncRead + AsyncWrite + Unpin>(
         };
         let message = match &data {
             Some(Some(data)) => input(data),
-            // The API server and kubelets count data only: an empty message to standard input.
+            // The API server and kubelets count only data as activity, so send an empty message to
+            // stdin.
             None => input(&[]),
             Some(None) if half_close => Message::binary(vec![CLOSE, STDIN]),
             Some(None) => Message::Close(None),
@@ -81,7 +78,7 @@ pub(super) async fn write<S: AsyncRead + AsyncWrite + Unpin>(
         let sending = async {
             sink.send(message).await?;
             if data.is_none() {
-                // Some proxies look at what comes back only: the answer to this.
+                // Some proxies count only the traffic back: the pong.
                 sink.send(Message::Ping(Bytes::new())).await?;
             }
             Ok::<(), tokio_tungstenite::tungstenite::Error>(())
@@ -104,7 +101,7 @@ pub(super) async fn write<S: AsyncRead + AsyncWrite + Unpin>(
     true
 }
 
-/// A message to standard input.
+/// Builds a message to stdin.
 fn input(data: &[u8]) -> Message {
     let mut message = BytesMut::with_capacity(data.len() + 1);
     message.put_u8(STDIN);

@@ -6,7 +6,7 @@ use tokio::time::{advance, pause, resume, sleep};
 
 use super::*;
 use crate::cluster::scripted::{Api, refused};
-use crate::pod::Lost;
+use crate::decide::Lost;
 
 fn lost() -> Option<Lost> {
     let words = "no answer".to_owned();
@@ -61,12 +61,14 @@ async fn a_secret_that_comes_true_late_is_removed_then() {
     let open = Open::default();
     let refusal = |error| note::<()>(Err(error), &open.secret);
     // Of two attempts the first may come true, whatever is said of the second.
-    let unheard = ClusterError::Unreachable {
-        action: "create secrets".to_owned(),
-        address: "a".to_owned(),
-        problem: "nobody".to_owned(),
+    let create = crate::error::Action {
+        verb: "create",
+        resource: "secrets",
+        namespace: "ns",
+        address: "a",
     };
-    assert!(refusal(unheard).is_err() && refusal(ClusterError::Quota(String::new())).is_err());
+    let unheard = create.unreachable("nobody".to_owned());
+    assert!(refusal(unheard).is_err() && refusal(ClusterError::refused("no")).is_err());
     let (cluster, late) = (api.cluster(), open.secret.into_inner());
     let removing = tokio::spawn(async move { remove_secret(&cluster, "s", late).await });
     let asked = || asks.lock().unwrap().len();

@@ -1,8 +1,9 @@
-//! The request to end: CTRL_BREAK, which a console tells the programs that share it.
+//! The request to end: CTRL_BREAK, which a console sends to the processes that share it.
 //!
-//! A server shares the console of its host, as a process group of its own, which Ctrl-C does not reach.
-//! Where the host has none, a server gets one that nobody sees, and the host enters it for the
-//! moment of the request. A server that has left its console, or has a window instead, hears nothing.
+//! A server shares the console of its host, as a process group of its own, which Ctrl-C does not
+//! reach. Where the host has none, a server gets an invisible one, and the host attaches to it for
+//! the moment of the request. A server that has left its console, or has a window instead, receives
+//! nothing.
 //!
 //! A console is a program, and may never answer.
 
@@ -18,12 +19,13 @@ use windows_sys::Win32::System::Threading::{
 };
 use windows_sys::core::BOOL;
 
-/// Written while this process is in a console of somebody else's: it can be in one at a time, and has none of its own.
+/// Locked for writing while this process is attached to a foreign console: it can be in one at a
+/// time, and has none of its own.
 static ENTERED: RwLock<()> = RwLock::new(());
 
-/// How a server is started, so that it can be asked to end.
+/// Returns the flags by which a server is started so that it can be asked to end.
 pub(super) fn flags() -> PROCESS_CREATION_FLAGS {
-    // Not waited for: who is in somebody else's may stay there.
+    // Does not wait: a thread that is attached to a foreign console may never return.
     let has_console = match ENTERED.try_read() {
         Ok(_outside) => has_console(),
         Err(_) => false,
@@ -34,8 +36,8 @@ pub(super) fn flags() -> PROCESS_CREATION_FLAGS {
     }
 }
 
-/// Asks the process group of this process to end. The number must be known to be its own still:
-/// its handle is open. Returns when the console has answered, which may be never.
+/// Asks the process group of this process to end. The caller must hold the process, so that its pid
+/// is not reused. Returns when the console has answered, which may be never.
 pub(super) fn interrupt(pid: u32) -> io::Result<()> {
     let is_shared = {
         let _outside = ENTERED.read().unwrap_or_else(PoisonError::into_inner);
@@ -58,13 +60,13 @@ fn send(group: u32) -> io::Result<()> {
     super::check(unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, group) })
 }
 
-/// Has `tell` called, on a thread of its own, each time that this process is asked to end by its
-/// console. Once in a process. A console that is closed leaves it some seconds.
+/// Has `tell` called, on a thread of its own, each time that the console asks this process to end.
+/// Once in a process. A console that is closed leaves it some seconds.
 pub(crate) fn when_asked(tell: impl Fn() + Send + Sync + 'static) -> io::Result<()> {
     if TELL.set(Box::new(tell)).is_err() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    // SAFETY: what is called follows no pointer.
+    // SAFETY: the callback follows no pointer.
     super::check(unsafe { SetConsoleCtrlHandler(Some(asked), 1) })
 }
 
@@ -78,7 +80,8 @@ unsafe extern "system" fn asked(kind: u32) -> BOOL {
         kind,
         CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT
     ) {
-        // The answer would be the end of this process; it comes when the time has passed, or before.
+        // Returning would end this process; the system ends it when the time has passed, or it ends
+        // before.
         loop {
             std::thread::park();
         }

@@ -8,53 +8,49 @@ use std::ptr;
 
 use windows_sys::Win32::Foundation::{ERROR_MORE_DATA, HANDLE};
 use windows_sys::Win32::System::JobObjects::{
-    AssignProcessToJobObject, CreateJobObjectW, IsProcessInJob, JOB_OBJECT_LIMIT_ACTIVE_PROCESS,
-    JOB_OBJECT_LIMIT_JOB_MEMORY, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
-    JOBOBJECT_ASSOCIATE_COMPLETION_PORT, JOBOBJECT_BASIC_ACCOUNTING_INFORMATION,
-    JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JOBOBJECTINFOCLASS,
-    JobObjectAssociateCompletionPortInformation, JobObjectBasicAccountingInformation,
-    JobObjectBasicProcessIdList, JobObjectExtendedLimitInformation, QueryInformationJobObject,
-    SetInformationJobObject, TerminateJobObject,
+    CreateJobObjectW, IsProcessInJob, JOB_OBJECT_LIMIT_JOB_MEMORY,
+    JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOBOBJECT_ASSOCIATE_COMPLETION_PORT,
+    JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
+    JOBOBJECTINFOCLASS, JobObjectAssociateCompletionPortInformation,
+    JobObjectBasicAccountingInformation, JobObjectBasicProcessIdList,
+    JobObjectExtendedLimitInformation, QueryInformationJobObject, SetInformationJobObject,
+    TerminateJobObject,
 };
 
 use super::check;
-use crate::level::Limits;
 
-/// A job whose processes end with its last handle, which is this one, and which none of them
-/// can leave.
+/// A job that ends its processes when its last handle, which is this one, is closed. Its processes
+/// cannot leave it.
 #[derive(Debug)]
 pub(crate) struct Job {
     handle: OwnedHandle,
 }
 
-// The lists of the system are read as words of 64 bits.
+// The system's lists are read as words of 64 bits.
 const _: () = assert!(size_of::<usize>() == 8);
 
-/// What a process that is ended with its job leaves as its exit code.
+/// The exit code of a process that is ended with its job.
 const EXIT_CODE: u32 = 1;
 
-/// Of so many processes of a job the numbers are read at most.
+/// The maximum number of pids that are read of a job.
 const LISTED_MAX: usize = 4096;
 
 impl Job {
-    /// A new one. Its handle is inherited by nobody, for it has no security attributes.
-    pub(crate) fn new(limits: Limits) -> io::Result<Self> {
+    /// Creates one, whose processes may commit `memory` bytes together. Its handle is not inherited,
+    /// as it has no security attributes.
+    pub(crate) fn new(memory: Option<u64>) -> io::Result<Self> {
         // SAFETY: neither attributes nor a name are given.
         let handle = unsafe { CreateJobObjectW(ptr::null(), ptr::null()) };
         if handle.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the handle was just made, and nobody else owns it.
+        // SAFETY: the handle was just made, for us alone.
         let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
         let job = Self { handle };
         let mut information = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
         let basic = &mut information.BasicLimitInformation;
         basic.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
-        if let Some(processes) = limits.processes {
-            basic.LimitFlags |= JOB_OBJECT_LIMIT_ACTIVE_PROCESS;
-            basic.ActiveProcessLimit = processes;
-        }
-        if let Some(memory) = limits.memory {
+        if let Some(memory) = memory {
             basic.LimitFlags |= JOB_OBJECT_LIMIT_JOB_MEMORY;
             information.JobMemoryLimit = usize::try_from(memory).unwrap_or(usize::MAX);
         }
@@ -62,7 +58,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Has the end of its last process told to a completion port, with this key.
+    /// Reports the end of its last process to a completion port, with this key.
     pub(super) fn report_to(&self, port: HANDLE, key: usize) -> io::Result<()> {
         let association = JOBOBJECT_ASSOCIATE_COMPLETION_PORT {
             CompletionKey: ptr::without_provenance_mut(key),
@@ -71,13 +67,13 @@ impl Job {
         self.set(JobObjectAssociateCompletionPortInformation, &association)
     }
 
-    /// Ends all of its processes. Waits for none of them.
+    /// Ends all of its processes. Does not wait for them.
     pub(crate) fn terminate(&self) -> io::Result<()> {
         // SAFETY: the handle is open.
         check(unsafe { TerminateJobObject(self.raw(), EXIT_CODE) })
     }
 
-    /// The number of its processes that have not ended.
+    /// Returns the number of its processes that have not ended.
     pub(crate) fn active(&self) -> io::Result<u32> {
         let mut accounts = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
         let size = size_of_val(&accounts);
@@ -86,13 +82,13 @@ impl Job {
         Ok(accounts.ActiveProcesses)
     }
 
-    /// The numbers of its processes that have not ended, of 4,096 at most.
+    /// Returns the pids of its processes that have not ended, at most 4,096.
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
         let mut room = vec![0; 1 + LISTED_MAX];
         Ok(self.list(&mut room)?.collect())
     }
 
-    /// Calls `note` with those of 64 at most. Neither waits nor allocates.
+    /// Calls `note` with at most 64 of them. Neither waits nor allocates.
     pub(crate) fn first_members(&self, note: impl FnMut(u32)) {
         let mut room = [0; 1 + 64];
         if let Ok(members) = self.list(&mut room) {
@@ -126,12 +122,6 @@ impl Job {
         Ok(is_in != 0)
     }
 
-    /// Puts a process into it, which has not run yet.
-    pub(super) fn add(&self, process: HANDLE) -> io::Result<()> {
-        // SAFETY: both handles are open.
-        check(unsafe { AssignProcessToJobObject(self.raw(), process) })
-    }
-
     pub(super) fn raw(&self) -> HANDLE {
         self.handle.as_raw_handle()
     }
@@ -144,7 +134,8 @@ impl Job {
     }
 
     fn query(&self, what: JOBOBJECTINFOCLASS, at: *mut c_void, size: usize) -> io::Result<()> {
-        // SAFETY: there is room for `size` bytes at `at`, by the two callers, whose information is plain numbers.
+        // SAFETY: there is room for `size` bytes at `at`, by the two callers, which ask for plain
+        // numbers.
         check(unsafe {
             QueryInformationJobObject(self.raw(), what, at, size as u32, ptr::null_mut())
         })

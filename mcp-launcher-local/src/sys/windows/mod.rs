@@ -1,11 +1,11 @@
 //! All system calls of Windows. Callers contain no `unsafe`.
 //!
 //! ```text
-//! job ────── a job object: made, asked, ended
-//! port ───── the one thread that hears of empty jobs and of ended processes
+//! job ────── a job object: created, queried, ended
+//! port ───── the one thread that waits for empty jobs and ended processes
 //! process ── a process: started inside of a job, waited for, named
 //! console ── the request to end
-//! place ──── where programs are
+//! place ──── finds programs
 //! parent ─── the process that started this one
 //! streams ── the standard streams of this process, handed on
 //! ```
@@ -37,27 +37,17 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::core::BOOL;
 
-/// Servers belong to the process that launches them: nobody forks here.
+/// Always succeeds: servers belong to the process that launches them, and there is no fork here.
 pub(crate) fn own_servers() -> io::Result<()> {
     Ok(())
 }
 
-/// As [`own_servers`].
+/// Always succeeds, like [`own_servers`].
 pub(crate) fn not_forked() -> io::Result<()> {
     Ok(())
 }
 
-/// Nobody is found again by an identity: nobody outlives its job.
-pub(crate) fn own_start_time() -> io::Result<u64> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// As [`own_start_time`].
-pub(crate) fn boot_id() -> io::Result<String> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Returns whether this error of a start says that the file cannot be executed.
+/// Returns whether this error of a start means that the file cannot be executed.
 pub(crate) fn is_not_executable(code: i32) -> bool {
     matches!(
         code.cast_unsigned(),
@@ -68,17 +58,17 @@ pub(crate) fn is_not_executable(code: i32) -> bool {
     )
 }
 
-/// Returns whether this error says that there was no memory or no handle.
+/// Returns whether this error means that there was no memory or no handle.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     limit_of(error).is_some()
 }
 
-/// Runs code that reports to others, whose panics are theirs alone.
+/// Runs foreign code, and contains its panics.
 pub(crate) fn shielded(report: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
 }
 
-/// What a call says that answers with TRUE or with an error.
+/// Converts the result of a call that returns TRUE or sets an error.
 fn check(answer: BOOL) -> io::Result<()> {
     match answer {
         0 => Err(io::Error::last_os_error()),

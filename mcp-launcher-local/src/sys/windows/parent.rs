@@ -20,15 +20,15 @@ use super::process::Process;
 pub(crate) enum Parent {
     /// Held: its end can be waited for.
     Held(Process),
-    /// It has ended, and its number may be another process's.
+    /// It has ended, and its pid may be reused.
     Gone,
-    /// There is none, or it is somebody's who does not let it be watched.
+    /// There is none, or it may not be watched.
     Unknown,
 }
 
 impl Parent {
-    /// Looks for it. A process keeps the number of its parent when that has ended, so the one
-    /// of that number is the parent only if it is the older one.
+    /// Looks for it. A process keeps its parent's pid after the parent has ended, so the process
+    /// with this pid is the parent only if it is the older one.
     pub(crate) fn hold() -> Self {
         const RIGHTS: u32 = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
         let number = match number() {
@@ -48,20 +48,20 @@ impl Parent {
     }
 }
 
-/// The number of the process that started this one.
+/// Returns the pid of the process that started this one.
 fn number() -> io::Result<Option<u32>> {
     // SAFETY: no pointers.
     let snapshot = unsafe { CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0) };
     if snapshot == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the handle was just made, and nobody else owns it.
+    // SAFETY: the handle was just made, for us alone.
     let snapshot = unsafe { OwnedHandle::from_raw_handle(snapshot) };
     let mut entry = PROCESSENTRY32W {
         dwSize: size_of::<PROCESSENTRY32W>() as u32,
         ..PROCESSENTRY32W::default()
     };
-    // SAFETY: the handle is open, and the entry says its own size.
+    // SAFETY: the handle is open, and the entry contains its own size.
     check(unsafe { Process32FirstW(snapshot.as_raw_handle(), &mut entry) })?;
     loop {
         if entry.th32ProcessID == std::process::id() {

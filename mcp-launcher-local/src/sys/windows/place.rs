@@ -1,4 +1,4 @@
-//! Where programs are, and what may be started.
+//! Finds programs, and tells which files can be started.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,14 +12,14 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::System::SystemInformation::GetSystemDirectoryW;
 
-/// Where to look when the server's environment has no `PATH`: where the system is.
+/// The search path where the server's environment has no `PATH`: the system's directories.
 pub(crate) const DEFAULT_PATH: &str = r"C:\Windows\System32;C:\Windows";
 
-/// What is added to a name, in the order in which it is tried, where `PATHEXT` says nothing.
+/// The extensions that are tried, in this order, where `PATHEXT` is not set.
 const DEFAULT_EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
 
-/// What can be started: programs, and scripts of the command interpreter. Others of `PATHEXT`
-/// take a program that the user has chosen for them.
+/// The extensions of files that can be started: programs, and scripts of the command interpreter.
+/// Others of `PATHEXT` need a program that the user has chosen for them.
 const STARTED: [&str; 4] = ["com", "exe", "bat", "cmd"];
 
 /// Returns whether a name is not looked up in `PATH`.
@@ -30,8 +30,8 @@ pub(crate) fn names_a_path(program: &OsStr) -> bool {
         .any(|byte| b"/\\:".contains(byte))
 }
 
-/// The files that a name may mean. `npx` is `npx.cmd`, and never the `npx` beside it, which is a
-/// script of another system.
+/// Returns the files that a name may mean. `npx` is `npx.cmd`, and never the `npx` beside it, which
+/// is a script of another system.
 pub(crate) fn spellings(path: &Path, env: &BTreeMap<OsString, OsString>) -> Vec<PathBuf> {
     let mut spellings = Vec::new();
     if is_started(path) {
@@ -65,16 +65,16 @@ fn is_started(path: &Path) -> bool {
         .any(|known| extension.eq_ignore_ascii_case(known))
 }
 
-/// A variable of an environment, in which case makes no other name.
+/// Returns a variable of an environment, in which names ignore case.
 pub(crate) fn variable<'a>(env: &'a BTreeMap<OsString, OsString>, name: &str) -> Option<&'a OsStr> {
     let mut found = env.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
     found.next().map(|(_, value)| value.as_os_str())
 }
 
-/// The program that runs scripts, of the system and of no search path.
+/// Returns the program that runs scripts: the system's, not one of a search path.
 pub(crate) fn command_interpreter() -> io::Result<PathBuf> {
     let mut path = [0_u16; 260];
-    // SAFETY: there is room for as many units as are said.
+    // SAFETY: there is room for the given number of units.
     let length = unsafe { GetSystemDirectoryW(path.as_mut_ptr(), path.len() as u32) };
     match path.get(..length as usize) {
         Some(path) if length > 0 => Ok(PathBuf::from(OsString::from_wide(path)).join("cmd.exe")),
@@ -82,7 +82,7 @@ pub(crate) fn command_interpreter() -> io::Result<PathBuf> {
     }
 }
 
-/// The limit that this error says was reached.
+/// Returns the limit that was reached by this error.
 pub(crate) fn limit_of(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()?.cast_unsigned() {
         ERROR_TOO_MANY_OPEN_FILES | ERROR_NO_SYSTEM_RESOURCES | ERROR_NOT_ENOUGH_QUOTA => {

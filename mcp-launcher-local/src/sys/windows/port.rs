@@ -1,7 +1,7 @@
-//! The one thread that hears of empty jobs and of ended processes, for all servers of this process.
+//! The one thread that waits for empty jobs and ended processes, for all servers of this process.
 //!
-//! It waits on a completion port without a timeout. Jobs write to it by themselves; an ended process
-//! is written to it by the system's own waiting threads, one of which serves 63 processes.
+//! It waits on a completion port without a timeout. Jobs write to it by themselves; for an ended
+//! process, the system's own waiting threads do, one of which serves 63 processes.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,21 +27,22 @@ type Callback = Arc<dyn Fn() + Send + Sync>;
 struct Port {
     handle: OwnedHandle,
     callbacks: Mutex<HashMap<usize, Callback>>,
-    /// Never reused: what is written late finds nobody.
+    /// Never reused: a late message finds no callback.
     next_key: AtomicUsize,
 }
 
-/// A job of which it is heard until this is dropped.
+/// A job that reports until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Heard {
     key: usize,
 }
 
-/// What the system's waiting threads write; no message of a job has this number.
+/// The message of the system's waiting threads; no message of a job has this number.
 const ENDED: u32 = u32::MAX;
 
 impl Heard {
-    /// Has `callback` called when `job` is empty, and when a process has ended that is waited for with it.
+    /// Has `callback` called when `job` is empty, and when a process that is waited for with it has
+    /// ended.
     pub(crate) fn of(job: &Job, callback: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let port = Port::get()?;
         let key = port.next_key.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +67,8 @@ impl Drop for Heard {
     }
 }
 
-/// Says that a process has ended which was waited for with this key. On a thread of the system's.
+/// Reports that a process has ended that was waited for with this key. Runs on a thread of the
+/// system.
 pub(super) fn ended(key: usize) {
     let Ok(port) = Port::get() else { return };
     // SAFETY: the port is open, and what is written holds no pointer.
@@ -75,7 +77,7 @@ pub(super) fn ended(key: usize) {
 }
 
 impl Port {
-    /// The port of this process. It is known to others only once its thread runs.
+    /// Returns the port of this process, which is shared only once its thread runs.
     fn get() -> io::Result<&'static Self> {
         static PORT: OnceLock<Arc<Port>> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
@@ -92,7 +94,7 @@ impl Port {
             return Err(io::Error::last_os_error());
         }
         let port = Arc::new(Self {
-            // SAFETY: the handle was just made, and nobody else owns it.
+            // SAFETY: the handle was just made, for us alone.
             handle: unsafe { OwnedHandle::from_raw_handle(handle) },
             callbacks: Mutex::default(),
             next_key: AtomicUsize::new(1),
@@ -109,8 +111,8 @@ impl Port {
                 Ok(Some(key)) => self.tell(key),
                 Ok(None) => {}
                 Err(error) => {
-                    // Only a closed port can do this: somebody in this process
-                    // closes handles that are not theirs.
+                    // Only a closed port causes this: other code in this process closes handles
+                    // that it does not own.
                     shielded(|| tracing::error!(%error, "the watcher of servers cannot go on"));
                     return;
                 }
@@ -132,7 +134,8 @@ impl Port {
     }
 }
 
-/// Waits for what is written next, and returns to whom. `None` for a message of a job that says nothing here.
+/// Waits for the next message, and returns its key. `None` for a message of a job that does not
+/// matter here.
 fn next(port: HANDLE) -> io::Result<Option<usize>> {
     let (mut message, mut key, mut with) = (0, 0, ptr::null_mut());
     // SAFETY: the port is open, and there is room for the three answers. The pointer is not

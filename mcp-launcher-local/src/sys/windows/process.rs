@@ -12,12 +12,11 @@ use windows_sys::Win32::Foundation::{
     FILETIME, HANDLE, HANDLE_FLAG_INHERIT, SetHandleInformation, WAIT_OBJECT_0,
 };
 use windows_sys::Win32::System::Threading::{
-    CREATE_SUSPENDED, CREATE_UNICODE_ENVIRONMENT, CreateProcessW, EXTENDED_STARTUPINFO_PRESENT,
-    GetCurrentProcess, GetExitCodeProcess, GetProcessTimes, INFINITE, OpenProcess,
-    PROCESS_ACCESS_RIGHTS, PROCESS_INFORMATION, PROCESS_NAME_WIN32, PROCESS_QUERY_INFORMATION,
-    PROCESS_SYNCHRONIZE, QueryFullProcessImageNameW, RegisterWaitForSingleObject, ResumeThread,
-    STARTF_USESTDHANDLES, STARTUPINFOEXW, TerminateProcess, UnregisterWait, WT_EXECUTEONLYONCE,
-    WaitForSingleObject,
+    CREATE_UNICODE_ENVIRONMENT, CreateProcessW, EXTENDED_STARTUPINFO_PRESENT, GetCurrentProcess,
+    GetExitCodeProcess, GetProcessTimes, INFINITE, OpenProcess, PROCESS_ACCESS_RIGHTS,
+    PROCESS_INFORMATION, PROCESS_NAME_WIN32, PROCESS_QUERY_INFORMATION, PROCESS_SYNCHRONIZE,
+    QueryFullProcessImageNameW, RegisterWaitForSingleObject, STARTF_USESTDHANDLES, STARTUPINFOEXW,
+    UnregisterWait, WT_EXECUTEONLYONCE, WaitForSingleObject,
 };
 
 use super::attributes::Attributes;
@@ -26,11 +25,11 @@ use super::console;
 use super::job::Job;
 use super::port::{self, Heard};
 
-/// What is started.
+/// The parameters of a start.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) program: PathBuf,
-    /// Ends with a zero, as the environment does with two.
+    /// Ends with one zero; the environment ends with two.
     pub(crate) command_line: Vec<u16>,
     pub(crate) environment: Vec<u16>,
     pub(crate) cwd: Option<&'a Path>,
@@ -38,7 +37,7 @@ pub(crate) struct Start<'a> {
     pub(crate) streams: [OwnedHandle; 3],
 }
 
-/// A process that is held: its number is nobody else's.
+/// A process that is held, so that its pid cannot be reused.
 #[derive(Debug)]
 pub(crate) struct Process {
     handle: OwnedHandle,
@@ -49,22 +48,18 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct Wait {
     registered: usize,
-    /// Open for as long as it is waited for.
+    /// Open during the wait.
     _process: OwnedHandle,
 }
 
 impl Start<'_> {
-    /// Starts it in `job`: it is there before its first instruction, and from its first moment
-    /// on where the system can do that (Windows 10). The streams are closed in this process.
+    /// Starts it in `job`, where it is from its creation on. The streams are closed in this process.
     pub(crate) fn inside(mut self, job: &Job) -> io::Result<Process> {
         let (jobs, streams) = (
             [job.raw()],
             self.streams.each_ref().map(OwnedHandle::as_raw_handle),
         );
         let mut attributes = Attributes::new(&jobs, &streams)?;
-        // Where there is no such attribute, it is put there before it runs.
-        let _ = attributes.start_in_job();
-        attributes.inherit_only()?;
         let mut startup = STARTUPINFOEXW::default();
         startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
         startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
@@ -76,10 +71,7 @@ impl Start<'_> {
         startup.lpAttributeList = attributes.as_mut_ptr();
         let program = zero_ended(self.program.as_os_str());
         let cwd = self.cwd.map(|dir| zero_ended(dir.as_os_str()));
-        let flags = CREATE_SUSPENDED
-            | CREATE_UNICODE_ENVIRONMENT
-            | EXTENDED_STARTUPINFO_PRESENT
-            | console::flags();
+        let flags = CREATE_UNICODE_ENVIRONMENT | EXTENDED_STARTUPINFO_PRESENT | console::flags();
         for stream in streams {
             // SAFETY: the handle is open, and this process' own.
             check(unsafe {
@@ -104,29 +96,14 @@ impl Start<'_> {
                 &mut started,
             )
         })?;
-        // SAFETY: the handle was just made, and nobody else owns it.
+        // SAFETY: the handle was just made, for us alone.
         let handle = unsafe { OwnedHandle::from_raw_handle(started.hProcess) };
         // SAFETY: as above.
-        let thread = unsafe { OwnedHandle::from_raw_handle(started.hThread) };
-        let process = Process {
+        drop(unsafe { OwnedHandle::from_raw_handle(started.hThread) });
+        Ok(Process {
             handle,
             pid: started.dwProcessId,
-        };
-        let runs = process.join(job).and_then(|()| resume(&thread));
-        if let Err(error) = runs {
-            process.terminate();
-            return Err(error);
-        }
-        Ok(process)
-    }
-}
-
-/// Lets the first thread of a process run.
-fn resume(thread: &OwnedHandle) -> io::Result<()> {
-    // SAFETY: the handle is open.
-    match unsafe { ResumeThread(thread.as_raw_handle()) } {
-        u32::MAX => Err(io::Error::last_os_error()),
-        _ => Ok(()),
+        })
     }
 }
 
@@ -138,14 +115,14 @@ impl Process {
         matches!(job.has(process.raw()), Ok(true)).then_some(process)
     }
 
-    /// Holds whichever process has this number now.
+    /// Holds the process that has this pid now.
     pub(super) fn open(pid: u32, rights: PROCESS_ACCESS_RIGHTS) -> io::Result<Self> {
         // SAFETY: no pointers.
         let handle = unsafe { OpenProcess(rights, 0, pid) };
         if handle.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the handle was just made, and nobody else owns it.
+        // SAFETY: the handle was just made, for us alone.
         let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
         Ok(Self { handle, pid })
     }
@@ -154,7 +131,7 @@ impl Process {
         self.pid
     }
 
-    /// The name of its program.
+    /// Returns the name of its program.
     pub(crate) fn name(&self) -> Option<String> {
         let mut path = [0_u16; 1024];
         let mut length = path.len() as u32;
@@ -173,18 +150,18 @@ impl Process {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// When it was created, in 100 ns since 1601.
+    /// Returns the time of its creation, in 100 ns since 1601.
     pub(crate) fn start_time(&self) -> Option<u64> {
         start_time(self.raw())
     }
 
-    /// When this process was created, in the same count.
+    /// Returns the time of this process's creation, in the same unit.
     pub(super) fn own_start_time() -> Option<u64> {
         // SAFETY: no pointers.
         start_time(unsafe { GetCurrentProcess() })
     }
 
-    /// Its exit code. To be asked once it has ended: before that, there is a number as well.
+    /// Returns its exit code. Valid only once it has ended: before that, there is a number as well.
     pub(crate) fn exit_code(&self) -> io::Result<u32> {
         let mut code = 0;
         // SAFETY: the handle is open, and there is room for the answer.
@@ -197,8 +174,8 @@ impl Process {
         unsafe { WaitForSingleObject(self.raw(), 0) == WAIT_OBJECT_0 }
     }
 
-    /// Asks it, and who is in its process group, to end, on a thread of its own: the console that carries it may
-    /// never answer. Calls `tell` with the answer, if there is one.
+    /// Asks it and its process group to end, on a separate thread: the console that delivers the
+    /// request may never answer. Calls `tell` with the answer, if there is one.
     pub(crate) fn interrupt(
         &self,
         tell: impl FnOnce(io::Result<()>) + Send + 'static,
@@ -208,13 +185,13 @@ impl Process {
         thread
             .spawn(move || {
                 tell(console::interrupt(pid));
-                // Open until then: the number is its own.
+                // Open until then, so that the pid is not reused.
                 drop(process);
             })
             .map(drop)
     }
 
-    /// Has `heard` called when it has ended.
+    /// Has the callback of `heard` called when it has ended.
     pub(crate) fn wait(&self, heard: &Heard) -> io::Result<Wait> {
         let process = self.handle.try_clone()?;
         let context = ptr::without_provenance::<c_void>(heard.key());
@@ -236,19 +213,6 @@ impl Process {
         })
     }
 
-    /// It is in the job, or is put there.
-    fn join(&self, job: &Job) -> io::Result<()> {
-        match job.has(self.raw())? {
-            true => Ok(()),
-            false => job.add(self.raw()),
-        }
-    }
-
-    fn terminate(&self) {
-        // SAFETY: the handle is open.
-        let _ = unsafe { TerminateProcess(self.raw(), 1) };
-    }
-
     fn raw(&self) -> HANDLE {
         self.handle.as_raw_handle()
     }
@@ -262,7 +226,7 @@ impl Drop for Wait {
     }
 }
 
-/// `process` is an open handle, or means this process.
+/// Returns the creation time of `process`, an open handle or the one that means this process.
 fn start_time(process: HANDLE) -> Option<u64> {
     let mut times = [FILETIME::default(); 4];
     let [created, exited, kernel, user] = &mut times;
@@ -271,7 +235,7 @@ fn start_time(process: HANDLE) -> Option<u64> {
     Some(u64::from(times[0].dwHighDateTime) << 32 | u64::from(times[0].dwLowDateTime))
 }
 
-/// Called on a thread of the system's, with the key of the job.
+/// Called on a thread of the system, with the key of the job.
 unsafe extern "system" fn has_ended(key: *mut c_void, _timed_out: bool) {
     port::ended(key.addr());
 }

@@ -1,4 +1,4 @@
-//! The standard streams of this process, as another one gets them.
+//! The standard streams of this process, to be handed to another one.
 
 use std::fs::OpenOptions;
 use std::io::{self, stderr, stdin};
@@ -13,37 +13,38 @@ use windows_sys::Win32::System::Pipes::PeekNamedPipe;
 
 use super::check;
 
-/// The standard input of this process, of which nothing is read.
+/// The standard input of this process, which reads nothing from it.
 #[derive(Debug)]
 pub(crate) struct Input {
     handle: OwnedHandle,
 }
 
-/// Knowledge about the end of an input.
+/// The state of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputState {
     Open,
-    /// Nobody writes any more, and all was read.
+    /// All writers have closed it, and all was read.
     Ended,
-    /// A file, or a console: it has no end that is told.
+    /// A file, or a console: its end is not reported.
     Unknown,
 }
 
-/// Standard input, output and error for another process. The output is this process's no more: its
-/// end is the other's. Who has none of a kind gives on the null device.
+/// Returns standard input, output and error for another process. This process gives up the output,
+/// so that it ends with the other process. A missing stream becomes the null device.
 pub(crate) fn hand_over() -> io::Result<[OwnedHandle; 3]> {
     let input = clone_of(&stdin())?;
     let error = clone_of(&stderr())?;
     Ok([input, take_output()?, error])
 }
 
-/// This process's input, to be watched.
+/// Returns this process's input, for watching its end.
 pub(crate) fn input() -> io::Result<Input> {
     clone_of(&stdin()).map(|handle| Input { handle })
 }
 
 impl Input {
-    /// Asks. Waits while the other process reads, on Windows, where a handle does one thing at a time.
+    /// Queries the state. On Windows it waits while the other process reads, because a handle does
+    /// one thing at a time.
     pub(crate) fn state(&self) -> InputState {
         let none = ptr::null_mut();
         // SAFETY: the handle is open, and no answer is asked for but whether there is one.
@@ -79,9 +80,10 @@ fn take_output() -> io::Result<OwnedHandle> {
     if is_none(handle) {
         return null();
     }
-    // SAFETY: no pointers. Nobody gets the old handle from now on.
+    // SAFETY: no pointers. The standard library does not return the old handle from now on.
     check(unsafe { SetStdHandle(STD_OUTPUT_HANDLE, ptr::null_mut()) })?;
-    // SAFETY: it is open, and what has lent it so far is empty now. The standard library asks each time.
+    // SAFETY: it is open, and its former slot is empty now. The standard library reads the slot
+    // each time.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 

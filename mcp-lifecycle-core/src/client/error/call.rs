@@ -1,5 +1,3 @@
-//! The failure of one call.
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +5,10 @@ use std::time::Duration;
 use rmcp::ServiceError;
 use thiserror::Error;
 
-use crate::launch::error::ErrorChain;
-use crate::launch::exit::ExitStatus;
-use crate::terminate::report::EndReason;
+use crate::launch::{ErrorChain, ExitStatus};
+use crate::terminate::EndReason;
 
-/// A call to a server failed.
+/// The failure of a call.
 #[derive(Debug, Error)]
 #[error("{context}: {kind}")]
 pub struct CallError {
@@ -32,30 +29,29 @@ pub struct CallErrorContext {
 /// The reason a call failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum CallErrorKind {
     /// The client is ending; the server was told to cancel the call.
     #[error("the client is ending ({0})")]
-    Ending(
-        /// The reason it ends.
-        EndReason,
-    ),
+    Ending(EndReason),
     /// The server died while the call was in flight, or before it was made.
     #[error("the server died: {exit}{}", tail(.stderr_tail))]
     ServerDied {
-        /// The exit status of its main process.
         exit: ExitStatus,
-        /// The last lines it wrote to standard error.
         stderr_tail: Vec<String>,
     },
     /// The server closed its output, so no answer can come any more.
     #[error("the server closed its output")]
     OutputClosed,
+    /// The server closed its input, so it cannot be called any more.
+    #[error("the server closed its input")]
+    InputClosed,
     /// No answer in time. The server was told to cancel the call.
     #[error("no answer within {0:?}")]
-    Timeout(
-        /// The time that ran out.
-        Duration,
-    ),
+    Timeout(Duration),
     /// The answer is longer than the limit for one message and was discarded.
     #[error(
         "the answer is over the limit of {limit} bytes for one message; raise \
@@ -67,10 +63,7 @@ pub enum CallErrorKind {
     },
     /// The answer is not a valid JSON-RPC message.
     #[error("the answer is malformed: {0}")]
-    Malformed(
-        /// The problem with it.
-        String,
-    ),
+    Malformed(String),
     /// The server does not read its input and the queue to it is full.
     #[error("the server is not reading its input: {queued} bytes are queued, the limit is {limit}")]
     NotReading {
@@ -81,16 +74,10 @@ pub enum CallErrorKind {
     },
     /// The server answered with an error.
     #[error("the server answered with an error: {0}")]
-    Server(
-        /// Its answer.
-        Box<rmcp::ErrorData>,
-    ),
+    Server(Box<rmcp::ErrorData>),
     /// The protocol layer failed.
     #[error("the call failed: {}", ErrorChain(&**.0))]
-    Protocol(
-        /// Its failure.
-        Box<ServiceError>,
-    ),
+    Protocol(Box<ServiceError>),
 }
 
 impl CallError {
@@ -102,12 +89,12 @@ impl CallError {
         Self { context, kind }
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> &CallErrorKind {
         &self.kind
     }
 
-    /// The server that was called, and the call.
+    /// Returns the server and the call.
     pub fn context(&self) -> &CallErrorContext {
         &self.context
     }
@@ -122,11 +109,10 @@ impl fmt::Display for CallErrorContext {
     }
 }
 
-/// How many of the last lines of standard error a message shows, and how much of each:
-/// the cause is rarely in the very last one.
+/// Number and length of the stderr lines in a message: the cause is rarely in the last line.
 const SHOWN: (usize, usize) = (5, 300);
 
-/// The last lines of standard error, as an addition to a message.
+/// Formats the last lines of stderr as a suffix of a message.
 pub(super) fn tail(lines: &[String]) -> String {
     let (most, longest) = SHOWN;
     let said = lines.iter().filter(|line| !line.trim().is_empty());
@@ -142,7 +128,6 @@ pub(super) fn tail(lines: &[String]) -> String {
     }
 }
 
-/// The beginning of a line, marked where it is cut.
 fn cut(line: &str, longest: usize) -> String {
     match line.char_indices().nth(longest) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -1,19 +1,13 @@
-//! The failure of a start: launch and handshake.
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::launch::error::launch::{LaunchError, LaunchErrorKind};
-use crate::launch::exit::ExitStatus;
-use crate::launch::remnant::{Remnant, RemnantList};
-use crate::terminate::handle::TerminationOutcome;
+use crate::launch::remnant::list;
+use crate::launch::{ExitStatus, LaunchError, LaunchErrorKind, Remnant};
+use crate::terminate::TerminationOutcome;
 
-/// A server could not be started. Whatever had been started of it was ended: the
-/// context has the proof, or the error that names survivors.
-///
-/// Clones are cheap.
+/// The failure of a start. Everything that had been started was ended. Clones are cheap.
 #[derive(Debug, Clone, Error)]
 #[error("{}", describe(&.0.0, &.0.1))]
 pub struct StartError(Arc<(StartErrorContext, StartErrorKind)>);
@@ -26,20 +20,17 @@ pub struct StartErrorContext {
     pub server: String,
     /// Its command, for people.
     pub command: String,
-    /// The step that the start had reached.
+    /// The step that failed.
     pub phase: StartPhase,
-    /// The time it took until it failed.
+    /// The time until the failure.
     pub elapsed: Duration,
     /// The last lines the server wrote to standard error.
     pub stderr_tail: Vec<String>,
     /// The lines on its standard output that were not the protocol, if any.
     pub skipped: Option<SkippedLines>,
-    /// The end of what had been started; `None` when the launcher had not handed
-    /// a server over. Then it has undone what it did, but for what is `unfinished`.
+    /// The end of what had been started; `None` if the launch returned no server.
     pub cleanup: Option<TerminationOutcome>,
-    /// Remnants that the launch may still bring about, where it was cut short
-    /// ([`ServerLauncher::unfinished`](crate::launch::ServerLauncher::unfinished)). It is
-    /// undone when it comes true.
+    /// See [`ServerLauncher::unfinished`](crate::launch::ServerLauncher::unfinished).
     pub unfinished: Vec<Remnant>,
 }
 
@@ -48,12 +39,12 @@ impl StartError {
         Self(Arc::new((context, kind)))
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> &StartErrorKind {
         &self.0.1
     }
 
-    /// The launcher's own classification, when the launch failed.
+    /// Returns the launcher's classification of a failed launch.
     pub fn launch_error(&self) -> Option<&LaunchErrorKind> {
         match self.kind() {
             StartErrorKind::Launch(error) => Some(error.kind()),
@@ -61,7 +52,7 @@ impl StartError {
         }
     }
 
-    /// The server, the step that its start had reached, and the result of its cleanup.
+    /// Returns the server, the step that failed, and the result of the cleanup.
     pub fn context(&self) -> &StartErrorContext {
         &self.0.0
     }
@@ -71,75 +62,60 @@ impl StartError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SkippedLines {
-    /// The number of there that were.
+    /// The number of lines.
     pub count: u64,
     /// The beginning of the first.
     pub first: String,
 }
 
-/// The step that a start had reached when it failed.
+/// The step of a start that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the step has its name")]
 pub enum StartPhase {
-    /// The launcher was fetching what the server needs.
     Prepare,
-    /// The launcher was starting the server.
     Launch,
-    /// The server was started and had not completed the handshake.
+    /// The server was started, but the handshake was not complete.
     Handshake,
 }
 
-/// The ways a start fails.
+/// The kinds of failures.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum StartErrorKind {
     /// The launcher could not start it.
     #[error("{}", .0.kind())]
-    Launch(
-        /// The reason.
-        LaunchError,
-    ),
+    Launch(LaunchError),
     /// The server was not ready in time.
     #[error("not ready within {0:?}; raise the start-up timeout if it is known to be slow")]
-    Timeout(
-        /// The time that ran out.
-        Duration,
-    ),
-    /// The launcher did not have in time what the server needs.
+    Timeout(Duration),
+    /// The launcher did not fetch in time what the server needs.
     #[error("not prepared within {0:?}; raise the prepare timeout if there is much to fetch")]
-    PrepareTimeout(
-        /// The time that ran out.
-        Duration,
-    ),
+    PrepareTimeout(Duration),
     /// The server exited before the handshake was complete.
     #[error("it exited before the handshake was complete ({0})")]
-    Exited(
-        /// The exit status.
-        ExitStatus,
-    ),
+    Exited(ExitStatus),
     /// The server closed its output before the handshake was complete.
     #[error("it closed its output before the handshake was complete")]
     OutputClosed,
-    /// The server speaks no version of the protocol that this client speaks.
+    /// The server closed its input before the handshake was complete.
+    #[error("it closed its input before the handshake was complete")]
+    InputClosed,
+    /// Client and server have no protocol version in common.
     #[error("no protocol version in common (the server speaks: {})", server.join(", "))]
-    ProtocolVersion {
-        /// The versions it speaks.
-        server: Vec<String>,
-    },
+    ProtocolVersion { server: Vec<String> },
     /// The server answered the handshake with an error.
     #[error("it refused the handshake: {0}")]
-    Refused(
-        /// Its answer.
-        Box<rmcp::ErrorData>,
-    ),
-    /// The server answered the handshake with something that is not the protocol.
+    Refused(Box<rmcp::ErrorData>),
+    /// The server's answer to the handshake is not valid MCP.
     #[error("its answer to the handshake is not valid MCP: {0}")]
-    Malformed(
-        /// The problem with it.
-        String,
-    ),
-    /// The application's maker of handlers panicked.
-    #[error("its handler could not be made: what the application set as `handler` panicked")]
+    Malformed(String),
+    /// The application's handler factory panicked.
+    #[error("its handler could not be made: the application's `handler` panicked")]
     Handler,
     /// The client was shut down while it started.
     #[error("the start was cancelled")]
@@ -174,7 +150,7 @@ fn describe(context: &StartErrorContext, kind: &StartErrorKind) -> String {
         text.push_str(&format!("; and {leak}"));
     }
     if !unfinished.is_empty() {
-        let list = RemnantList(unfinished);
+        let list = list(unfinished, ", ");
         text.push_str(&format!(
             "; still under way, and undone when it comes true: {list}"
         ));

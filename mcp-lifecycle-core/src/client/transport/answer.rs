@@ -1,13 +1,10 @@
-//! Finds the request that an unusable line was to answer.
-
 use rmcp::model::RequestId;
 
-/// The id of an answer that is cut off, not valid JSON, or not what it should be.
+/// Returns the ID of an answer that is cut off, not valid JSON, or of the wrong form.
 ///
-/// Only the members of the outermost object count, as far as they can be read: an
-/// answer says `jsonrpc`, or has nothing but an id and a `result` or `error`. Anything
-/// else with an id in it (a log line of a JSON logger, an echo of a request) is
-/// nobody's answer, and must not fail the call that happens to have this id.
+/// Only members of the outermost object count: an answer has `jsonrpc`, or nothing but an ID and a
+/// `result` or `error`. Anything else with an ID (a JSON log line, an echoed request) is no answer
+/// and must not fail the call with this ID.
 pub(super) fn answer_id(line: &[u8]) -> Option<RequestId> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     let mut scan = Scan { rest: line };
@@ -30,7 +27,6 @@ pub(super) fn answer_id(line: &[u8]) -> Option<RequestId> {
     id.filter(|_| tagged || (answers && !foreign))
 }
 
-/// The part of a JSON text that has not been looked at.
 struct Scan<'a> {
     rest: &'a [u8],
 }
@@ -42,7 +38,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// A key without its quotes, and the text of its value, which may be cut off.
+    /// Reads a key without its quotes, and the text of its value, which may be cut off.
     fn member(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         self.rest = self.rest.trim_ascii_start();
         let key = self.string()?;
@@ -65,13 +61,12 @@ impl<'a> Scan<'a> {
         value
     }
 
-    /// Returns whether there may have been more digits behind a value that was just read.
+    /// Returns whether a value that was just read may have been cut off within a number.
     fn is_cut(&self, value: &[u8]) -> bool {
         self.rest.is_empty() && value.last().is_some_and(u8::is_ascii_digit)
     }
 }
 
-/// Finds the closing quote.
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {

@@ -1,4 +1,4 @@
-//! One line of a server's output to one message.
+//! Decodes a line of a server's output into a message.
 
 use rmcp::model::{
     CallToolResult, ErrorCode, ErrorData, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
@@ -11,33 +11,44 @@ use super::answer::answer_id;
 use super::lines::Line;
 use super::pending::{Asked, Pending};
 
-/// The code of the errors that we put in place of an answer that cannot be
-/// used. JSON-RPC leaves -32000 to -32099 to implementations; only this
-/// process ever sees it.
+/// The code of errors that replace an unusable answer. JSON-RPC leaves -32000 to -32099 to
+/// implementations; it never leaves this process.
 pub(crate) const LIFECYCLE_ERROR: ErrorCode = ErrorCode(-32_099);
 
-/// The reason an answer could not be used: travels through rmcp as the data of an error.
+/// The reason that an answer could not be used, passed through rmcp as the data of an error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LifecycleFault {
-    /// Over the limit for one message.
-    TooLarge { limit: usize },
-    /// Not JSON-RPC.
-    Malformed { problem: String },
-    /// No answer to the probe for the era within its time.
+    TooLarge {
+        limit: usize,
+    },
+    Malformed {
+        problem: String,
+    },
+    /// The probe for the era was not answered in time.
     NoAnswer,
 }
 
-/// A decoded line.
+impl LifecycleFault {
+    /// Returns the fault that an error stands for, if it is one of ours.
+    pub(crate) fn of(error: &ErrorData) -> Option<Self> {
+        let data = error
+            .data
+            .clone()
+            .filter(|_| error.code == LIFECYCLE_ERROR)?;
+        serde_json::from_value(data).ok()
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Decoded {
     Message(Box<RxJsonRpcMessage<RoleClient>>),
-    /// An answer nobody waits for any more.
+    /// An answer without a pending request.
     Stray(RequestId),
-    /// Not JSON-RPC, and nobody's answer.
+    /// Neither JSON-RPC nor an answer.
     Junk,
 }
 
-/// Decodes a line, and puts an error in the place of an answer that is unusable.
+/// Decodes a line. Replaces an unusable answer by an error.
 pub(super) fn decode(line: Line<'_>, pending: &Pending, limit: usize) -> Decoded {
     let (line, problem) = match line {
         Line::Complete(line) => match decode_complete(line, pending) {
@@ -52,7 +63,6 @@ pub(super) fn decode(line: Line<'_>, pending: &Pending, limit: usize) -> Decoded
     }
 }
 
-/// An error response that stands for `fault`.
 pub(super) fn fault(id: RequestId, fault: &LifecycleFault) -> RxJsonRpcMessage<RoleClient> {
     let data = serde_json::to_value(fault).ok();
     JsonRpcMessage::Error(JsonRpcError {
@@ -62,8 +72,7 @@ pub(super) fn fault(id: RequestId, fault: &LifecycleFault) -> RxJsonRpcMessage<R
     })
 }
 
-/// The result of a tool call. rmcp's message type finds out what it is by
-/// trying; we know what was asked.
+/// The result of a tool call, decoded directly: rmcp's message type would try all alternatives.
 #[derive(Deserialize)]
 struct ToolAnswer {
     jsonrpc: JsonRpcVersion2_0,
@@ -98,8 +107,7 @@ fn decode_complete(line: &[u8], pending: &Pending) -> Result<Decoded, String> {
     }
 }
 
-/// The untagged message type only says that nothing matched; say which of the
-/// usual reasons it is.
+/// Explains a decoding failure better than the untagged type's error does.
 fn describe(line: &[u8], error: &serde_json::Error) -> String {
     match std::str::from_utf8(line) {
         Err(utf8) => format!("invalid UTF-8 at byte {}", utf8.valid_up_to()),
@@ -108,12 +116,12 @@ fn describe(line: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// How far from either end of a line the id is looked for.
+/// Length of the areas at both ends of a line in which the ID is searched.
 const ID_WINDOW: usize = 128;
 
-/// The id of an answer without reading all of it: servers write it near the
-/// beginning (`{"jsonrpc":"2.0","id":1,"result":…`) or near the end
-/// (`…,"jsonrpc":"2.0","id":1}`). A guess that the parser confirms.
+/// Finds the ID of an answer without parsing all of it: servers write it near the beginning
+/// (`{"jsonrpc":"2.0","id":1,"result":…`) or near the end (`…,"jsonrpc":"2.0","id":1}`). The parser
+/// confirms it.
 fn find_id(line: &[u8]) -> Option<RequestId> {
     const KEY: &[u8] = b"\"id\":";
     let head = &line[..line.len().min(ID_WINDOW)];

@@ -1,4 +1,4 @@
-//! Bounded lines from a byte stream, without a buffer of its own while idle.
+//! Bounded lines from a byte stream, without a per-server buffer while idle.
 
 #![cfg_attr(
     all(windows, target_env = "gnu"),
@@ -17,45 +17,45 @@ use memchr::memchr;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use crate::launch::launched::BoxRead;
+use crate::launch::BoxRead;
+use crate::launch::macros::debug_fields;
 
-/// The result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// A complete line without its end.
     Complete(&'a [u8]),
-    /// The beginning of a line that is over the limit; the rest is discarded.
+    /// The beginning of an oversized line; the rest is discarded.
     Oversized(&'a [u8]),
 }
 
-/// Splits a byte stream into lines of bounded length.
 pub(crate) struct LineReader {
     io: BoxRead,
-    /// The beginning of a line that is not complete yet.
+    /// The beginning of an incomplete line.
     partial: Vec<u8>,
-    /// The part of `partial` that has been searched for a newline, in bytes.
+    /// Number of bytes of `partial` that were searched for a newline.
     searched: usize,
-    /// Discarding the rest of a line over the limit.
+    /// `true` while the rest of an oversized line is discarded.
     discarding: bool,
     limit: usize,
 }
 
-/// How much is read at once. The pipe of a child process holds as much.
+/// Number of reads before other tasks get a turn.
+pub(super) const READS_PER_TURN: usize = 32;
+
+/// Size of one read, which is the capacity of a pipe.
 const SCRATCH: usize = 64 * 1024;
 
-/// How much of a line over the limit is kept, to find out whose answer it is.
+/// Length that is kept of an oversized line, to find its ID.
 const OVERSIZED_HEAD: usize = 1024;
 
-/// The largest buffer that is kept for the next long line on a thread. Without
-/// it, each long line grows a buffer from nothing, and the allocator faults its
-/// pages in anew each time.
+/// Largest buffer that a thread keeps for the next long line, which saves allocations and page
+/// faults.
 const KEPT_SPARE: usize = 4 * 1024 * 1024;
 
 thread_local! {
-    /// Shared by all servers that are read on this thread; empty while one is. What
-    /// is called during a read (a launcher's stream, an observer) may read another.
+    /// Shared by all servers that are read on this thread; empty during a read, in which foreign
+    /// code (a launcher's stream, an observer) may read another server.
     static SCRATCH_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    /// Where the last long line was assembled; empty while one is.
+    /// The buffer of the last long line; empty while in use.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -70,11 +70,10 @@ impl LineReader {
         }
     }
 
-    /// Reads once and hands every line that is complete now to `sink`.
+    /// Reads once and passes every complete line to `sink`.
     ///
-    /// `Ready(Ok(false))` at the end of the stream; a line without an end that
-    /// stands there is handed over before that. Loses nothing when it is not
-    /// polled again.
+    /// Returns `Ready(Ok(false))` at the end of the stream, after an unterminated last line. Cancel
+    /// safe.
     pub(crate) fn poll_lines(
         &mut self,
         cx: &mut Context<'_>,
@@ -95,7 +94,21 @@ impl LineReader {
         }
     }
 
-    /// Lines straight from the shared buffer.
+    /// Passes on all lines until the stream ends or fails.
+    pub(crate) async fn drain(mut self, mut sink: impl FnMut(Line<'_>)) {
+        std::future::poll_fn(|cx| {
+            for _ in 0..READS_PER_TURN {
+                match ready!(self.poll_lines(cx, &mut sink)) {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => return Poll::Ready(()),
+                }
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+
     fn take_fresh(&mut self, mut bytes: &[u8], sink: &mut dyn FnMut(Line<'_>)) -> bool {
         if bytes.is_empty() {
             return false;
@@ -109,7 +122,7 @@ impl LineReader {
         true
     }
 
-    /// Lines from a buffer that began with an incomplete one.
+    /// Passes on lines from a buffer that began with an incomplete one.
     fn take_partial(&mut self, read: usize, sink: &mut dyn FnMut(Line<'_>)) -> bool {
         let buffer = std::mem::take(&mut self.partial);
         if read == 0 {
@@ -130,7 +143,7 @@ impl LineReader {
             self.partial = buffer;
         } else {
             self.keep(&buffer[start..], sink);
-            // Given back, so that one long line does not stay with its server.
+            // Shared again, so that the buffer does not stay with its server.
             put_spare(buffer);
         }
         true
@@ -164,7 +177,7 @@ impl LineReader {
     }
 }
 
-/// Room for one more read, at least; twice the size for a long line.
+/// Makes room for at least one more read; doubles the size for a long line.
 fn make_room(partial: &mut Vec<u8>) {
     let wanted = SCRATCH.max(partial.len());
     let is_long = partial.len() >= SCRATCH / 4;
@@ -178,8 +191,7 @@ fn make_room(partial: &mut Vec<u8>) {
     partial.reserve(wanted);
 }
 
-/// Keeps a buffer for the next long line on this thread, if it is larger than
-/// the one that is kept.
+/// Keeps a buffer for the next long line on this thread, if it is larger than the kept one.
 fn put_spare(mut buffer: Vec<u8>) {
     buffer.clear();
     let spare = SPARE.take();
@@ -187,13 +199,12 @@ fn put_spare(mut buffer: Vec<u8>) {
     SPARE.set(if is_better { buffer } else { spare });
 }
 
-impl std::fmt::Debug for LineReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LineReader")
-            .field("partial", &self.partial.len())
-            .finish_non_exhaustive()
+debug_fields!(
+    LineReader,
+    it {
+        partial: &it.partial.len()
     }
-}
+);
 
 #[cfg(test)]
 mod tests {

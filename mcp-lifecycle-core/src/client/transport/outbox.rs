@@ -2,15 +2,15 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
+use crate::lock::Lock;
+use crate::terminate::ServerStdin;
 use thiserror::Error;
 use tokio::io::AsyncWrite;
+use tokio_util::sync::CancellationToken;
 
-use crate::terminate::stdin::ServerStdin;
-
-/// A message could not be queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum SendError {
     /// The connection is closed.
@@ -21,69 +21,67 @@ pub(crate) enum SendError {
     Full { queued: usize, limit: usize },
 }
 
-/// Messages on their way to a server, in order.
+/// The queue of messages to a server, in order.
 ///
-/// Two locks, so that a message can be queued while the ones before it are being
-/// written: `state` is held for moments only, `pipe` during system calls. Where
-/// both are needed, `pipe` comes first; only a `try_lock` may turn that around.
+/// Two locks, so that messages can be queued during a write: `state` is held briefly, `pipe` during
+/// system calls. `pipe` is locked first; only a `try_lock` may reverse that.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    state: Mutex<State>,
-    pipe: Mutex<Pipe>,
+    state: Lock<State>,
+    pipe: Lock<Pipe>,
     limit: usize,
+    /// Cancelled when a write has failed: the server's input is gone.
+    broken: CancellationToken,
 }
 
-/// The bytes that wait to be written.
 #[derive(Debug)]
 struct State {
     queue: Vec<u8>,
-    /// The size of the pipe's batch when it was taken from the queue; 0
-    /// when all of it is written.
+    /// Size of the batch that the pipe took from the queue; 0 once it is written.
     in_pipe: usize,
     accepting: bool,
     writer: Option<Waker>,
 }
 
-/// Standard input, and the batch that is being written to it.
+/// Stdin, and the batch that is being written to it.
 #[derive(Debug)]
 struct Pipe {
     stdin: Option<ServerStdin>,
     batch: Vec<u8>,
-    /// The part of the front of `batch` that is written already, in bytes.
+    /// Number of bytes of `batch` that are written.
     written: usize,
 }
 
-/// Buffers over this size give their memory back once they are empty.
+/// Buffers over this size are freed once they are empty.
 const KEPT_CAPACITY: usize = 4096;
 
 impl Outbox {
-    pub(super) fn new(stdin: ServerStdin, limit: usize) -> Arc<Self> {
+    pub(super) fn new(stdin: ServerStdin, limit: usize, broken: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Lock::new(State {
                 queue: Vec::new(),
                 in_pipe: 0,
                 accepting: true,
                 writer: None,
             }),
-            pipe: Mutex::new(Pipe {
+            pipe: Lock::new(Pipe {
                 stdin: Some(stdin),
                 batch: Vec::new(),
                 written: 0,
             }),
             limit,
+            broken,
         })
     }
 
-    /// Queues one message; `encode` appends it without its newline.
-    ///
-    /// With `at_once`, tries to write it in the same breath, which saves the
-    /// way through the writer task when nothing else is going on.
+    /// Queues one message; `encode` appends it without its newline. With `at_once`, tries to write it
+    /// here, which saves the detour through the writer task.
     pub(super) fn push(
         &self,
         at_once: bool,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), SendError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.accepting {
             return Err(SendError::Closed);
         }
@@ -104,26 +102,28 @@ impl Outbox {
             return Err(full);
         }
         if waiting > 0 {
-            // The writer was woken for those before, and takes all there is.
+            // The writer is already awake and takes everything.
             return Ok(());
         }
         if at_once
             && state.in_pipe == 0
-            && let Ok(mut pipe) = self.pipe.try_lock()
+            && let Some(mut pipe) = self.pipe.try_lock()
         {
             state.hand_over(&mut pipe);
+            let writer = state.writer.clone();
             drop(state);
-            self.write_at_once(&mut pipe);
+            self.write_at_once(&mut pipe, writer.as_ref());
             return Ok(());
         }
         state.wake();
         Ok(())
     }
 
-    /// One attempt; the writer does what is left of it.
-    fn write_at_once(&self, pipe: &mut Pipe) {
-        let written = pipe.poll_write(&mut Context::from_waker(Waker::noop()));
-        let mut state = self.lock();
+    /// Tries to write once; the writer task does the rest, and is woken if the input breaks later.
+    fn write_at_once(&self, pipe: &mut Pipe, writer: Option<&Waker>) {
+        let writer = writer.unwrap_or(Waker::noop());
+        let written = pipe.poll_write(&mut Context::from_waker(writer));
+        let mut state = self.state.lock();
         match written {
             Poll::Ready(Ok(())) => {
                 state.in_pipe = 0;
@@ -131,16 +131,14 @@ impl Outbox {
                     state.wake();
                 }
             }
-            Poll::Ready(Err(_)) => state.give_up(),
+            Poll::Ready(Err(_)) => self.give_up(state),
             Poll::Pending => state.wake(),
         }
     }
 
-    /// Refuses further messages; what is queued is still written. A writer with
-    /// nothing to write is not woken: that of a server that is being ended has
-    /// better things to do.
+    /// Refuses further messages; queued ones are still written. An idle writer is not woken.
     pub(crate) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.accepting = false;
         if !state.queue.is_empty() || state.in_pipe > 0 {
             state.wake();
@@ -149,28 +147,26 @@ impl Outbox {
 
     /// Returns whether everything that was accepted has been written.
     pub(crate) fn is_empty(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.queue.is_empty() && state.in_pipe == 0
     }
 
-    /// Writes whatever is queued, until the outbox is closed and empty or the
-    /// server's input is gone. The one task that waits for room in the pipe.
+    /// Writes what is queued, until the outbox is closed and empty or the server's input is gone.
     pub(crate) async fn write_all(self: Arc<Self>) {
         std::future::poll_fn(|cx| self.poll_write_all(cx)).await;
     }
 
     fn poll_write_all(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.lock().register(cx.waker());
-        // Whoever writes at once holds it for one system call that does not
-        // block, so waiting for it is no worse than writing.
-        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        self.state.lock().register(cx.waker());
+        // Another holder makes one non-blocking system call, so this wait is short.
+        let mut pipe = self.pipe.lock();
         loop {
             let written = pipe.poll_write(cx);
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             match written {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => {
-                    state.give_up();
+                    self.give_up(state);
                     return Poll::Ready(());
                 }
                 Poll::Ready(Ok(())) => state.in_pipe = 0,
@@ -185,14 +181,19 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Drops the queue, since its reader is gone.
+    fn give_up(&self, mut state: MutexGuard<'_, State>) {
+        state.accepting = false;
+        state.queue = Vec::new();
+        state.in_pipe = 0;
+        state.wake();
+        drop(state);
+        self.broken.cancel();
     }
 }
 
 impl State {
-    /// Everything that waits becomes the batch that is written next. The batch
-    /// before it is written.
+    /// Makes the whole queue the next batch. The previous one must be written.
     fn hand_over(&mut self, pipe: &mut Pipe) {
         debug_assert!(pipe.batch.is_empty(), "a batch is lost");
         std::mem::swap(&mut self.queue, &mut pipe.batch);
@@ -211,19 +212,10 @@ impl State {
             writer.wake_by_ref();
         }
     }
-
-    /// Nobody reads what is queued.
-    fn give_up(&mut self) {
-        self.accepting = false;
-        self.queue = Vec::new();
-        self.in_pipe = 0;
-        self.wake();
-    }
 }
 
 impl Pipe {
-    /// Writes as much as goes. Ready when the batch is written, or on an error,
-    /// after which there is no standard input any more.
+    /// Writes the batch. An error drops stdin.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.written < self.batch.len() {
             let Some(stdin) = self.stdin.as_mut() else {
@@ -263,7 +255,8 @@ mod tests {
     fn outbox(pipe: usize, limit: usize) -> (Arc<Outbox>, tokio::io::DuplexStream) {
         let (host, server) = tokio::io::duplex(pipe);
         let (stdin, _closer) = ServerStdin::new(Box::new(host));
-        (Outbox::new(stdin, limit), server)
+        let broken = CancellationToken::new();
+        (Outbox::new(stdin, limit, broken), server)
     }
 
     fn push(outbox: &Outbox, text: &str) -> Result<(), SendError> {
@@ -323,5 +316,6 @@ mod tests {
         push(&outbox, "hello").unwrap();
         Arc::clone(&outbox).write_all().await;
         assert_eq!(push(&outbox, "x"), Err(SendError::Closed));
+        assert!(outbox.broken.is_cancelled());
     }
 }

@@ -1,20 +1,17 @@
-//! The requests that wait for an answer: for decoding, cancellation and salvage.
-
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::lock::Lock;
 use rmcp::model::{ClientRequest, RequestId};
 
-/// The kind of a request, as far as the transport cares.
+/// The kind of a request, as far as the transport distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// `initialize`: must not be cancelled (specification 2025-11-25).
     Initialize,
     /// `server/discover`: the probe for the era.
     Discover,
-    /// `tools/call`: its result has a decoder of its own.
+    /// `tools/call`: its result is decoded directly.
     CallTool,
-    /// Anything else.
     Other,
 }
 
@@ -29,7 +26,7 @@ impl Asked {
     }
 }
 
-/// Some servers answer the id `7` with `"7"`; rmcp accepts that, so we do.
+/// Normalizes an ID: like rmcp, accepts `"7"` as the answer to `7`.
 fn normal(id: &RequestId) -> RequestId {
     match id {
         RequestId::String(text) => text.parse().map_or_else(|_| id.clone(), RequestId::Number),
@@ -37,34 +34,33 @@ fn normal(id: &RequestId) -> RequestId {
     }
 }
 
-/// The requests that wait for an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    requests: Mutex<HashMap<RequestId, Asked>>,
+    requests: Lock<HashMap<RequestId, Asked>>,
 }
 
 impl Pending {
     pub(super) fn insert(&self, id: RequestId, asked: Asked) -> usize {
-        let mut requests = self.lock();
+        let mut requests = self.requests.lock();
         requests.insert(id, asked);
         requests.len()
     }
 
     pub(super) fn remove(&self, id: &RequestId) -> Option<Asked> {
-        self.lock().remove(&normal(id))
+        self.requests.lock().remove(&normal(id))
     }
 
     pub(super) fn get(&self, id: &RequestId) -> Option<Asked> {
-        self.lock().get(&normal(id)).copied()
+        self.requests.lock().get(&normal(id)).copied()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.requests.lock().len()
     }
 
-    /// Takes out everything that may be cancelled, in the order of the ids.
     pub(crate) fn take_cancellable(&self) -> Vec<RequestId> {
         let mut ids: Vec<_> = self
+            .requests
             .lock()
             .extract_if(|_, asked| matches!(asked, Asked::CallTool | Asked::Other))
             .map(|(id, _)| id)
@@ -74,9 +70,5 @@ impl Pending {
             RequestId::String(_) => i64::MAX,
         });
         ids
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Asked>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,15 +1,12 @@
-//! The follower of one call's progress.
-
 use std::sync::Arc;
 
+use crate::launch::macros::debug_fields;
 use rmcp::model::ProgressNotificationParam;
 use tokio::sync::Notify;
 
 use crate::terminate::callback::guarded;
 
-/// The follower of one call's progress.
 pub(crate) struct Progress {
-    /// Notified each time progress comes.
     pub(crate) came: Notify,
     tell: Option<Arc<Tell>>,
 }
@@ -17,7 +14,7 @@ pub(crate) struct Progress {
 type Tell = dyn Fn(&ProgressNotificationParam) + Send + Sync;
 
 impl Progress {
-    /// `None` when nobody does.
+    /// Returns a follower; `None` if the call needs none.
     pub(crate) fn wanted(resets: bool, tell: Option<&Arc<Tell>>) -> Option<Arc<Self>> {
         let follows = || {
             Arc::new(Self {
@@ -36,8 +33,4 @@ impl Progress {
     }
 }
 
-impl std::fmt::Debug for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Progress").finish_non_exhaustive()
-    }
-}
+debug_fields!(Progress, _it {});

@@ -1,5 +1,3 @@
-//! The rmcp [`Transport`] over one server's streams.
-
 use std::collections::VecDeque;
 use std::future::{Ready, ready};
 use std::pin::Pin;
@@ -15,21 +13,19 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::TransportLimits;
-use super::connection::{Connection, READS_PER_TURN, encode};
+use super::connection::{Connection, encode};
 use super::decode::{Decoded, LifecycleFault, decode, fault};
-use super::lines::Line;
+use super::lines::{Line, READS_PER_TURN};
 use super::outbox::SendError;
 use super::pending::Asked;
-use crate::terminate::timing::OUTPUT_AFTER_EXIT;
+use crate::client::SkippedLines;
+use crate::terminate::timing::LAST_WORDS;
 
-/// How much of a line that was skipped is shown, in bytes.
+/// Shown length of a skipped line, in bytes.
 const SKIPPED_SHOWN: usize = 120;
 
-/// The number of messages that are taken before other tasks get a turn. One read brings
-/// hundreds, and rmcp starts a task for each notification: so few that those of
-/// several servers fit into the queue of one of Tokio's threads (256). What is
-/// over goes to the end of a queue that is looked at far more rarely, and so
-/// does everybody who is woken from elsewhere.
+/// Number of messages before other tasks get a turn. rmcp spawns a task for each notification: those
+/// of several servers must fit into the local queue of a Tokio thread (256).
 const MESSAGES_PER_TURN: usize = 16;
 
 /// The transport that rmcp's service loop owns. The streams are the [`Connection`]'s.
@@ -37,13 +33,13 @@ const MESSAGES_PER_TURN: usize = 16;
 pub(crate) struct StdioTransport {
     wire: Arc<Connection>,
     inbox: VecDeque<RxJsonRpcMessage<RoleClient>>,
-    /// The number of messages that were taken since other tasks had a turn.
+    /// Number of messages since other tasks had a turn.
     in_turn: usize,
     max_message: usize,
-    exited: Pin<Box<WaitForCancellationFutureOwned>>,
-    after_exit: Option<Pin<Box<Sleep>>>,
-    /// The time `server/discover` may stay unanswered before we answer it with
-    /// an error ourselves, which makes rmcp fall back to `initialize`.
+    leaving: Pin<Box<WaitForCancellationFutureOwned>>,
+    last_words: Option<Pin<Box<Sleep>>>,
+    /// Time limit of `server/discover`. After it the transport answers with an error, which makes
+    /// rmcp fall back to `initialize`.
     probe_timeout: Option<Duration>,
     probe: Option<(RequestId, Pin<Box<Sleep>>)>,
 }
@@ -55,12 +51,12 @@ impl StdioTransport {
         probe_timeout: Option<Duration>,
     ) -> Self {
         Self {
-            exited: Box::pin(wire.exited.clone().cancelled_owned()),
+            leaving: Box::pin(wire.leaving.clone().cancelled_owned()),
             wire,
             inbox: VecDeque::new(),
             in_turn: 0,
             max_message: limits.max_message,
-            after_exit: None,
+            last_words: None,
             probe_timeout,
             probe: None,
         }
@@ -89,7 +85,7 @@ impl StdioTransport {
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => self.wire.pending.len(),
         };
-        // Alone on the wire: the shortest way. In company: batch.
+        // A single request is written at once, several are batched.
         let at_once = in_flight <= 1;
         let queued = self
             .wire
@@ -129,9 +125,9 @@ impl StdioTransport {
         Poll::Pending
     }
 
-    /// Reads once; `None` when the output has ended or was taken away.
+    /// Reads once; `None` if the output has ended or was taken away.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Option<Poll<bool>> {
-        let mut reader = self.wire.lock_reader();
+        let mut reader = self.wire.reader.lock();
         let reader = reader.as_mut()?;
         let mut sink = Sink {
             wire: &self.wire,
@@ -142,11 +138,11 @@ impl StdioTransport {
         Some(poll.map(|read| read.unwrap_or(false)))
     }
 
-    /// Ready when one of them changed something.
+    /// Ready when a timer changed the state.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_answered = |(id, _): &(RequestId, _)| self.wire.pending.get(id).is_none();
         if self.probe.as_ref().is_some_and(is_answered) {
-            // Or it would wake an idle host once more.
+            // Otherwise its timer would wake an idle host.
             self.probe = None;
         }
         if let Some((id, timer)) = &mut self.probe
@@ -155,15 +151,15 @@ impl StdioTransport {
             if self.wire.pending.remove(id).is_some() {
                 self.inbox
                     .push_back(fault(id.clone(), &LifecycleFault::NoAnswer));
-                *self.wire.lock_given_up() = Some(id.clone());
+                *self.wire.given_up.lock() = Some(id.clone());
             }
             self.probe = None;
             return Poll::Ready(());
         }
-        if self.after_exit.is_none() && self.exited.as_mut().poll(cx).is_ready() {
-            self.after_exit = Some(Box::pin(sleep_until(Instant::now() + OUTPUT_AFTER_EXIT)));
+        if self.last_words.is_none() && self.leaving.as_mut().poll(cx).is_ready() {
+            self.last_words = Some(Box::pin(sleep_until(Instant::now() + LAST_WORDS)));
         }
-        if let Some(timer) = &mut self.after_exit {
+        if let Some(timer) = &mut self.last_words {
             ready_or_return!(timer.as_mut().poll(cx));
             self.end_of_output();
             return Poll::Ready(());
@@ -171,9 +167,9 @@ impl StdioTransport {
         Poll::Pending
     }
 
-    /// Ends reading: later output of the server is not the protocol any more.
+    /// Ends reading: later output is outside the protocol.
     fn end_of_output(&mut self) {
-        drop(self.wire.lock_reader().take());
+        drop(self.wire.reader.lock().take());
         self.wire.output_ended.cancel();
     }
 }
@@ -181,7 +177,7 @@ impl StdioTransport {
 impl Transport<RoleClient> for StdioTransport {
     type Error = SendError;
 
-    /// Queues in the call itself, not when the future is polled: that keeps the order.
+    /// Queues in the call itself rather than in the future, which keeps the order.
     fn send(
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
@@ -195,15 +191,13 @@ impl Transport<RoleClient> for StdioTransport {
         std::future::poll_fn(|cx| self.poll_receive(cx))
     }
 
-    /// Never waits for the server: the flush and the end of its standard input
-    /// belong to the owner of the server.
+    /// Never waits for the server: its owner flushes and closes stdin.
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.wire.outbox.close();
         Ok(())
     }
 }
 
-/// Takes lines and makes messages of them.
 struct Sink<'a> {
     wire: &'a Connection,
     inbox: &'a mut VecDeque<RxJsonRpcMessage<RoleClient>>,
@@ -212,10 +206,6 @@ struct Sink<'a> {
 
 impl Sink<'_> {
     fn take(&mut self, line: Line<'_>) {
-        let counters = &self.wire.counters;
-        if let Line::Oversized(_) = line {
-            counters.oversized_lines.fetch_add(1, Ordering::Relaxed);
-        }
         match decode(line, &self.wire.pending, self.max_message) {
             Decoded::Message(message) => {
                 self.note_progress(&message);
@@ -223,18 +213,20 @@ impl Sink<'_> {
             }
             Decoded::Stray(id) => {
                 tracing::debug!(%id, "an answer that nobody waits for");
-                if self.wire.lock_given_up().as_ref() == Some(&id) {
+                if self.wire.given_up.lock().as_ref() == Some(&id) {
                     self.wire.late_discover.store(true, Ordering::Relaxed);
                 }
             }
             Decoded::Junk => {
-                counters.skipped_lines.fetch_add(1, Ordering::Relaxed);
                 let (Line::Complete(text) | Line::Oversized(text)) = line;
                 let text = String::from_utf8_lossy(&text[..text.len().min(SKIPPED_SHOWN)]);
                 tracing::debug!(line = %text, "a line on standard output is not JSON-RPC");
-                if self.wire.first_skipped.get().is_none() {
-                    let _ = self.wire.first_skipped.set(text.into_owned());
-                }
+                let mut skipped = self.wire.skipped.lock();
+                let first = || SkippedLines {
+                    count: 0,
+                    first: text.into_owned(),
+                };
+                skipped.get_or_insert_with(first).count += 1;
             }
         }
     }
@@ -244,8 +236,8 @@ impl Sink<'_> {
             && let ServerNotification::ProgressNotification(progress) = &n.notification
         {
             let token = &progress.params.progress_token.0;
-            // Not under the lock: it may be an application's own code.
-            let follower = self.wire.lock_progress().get(token).cloned();
+            // Not under the lock, since it may run application code.
+            let follower = self.wire.progress.lock().get(token).cloned();
             if let Some(follower) = follower {
                 follower.comes(&progress.params);
             }

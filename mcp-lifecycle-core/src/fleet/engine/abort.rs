@@ -1,10 +1,11 @@
-//! A future that somebody else can drop.
+//! A future that can be dropped from elsewhere.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Poll};
 
+use crate::lock::Lock;
 use futures_util::task::AtomicWaker;
 
 use crate::terminate::callback::guarded;
@@ -13,25 +14,24 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 struct Shared<T> {
     server: Arc<str>,
-    future: Mutex<Option<BoxFuture<T>>>,
+    future: Lock<Option<BoxFuture<T>>>,
     aborted: AtomicBool,
     waker: AtomicWaker,
 }
 
-/// Drops a [`Abortable`]'s future, from anywhere.
+/// Drops an [`Abortable`]'s future, from anywhere.
 pub(super) struct AbortHandle<T>(Arc<Shared<T>>);
 
-/// Runs a future until it is done or aborted; the latter gives `None`.
+/// Runs a future until it completes or is aborted (`None`).
 pub(super) struct Abortable<T>(Arc<Shared<T>>);
 
-/// Makes the launch of a server abortable.
 pub(super) fn abortable<T>(
     server: Arc<str>,
     future: impl Future<Output = T> + Send + 'static,
 ) -> (AbortHandle<T>, Abortable<T>) {
     let shared = Arc::new(Shared {
         server,
-        future: Mutex::new(Some(Box::pin(future))),
+        future: Lock::new(Some(Box::pin(future))),
         aborted: AtomicBool::new(false),
         waker: AtomicWaker::new(),
     });
@@ -39,31 +39,23 @@ pub(super) fn abortable<T>(
 }
 
 impl<T> Shared<T> {
-    /// Drops the future, which is a launcher's. A panic in that is logged, and keeps
-    /// nothing from what follows.
+    /// Drops the future at once, or leaves that to its poller if it is being polled.
+    fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        let future = self.future.try_lock().and_then(|mut future| future.take());
+        self.discard(future);
+        self.waker.wake();
+    }
+
+    /// Drops the launcher's future. A panic in it is logged.
     fn discard(&self, future: Option<BoxFuture<T>>) {
         guarded("a dropped launch", &self.server, || drop(future));
     }
 }
 
-impl<T> Clone for AbortHandle<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
 impl<T> AbortHandle<T> {
-    /// Drops the future: at once and here, unless it is being polled this very
-    /// moment, in which case its poller drops it.
     pub(super) fn abort(&self) {
-        self.0.aborted.store(true, Ordering::SeqCst);
-        let future = match self.0.future.try_lock() {
-            Ok(mut future) => future.take(),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        self.0.discard(future);
-        self.0.waker.wake();
+        self.0.abort();
     }
 }
 
@@ -73,7 +65,7 @@ impl<T> Future for Abortable<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let shared = &*self.0;
         shared.waker.register(cx.waker());
-        let mut slot = shared.future.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = shared.future.lock();
         let is_aborted = || shared.aborted.load(Ordering::SeqCst);
         let Some(future) = slot.as_mut().filter(|_| !is_aborted()) else {
             shared.discard(slot.take());
@@ -95,8 +87,8 @@ impl<T> Future for Abortable<T> {
 
 impl<T> Drop for Abortable<T> {
     fn drop(&mut self) {
-        // The runtime has dropped the task; the revoker must not keep it.
-        AbortHandle(Arc::clone(&self.0)).abort();
+        // The runtime has dropped the task, so the handle must not keep the future.
+        self.0.abort();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Leases: how they are asked for, held and returned.
+//! Leases: requested, held and returned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::record::{Failure, Record};
 use super::{Engine, Key, State};
-use crate::client::peer::LifecyclePeer;
-use crate::fleet::acquire_error::AcquireErrorKind;
+use crate::client::LifecyclePeer;
+use crate::fleet::AcquireErrorKind;
 use crate::fleet::restart::Time;
 use crate::fleet::slots::effect::{Generation, Refusal, SlotId, WaiterId};
 use crate::fleet::slots::settings::SlotSettings;
@@ -20,40 +20,33 @@ use crate::terminate::timing::after;
 pub(crate) struct Grant<K: Key> {
     engine: Arc<Engine<K>>,
     slot: SlotId,
-    generation: Generation,
+    pub(crate) generation: Generation,
     returned: bool,
     pub(crate) peer: LifecyclePeer,
 }
 
-/// Where the answer to a waiter goes.
 pub(super) struct Answer<K: Key> {
     pub(super) record: Arc<Record>,
     pub(super) sender: oneshot::Sender<Result<Grant<K>, AcquireErrorKind>>,
 }
 
 impl<K: Key> Engine<K> {
-    /// Leases a process for `key`, which is made if there is none.
+    /// Leases a process for `key`, and creates its slot if there is none.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         key: &K,
         make: impl FnOnce() -> Result<(SlotSettings, Arc<Record>), AcquireErrorKind>,
         timeout: Duration,
     ) -> Result<Grant<K>, AcquireErrorKind> {
-        if let Some(grant) = self.lease_now(key) {
-            self.journal.tally().leased();
-            return Ok(grant);
+        match self.lease_now(key) {
+            Some(grant) => Ok(grant),
+            None => self.wait_for_lease(key, make, timeout).await,
         }
-        let result = self.wait_for_lease(key, make, timeout).await;
-        match &result {
-            Ok(_) => self.journal.tally().leased(),
-            Err(_) => self.journal.tally().refused(),
-        }
-        result
     }
 
-    /// The warm path: a lookup, a check that the server lives, a counter.
+    /// Leases a ready server: a lookup, a liveness check, a counter.
     fn lease_now(self: &Arc<Self>, key: &K) -> Option<Grant<K>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let slot = state.table.find(key)?;
         let generation = state.table.lease(slot, self.now())?;
         self.grant(&state, slot, generation)
@@ -72,22 +65,18 @@ impl<K: Key> Engine<K> {
             let slot = match state.table.find(key) {
                 Some(slot) if state.is_live(slot) => slot,
                 Some(slot) => {
-                    // What starts next, starts as it was asked for last: an equal
-                    // launcher may have a better connection.
+                    // The next start uses the last request's settings: an equal launcher may have a
+                    // better connection.
                     let (settings, record) = make()?;
                     state.configure(slot, settings, record.config());
                     slot
                 }
                 None => {
                     let (settings, record) = make()?;
-                    Self::insert(state, key.clone(), settings, record, now)
+                    state.insert(key.clone(), settings, record, now)
                 }
             };
-            let record = state
-                .entries
-                .get(&slot)
-                .map(|entry| Arc::clone(&entry.record));
-            let Some(record) = record else {
+            let Some(record) = state.record(slot) else {
                 return Err(AcquireErrorKind::Closed);
             };
             match state.table.acquire(slot, until, now) {
@@ -113,7 +102,8 @@ impl<K: Key> Engine<K> {
             Ok(Err(_)) => Err(AcquireErrorKind::Closed),
             Err(_) => Err(AcquireErrorKind::TimedOut {
                 timeout,
-                holder: Self::holder(&self.lock(), slot),
+                holder: Self::holder(&self.state.lock(), slot),
+                last: None,
             }),
         }
     }
@@ -179,9 +169,9 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// `server of owner (2 leases)`.
+    /// Formats `server of owner (2 leases)`.
     fn holder(state: &State<K>, slot: SlotId) -> Option<String> {
-        let record = &state.entries.get(&slot)?.record;
+        let record = &state.table.entry(slot)?.record;
         let slot = state.table.slot(slot)?;
         let doing = match slot.leases() {
             0 => slot.state().to_string(),
@@ -192,12 +182,6 @@ impl<K: Key> Engine<K> {
     }
 }
 
-impl<K: Key> Grant<K> {
-    pub(crate) fn generation(&self) -> Generation {
-        self.generation
-    }
-}
-
 impl<K: Key> Drop for Grant<K> {
     fn drop(&mut self) {
         self.give_back();
@@ -205,7 +189,6 @@ impl<K: Key> Drop for Grant<K> {
 }
 
 impl<K: Key> Grant<K> {
-    /// Returns the lease, once.
     pub(crate) fn give_back(&mut self) {
         if std::mem::replace(&mut self.returned, true) {
             return;
@@ -213,7 +196,7 @@ impl<K: Key> Grant<K> {
         let engine = &self.engine;
         let now = engine.now();
         let follows = {
-            let mut state = engine.lock();
+            let mut state = engine.state.lock();
             if let Some(at) = state.table.release(self.slot, self.generation, now) {
                 engine.advance_timer(&mut state, at);
             }
@@ -225,7 +208,7 @@ impl<K: Key> Grant<K> {
     }
 }
 
-/// Somebody who waits. Dropped, it does not wait any more.
+/// A caller that waits for a lease. Dropping it cancels the wait.
 struct Waiting<'a, K: Key> {
     engine: &'a Arc<Engine<K>>,
     slot: SlotId,
@@ -234,7 +217,7 @@ struct Waiting<'a, K: Key> {
 
 impl<K: Key> Drop for Waiting<'_, K> {
     fn drop(&mut self) {
-        let waits = self.engine.lock().waiters.contains_key(&self.waiter);
+        let waits = self.engine.state.lock().waiters.contains_key(&self.waiter);
         if waits {
             let gone = self.engine.change(|state, now| {
                 state.table.cancel(self.slot, self.waiter, now);

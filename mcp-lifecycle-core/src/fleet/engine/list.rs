@@ -1,34 +1,32 @@
-//! The engine's account of what runs.
-
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::{Engine, Entry, Key};
-use crate::client::lifecycle_client::LifecycleClient;
-use crate::fleet::inventory::record::{KeptBy, ServerRecord};
+use crate::client::LifecycleClient;
 use crate::fleet::restart::Time;
 use crate::fleet::slots::settings::Demand;
-use crate::fleet::slots::slot::{Phase, Slot};
+use crate::fleet::slots::slot::Slot;
+use crate::fleet::{KeptBy, ServerRecord, ServerState};
+use crate::terminate::EndReason;
 use crate::terminate::callback::guarded;
-use crate::terminate::report::EndReason;
 
 impl<K: Key> Engine<K> {
-    /// Every server there is, oldest use first.
     pub(crate) fn list(&self) -> Vec<ServerRecord> {
         let now = self.now();
         let listed: Vec<_> = {
-            let state = self.lock();
+            let state = self.state.lock();
             let slots = state.table.slots();
             slots
                 .filter_map(|(_, slot)| {
-                    let entry = state.entries.get(&slot.id())?;
-                    let client = entry.run.as_ref().and_then(|run| run.client()).cloned();
-                    Some((record(slot, entry, now), client))
+                    let entry = state.table.entry(slot.id())?;
+                    let process = entry.process.as_ref();
+                    let client = process.and_then(|process| process.client());
+                    Some((record(slot, entry, client.as_deref(), now), client))
                 })
                 .collect()
         };
-        // A launcher's own code runs under no lock.
+        // Launcher code must not run under a lock.
         let identify = |(record, client): (ServerRecord, Option<Arc<LifecycleClient>>)| {
             let identity = client
                 .and_then(|client| guarded("the launcher", &record.server, || client.identity()));
@@ -40,22 +38,19 @@ impl<K: Key> Engine<K> {
     }
 }
 
-fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> ServerRecord {
-    let Entry { record, run } = entry;
+fn record(
+    slot: &Slot<Arc<LifecycleClient>>,
+    entry: &Entry,
+    client: Option<&LifecycleClient>,
+    now: Time,
+) -> ServerRecord {
+    let Entry { record, process } = entry;
     let config = record.config();
-    let client = run
-        .as_ref()
-        .and_then(crate::fleet::engine::process::Run::client);
     let in_flight = client.map_or(0, |client| client.in_flight());
-    let next = match *slot.phase() {
-        Phase::Backoff { until: at } | Phase::Uncertain { retry_at: at } => Some(at),
-        Phase::Exhausted { until } => until,
-        _ => None,
-    };
     ServerRecord {
         server: Arc::clone(&record.server),
         owner: Arc::clone(&record.owner),
-        launcher: config.launcher_name.to_string(),
+        launcher: config.kind.launcher.to_string(),
         command: config.spec().display_command().to_string(),
         state: slot.state(),
         kept_by: kept_by(
@@ -74,12 +69,12 @@ fn record(slot: &Slot<Arc<LifecycleClient>>, entry: &Entry, now: Time) -> Server
         leases: slot.leases(),
         waiting: slot.waiting(),
         in_flight,
-        age: run
+        age: process
             .as_ref()
-            .map(|run| Instant::now().saturating_duration_since(run.begun)),
+            .map(|process| Instant::now().saturating_duration_since(process.begun)),
         last_use: now.saturating_sub(slot.last_used()),
         failures: slot.failures(),
-        next_attempt: next.map(|at| at.saturating_sub(now)),
+        next_attempt: slot.next().map(|at| at.saturating_sub(now)),
         last_error: record.failure().map(|failure| failure.to_string()),
     }
 }
@@ -92,16 +87,16 @@ fn kept_by<G: crate::fleet::slots::effect::Liveness>(
     if let Some(reason) = slot.retired() {
         return KeptBy::Ending(reason.clone());
     }
-    match slot.phase() {
-        Phase::Ending | Phase::Uncertain { .. } => {
+    match slot.state() {
+        ServerState::Ending | ServerState::Unproven => {
             KeptBy::Ending(ends.unwrap_or(EndReason::ServerExited))
         }
         _ if slot.demand() == Demand::Declared => KeptBy::Declared,
         _ if slot.leases() > 0 => KeptBy::Leases,
         _ if slot.waiting() > 0 => KeptBy::Waiters,
         _ if in_flight > 0 => KeptBy::Calls,
-        Phase::Ready { .. } => KeptBy::IdleTime,
-        Phase::Starting => KeptBy::Waiters,
-        Phase::Vacant | Phase::Backoff { .. } | Phase::Exhausted { .. } => KeptBy::Memory,
+        ServerState::Ready => KeptBy::IdleTime,
+        ServerState::Starting => KeptBy::Waiters,
+        ServerState::Queued | ServerState::Backoff | ServerState::Exhausted => KeptBy::Memory,
     }
 }

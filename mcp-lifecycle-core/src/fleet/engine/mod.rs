@@ -1,48 +1,48 @@
-//! Carries out what the table decides, with `LifecycleClient`.
+//! Carries out the table's decisions, with `LifecycleClient`.
 //!
-//! One mutex guards the table and what belongs to its slots. Under it nothing is
-//! awaited, no observer is called and no server is signalled: the orders are
-//! collected and carried out after it is released.
+//! One mutex guards the table and its slots. Under it nothing is awaited, no observer is called and
+//! no server is signalled: orders are collected and carried out after it is released.
 
 mod abort;
-mod deadline;
 pub(crate) mod lease;
 mod list;
 mod process;
 pub(crate) mod record;
 mod run;
+mod settings;
 pub(crate) mod shutdown;
 mod timer;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::service::{DynService, RoleClient};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::abort::Abortable;
 use self::lease::{Answer, Grant};
-use self::process::Run;
+use self::process::{Launched, Process};
 use self::record::Record;
-use self::shutdown::Closed;
-use super::acquire_error::AcquireErrorKind;
+use self::run::Life;
+use self::settings::Handlers;
+pub(crate) use self::settings::Settings;
 use super::journal::Journal;
 use super::restart::Time;
 use super::slots::effect::{Effect, Liveness, SlotId, WaiterId};
-use super::slots::settings::{Limits, SlotSettings};
+use super::slots::settings::{Demand, SlotSettings};
 use super::slots::table::Table;
-use crate::client::config::ServerConfig;
-use crate::client::lifecycle_client::LifecycleClient;
-use crate::launch::identity::ServerIdentity;
+use crate::client::{LifecycleClient, ServerConfig, StartReason};
+use crate::fleet::{AcquireErrorKind, ShutdownReport};
+use crate::launch::ServerIdentity;
+use crate::lock::Lock;
 use crate::terminate::callback::guarded;
-use crate::terminate::report::EndReason;
 use crate::terminate::timing::after;
+use crate::terminate::{EndReason, TerminationPolicy};
 
-/// Key of a table of slots.
 pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {}
 impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
 
@@ -56,63 +56,49 @@ impl Liveness for Arc<LifecycleClient> {
     }
 }
 
-/// The table, its clock, and its servers.
 pub(crate) struct Engine<K: Key> {
-    state: Mutex<State<K>>,
+    pub(crate) state: Lock<State<K>>,
     epoch: Instant,
     runtime: Option<Handle>,
     changed: watch::Sender<()>,
     timer: Arc<Notify>,
-    closing: Mutex<Option<watch::Receiver<Option<Closed>>>>,
-    pub(crate) journal: Arc<Journal>,
+    closing: Lock<Option<watch::Receiver<Option<ShutdownReport>>>>,
+    journal: Arc<Journal>,
     /// Cancelled when the owner drops the engine.
     dropped: CancellationToken,
-    /// The time calls may go on when their server is replaced or removed.
+    pub(crate) owner: Arc<str>,
     drain: Duration,
-    /// The handlers of the servers' own requests.
     handlers: Option<Handlers>,
 }
 
-/// Makes the handler of a server's process.
-pub(crate) type Handlers = Box<dyn Fn(&Record) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;
-
 pub(crate) struct State<K: Key> {
-    pub(crate) table: Table<K, Arc<LifecycleClient>>,
-    entries: HashMap<SlotId, Entry>,
+    pub(crate) table: Table<K, Arc<LifecycleClient>, Entry>,
     waiters: HashMap<WaiterId, Answer<K>>,
-    /// The time when the timer goes off; `None` when it is not set.
+    /// The time at which the timer fires; `None` if it is not set.
     timer_at: Option<Time>,
     timer_runs: bool,
-    /// Every end has to be over at this time.
+    /// The deadline of every end.
     end_by: Option<Instant>,
 }
 
-/// A slot's record, and its process if there is one.
-struct Entry {
+pub(crate) struct Entry {
     record: Arc<Record>,
-    run: Option<Run>,
+    process: Option<Arc<Process>>,
 }
 
 /// An action to carry out once the lock is released.
 enum Action<K: Key> {
-    Start(process::Start),
-    End(Arc<Record>, process::End),
-    EndAgain(Arc<process::Wishes>),
-    Adopt(process::Orphan),
+    Start(Arc<Process>, StartReason, Abortable<Launched>),
+    End(Arc<Process>, EndReason, TerminationPolicy),
+    EndAgain(Arc<Process>),
     Answer(Answer<K>, Result<Grant<K>, AcquireErrorKind>),
 }
 
 impl<K: Key> Engine<K> {
-    pub(crate) fn new(
-        limits: Limits,
-        journal: Arc<Journal>,
-        drain: Duration,
-        handlers: Option<Handlers>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(settings: Settings) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
-                table: Table::new(limits),
-                entries: HashMap::new(),
+            state: Lock::new(State {
+                table: Table::new(settings.limits),
                 waiters: HashMap::new(),
                 timer_at: None,
                 timer_runs: false,
@@ -122,16 +108,13 @@ impl<K: Key> Engine<K> {
             runtime: Handle::try_current().ok(),
             changed: watch::Sender::new(()),
             timer: Arc::new(Notify::new()),
-            closing: Mutex::new(None),
-            journal,
+            closing: Lock::new(None),
+            journal: Arc::new(Journal(settings.observer)),
             dropped: CancellationToken::new(),
-            drain,
-            handlers,
+            owner: settings.owner,
+            drain: settings.drain,
+            handlers: settings.handlers,
         })
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -146,14 +129,19 @@ impl<K: Key> Engine<K> {
         after(self.epoch, time)
     }
 
-    /// Changes something, and carries out what follows from it.
+    /// Changes the state and carries out the resulting orders.
     pub(crate) fn change<R>(self: &Arc<Self>, change: impl FnOnce(&mut State<K>, Time) -> R) -> R {
         let now = self.now();
         let (result, actions) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let result = change(&mut state, now);
-            let actions = self.orders(&mut state, now);
-            self.set_timer(&mut state);
+            let effects = state.table.take_effects().into_iter();
+            let actions: Vec<_> = effects
+                .filter_map(|effect| self.order(&mut state, effect, now))
+                .collect();
+            if let Some(at) = state.table.next_deadline() {
+                self.advance_timer(&mut state, at);
+            }
             (result, actions)
         };
         for action in actions {
@@ -161,14 +149,6 @@ impl<K: Key> Engine<K> {
         }
         self.changed.send_replace(());
         result
-    }
-
-    fn orders(self: &Arc<Self>, state: &mut State<K>, now: Time) -> Vec<Action<K>> {
-        let effects = state.table.take_effects();
-        effects
-            .into_iter()
-            .filter_map(|effect| self.order(state, effect, now))
-            .collect()
     }
 
     fn order(
@@ -181,27 +161,25 @@ impl<K: Key> Engine<K> {
             Effect::Start { slot, generation } => {
                 let failures = state.table.slot(slot)?.failures();
                 let demand = state.table.slot(slot)?.demand();
-                let entry = state.entries.get_mut(&slot)?;
-                let (run, start) =
-                    process::prepare(self, slot, generation, &entry.record, demand, failures);
-                entry.run = Some(run);
-                Some(Action::Start(start))
+                let entry = state.table.entry_mut(slot)?;
+                let (process, launch) = Process::new(self, slot, generation, &entry.record);
+                entry.process = Some(Arc::clone(&process));
+                let why = match (failures, demand) {
+                    (0, Demand::Declared) => StartReason::Declared,
+                    (0, Demand::OnDemand) => StartReason::Wanted,
+                    (failures, _) => StartReason::Restart { failures },
+                };
+                Some(Action::Start(process, why, launch))
             }
             Effect::End { slot, reason } => {
-                let end_by = state.end_by;
-                let entry = state.entries.get_mut(&slot)?;
-                let policy = self.policy(&entry.record, &reason, end_by);
-                let end = entry.run.as_mut()?.end(reason, policy)?;
-                Some(Action::End(Arc::clone(&entry.record), end))
+                let entry = state.table.entry(slot)?;
+                let policy = self.policy(&entry.record, &reason, state.end_by);
+                let process = Arc::clone(entry.process.as_ref()?);
+                Some(Action::End(process, reason, policy))
             }
             Effect::EndAgain { slot } => {
-                let generation = state.table.slot(slot)?.generation();
-                let Entry { record, run } = state.entries.get_mut(&slot)?;
-                let run = run.as_mut()?;
-                Some(match run.adopt(slot, generation, record) {
-                    Some(orphan) => Action::Adopt(orphan),
-                    None => Action::EndAgain(Arc::clone(&run.wishes)),
-                })
+                let process = state.table.entry(slot)?.process.as_ref()?;
+                Some(Action::EndAgain(Arc::clone(process)))
             }
             Effect::Grant {
                 waiter,
@@ -217,23 +195,28 @@ impl<K: Key> Engine<K> {
                 let refused = self.refused(state, &answer.record, refusal, now);
                 Some(Action::Answer(answer, Err(refused)))
             }
-            Effect::Removed { slot } => {
-                state.entries.remove(&slot);
-                None
-            }
         }
     }
 
     fn perform(self: &Arc<Self>, action: Action<K>) {
         match action {
-            Action::Start(start) => self.spawn(start.live(Arc::clone(self))),
-            Action::Adopt(orphan) => self.spawn(orphan.end(Arc::clone(self))),
-            // A launcher that panics must not cost the others what follows.
-            Action::End(record, end) => {
-                guarded("the launcher", &record.server, || end.begin());
+            Action::Start(process, why, launch) => {
+                self.spawn(Life::new(Arc::clone(self), process).live(why, launch));
             }
-            Action::EndAgain(wishes) => wishes.again.notify_one(),
-            // A waiter that has gone drops the grant, which returns the lease.
+            // A launcher's panic must not keep the other orders from being carried out.
+            Action::End(process, reason, policy) => {
+                guarded("the launcher", &process.record.server, || {
+                    process.end(reason, policy);
+                });
+            }
+            Action::EndAgain(process) => {
+                let orphaned = std::mem::take(&mut process.state.lock().orphaned);
+                match orphaned {
+                    true => self.spawn(Life::new(Arc::clone(self), process).adopt()),
+                    false => process.again.notify_one(),
+                }
+            }
+            // If the waiter is gone, dropping the grant returns the lease.
             Action::Answer(answer, result) => drop(answer.sender.send(result)),
         }
     }
@@ -241,69 +224,71 @@ impl<K: Key> Engine<K> {
     fn spawn(&self, life: impl Future<Output = ()> + Send + 'static) {
         match Handle::try_current().ok().or_else(|| self.runtime.clone()) {
             Some(runtime) => drop(runtime.spawn(life)),
-            // Without any runtime nothing can start or be proven; the life says so.
+            // Without a runtime nothing can start or be proven; dropping the life records that.
             None => drop(life),
         }
     }
 
-    /// Adds a slot for a server.
-    pub(crate) fn insert(
-        state: &mut State<K>,
-        key: K,
-        settings: SlotSettings,
-        record: Arc<Record>,
-        now: Time,
-    ) -> SlotId {
-        let id = state.table.reserve();
-        state.entries.insert(id, Entry { record, run: None });
-        state.table.insert(id, key, settings, now);
-        id
-    }
-
-    /// Waits until `check` has an answer. It is asked after every change.
+    /// Waits until `check` returns a value. It is called after every change.
     pub(crate) async fn wait_for<T>(&self, mut check: impl FnMut(&mut State<K>) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         loop {
             changed.borrow_and_update();
-            if let Some(answer) = check(&mut self.lock()) {
+            if let Some(answer) = check(&mut self.state.lock()) {
                 return answer;
             }
             if changed.changed().await.is_err() {
-                // The engine holds the sender, and the caller the engine.
+                // The caller holds the engine, and the engine the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    pub(crate) fn client(&self, slot: SlotId) -> Option<Arc<LifecycleClient>> {
-        self.lock().table.slot(slot)?.gauge().cloned()
-    }
-
-    /// Gives up the proof of this identity's end. `false` where no end of it is unproven.
+    /// Gives up the proof of this identity's end. Returns `false` if no end of it is unproven.
     pub(crate) fn write_off(&self, identity: &ServerIdentity) -> bool {
-        let state = self.lock();
-        let mut runs = state
-            .entries
-            .values()
-            .filter_map(|entry| entry.run.as_ref());
-        let run = runs.find(|run| {
-            let client = run.client().filter(|_| run.unproven);
+        let process = self.processes().into_iter().find(|process| {
+            let unproven = process.state.lock().unproven;
+            let client = process.client().filter(|_| unproven);
             client.is_some_and(|client| client.identity() == *identity)
         });
-        run.inspect(|run| run.wishes.write_off.notify_one())
+        process
+            .inspect(|process| process.write_off.notify_one())
             .is_some()
     }
 
-    /// Cancelled when the owner drops the engine.
-    pub(crate) fn dropped(&self) -> CancellationToken {
-        self.dropped.clone()
+    fn processes(&self) -> Vec<Arc<Process>> {
+        let state = self.state.lock();
+        let entries = state.table.entries();
+        let processes = entries.filter_map(|entry| entry.process.clone());
+        processes.collect()
     }
 
-    /// The synchronous last resort, for `Drop`.
+    /// Shuts down when `end` completes. Keeps no engine alive meanwhile.
+    pub(crate) fn tie_to(
+        self: &Arc<Self>,
+        end: impl Future<Output = ()> + Send + 'static,
+        within: Duration,
+    ) {
+        let (engine, dropped) = (Arc::downgrade(self), self.dropped.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = end => {}
+                // Dropping it has already ended everything.
+                () = dropped.cancelled_owned() => return,
+            }
+            if let Some(engine) = engine.upgrade()
+                && let Err(error) = engine.close(within).await.proven()
+            {
+                tracing::warn!(%error, "servers not proven gone after their owner's end");
+            }
+        });
+    }
+
+    /// Ends everything synchronously, for `Drop`.
     pub(crate) fn abandon(self: &Arc<Self>) {
         self.dropped.cancel();
         let shutting_down = {
-            let closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            let closing = self.closing.lock();
             closing
                 .as_ref()
                 .is_some_and(|run| run.has_changed().is_ok())
@@ -319,29 +304,32 @@ impl<K: Key> Engine<K> {
         self.timer.notify_one();
     }
 
-    /// Kills whatever lives, and drops every launch in progress.
+    /// Kills all processes and drops every launch in progress.
     pub(crate) fn kill_now(&self) {
-        let kills: Vec<_> = {
-            let mut state = self.lock();
-            let runs = state.entries.values_mut().filter_map(|entry| {
-                let kill = entry.run.as_mut()?.kill();
-                Some((Arc::clone(&entry.record.server), kill))
-            });
-            runs.collect()
-        };
-        // One launcher that panics must not save the servers of the others.
-        for (server, kill) in kills {
-            guarded("the launcher", &server, kill);
+        // A launcher's panic must not save other servers.
+        for process in self.processes() {
+            guarded("the launcher", &process.record.server, || process.kill());
         }
     }
 }
 
 impl<K: Key> State<K> {
     pub(crate) fn record(&self, slot: SlotId) -> Option<Arc<Record>> {
-        Some(Arc::clone(&self.entries.get(&slot)?.record))
+        Some(Arc::clone(&self.table.entry(slot)?.record))
     }
 
-    /// Takes over what governs a slot, and what its next process is made from.
+    pub(crate) fn insert(
+        &mut self,
+        key: K,
+        settings: SlotSettings,
+        record: Arc<Record>,
+        now: Time,
+    ) -> SlotId {
+        let process = None;
+        let entry = Entry { record, process };
+        self.table.insert(key, entry, settings, now)
+    }
+
     pub(crate) fn configure(
         &mut self,
         slot: SlotId,
@@ -349,8 +337,8 @@ impl<K: Key> State<K> {
         config: Arc<ServerConfig>,
     ) {
         self.table.configure(slot, settings);
-        if let Some(entry) = self.entries.get(&slot) {
-            entry.record.set_config(config);
+        if let Some(entry) = self.table.entry(slot) {
+            entry.record.inner.lock().config = config;
         }
     }
 

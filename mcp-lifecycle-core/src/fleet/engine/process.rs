@@ -1,4 +1,4 @@
-//! The engine's view of a process: how it is started, ended, killed and adopted.
+//! A process as the engine and its task share it: its start, end and kill.
 
 use std::sync::Arc;
 
@@ -8,184 +8,144 @@ use tokio::time::Instant;
 use super::abort::{AbortHandle, Abortable, abortable};
 use super::record::Record;
 use super::{Engine, Key};
-use crate::client::error::start::StartError;
-use crate::client::event::StartReason;
-use crate::client::lifecycle_client::LifecycleClient;
+use crate::client::event::Observed;
 use crate::client::start::StartAttempt;
+use crate::client::{LifecycleClient, ServerObserver, StartError};
 use crate::fleet::slots::effect::{Generation, SlotId};
-use crate::fleet::slots::settings::Demand;
+use crate::lock::Lock;
 use crate::terminate::callback::guarded;
-use crate::terminate::policy::TerminationPolicy;
-use crate::terminate::report::EndReason;
+use crate::terminate::{EndReason, TerminationPolicy};
 
 pub(super) type Launched = Result<(StartAttempt, LifecycleClient), StartError>;
 
-/// What may be wanted of a process that is not proven gone.
-#[derive(Default)]
-pub(super) struct Wishes {
-    /// Another attempt.
+/// A process that lives or may live.
+pub(super) struct Process {
+    pub(super) slot: SlotId,
+    pub(super) generation: Generation,
+    pub(super) record: Arc<Record>,
+    pub(super) observed: Observed,
+    pub(super) begun: Instant,
+    /// Notified when an end without proof is to be retried.
     pub(super) again: Notify,
-    /// None, and no proof either.
+    /// Notified when the proof is to be given up.
     pub(super) write_off: Notify,
+    launch: AbortHandle<Launched>,
+    pub(super) state: Lock<State>,
 }
 
-/// The engine's knowledge of a process that lives, or may.
-pub(super) struct Run {
-    pub(super) launch: AbortHandle<Launched>,
+#[derive(Default)]
+pub(super) struct State {
     pub(super) client: Option<Arc<LifecycleClient>>,
-    pub(super) wishes: Arc<Wishes>,
-    /// `true` from the first end without a proof on.
-    pub(super) unproven: bool,
-    pub(super) begun: Instant,
     pub(super) asked: Option<(EndReason, TerminationPolicy)>,
-    pub(super) killed: bool,
-    /// `true` if its task has gone without a proof, with its runtime.
+    killed: bool,
+    /// `true` since the first end without proof.
+    pub(super) unproven: bool,
+    /// `true` if its task was lost with its runtime before the proof.
     pub(super) orphaned: bool,
 }
 
-/// A process whose task has gone, to be ended by another one.
-pub(super) struct Orphan {
-    pub(super) slot: SlotId,
-    pub(super) generation: Generation,
-    pub(super) record: Arc<Record>,
-    pub(super) client: Arc<LifecycleClient>,
-    pub(super) wishes: Arc<Wishes>,
-    pub(super) reason: EndReason,
-}
-
-/// A process to be started.
-pub(super) struct Start {
-    pub(super) slot: SlotId,
-    pub(super) generation: Generation,
-    pub(super) record: Arc<Record>,
-    pub(super) why: StartReason,
-    pub(super) launch: Abortable<Launched>,
-    pub(super) wishes: Arc<Wishes>,
-}
-
-/// A process to be ended.
-pub(super) enum End {
-    Launch(AbortHandle<Launched>),
-    Client(Arc<LifecycleClient>, EndReason, TerminationPolicy),
-}
-
-pub(super) fn prepare<K: Key>(
-    engine: &Arc<Engine<K>>,
-    slot: SlotId,
-    generation: Generation,
-    record: &Arc<Record>,
-    demand: Demand,
-    failures: u32,
-) -> (Run, Start) {
-    record.begins();
-    let (engine, server) = (Arc::clone(engine), Arc::clone(record));
-    let (launch, launching) = abortable(Arc::clone(&record.server), async move {
-        // The start-up clock begins when the task first runs.
-        let mut client = LifecycleClient::builder((*server.config()).clone());
-        if let Some(handlers) = &engine.handlers {
-            let make = || handlers(&server);
-            match guarded("the maker of handlers", &server.server, make) {
-                Some(handler) => client.handler = handler,
-                None => return Err(StartAttempt::new(client).without_handler()),
-            }
-        }
-        client.observed = engine
-            .journal
-            .observed(&server.server, &server.owner, generation);
-        // A launch that hangs must not keep the engine of an owner that has gone.
-        drop(engine);
-        let mut attempt = StartAttempt::new(client);
-        let client = attempt.launch().await?;
-        Ok((attempt, client))
-    });
-    let wishes = Arc::<Wishes>::default();
-    let run = Run {
-        launch,
-        client: None,
-        wishes: Arc::clone(&wishes),
-        unproven: false,
-        begun: Instant::now(),
-        asked: None,
-        killed: false,
-        orphaned: false,
-    };
-    let why = match (failures, demand) {
-        (0, Demand::Declared) => StartReason::Declared,
-        (0, Demand::OnDemand) => StartReason::Wanted,
-        (failures, _) => StartReason::Restart { failures },
-    };
-    let record = Arc::clone(record);
-    (
-        run,
-        Start {
-            slot,
-            generation,
-            record,
-            why,
-            launch: launching,
-            wishes,
-        },
-    )
-}
-
-impl Run {
-    /// Asks for the end, and returns the order that carries it out: now, or later if the launch is just completing.
-    pub(super) fn end(&mut self, reason: EndReason, policy: TerminationPolicy) -> Option<End> {
-        if self.asked.is_some() {
-            return None;
-        }
-        self.asked = Some((reason.clone(), policy.clone()));
-        Some(match &self.client {
-            Some(client) => End::Client(Arc::clone(client), reason, policy),
-            None => End::Launch(self.launch.clone()),
-        })
-    }
-
-    /// Returns the order that ends the process, if its task has gone.
-    pub(super) fn adopt(
-        &mut self,
+impl Process {
+    /// Creates a process, and the launch that its task is to run.
+    pub(super) fn new<K: Key>(
+        engine: &Arc<Engine<K>>,
         slot: SlotId,
         generation: Generation,
         record: &Arc<Record>,
-    ) -> Option<Orphan> {
-        let client = self.client.clone().filter(|_| self.orphaned)?;
-        self.orphaned = false;
-        Some(Orphan {
+    ) -> (Arc<Self>, Abortable<Launched>) {
+        record.inner.lock().outcome = None;
+        let observed = Observed {
+            server: Arc::clone(&record.server),
+            owner: Arc::clone(&record.owner),
+            generation,
+            observer: Some(Arc::clone(&engine.journal) as Arc<dyn ServerObserver>),
+            managed: true,
+        };
+        let of_client = observed.clone();
+        let (engine, server) = (Arc::clone(engine), Arc::clone(record));
+        let (launch, launching) = abortable(Arc::clone(&record.server), async move {
+            // The start-up clock begins when the task first runs.
+            let mut client = LifecycleClient::builder((*server.config()).clone());
+            if let Some(handlers) = &engine.handlers {
+                let make = || handlers(&server);
+                match guarded("the maker of handlers", &server.server, make) {
+                    Some(handler) => client.handler = handler,
+                    None => return Err(StartAttempt::new(client).without_handler()),
+                }
+            }
+            client.observed = of_client;
+            // A launch that hangs must not keep the engine of a dropped owner.
+            drop(engine);
+            let mut attempt = StartAttempt::new(client);
+            let client = attempt.launch().await?;
+            Ok((attempt, client))
+        });
+        let process = Self {
             slot,
             generation,
             record: Arc::clone(record),
-            client,
-            wishes: Arc::clone(&self.wishes),
-            reason: self.asked().cloned().unwrap_or(EndReason::OwnerDropped),
-        })
+            observed,
+            begun: Instant::now(),
+            again: Notify::new(),
+            write_off: Notify::new(),
+            launch,
+            state: Lock::default(),
+        };
+        (Arc::new(process), launching)
     }
 
-    /// Returns a function that kills the process, synchronously.
-    pub(super) fn kill(&mut self) -> impl FnOnce() + use<> {
-        self.killed = true;
-        let (launch, client) = (self.launch.clone(), self.client.clone());
-        move || {
-            launch.abort();
-            if let Some(client) = client {
-                client.kill_now();
-            }
+    pub(super) fn client(&self) -> Option<Arc<LifecycleClient>> {
+        self.state.lock().client.clone()
+    }
+
+    pub(super) fn asked(&self) -> Option<EndReason> {
+        self.state
+            .lock()
+            .asked
+            .as_ref()
+            .map(|(reason, _)| reason.clone())
+    }
+
+    /// Takes the client, and carries out requests that arrived during the launch.
+    pub(super) fn launched(&self, client: &Arc<LifecycleClient>) {
+        let (asked, killed) = {
+            let mut state = self.state.lock();
+            state.client = Some(Arc::clone(client));
+            (state.asked.clone(), state.killed)
+        };
+        if killed {
+            client.kill_now();
+        }
+        if let Some((reason, policy)) = asked {
+            client.begin_shutdown(reason, policy);
         }
     }
 
-    pub(super) fn client(&self) -> Option<&Arc<LifecycleClient>> {
-        self.client.as_ref()
+    /// Requests the end. The first request wins.
+    pub(super) fn end(&self, reason: EndReason, policy: TerminationPolicy) {
+        let client = {
+            let mut state = self.state.lock();
+            if state.asked.is_some() {
+                return;
+            }
+            state.asked = Some((reason.clone(), policy.clone()));
+            state.client.clone()
+        };
+        match client {
+            Some(client) => client.begin_shutdown(reason, policy),
+            None => self.launch.abort(),
+        }
     }
 
-    pub(super) fn asked(&self) -> Option<&EndReason> {
-        self.asked.as_ref().map(|(reason, _)| reason)
-    }
-}
-
-impl End {
-    pub(super) fn begin(self) {
-        match self {
-            Self::Launch(launch) => launch.abort(),
-            Self::Client(client, reason, policy) => client.begin_shutdown(reason, policy),
+    /// Kills it synchronously, or drops its launch.
+    pub(super) fn kill(&self) {
+        let client = {
+            let mut state = self.state.lock();
+            state.killed = true;
+            state.client.clone()
+        };
+        self.launch.abort();
+        if let Some(client) = client {
+            client.kill_now();
         }
     }
 }

@@ -1,36 +1,31 @@
-//! The record of a server, apart from its processes.
+use std::sync::Arc;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::client::{ServerConfig, StartError};
+use crate::launch::ExitStatus;
+use crate::lock::Lock;
+use crate::terminate::{EndReason, TerminateError, TerminationOutcome};
 
-use crate::client::config::ServerConfig;
-use crate::client::error::start::StartError;
-use crate::launch::exit::ExitStatus;
-use crate::terminate::error::TerminateError;
-use crate::terminate::handle::TerminationOutcome;
-use crate::terminate::report::EndReason;
-
-/// One server of one owner: what it is, and what went wrong last. Outlives the
-/// slot for callers that wait for the outcome.
+/// One server of one owner and its last failure. Outlives the slot for callers that wait for the
+/// outcome.
 pub(crate) struct Record {
     pub(crate) server: Arc<str>,
     pub(crate) owner: Arc<str>,
-    inner: Mutex<Inner>,
+    pub(super) inner: Lock<Inner>,
 }
 
-struct Inner {
-    config: Arc<ServerConfig>,
+pub(super) struct Inner {
+    pub(super) config: Arc<ServerConfig>,
     failure: Option<Failure>,
-    outcome: Option<TerminationOutcome>,
+    /// The last outcome of this process's end.
+    pub(super) outcome: Option<TerminationOutcome>,
 }
 
-/// The last failure.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
     Start(StartError),
-    Died {
-        exit: Option<ExitStatus>,
-        reason: EndReason,
-    },
+    Died(ExitStatus),
+    /// It closed a stream and was ended.
+    Closed(EndReason),
     Unproven(Arc<TerminateError>),
 }
 
@@ -39,7 +34,7 @@ impl Record {
         Arc::new(Self {
             server: config.name().into(),
             owner,
-            inner: Mutex::new(Inner {
+            inner: Lock::new(Inner {
                 config,
                 failure: None,
                 outcome: None,
@@ -47,38 +42,20 @@ impl Record {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.lock().config)
-    }
-
-    pub(super) fn set_config(&self, config: Arc<ServerConfig>) {
-        self.lock().config = config;
+        Arc::clone(&self.inner.lock().config)
     }
 
     pub(crate) fn failure(&self) -> Option<Failure> {
-        self.lock().failure.clone()
+        self.inner.lock().failure.clone()
     }
 
     pub(super) fn failed(&self, failure: Failure) {
-        self.lock().failure = Some(failure);
+        self.inner.lock().failure = Some(failure);
     }
 
-    /// How the last process ended.
     pub(crate) fn outcome(&self) -> Option<TerminationOutcome> {
-        self.lock().outcome.clone()
-    }
-
-    /// A new process begins; nothing is known of its end.
-    pub(super) fn begins(&self) {
-        self.lock().outcome = None;
-    }
-
-    pub(super) fn ended(&self, outcome: TerminationOutcome) {
-        self.lock().outcome = Some(outcome);
+        self.inner.lock().outcome.clone()
     }
 }
 
@@ -86,10 +63,8 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Start(error) => error.fmt(f),
-            Self::Died {
-                exit: Some(exit), ..
-            } => write!(f, "it died: {exit}"),
-            Self::Died { exit: None, reason } => write!(f, "it ended by itself: {reason}"),
+            Self::Died(exit) => write!(f, "it died: {exit}"),
+            Self::Closed(reason) => reason.fmt(f),
             Self::Unproven(error) => error.fmt(f),
         }
     }

@@ -1,62 +1,39 @@
-//! The end of everything, under one deadline.
+//! The end of all servers, under one deadline.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::deadline::fit;
 use super::record::Record;
 use super::{Engine, Key};
-use crate::client::event::EndResult;
+use crate::client::EndResult;
 use crate::fleet::slots::effect::SlotId;
-use crate::launch::identity::ServerIdentity;
-use crate::terminate::error::{TerminateError, TerminateErrorContext};
-use crate::terminate::policy::TerminationPolicy;
-use crate::terminate::report::EndReason;
+use crate::fleet::{ServerEnd, ShutdownReport};
+use crate::launch::ServerIdentity;
 use crate::terminate::timing::{PROOF_RESERVE, after};
-
-/// How everything ended.
-#[derive(Clone)]
-pub(crate) struct Closed {
-    pub(crate) ends: Arc<Vec<Ended>>,
-    pub(crate) took: Duration,
-}
-
-/// The end of one server.
-pub(crate) struct Ended {
-    pub(crate) record: Arc<Record>,
-    pub(crate) result: Result<EndResult, TerminateError>,
-}
+use crate::terminate::{EndReason, TerminateError, TerminateErrorContext, TerminationPolicy};
 
 impl<K: Key> Engine<K> {
-    /// Ends everything, now and for ever. Concurrent calls share one run, with
-    /// the deadline of the first; it goes on when its callers have gone.
-    pub(crate) async fn close(self: &Arc<Self>, within: Duration) -> Closed {
+    /// Ends all servers and refuses new ones. Concurrent calls share one run with the first
+    /// deadline; it continues without its callers.
+    pub(crate) async fn close(self: &Arc<Self>, within: Duration) -> ShutdownReport {
         let mut run = self.begin_close(within);
-        let done = run
-            .wait_for(Option::is_some)
-            .await
-            .ok()
-            .and_then(|done| done.clone());
-        match done {
-            Some(closed) => closed,
-            // The runtime went away, and every server was killed with it.
-            None => self.closed(&self.live(), Instant::now()),
+        let done = run.wait_for(Option::is_some).await.ok();
+        match done.and_then(|done| done.clone()) {
+            Some(report) => report,
+            // The runtime ended, and every server was killed with it.
+            None => self.report(&self.owner, &self.live(), Instant::now()),
         }
     }
 
-    fn begin_close(self: &Arc<Self>, within: Duration) -> watch::Receiver<Option<Closed>> {
-        let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+    fn begin_close(self: &Arc<Self>, within: Duration) -> watch::Receiver<Option<ShutdownReport>> {
+        let mut closing = self.closing.lock();
         if let Some(run) = &*closing {
-            let settled = run
-                .borrow()
-                .as_ref()
-                .map(|closed| closed.ends.iter().all(|e| e.result.is_ok()));
-            // One that could not prove everything may be asked for again.
-            let joins = match settled {
-                Some(proven) => proven,
+            // A shutdown that left something unproven may be repeated.
+            let joins = match &*run.borrow() {
+                Some(report) => report.is_proven(),
                 None => run.has_changed().is_ok(),
             };
             if joins {
@@ -77,14 +54,14 @@ impl<K: Key> Engine<K> {
         let engine = Arc::clone(self);
         tokio::spawn(async move {
             engine.empty(end_by, within).await;
-            let closed = engine.closed(&live, begun);
-            sender.send_replace(Some(closed));
+            let report = engine.report(&engine.owner, &live, begun);
+            sender.send_replace(Some(report));
         });
         receiver
     }
 
-    /// Waits until nothing is left, and kills what is left shortly before the
-    /// deadline, so that its proof still fits.
+    /// Waits until nothing is left. Kills the rest shortly before the deadline, so that its proof
+    /// still fits.
     async fn empty(&self, end_by: Instant, within: Duration) {
         let reserve = (within / 4).min(PROOF_RESERVE);
         let empty = || self.wait_for(|state| state.table.is_empty().then_some(()));
@@ -95,31 +72,34 @@ impl<K: Key> Engine<K> {
     }
 
     fn live(&self) -> Vec<(SlotId, Arc<Record>)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let live = state.table.slots().filter(|(_, slot)| slot.is_live());
-        live.filter_map(|(_, slot)| {
-            let record = Arc::clone(&state.entries.get(&slot.id())?.record);
-            Some((slot.id(), record))
-        })
-        .collect()
+        live.filter_map(|(_, slot)| Some((slot.id(), state.record(slot.id())?)))
+            .collect()
     }
 
-    fn closed(&self, live: &[(SlotId, Arc<Record>)], begun: Instant) -> Closed {
-        let end = |(slot, record): &(SlotId, Arc<Record>)| Ended {
-            record: Arc::clone(record),
+    /// Returns how the processes of these slots of `owner` ended.
+    pub(crate) fn report(
+        &self,
+        owner: &Arc<str>,
+        slots: &[(SlotId, Arc<Record>)],
+        begun: Instant,
+    ) -> ShutdownReport {
+        let end = |(slot, record): &(SlotId, Arc<Record>)| ServerEnd {
+            server: Arc::clone(&record.server),
+            owner: Arc::clone(&record.owner),
             result: self.end_of(*slot, record, begun),
         };
-        let mut ends: Vec<_> = live.iter().map(end).collect();
-        ends.sort_by(|a, b| {
-            (&a.record.owner, &a.record.server).cmp(&(&b.record.owner, &b.record.server))
-        });
-        Closed {
-            ends: Arc::new(ends),
+        let mut ends: Vec<_> = slots.iter().map(end).collect();
+        ends.sort_by(|a, b| (&a.owner, &a.server).cmp(&(&b.owner, &b.server)));
+        ShutdownReport {
+            owner: Arc::clone(owner),
+            ends,
             took: begun.elapsed(),
         }
     }
 
-    /// How the process of a slot ended, or that it is not proven to have.
+    /// Returns how the process of a slot ended, or the lack of proof.
     pub(crate) fn end_of(
         &self,
         slot: SlotId,
@@ -127,13 +107,10 @@ impl<K: Key> Engine<K> {
         begun: Instant,
     ) -> Result<EndResult, TerminateError> {
         let client = {
-            let state = self.lock();
+            let state = self.state.lock();
             let live = state.table.slot(slot).is_some_and(|slot| slot.is_live());
-            let run = state
-                .entries
-                .get(&slot)
-                .and_then(|entry| entry.run.as_ref());
-            live.then(|| run.and_then(|run| run.client()).cloned())
+            let process = state.table.entry(slot).and_then(|e| e.process.as_ref());
+            live.then(|| process.and_then(|process| process.client()))
         };
         match (client, record.outcome()) {
             (_, Some(Ok(report))) => Ok(EndResult::Proven(report)),
@@ -157,8 +134,8 @@ impl<K: Key> Engine<K> {
         }
     }
 
-    /// The waits of a server's end: its own, with time for its calls where it
-    /// is replaced or removed, fitted into what time there is.
+    /// Returns the waits of a server's end, with drain time if it is replaced or removed, fitted
+    /// into the remaining time.
     pub(super) fn policy(
         &self,
         record: &Record,
@@ -166,7 +143,8 @@ impl<K: Key> Engine<K> {
         end_by: Option<Instant>,
     ) -> TerminationPolicy {
         let mut policy = record.config().termination.clone();
-        if matches!(reason, EndReason::ConfigChanged | EndReason::ScopeEnded) {
+        use EndReason::{ConfigChanged, ScopeEnded, Undeclared};
+        if matches!(reason, ConfigChanged | Undeclared | ScopeEnded) {
             policy.drain = policy.drain.max(self.drain);
         }
         match end_by.map(|at| at.saturating_duration_since(Instant::now())) {
@@ -174,5 +152,66 @@ impl<K: Key> Engine<K> {
             Some(Duration::ZERO) => TerminationPolicy::immediate(),
             Some(rest) => fit(policy, rest),
         }
+    }
+}
+
+/// Shortens every wait of a policy proportionally, so that its longest time fits `limit`. Each wait
+/// counts for at most `limit`, so that an endless grace leaves time for the others. A policy that
+/// fits is unchanged.
+fn fit(policy: TerminationPolicy, limit: Duration) -> TerminationPolicy {
+    let longest = policy.longest();
+    if longest <= limit {
+        return policy;
+    }
+    let mut fitted = policy;
+    // The proof is the purpose of the rest: it keeps up to a third.
+    fitted.kill_confirmation = fitted.kill_confirmation.min(limit / 3);
+    let rest = (limit - fitted.kill_confirmation).as_secs_f64();
+    let graces = [
+        &mut fitted.drain,
+        &mut fitted.flush,
+        &mut fitted.eof_grace,
+        &mut fitted.straggler_grace,
+        &mut fitted.term_grace,
+        &mut fitted.report_limit,
+    ];
+    let sum: f64 = graces
+        .iter()
+        .map(|wait| limit.min(**wait).as_secs_f64())
+        .sum();
+    let share = if sum > 0.0 { rest / sum } else { 0.0 };
+    for wait in graces {
+        *wait = limit.min(*wait).mul_f64(share);
+    }
+    fitted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_shortened_only_as_far_as_needed() {
+        let policy = TerminationPolicy::new().drain(Duration::from_secs(10));
+        assert_eq!(fit(policy.clone(), Duration::from_secs(60)), policy);
+        let limit = Duration::from_secs(3);
+        let fitted = fit(policy, limit);
+        assert!(
+            fitted.longest() <= limit + Duration::from_micros(1),
+            "{fitted:?}"
+        );
+        assert_eq!(fitted.kill_confirmation, Duration::from_secs(1));
+        assert!(fitted.drain > fitted.eof_grace);
+        let mut endless = TerminationPolicy::new().drain(Duration::MAX);
+        endless.eof_grace = Duration::MAX;
+        let fitted = fit(endless, limit);
+        assert!(fitted.longest() <= limit + Duration::from_micros(1));
+        assert!(fitted.eof_grace > Duration::from_millis(500), "{fitted:?}");
+        assert!(
+            fitted.report_limit > Duration::from_millis(100),
+            "{fitted:?}"
+        );
+        let none = fit(TerminationPolicy::immediate(), Duration::ZERO);
+        assert_eq!(none.longest(), Duration::ZERO);
     }
 }

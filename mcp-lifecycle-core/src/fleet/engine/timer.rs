@@ -1,5 +1,3 @@
-//! The one timer of an engine.
-
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -9,14 +7,6 @@ use super::{Engine, Key, State};
 use crate::fleet::restart::Time;
 
 impl<K: Key> Engine<K> {
-    /// Sets the timer to the table's next deadline, if that is earlier.
-    pub(super) fn set_timer(self: &Arc<Self>, state: &mut State<K>) {
-        if let Some(at) = state.table.next_deadline() {
-            self.advance_timer(state, at);
-        }
-    }
-
-    /// Sets the timer to `at`, if that is earlier.
     pub(super) fn advance_timer(self: &Arc<Self>, state: &mut State<K>, at: Time) {
         if state.timer_at.is_some_and(|set| set <= at) {
             return;
@@ -31,14 +21,14 @@ impl<K: Key> Engine<K> {
     }
 }
 
-/// Lets time pass for an engine. It holds no engine while it sleeps.
+/// Runs the timer. Holds no engine while it sleeps.
 async fn run<K: Key>(engine: std::sync::Weak<Engine<K>>, timer: Arc<tokio::sync::Notify>) {
     loop {
         let next = {
             let Some(engine) = engine.upgrade() else {
                 return;
             };
-            let mut state = engine.lock();
+            let mut state = engine.state.lock();
             state.timer_at = state.table.next_deadline();
             if state.table.is_closed() && state.table.is_empty() {
                 state.timer_runs = false;

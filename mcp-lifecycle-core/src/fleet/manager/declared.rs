@@ -1,24 +1,21 @@
-//! The slots that serve each name.
+//! The declared servers and their slots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::client::config::ServerConfig;
+use crate::client::ServerConfig;
 use crate::fleet::slots::effect::SlotId;
 
-/// The declared servers.
 #[derive(Debug, Default)]
 pub(super) struct Declared {
     pub(super) servers: BTreeMap<Arc<str>, Server>,
 }
 
-/// One declared server.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Arc<ServerConfig>,
-    /// The slot that serves it.
     pub(super) slot: SlotId,
-    /// The slot that is to serve it, with its configuration, once it is ready.
+    /// The slot that replaces it once it is ready, with its configuration.
     pub(super) successor: Option<(SlotId, Arc<ServerConfig>)>,
 }
 
@@ -28,7 +25,7 @@ impl Declared {
         Some((server.slot, Arc::clone(&server.config)))
     }
 
-    /// The slots of a name, the one to come first.
+    /// Returns the slots of a name, the successor first.
     pub(super) fn slots(&self, name: &str) -> Vec<SlotId> {
         let Some(server) = self.servers.get(name) else {
             return Vec::new();
@@ -39,7 +36,6 @@ impl Declared {
 }
 
 impl Server {
-    /// The configuration that was declared last.
     pub(super) fn newest(&self) -> &Arc<ServerConfig> {
         self.successor
             .as_ref()

@@ -1,4 +1,4 @@
-//! Declares a set, and waits until it is so.
+//! Declares a set and waits until it has settled.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,23 +6,21 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::declared::{Declared, Server};
-use super::error::{RefreshError, RefreshErrorKind};
-use super::server_manager::{Replacement, ServerManager};
-use super::settings;
-use super::settled::{ended, failure, started, succeed};
-use crate::client::config::ServerConfig;
+use super::settled::{ended, started, succeed};
+use crate::client::ServerConfig;
+use crate::fleet::engine::State;
 use crate::fleet::engine::record::Record;
-use crate::fleet::engine::{Engine, State};
-use crate::fleet::inventory::record::ServerState;
-use crate::fleet::outcome::{RefreshReport, ServerOutcome, StartOutcome};
 use crate::fleet::restart::Time;
 use crate::fleet::slots::effect::SlotId;
-use crate::terminate::callback::guarded;
-use crate::terminate::report::EndReason;
+use crate::fleet::{
+    FleetOptions, FleetServer, RefreshError, RefreshErrorKind, RefreshReport, Replacement,
+    ServerManager, ServerOutcome, ServerState, StartOutcome,
+};
+use crate::terminate::EndReason;
 
 type Name = Arc<str>;
+type Wanted = BTreeMap<Name, (Arc<ServerConfig>, FleetOptions)>;
 
-/// The change that is under way for one name.
 #[derive(Default)]
 struct Change {
     kept: bool,
@@ -32,52 +30,46 @@ struct Change {
 }
 
 impl ServerManager {
-    /// Declares the set of servers and waits until all of it is settled: what
-    /// is to start is ready or has failed once, what is to end has ended.
+    /// Declares the set of servers and waits until it has settled: starts have succeeded or failed
+    /// once, and ends are complete.
     ///
-    /// The set is declared when the future is first polled; of concurrent
-    /// refreshes the last declaration stands. Calls in flight on servers that
-    /// are replaced or removed may complete within the manager's drain time.
+    /// The set is declared when the future is first polled; of concurrent refreshes the last
+    /// declaration wins. Dropping the future undoes nothing. Calls in flight on replaced or removed
+    /// servers may complete within the manager's drain time.
     ///
     /// # Errors
     ///
-    /// [`RefreshError`]: a name occurs twice, the manager is shut down, or
-    /// required servers failed, all of which it lists. In the last case the
-    /// declaration stands and the other servers run.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future takes nothing back: the servers stay declared, and
-    /// owned by the manager.
+    /// [`RefreshError`]: a name occurs twice, the manager is shut down, or required servers failed,
+    /// all of which are listed. In the last case the declaration stands and the other servers run.
     pub async fn refresh(
         &self,
-        servers: impl IntoIterator<Item = ServerConfig>,
+        servers: impl IntoIterator<Item = impl Into<FleetServer>>,
     ) -> Result<RefreshReport, RefreshError> {
-        refresh(self, servers.into_iter().collect()).await
+        refresh(self, servers.into_iter().map(Into::into).collect()).await
     }
 }
 
 async fn refresh(
     manager: &ServerManager,
-    servers: Vec<ServerConfig>,
+    servers: Vec<FleetServer>,
 ) -> Result<RefreshReport, RefreshError> {
     let begun = Instant::now();
     let mut wanted = BTreeMap::new();
-    for config in servers {
+    for FleetServer { config, options } in servers {
         let name = Name::from(config.name());
-        if let Some(twice) = wanted.insert(name, Arc::new(config)) {
-            // Found out before anything is touched.
+        if let Some((twice, _)) = wanted.insert(name, (Arc::new(config), options)) {
+            // Detected before anything changes.
             let server = twice.name().to_owned();
             let kind = RefreshErrorKind::Duplicate { server };
-            return Err(RefreshError::new(&manager.owner, kind));
+            return Err(RefreshError::new(&manager.engine.owner, kind));
         }
     }
     let changes = declare(manager, wanted)?;
     let mut report = RefreshReport::default();
-    let mut required = Vec::new();
     for (server, change) in changes {
         let mut outcome = ServerOutcome {
             server,
+            required: change.required,
             start: None,
             end: None,
         };
@@ -88,63 +80,51 @@ async fn refresh(
             Some((slot, record)) => Some(started(manager, &outcome.server, *slot, record).await),
             None => change.kept.then_some(StartOutcome::Kept),
         };
-        if change.required {
-            required.extend(failure(&outcome));
-        }
         report.servers.push(outcome);
     }
     report.took = begun.elapsed();
-    tracing::info!(owner = %manager.owner, "{report}");
-    if let Some(tell) = &manager.on_refresh {
-        guarded("an observer", &manager.owner, || tell(&report));
+    tracing::info!(owner = %manager.engine.owner, "{report}");
+    let failed = |kind| Err(RefreshError::new(&manager.engine.owner, kind));
+    if manager.engine.state.lock().table.is_closed() {
+        return failed(RefreshErrorKind::ShutDown);
     }
-    if manager.engine.lock().table.is_closed() {
-        return Err(RefreshError::new(
-            &manager.owner,
-            RefreshErrorKind::ShutDown,
-        ));
-    }
-    if !required.is_empty() {
-        let kind = RefreshErrorKind::Required {
-            failures: required,
-            report: Box::new(report),
-        };
-        return Err(RefreshError::new(&manager.owner, kind));
+    if report.failed().any(|server| server.required) {
+        return failed(RefreshErrorKind::Required(Box::new(report)));
     }
     Ok(report)
 }
 
-/// Changes what is declared, synchronously and at once.
 fn declare(
     manager: &ServerManager,
-    wanted: BTreeMap<Name, Arc<ServerConfig>>,
+    wanted: Wanted,
 ) -> Result<BTreeMap<Name, Change>, RefreshError> {
     let beside = manager.replacement == Replacement::Beside;
     let (changes, successors) = manager.engine.change(|state, now| {
-        // Always this order: the engine's lock, then this one.
-        let mut declared = manager.lock();
+        // Lock order: the engine's lock, then this one.
+        let mut declared = manager.declared.lock();
         if state.table.is_closed() {
             return Err(RefreshError::new(
-                &manager.owner,
+                &manager.engine.owner,
                 RefreshErrorKind::ShutDown,
             ));
         }
         let mut set = Set {
             state,
             declared: &mut declared,
-            owner: &manager.owner,
+            owner: &manager.engine.owner,
             now,
             successors: Vec::new(),
         };
         let mut changes = set.remove_all_but(&wanted);
-        for (name, config) in wanted {
-            let required = config.required;
+        for (name, (config, options)) in wanted {
             let mut change = match set.declared.servers.get(&name) {
-                Some(server) if server.newest().same_process(&config) => set.keep(&name, config),
-                Some(_) if beside => set.put_beside(&name, config),
-                Some(_) | None => set.put(&name, config),
+                Some(server) if server.newest().same_process(&config) => {
+                    set.keep(&name, config, &options)
+                }
+                Some(_) if beside => set.put_beside(&name, config, &options),
+                Some(_) | None => set.put(&name, config, &options),
             };
-            change.required = required;
+            change.required = options.required;
             changes.insert(name, change);
         }
         Ok((changes, set.successors))
@@ -155,22 +135,18 @@ fn declare(
     Ok(changes)
 }
 
-/// The declared set while it is being changed, under both locks.
+/// The declared set during a change, under both locks.
 struct Set<'a> {
     state: &'a mut State<Name>,
     declared: &'a mut Declared,
     owner: &'a Name,
     now: Time,
-    /// The slots that are to take over once they are ready.
+    /// The slots that take over once they are ready.
     successors: Vec<(Name, SlotId)>,
 }
 
 impl Set<'_> {
-    /// Servers that are not wanted any more end.
-    fn remove_all_but(
-        &mut self,
-        wanted: &BTreeMap<Name, Arc<ServerConfig>>,
-    ) -> BTreeMap<Name, Change> {
+    fn remove_all_but(&mut self, wanted: &Wanted) -> BTreeMap<Name, Change> {
         let names = self.declared.servers.keys();
         let missing: Vec<_> = names
             .filter(|n| !wanted.contains_key(*n))
@@ -180,7 +156,8 @@ impl Set<'_> {
         for name in missing {
             let mut change = Change::default();
             for slot in self.declared.slots(&name) {
-                change.ends = self.retire(slot).or(change.ends);
+                let end = self.retire(slot, &EndReason::Undeclared);
+                change.ends = end.or(change.ends);
             }
             self.declared.servers.remove(&name);
             changes.insert(name, change);
@@ -188,10 +165,9 @@ impl Set<'_> {
         changes
     }
 
-    /// An unchanged server keeps its process and takes over what governs it. One
-    /// that is down is waited for, within its budget: a refresh does not renew it,
-    /// or a host that refreshes often would start a broken server for ever.
-    fn keep(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+    /// Keeps an unchanged server's process and updates its settings. A failed server's budget is not
+    /// renewed: a host that refreshes often would restart a broken server for ever.
+    fn keep(&mut self, name: &Name, config: Arc<ServerConfig>, options: &FleetOptions) -> Change {
         let mut change = Change::default();
         let Some(server) = self.declared.servers.get_mut(name) else {
             return change;
@@ -207,7 +183,7 @@ impl Set<'_> {
                 server.slot
             }
         };
-        let settings = settings::slot(&config, beside);
+        let settings = options.declared(name, beside);
         self.state.configure(slot, settings, config);
         self.state.table.end_again(slot);
         if let Some(record) = self.state.record(slot) {
@@ -219,13 +195,14 @@ impl Set<'_> {
         change
     }
 
-    /// A new server, or one that starts once its predecessor is proven gone.
-    fn put(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
+    /// Adds a server, which starts once its predecessor is proven gone.
+    fn put(&mut self, name: &Name, config: Arc<ServerConfig>, options: &FleetOptions) -> Change {
         let ends = self.declared.current(name).and_then(|(old, _)| {
             let was_live = self.state.is_live(old);
-            self.retire(old).filter(|_| was_live)
+            let end = self.retire(old, &EndReason::ConfigChanged);
+            end.filter(|_| was_live)
         });
-        let (slot, record) = self.insert(name, &config, false);
+        let (slot, record) = self.insert(name, &config, options, false);
         let server = Server {
             config,
             slot,
@@ -239,13 +216,18 @@ impl Set<'_> {
         }
     }
 
-    /// A server that starts while its predecessor runs.
-    fn put_beside(&mut self, name: &Name, config: Arc<ServerConfig>) -> Change {
-        let (slot, record) = self.insert(name, &config, true);
+    /// Adds a server that starts while its predecessor runs.
+    fn put_beside(
+        &mut self,
+        name: &Name,
+        config: Arc<ServerConfig>,
+        options: &FleetOptions,
+    ) -> Change {
+        let (slot, record) = self.insert(name, &config, options, true);
         let server = self.declared.servers.get_mut(name);
         let overtaken = server.and_then(|server| server.successor.replace((slot, config)));
         if let Some((overtaken, _)) = overtaken {
-            self.retire(overtaken);
+            self.retire(overtaken, &EndReason::ConfigChanged);
         }
         self.successors.push((Arc::clone(name), slot));
         Change {
@@ -258,23 +240,20 @@ impl Set<'_> {
         &mut self,
         name: &Name,
         config: &Arc<ServerConfig>,
+        options: &FleetOptions,
         beside: bool,
     ) -> (SlotId, Arc<Record>) {
         let record = Record::new(Arc::clone(self.owner), Arc::clone(config));
-        let slot = Engine::insert(
-            self.state,
-            Arc::clone(name),
-            settings::slot(config, beside),
-            Arc::clone(&record),
-            self.now,
-        );
+        let (key, settings) = (Arc::clone(name), options.declared(name, beside));
+        let slot = self
+            .state
+            .insert(key, settings, Arc::clone(&record), self.now);
         (slot, record)
     }
 
-    fn retire(&mut self, slot: SlotId) -> Option<(SlotId, Arc<Record>)> {
+    fn retire(&mut self, slot: SlotId, reason: &EndReason) -> Option<(SlotId, Arc<Record>)> {
         let record = self.state.record(slot);
-        let table = &mut self.state.table;
-        table.retire(slot, &EndReason::ConfigChanged, self.now);
+        self.state.table.retire(slot, reason, self.now);
         Some((slot, record?))
     }
 }

@@ -1,115 +1,106 @@
-//! [`ServerManager`]: the owner of a declared set.
-
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rmcp::service::{RoleClient, Service};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::declared::Declared;
-use super::error::{NotReadyError, NotReadyErrorKind};
-use crate::client::peer::LifecyclePeer;
-use crate::fleet::counters::Counters;
-use crate::fleet::engine::Engine;
-use crate::fleet::inventory::record::ServerRecord;
-use crate::fleet::outcome::RefreshReport;
-use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
-use crate::fleet::tie::tie;
-use crate::launch::identity::ServerIdentity;
+use crate::client::{LifecyclePeer, ServerObserver};
+use crate::fleet::engine::{Engine, Settings, State};
+use crate::fleet::owner::{builder, owner};
+use crate::fleet::{AcquireError, AcquireErrorKind, ServerRecord, ShutdownError, ShutdownReport};
+use crate::launch::ServerIdentity;
+use crate::lock::Lock;
 use crate::terminate::timing::after;
 
-/// The way to replace a server whose configuration changed.
+/// The way to replace a server with a changed configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Replacement {
-    /// The new process starts once the old one is proven gone. Two processes of
-    /// one server never fight over a port, a lock or a file.
+    /// The new process starts once the old one is proven gone: two processes of one server never
+    /// compete for a port, a lock or a file.
     #[default]
     AfterEnd,
-    /// The new process starts beside the old one, which ends when the new one is
-    /// ready, and stays when the new one fails. No downtime, and two processes
-    /// for a while: for servers that can bear it.
+    /// The new process starts beside the old one, which ends when the new one is ready, and stays
+    /// if that fails.
     Beside,
 }
 
 /// Owns a declared set of servers.
 ///
+#[cfg_attr(feature = "config", doc = "```no_run")]
+#[cfg_attr(not(feature = "config"), doc = "```ignore")]
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use mcp_lifecycle_core::config::{ConfigReader, LauncherRegistry};
+/// use mcp_lifecycle_core::{ServerEvent, ServerLauncher, ServerManager};
+///
+/// # async fn example(launcher: Arc<dyn ServerLauncher>) -> Result<(), Box<dyn std::error::Error>> {
+/// let launchers = LauncherRegistry::new(launcher); // `LocalLauncher::new()`, say
+/// let reader = ConfigReader::new(&launchers);
+/// let manager = ServerManager::builder("my-host")
+///     .observer(|event: &ServerEvent| println!("{}: {}", event.server, event.kind))
+///     .build();
+/// println!("{}", manager.refresh(reader.read_file("mcp.json")?.servers).await?);
+/// let files = manager.ready("files", Duration::from_secs(30)).await?;
+/// println!("{} tools", files.list_all_tools().await?.len());
+/// // Again when the file has changed: unchanged servers keep their process.
+/// println!("{}", manager.refresh(reader.read_file("mcp.json")?.servers).await?);
+/// println!("{}", manager.shutdown(Duration::from_secs(10)).await?);
+/// # Ok(()) }
+/// ```
+///
 /// # Drop
 ///
-/// Dropping the manager kills every server synchronously, in any context: inside
-/// or outside a runtime, during a panic, after the runtime has gone. A launch in
-/// progress is dropped. If a shutdown is under way it goes on instead. Prefer
-/// [`shutdown`](Self::shutdown), or tie the manager to its owner's end.
+/// Dropping the manager kills every server synchronously, in any context, and drops launches in
+/// progress. A shutdown in progress continues instead. Prefer [`shutdown`](Self::shutdown), or tie
+/// the manager to its owner's end.
 pub struct ServerManager {
     pub(super) engine: Arc<Engine<Arc<str>>>,
-    pub(super) declared: Arc<Mutex<Declared>>,
-    pub(super) owner: Arc<str>,
+    pub(super) declared: Arc<Lock<Declared>>,
     pub(super) replacement: Replacement,
-    pub(super) on_refresh: Option<OnRefresh>,
 }
 
-/// A callback for a refresh that has settled.
-pub(super) type OnRefresh = Box<dyn Fn(&RefreshReport) + Send + Sync>;
-
 impl ServerManager {
-    /// The calls of a server that is ready now.
+    /// Returns the calls of a server that is ready now.
     pub fn server(&self, name: &str) -> Option<LifecyclePeer> {
-        let (slot, config) = self.lock().current(name)?;
-        let client = self.engine.client(slot)?;
-        let peer = client
-            .peer()
-            .clone()
-            .with_call_options(config.call_options.clone());
-        peer.is_ready().then_some(peer)
+        self.peer(&self.engine.state.lock(), name)
     }
 
-    /// The calls of a server, waiting for it to be ready.
+    /// Waits for a server to be ready and returns its calls. Cancel safe.
     ///
     /// # Errors
     ///
-    /// [`NotReadyError`]: it is not declared, the manager is shut down, or it is
-    /// not ready within `limit`, with what went wrong last.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub async fn ready(&self, name: &str, limit: Duration) -> Result<LifecyclePeer, NotReadyError> {
+    /// [`AcquireError`]: it is not declared, the manager is shut down, or it is not ready within
+    /// `limit`, with its last failure.
+    pub async fn ready(&self, name: &str, limit: Duration) -> Result<LifecyclePeer, AcquireError> {
         let until = after(Instant::now(), limit);
-        let declared = || self.lock().current(name).is_some();
+        let declared = || self.declared.lock().current(name).is_some();
         let ready = self.engine.wait_for(|state| {
             if state.table.is_closed() {
-                return Some(Err(NotReadyError::new(name, NotReadyErrorKind::ShutDown)));
+                return Some(Err(AcquireErrorKind::Closed));
             }
-            let Some((slot, config)) = self.lock().current(name) else {
-                return Some(Err(NotReadyError::new(
-                    name,
-                    NotReadyErrorKind::NotDeclared,
-                )));
-            };
-            let client = state.table.slot(slot)?.gauge()?;
-            let peer = client
-                .peer()
-                .clone()
-                .with_call_options(config.call_options.clone());
-            peer.is_ready().then_some(Ok(peer))
+            if !declared() {
+                return Some(Err(AcquireErrorKind::NotDeclared));
+            }
+            self.peer(state, name).map(Ok)
         });
-        match timeout_at(until, ready).await {
-            Ok(ready) => ready,
-            Err(_) => {
-                let last = declared().then(|| self.last_error(name)).flatten();
-                let kind = NotReadyErrorKind::TimedOut { limit, last };
-                Err(NotReadyError::new(name, kind))
-            }
-        }
+        let ready = timeout_at(until, ready).await.unwrap_or_else(|_| {
+            Err(AcquireErrorKind::TimedOut {
+                timeout: limit,
+                holder: None,
+                last: declared().then(|| self.last_error(name)).flatten(),
+            })
+        });
+        ready.map_err(|kind| AcquireError::new(name, &self.engine.owner, kind))
     }
 
-    /// Starts a server anew whose restarts are used up or not yet due. Where it is not
-    /// proven gone, it is ended again at once, and starts when that is proven.
+    /// Restarts a server now, even if its restarts are exhausted or not yet due. If it is not
+    /// proven gone, its end is retried first.
     ///
-    /// `false` when no server of that name is declared.
+    /// Returns `false` if no server of this name is declared.
     pub fn retry(&self, name: &str) -> bool {
-        let Some((slot, _)) = self.lock().current(name) else {
+        let Some((slot, _)) = self.declared.lock().current(name) else {
             return false;
         };
         self.engine
@@ -117,68 +108,11 @@ impl ServerManager {
         true
     }
 
-    /// Every server the manager owns: declared ones, and others until they are
-    /// proven gone.
-    pub fn list(&self) -> Vec<ServerRecord> {
-        self.engine.list()
-    }
-
-    /// Gives up the proof that a server has gone, by somebody who knows otherwise: its node was
-    /// taken away, or he has looked there. Its slot is free from then on, and it starts again.
-    ///
-    /// The server is named by the [identity](ServerRecord::identity) in [`list`](Self::list), and
-    /// its end is told with [`EndResult::WrittenOff`](crate::client::EndResult::WrittenOff). What
-    /// this crate cannot prove it never gives up by itself. An attempt to prove that is under way
-    /// goes on to its end, and a proof takes precedence.
-    ///
-    /// `false`, and nothing is done, where no end of this identity is unproven.
-    pub fn write_off(&self, identity: &ServerIdentity) -> bool {
-        self.engine.write_off(identity)
-    }
-
-    /// Sums since the manager was made.
-    pub fn counters(&self) -> Counters {
-        self.engine.journal.tally().snapshot()
-    }
-
-    /// Ends every server, in parallel, and returns one outcome for each.
-    ///
-    /// From the first poll on nothing starts any more. The waits of every server
-    /// are shortened as far as needed to fit into `within`; shortly before it is
-    /// over, whatever still lives is killed. Concurrent and repeated calls share
-    /// one run.
-    ///
-    /// # Errors
-    ///
-    /// [`ShutdownError`] names the servers that are not proven gone. They stay
-    /// owned by the manager; calling again tries again.
-    ///
-    /// # Cancel safety
-    ///
-    /// The shutdown runs in its own task. Dropping this future does not
-    /// stop it, and a later call joins it.
-    pub async fn shutdown(&self, within: Duration) -> Result<ShutdownReport, ShutdownError> {
-        shutdown(&self.engine, &self.owner, within).await
-    }
-
-    /// Shuts the manager down, within this time, when `end` completes: a task
-    /// has ended, a channel is closed. May be called several times; the first
-    /// end counts.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
-    pub fn tie_to(&self, end: impl Future<Output = ()> + Send + 'static, within: Duration) {
-        tie(&self.engine, end, within);
-    }
-
-    /// Shuts the manager down, within this time, when the token is cancelled.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
-    pub fn tie_to_token(&self, token: CancellationToken, within: Duration) {
-        self.tie_to(async move { token.cancelled().await }, within);
+    fn peer(&self, state: &State<Arc<str>>, name: &str) -> Option<LifecyclePeer> {
+        let (slot, config) = self.declared.lock().current(name)?;
+        let peer = state.table.slot(slot)?.gauge()?.peer().clone();
+        let peer = peer.call_options(config.call_options.clone());
+        peer.is_ready().then_some(peer)
     }
 
     fn last_error(&self, name: &str) -> Option<String> {
@@ -186,23 +120,57 @@ impl ServerManager {
         let record = records.into_iter().find(|record| &*record.server == name)?;
         record.last_error
     }
-
-    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Declared> {
-        self.declared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Drop for ServerManager {
-    fn drop(&mut self) {
-        self.engine.abandon();
-    }
+owner!(ServerManager);
+
+/// Builds a [`ServerManager`].
+#[must_use = "nothing is made until `build`"]
+pub struct ServerManagerBuilder {
+    engine: Settings,
+    replacement: Replacement,
 }
 
-impl fmt::Debug for ServerManager {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerManager")
-            .field("name", &self.owner)
-            .field("servers", &self.list().len())
-            .finish_non_exhaustive()
+builder!(ServerManager, ServerManagerBuilder);
+
+impl ServerManagerBuilder {
+    fn new(name: String) -> Self {
+        Self {
+            engine: Settings::new(name, usize::MAX, Duration::from_secs(10)),
+            replacement: Replacement::default(),
+        }
+    }
+
+    /// Sets how long calls in flight may continue when their server is replaced or removed. 10 s by
+    /// default.
+    pub fn drain(mut self, wait: Duration) -> Self {
+        self.engine.drain = wait;
+        self
+    }
+
+    /// Sets how servers with a changed configuration are replaced.
+    pub fn replacement(mut self, replacement: Replacement) -> Self {
+        self.replacement = replacement;
+        self
+    }
+
+    /// Sets the handler of the servers' requests (elicitation, sampling, roots) and notifications:
+    /// `make` returns any rmcp `ClientHandler` for the server of this name, once per start of a
+    /// process. By default nothing is answered. A changed handler restarts nothing.
+    pub fn handler<H: Service<RoleClient>>(
+        mut self,
+        make: impl Fn(&str) -> H + Send + Sync + 'static,
+    ) -> Self {
+        self.engine.handlers = Some(Box::new(move |record| Arc::new(make(&record.server))));
+        self
+    }
+
+    /// Builds the manager, which ends its servers on this runtime if it is dropped outside any.
+    pub fn build(self) -> ServerManager {
+        ServerManager {
+            engine: Engine::new(self.engine),
+            declared: Arc::new(Lock::new(Declared::default())),
+            replacement: self.replacement,
+        }
     }
 }

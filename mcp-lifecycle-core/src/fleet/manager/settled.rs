@@ -1,20 +1,15 @@
-//! The outcome of a start and of an end, for a refresh that waits for it.
+//! Waits for the outcome of a start and of an end, for a refresh.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::error::RequiredFailure;
-use super::server_manager::ServerManager;
-use crate::client::error::start::{StartError, StartErrorKind};
-use crate::client::event::EndResult;
+use crate::client::{EndResult, StartError, StartErrorKind};
 use crate::fleet::engine::State;
 use crate::fleet::engine::record::{Failure, Record};
-use crate::fleet::outcome::{ServerOutcome, StartOutcome};
 use crate::fleet::slots::effect::SlotId;
-use crate::fleet::slots::slot::Phase;
-use crate::terminate::error::TerminateError;
-use crate::terminate::report::EndReason;
+use crate::fleet::{ServerManager, ServerState, StartOutcome};
+use crate::terminate::{EndReason, TerminateError};
 
 type Name = Arc<str>;
 
@@ -25,11 +20,11 @@ pub(super) fn succeed(manager: &ServerManager, name: Name, slot: SlotId) {
     tokio::spawn(async move {
         let ready = engine.wait_for(|state| settled(state, slot)).await;
         engine.change(|state, now| {
-            let mut declared = declared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut declared = declared.lock();
             let Some(server) = declared.servers.get_mut(&name) else {
                 return;
             };
-            // A later refresh may have put another one in its place.
+            // A later refresh may have replaced it.
             let Some((_, config)) = server.successor.take_if(|(id, _)| *id == slot) else {
                 return;
             };
@@ -51,7 +46,7 @@ enum Settled {
     Gone,
 }
 
-/// Returns whether a start has come to something.
+/// Returns the outcome of a start, once it is decided.
 fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
     let Some(slot) = state.table.slot(id) else {
         return Some(Settled::Gone);
@@ -59,18 +54,18 @@ fn settled(state: &State<Name>, id: SlotId) -> Option<Settled> {
     if slot.retired().is_some() {
         return Some(Settled::Gone);
     }
-    match slot.phase() {
-        Phase::Ready { .. } => Some(Settled::Ready),
-        Phase::Backoff { .. } | Phase::Exhausted { .. } | Phase::Uncertain { .. } => {
+    match slot.state() {
+        ServerState::Ready => Some(Settled::Ready),
+        ServerState::Backoff | ServerState::Exhausted | ServerState::Unproven => {
             Some(Settled::Failed)
         }
-        Phase::Vacant => {
+        ServerState::Queued => {
             let key = state.table.key(id)?;
             let mut others = state.table.slots().filter(|(other, _)| *other == key);
-            let stuck = others.any(|(_, other)| matches!(other.phase(), Phase::Uncertain { .. }));
+            let stuck = others.any(|(_, other)| other.state() == ServerState::Unproven);
             stuck.then_some(Settled::Blocked)
         }
-        Phase::Starting | Phase::Ending => None,
+        ServerState::Starting | ServerState::Ending => None,
     }
 }
 
@@ -80,9 +75,10 @@ pub(super) async fn started(
     slot: SlotId,
     record: &Record,
 ) -> StartOutcome {
-    // Ready is what `ServerManager::server` gives: a successor has taken over by then.
+    // Ready must mean that `ServerManager::server` returns it, so the successor must have taken
+    // over.
     let waits = || {
-        let declared = manager.lock();
+        let declared = manager.declared.lock();
         let successor = declared
             .servers
             .get(name)
@@ -115,23 +111,8 @@ pub(super) async fn ended(
 ) -> Result<EndResult, TerminateError> {
     let over = |state: &mut State<Name>| match state.table.slot(slot) {
         None => Some(()),
-        Some(slot) => matches!(slot.phase(), Phase::Uncertain { .. }).then_some(()),
+        Some(slot) => (slot.state() == ServerState::Unproven).then_some(()),
     };
     manager.engine.wait_for(over).await;
     manager.engine.end_of(slot, record, begun)
-}
-
-pub(super) fn failure(outcome: &ServerOutcome) -> Option<RequiredFailure> {
-    let (error, why) = match outcome.start.as_ref()? {
-        StartOutcome::Kept | StartOutcome::Ready => return None,
-        StartOutcome::Failed(error) => (Some(error.clone()), "its start failed".to_owned()),
-        StartOutcome::Blocked => (None, "its predecessor is not proven gone".to_owned()),
-        StartOutcome::Cancelled => (None, "its start was cancelled".to_owned()),
-        StartOutcome::Died(why) => (None, why.clone()),
-    };
-    Some(RequiredFailure {
-        server: outcome.server.to_string(),
-        error,
-        why,
-    })
 }

@@ -1,21 +1,16 @@
-//! [`Lease`]: the right to use a server for a while.
-
-use std::fmt;
 use std::ops::Deref;
 
-use super::key::PoolKey;
-use crate::client::peer::LifecyclePeer;
+use super::scope::PoolKey;
+use crate::client::LifecyclePeer;
 use crate::fleet::engine::lease::Grant;
+use crate::launch::macros::debug_fields;
 
-/// The right to use a server for a while. Dereferences to its
-/// [`LifecyclePeer`] for calls.
-///
-/// A peer cloned out of the lease keeps nothing alive; a call in flight holds
-/// the idle clock, also after the lease was returned.
+/// The right to use a server for a while. Dereferences to its [`LifecyclePeer`] for calls, of which a
+/// clone keeps nothing alive. A call in flight stops the idle clock, even after the release.
 ///
 /// # Drop
 ///
-/// Dropping the lease returns it. The server stays for its idle time.
+/// Dropping the lease returns it. The server lives on for its idle time.
 #[must_use = "dropping the lease returns it"]
 pub struct Lease {
     grant: Grant<PoolKey>,
@@ -26,19 +21,17 @@ impl Lease {
         Self { grant }
     }
 
-    /// Returns the lease. Doing it again, or dropping the lease afterwards, does
-    /// nothing more.
+    /// Returns the lease. Repeated calls have no effect.
     pub fn release(&mut self) {
         self.grant.give_back();
     }
 
-    /// The number of this process among those of its server, from 1: it differs from an earlier
-    /// lease's when the server was started again in between.
+    /// Returns the number of this process among those of its server, from 1.
     pub fn generation(&self) -> u64 {
-        self.grant.generation()
+        self.grant.generation
     }
 
-    /// The calls of the server, for tasks that use it without holding it.
+    /// Returns the server's calls, for tasks that use it without holding it.
     pub fn peer(&self) -> &LifecyclePeer {
         &self.grant.peer
     }
@@ -52,11 +45,10 @@ impl Deref for Lease {
     }
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
-            .field("server", &self.server())
-            .field("generation", &self.generation())
-            .finish_non_exhaustive()
+debug_fields!(
+    Lease,
+    it {
+        server: &it.server(),
+        generation: &it.generation()
     }
-}
+);

@@ -1,20 +1,17 @@
-//! The options of a request for a lease.
-
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::launch::setters::setters;
+use crate::launch::macros::{debug_fields, settings};
 
-/// The options of a request for a lease. `Debug` does not show the identity.
+/// Options of a lease request. `Debug` does not show the identity.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct AcquireOptions {
-    /// The time to wait for a lease: for room, for a start, for a restart that
-    /// is due, for the holder of an exclusive server. 1 minute by default.
+    /// The time to wait for capacity, a start, a due restart, or the holder of an exclusive server.
+    /// 1 minute by default.
     pub timeout: Duration,
-    /// On whose behalf. Callers with different identities share nothing, also
-    /// where the server's specification is the same.
+    /// The identity of the caller. Callers with different identities share nothing, even with equal
+    /// specifications.
     pub(super) identity: Option<Arc<str>>,
 }
 
@@ -27,30 +24,21 @@ impl Default for AcquireOptions {
     }
 }
 
+settings!(AcquireOptions { timeout: Duration });
+
 impl AcquireOptions {
-    /// The default options.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    setters! {
-        /// Sets how long to wait.
-        with_timeout(timeout: Duration);
-    }
-
-    /// Sets on whose behalf the server is used.
+    /// Sets the identity of the caller.
     #[must_use]
-    pub fn with_identity(mut self, identity: impl Into<String>) -> Self {
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(Arc::from(identity.into()));
         self
     }
 }
 
-impl fmt::Debug for AcquireOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcquireOptions")
-            .field("timeout", &self.timeout)
-            .field("identity", &self.identity.as_ref().map(|_| "***"))
-            .finish()
+debug_fields!(
+    AcquireOptions,
+    it {
+        timeout: &it.timeout,
+        identity: &it.identity.as_ref().map(|_| "***")
     }
-}
+);

@@ -1,36 +1,28 @@
-//! [`Scope`]: what ends together.
-
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::key::PoolKey;
-use super::lease::Lease;
-use super::options::AcquireOptions;
-use crate::client::config::{ServerConfig, Sharing};
-use crate::fleet::acquire_error::{AcquireError, AcquireErrorKind};
-
+use crate::client::ServerConfig;
 use crate::fleet::engine::record::Record;
 use crate::fleet::engine::{Engine, State};
-use crate::fleet::shutdown::{ServerEnd, ShutdownError, ShutdownReport};
 use crate::fleet::slots::effect::SlotId;
-use crate::fleet::slots::settings::{Demand, SlotSettings};
-use crate::terminate::report::EndReason;
+use crate::fleet::{
+    AcquireError, AcquireErrorKind, AcquireOptions, FleetServer, Lease, Sharing, ShutdownError,
+    ShutdownReport,
+};
+use crate::terminate::EndReason;
 use crate::terminate::timing::after;
 
-/// An agent, a session, a workspace: what uses servers and ends as a whole.
-///
-/// Clones, and every [`scope`](crate::fleet::ServerPool::scope) of the same name, are the
-/// same scope.
+/// A user of servers that ends as a whole: an agent, a session, a workspace. Clones, and every
+/// [`scope`](crate::fleet::ServerPool::scope) of the same name, are the same scope.
 ///
 /// # Drop
 ///
-/// When the last handle is dropped the scope's servers end in order, in the
-/// background, leased or not. [`end`](Self::end) does the same and waits for the
-/// proof. The pool owns the servers until they are proven gone.
+/// Dropping the last handle ends the scope's servers in order, in the background, leased or not.
 #[derive(Clone)]
 pub struct Scope {
     inner: Arc<ScopeInner>,
@@ -49,82 +41,73 @@ impl Scope {
         Self { inner }
     }
 
-    /// The scope's name.
+    /// Returns the scope's name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Leases a server for this scope, starting it if need be, with the default
-    /// [`AcquireOptions`].
+    /// Leases a server for this scope, with the default [`AcquireOptions`]. Starts it if necessary.
     ///
-    /// Callers that ask for the same server share one start. The settings that do
-    /// not make the process (idle time, restart, waits of the end) are those of the
-    /// caller who asked last before it started.
+    /// Callers that request the same server share one start. Settings that do not determine the
+    /// process (idle time, restart, waits of the end) are those of the last request before the
+    /// start.
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] says why there is no lease: the start failed, it failed
-    /// lately or too often, a limit was reached and who holds what, the scope or
-    /// the pool has ended, or the time was up.
+    /// [`AcquireError`]: the start failed, the server failed recently or too often, a limit is
+    /// reached (with the holders), the scope or the pool has ended, or the time is up.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe. A start that others wait for goes on, and one that nobody
-    /// waits for any more becomes an idle server.
-    pub async fn acquire(&self, server: &ServerConfig) -> Result<Lease, AcquireError> {
+    /// Cancel safe. A start continues for other waiters, or becomes an idle server.
+    pub async fn acquire(&self, server: impl Into<FleetServer>) -> Result<Lease, AcquireError> {
         self.acquire_with(server, &AcquireOptions::default()).await
     }
 
-    /// Leases a server for this scope, with options.
+    /// Does the same as [`acquire`](Self::acquire), with options.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`acquire`](Self::acquire).
+    /// The errors of [`acquire`](Self::acquire).
     pub async fn acquire_with(
         &self,
-        server: &ServerConfig,
+        server: impl Into<FleetServer>,
         options: &AcquireOptions,
     ) -> Result<Lease, AcquireError> {
         let inner = &*self.inner;
+        let FleetServer {
+            config,
+            options: rules,
+        } = server.into();
         let key = PoolKey {
             scope: Arc::clone(&inner.name),
             identity: options.identity.clone(),
-            config: server.clone(),
+            sharing: rules.sharing,
+            config: config.clone(),
         };
         let make = || {
             if inner.ended.load(Ordering::Relaxed) {
                 return Err(AcquireErrorKind::Retired(EndReason::ScopeEnded));
             }
-            let record = Record::new(Arc::clone(&inner.owner), Arc::new(server.clone()));
-            Ok((slot_settings(server), record))
+            let record = Record::new(Arc::clone(&inner.owner), Arc::new(config.clone()));
+            Ok((rules.on_demand(config.name()), record))
         };
         match inner.engine.acquire(&key, make, options.timeout).await {
             Ok(mut grant) => {
-                grant.peer = grant
-                    .peer
-                    .clone()
-                    .with_call_options(server.call_options.clone());
+                grant.peer = grant.peer.clone().call_options(config.call_options.clone());
                 Ok(Lease::new(grant))
             }
-            Err(kind) => Err(AcquireError::new(server.name(), &inner.owner, kind)),
+            Err(kind) => Err(AcquireError::new(config.name(), &inner.owner, kind)),
         }
     }
 
-    /// Ends the scope: every server in it, leased or not, and every start.
-    /// Handles of the same scope get no more leases.
+    /// Ends the scope: every server in it, leased or not, and every start. Its handles get no more
+    /// leases. The end continues when the future is dropped.
     ///
     /// # Errors
     ///
-    /// [`ShutdownError`] names the servers that are not proven gone within this
-    /// time. The pool owns them, and goes on.
-    ///
-    /// # Cancel safety
-    ///
-    /// The end goes on when the future is dropped.
+    /// [`ShutdownError`] names the servers that are not proven gone within this time. The pool owns
+    /// them and keeps trying.
     pub async fn end(&self, within: Duration) -> Result<ShutdownReport, ShutdownError> {
         let begun = Instant::now();
         let inner = &*self.inner;
@@ -135,20 +118,7 @@ impl Scope {
                 .then_some(())
         };
         let _ = timeout_at(after(begun, within), inner.engine.wait_for(left)).await;
-        let ends: Vec<_> = ends
-            .iter()
-            .map(|(slot, record)| ServerEnd {
-                server: Arc::clone(&record.server),
-                owner: Arc::clone(&record.owner),
-                result: inner.engine.end_of(*slot, record, begun),
-            })
-            .collect();
-        let report = ShutdownReport {
-            owner: Arc::clone(&inner.owner),
-            ends,
-            took: begun.elapsed(),
-        };
-        report.proven()
+        inner.engine.report(&inner.owner, &ends, begun).proven()
     }
 }
 
@@ -196,12 +166,12 @@ impl Drop for ScopeInner {
     }
 }
 
-/// Whose the servers of a scope are, in lists and events.
+/// Formats the owner of a scope's servers, for lists and events.
 pub(super) fn owner(pool: &str, scope: &str) -> Arc<str> {
     Arc::from(format!("{pool}/{scope}"))
 }
 
-/// The scope of an [`owner`]; empty for the pool itself.
+/// Returns the scope of an [`owner`]; empty for the pool itself.
 pub(super) fn of_owner<'a>(pool: &str, owner: &'a str) -> &'a str {
     let scope = owner.strip_prefix(pool);
     scope
@@ -209,20 +179,36 @@ pub(super) fn of_owner<'a>(pool: &str, owner: &'a str) -> &'a str {
         .unwrap_or("")
 }
 
-fn slot_settings(config: &ServerConfig) -> SlotSettings {
-    SlotSettings {
-        demand: Demand::OnDemand,
-        exclusive: config.sharing == Sharing::Exclusive,
-        idle_ttl: config.idle_ttl,
-        restart: config.restart.clone(),
-        beside: false,
-        server: Arc::from(config.name()),
-        max_of_server: config.max_live,
-    }
-}
-
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Scope").field(&self.inner.owner).finish()
+    }
+}
+
+/// Equal keys share a process. Compared by value, not by hash.
+#[derive(Clone)]
+pub(super) struct PoolKey {
+    pub(super) scope: Arc<str>,
+    pub(super) identity: Option<Arc<str>>,
+    pub(super) sharing: Sharing,
+    pub(super) config: ServerConfig,
+}
+
+impl PartialEq for PoolKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.scope == other.scope
+            && self.identity == other.identity
+            && self.sharing == other.sharing
+            && self.config.same_process(&other.config)
+    }
+}
+
+impl Eq for PoolKey {}
+
+impl Hash for PoolKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.scope.hash(state);
+        self.identity.hash(state);
+        self.config.spec().hash(state);
     }
 }

@@ -1,51 +1,39 @@
-//! [`ServerPool`]: the owner of servers on demand.
-
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use rmcp::service::{RoleClient, Service};
 
-use super::key::PoolKey;
-use super::lease::Lease;
-use super::options::AcquireOptions;
-use super::scope::{self, Scope, ScopeInner};
-use crate::client::config::ServerConfig;
-use crate::fleet::acquire_error::AcquireError;
-use crate::fleet::counters::Counters;
-use crate::fleet::engine::Engine;
-use crate::fleet::inventory::record::ServerRecord;
-use crate::fleet::shutdown::{ShutdownError, ShutdownReport, shutdown};
-use crate::fleet::tie::tie;
-use crate::launch::identity::ServerIdentity;
+use super::scope::{self, PoolKey, ScopeInner};
+use crate::client::ServerObserver;
+use crate::fleet::engine::{Engine, Settings};
+use crate::fleet::owner::{builder, owner};
+use crate::fleet::{
+    AcquireError, AcquireOptions, FleetServer, Lease, Scope, ServerRecord, ShutdownError,
+    ShutdownReport,
+};
+use crate::launch::ServerIdentity;
+use crate::lock::Lock;
 
-/// Owns servers that run while somebody uses them, and a while longer.
+/// Owns servers that run while they are used, and for their idle time.
 ///
 /// # Drop
 ///
-/// Dropping the pool kills every server synchronously, in any context, whoever
-/// holds leases. Prefer [`shutdown`](Self::shutdown), or tie the pool to its
-/// owner's end.
+/// Dropping the pool kills every server synchronously, in any context, leased or not. Prefer
+/// [`shutdown`](Self::shutdown), or tie the pool to its owner's end.
 pub struct ServerPool {
     pub(super) engine: Arc<Engine<PoolKey>>,
-    pub(super) name: Arc<str>,
-    pub(super) scopes: Mutex<HashMap<Arc<str>, Weak<ScopeInner>>>,
-    /// For leases outside any scope.
+    pub(super) scopes: Lock<HashMap<Arc<str>, Weak<ScopeInner>>>,
     pub(super) root: Scope,
 }
 
 impl ServerPool {
-    /// Leases a server outside any scope, starting it if need be.
+    /// Leases a server outside any scope.
     ///
     /// # Errors
     ///
-    /// As [`Scope::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Scope::acquire`].
-    pub async fn acquire(&self, server: &ServerConfig) -> Result<Lease, AcquireError> {
+    /// Errors and cancel safety are those of [`Scope::acquire`].
+    pub async fn acquire(&self, server: impl Into<FleetServer>) -> Result<Lease, AcquireError> {
         self.root.acquire(server).await
     }
 
@@ -53,27 +41,23 @@ impl ServerPool {
     ///
     /// # Errors
     ///
-    /// As [`Scope::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Scope::acquire`].
+    /// Errors and cancel safety are those of [`Scope::acquire`].
     pub async fn acquire_with(
         &self,
-        server: &ServerConfig,
+        server: impl Into<FleetServer>,
         options: &AcquireOptions,
     ) -> Result<Lease, AcquireError> {
         self.root.acquire_with(server, options).await
     }
 
-    /// A scope of this name: the one there is, if it has not ended, or a new one.
+    /// Returns the scope of this name, or a new one if there is none or it has ended.
     pub fn scope(&self, name: impl Into<String>) -> Scope {
         let name: Arc<str> = Arc::from(name.into());
-        let mut scopes = self.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scopes = self.scopes.lock();
         scopes.retain(|_, scope| scope.upgrade().is_some_and(|scope| !scope.has_ended()));
         let known = scopes.get(&name).and_then(Weak::upgrade);
         let scope = known.unwrap_or_else(|| {
-            let owner = scope::owner(&self.name, &name);
+            let owner = scope::owner(&self.engine.owner, &name);
             let scope = ScopeInner::new(Arc::clone(&self.engine), Arc::clone(&name), owner);
             scopes.insert(name, Arc::downgrade(&scope));
             scope
@@ -81,75 +65,63 @@ impl ServerPool {
         drop(scopes);
         Scope::of(scope)
     }
-
-    /// Every server of the pool, in every scope, and why it is alive.
-    pub fn list(&self) -> Vec<ServerRecord> {
-        self.engine.list()
-    }
-
-    /// Gives up the proof that a server has gone, by somebody who knows otherwise: its node was
-    /// taken away, or he has looked there. Its slot is free from then on, and it starts again.
-    ///
-    /// The server is named by the [identity](ServerRecord::identity) in [`list`](Self::list), and
-    /// its end is told with [`EndResult::WrittenOff`](crate::client::EndResult::WrittenOff). What
-    /// this crate cannot prove it never gives up by itself. An attempt to prove that is under way
-    /// goes on to its end, and a proof takes precedence.
-    ///
-    /// `false`, and nothing is done, where no end of this identity is unproven.
-    pub fn write_off(&self, identity: &ServerIdentity) -> bool {
-        self.engine.write_off(identity)
-    }
-
-    /// Sums since the pool was made.
-    pub fn counters(&self) -> Counters {
-        self.engine.journal.tally().snapshot()
-    }
-
-    /// Ends every server, leased or not, in parallel, and returns one outcome
-    /// for each. As [`ServerManager::shutdown`](crate::fleet::ServerManager::shutdown).
-    ///
-    /// # Errors
-    ///
-    /// [`ShutdownError`] names the servers that are not proven gone.
-    ///
-    /// # Cancel safety
-    ///
-    /// The shutdown runs in its own task. Dropping this future does not
-    /// stop it, and a later call joins it.
-    pub async fn shutdown(&self, within: Duration) -> Result<ShutdownReport, ShutdownError> {
-        shutdown(&self.engine, &self.name, within).await
-    }
-
-    /// Shuts the pool down, within this time, when `end` completes.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
-    pub fn tie_to(&self, end: impl Future<Output = ()> + Send + 'static, within: Duration) {
-        tie(&self.engine, end, within);
-    }
-
-    /// Shuts the pool down, within this time, when the token is cancelled.
-    ///
-    /// # Panics
-    ///
-    /// Outside a Tokio runtime.
-    pub fn tie_to_token(&self, token: CancellationToken, within: Duration) {
-        self.tie_to(async move { token.cancelled().await }, within);
-    }
 }
 
-impl Drop for ServerPool {
-    fn drop(&mut self) {
-        self.engine.abandon();
-    }
+owner!(ServerPool);
+
+/// Builds a [`ServerPool`].
+#[must_use = "nothing is made until `build`"]
+pub struct ServerPoolBuilder {
+    engine: Settings,
 }
 
-impl fmt::Debug for ServerPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerPool")
-            .field("name", &self.name)
-            .field("servers", &self.list().len())
-            .finish_non_exhaustive()
+builder!(ServerPool, ServerPoolBuilder);
+
+impl ServerPoolBuilder {
+    fn new(name: String) -> Self {
+        Self {
+            engine: Settings::new(name, 256, Duration::ZERO),
+        }
+    }
+
+    /// Sets the number of live servers, including starting and ending ones and those that are not
+    /// proven gone. 256 by default. At the limit the least recently used idle server is evicted.
+    pub fn max_live(mut self, limit: usize) -> Self {
+        self.engine.limits.max_live = limit;
+        self
+    }
+
+    /// Sets how long calls in flight may continue when their scope ends. Zero by default: they are
+    /// cancelled.
+    pub fn drain(mut self, wait: Duration) -> Self {
+        self.engine.drain = wait;
+        self
+    }
+
+    /// Sets the handler of the servers' requests (elicitation, sampling, roots) and notifications:
+    /// `make` returns any rmcp `ClientHandler` for a scope (empty outside any) and a server, once per
+    /// start of a process, which all its leases share. By default nothing is answered.
+    pub fn handler<H: Service<RoleClient>>(
+        mut self,
+        make: impl Fn(&str, &str) -> H + Send + Sync + 'static,
+    ) -> Self {
+        let pool = Arc::clone(&self.engine.owner);
+        self.engine.handlers = Some(Box::new(move |record| {
+            let scope = scope::of_owner(&pool, &record.owner);
+            Arc::new(make(scope, &record.server))
+        }));
+        self
+    }
+
+    /// Builds the pool, which ends its servers on this runtime if it is dropped outside any.
+    pub fn build(self) -> ServerPool {
+        let engine = Engine::new(self.engine);
+        let owner = Arc::clone(&engine.owner);
+        let root = ScopeInner::new(Arc::clone(&engine), Arc::from(""), owner);
+        ServerPool {
+            engine,
+            scopes: Lock::new(HashMap::new()),
+            root: Scope::of(root),
+        }
     }
 }

@@ -1,21 +1,87 @@
-//! The decision when a server may start again: [`RestartPolicy`], without a clock.
+//! Decides when a server may restart: [`RestartPolicy`] without a clock.
 //!
-//! A start that fails and a process that dies are failures alike. Only an uptime
-//! of [`RestartPolicy::sustained_uptime`] ends a series of failures; a completed
-//! handshake does not, because a server that shakes hands and then dies would
-//! reset its own budget for ever.
+//! A failed start and a death are both failures. Only an uptime of
+//! [`RestartPolicy::sustained_uptime`] ends a series of failures; a handshake does not, since a
+//! server that dies right after it would restart for ever.
 
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use crate::client::restart::RestartPolicy;
+use crate::launch::macros::settings;
 
-/// Time since an origin of the driver's choice.
+/// The rules for restarts of a failed server.
+///
+/// By default 5 restarts in a row, after 1, 2, 4, 8 and 16 s (each up to a fifth sooner). The
+/// budget is renewed after 10 minutes, or once the server has been up for a minute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RestartPolicy {
+    /// The pause after the first failure. 1 s by default.
+    pub initial: Duration,
+    /// The longest pause. 1 minute by default.
+    pub max: Duration,
+    /// The random part of a pause, in percent: 20 means between 80 % and all of it. 20 by default,
+    /// at most 100.
+    pub jitter_percent: u8,
+    /// The uptime after which a death no longer counts as one in a series. 1 minute by default.
+    pub sustained_uptime: Duration,
+    /// The number of restarts in a row; `None` is unlimited, at the pace of `max`. 5 by default.
+    pub max_restarts: Option<u32>,
+    /// The time after which an exhausted budget is renewed; `None` means only by hand. 10 minutes
+    /// by default.
+    pub cooldown: Option<Duration>,
+}
+
+impl Default for RestartPolicy {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_secs(1),
+            max: Duration::from_secs(60),
+            jitter_percent: 20,
+            sustained_uptime: Duration::from_secs(60),
+            max_restarts: Some(5),
+            cooldown: Some(Duration::from_secs(600)),
+        }
+    }
+}
+
+settings!(RestartPolicy {
+    sustained_uptime: Duration,
+    max_restarts: impl Into<Option<u32>>,
+    cooldown: impl Into<Option<Duration>>,
+});
+
+impl RestartPolicy {
+    /// Returns a policy without restarts.
+    pub fn never() -> Self {
+        Self {
+            max_restarts: Some(0),
+            cooldown: None,
+            ..Self::default()
+        }
+    }
+
+    /// Sets the first and the longest pause.
+    #[must_use]
+    pub fn backoff(mut self, initial: Duration, max: Duration) -> Self {
+        self.initial = initial;
+        self.max = max.max(initial);
+        self
+    }
+
+    /// Sets the random part of a pause, in percent, at most 100.
+    #[must_use]
+    pub fn jitter_percent(mut self, percent: u8) -> Self {
+        self.jitter_percent = percent.min(100);
+        self
+    }
+}
+
+/// Time since the engine's start.
 pub(crate) type Time = Duration;
 
-/// The consequence of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The server may start again at this time.
@@ -24,7 +90,6 @@ pub(crate) enum Verdict {
     Exhausted(Option<Time>),
 }
 
-/// The series of failures of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct Restarts {
     policy: RestartPolicy,
@@ -41,12 +106,12 @@ impl Restarts {
         }
     }
 
-    /// Changes the policy; the series goes on.
+    /// Changes the policy; the series continues.
     pub(crate) fn set_policy(&mut self, policy: RestartPolicy) {
         self.policy = policy;
     }
 
-    /// A start failed (`uptime` is `None`), or a process died after `uptime`.
+    /// Records a failed start (`uptime` is `None`) or a death after `uptime`.
     ///
     /// `entropy` spreads the retries of servers that failed together.
     pub(crate) fn failed(&mut self, uptime: Option<Duration>, now: Time, entropy: u64) -> Verdict {
@@ -70,17 +135,16 @@ impl Restarts {
         Verdict::RetryAt(now.saturating_add(delay))
     }
 
-    /// Forgets the series: by hand, or because the cooldown is over.
+    /// Forgets the series, by hand or after the cooldown.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Failures in a row.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// When a series of failures that nothing was added to may be forgotten.
+    /// Returns when the series may be forgotten unless another failure follows.
     pub(crate) fn forget_at(&self) -> Option<Time> {
         match self.failures {
             0 => Some(Time::ZERO),
@@ -89,7 +153,7 @@ impl Restarts {
     }
 }
 
-/// The wait after the `failures`-th failure in a row.
+/// Returns the pause after the `failures`-th failure in a row.
 fn delay(policy: &RestartPolicy, failures: u32, entropy: u64) -> Duration {
     let doublings = failures.saturating_sub(1).min(31);
     let full = policy
@@ -97,7 +161,7 @@ fn delay(policy: &RestartPolicy, failures: u32, entropy: u64) -> Duration {
         .saturating_mul(1 << doublings)
         .min(policy.max);
     let jitter = u64::from(policy.jitter_percent.min(100));
-    // In per mille of `full`, so that a small percentage still spreads.
+    // Per mille of `full`, so that a small percentage still spreads.
     let less = u32::try_from(entropy % (jitter * 10 + 1)).unwrap_or_default();
     full - full / 1000 * less
 }

@@ -13,9 +13,7 @@ fn retry_at(verdict: Verdict) -> Time {
 
 #[test]
 fn waits_double_up_to_the_longest() {
-    let policy = RestartPolicy::new()
-        .with_jitter_percent(0)
-        .with_max_restarts(10);
+    let policy = RestartPolicy::new().jitter_percent(0).max_restarts(10);
     let mut restarts = Restarts::new(policy);
     let waits: Vec<_> = (0..8)
         .map(|_| retry_at(restarts.failed(None, Time::ZERO, 7)).as_secs())
@@ -37,7 +35,7 @@ fn a_server_that_shakes_hands_and_dies_uses_its_budget_up() {
 
 #[test]
 fn a_sustained_uptime_ends_the_series() {
-    let mut restarts = Restarts::new(RestartPolicy::new().with_jitter_percent(0));
+    let mut restarts = Restarts::new(RestartPolicy::new().jitter_percent(0));
     for _ in 0..4 {
         restarts.failed(None, Time::ZERO, 0);
     }
@@ -47,7 +45,7 @@ fn a_sustained_uptime_ends_the_series() {
 
 #[test]
 fn a_used_up_budget_says_when_it_is_renewed() {
-    let mut restarts = Restarts::new(RestartPolicy::new().with_max_restarts(0));
+    let mut restarts = Restarts::new(RestartPolicy::new().max_restarts(0));
     let verdict = restarts.failed(None, SECOND, 0);
     assert_eq!(verdict, Verdict::Exhausted(Some(601 * SECOND)));
     let mut never = Restarts::new(RestartPolicy::never());
@@ -57,8 +55,8 @@ fn a_used_up_budget_says_when_it_is_renewed() {
 proptest! {
     #[test]
     fn a_wait_is_within_its_bounds(failures in 1u32..100, entropy: u64, jitter in 0u8..=100) {
-        let policy = RestartPolicy::new().with_jitter_percent(jitter);
-        let full = delay(&RestartPolicy::new().with_jitter_percent(0), failures, 0);
+        let policy = RestartPolicy::new().jitter_percent(jitter);
+        let full = delay(&RestartPolicy::new().jitter_percent(0), failures, 0);
         let wait = delay(&policy, failures, entropy);
         prop_assert!(wait <= full && full <= policy.max);
         prop_assert!(wait >= full * u32::from(100 - jitter) / 100);

@@ -1,4 +1,4 @@
-//! The choice of slots that may start, and of those that make room for them.
+//! Chooses the slots to start and the slots to evict for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 
 use super::effect::{Liveness, Refusal, SlotId};
 use super::settings::Demand;
-use super::slot::{Phase, Slot};
+use super::slot::Slot;
 use super::table::Table;
-use crate::terminate::report::EndReason;
+use crate::fleet::ServerState;
+use crate::terminate::EndReason;
 
-/// How many slots there are of what kind, within one limit.
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     live: usize,
-    /// Live now, and on the way out.
+    /// Live, but ending.
     leaving: usize,
-    /// Waiting for one that is on the way out.
+    /// Waiting for the end of a leaving one.
     promised: usize,
 }
 
-/// The answer to a slot that wants to start.
+/// Capacity for a slot that wants to start.
 enum Room {
     Here,
     Soon,
     Never(Refusal),
 }
 
-impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
-    /// Starts what can start, in the order it was asked for.
+impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
+    /// Starts slots in the order of the queue, as far as possible.
     pub(super) fn start_ready(&mut self) {
         if self.queue.is_empty() {
             return;
@@ -42,9 +42,9 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
                 .or_default();
             for count in [&mut all, server] {
                 count.live += usize::from(slot.is_live());
-                count.leaving += usize::from(*slot.phase() == Phase::Ending);
+                count.leaving += usize::from(slot.state() == ServerState::Ending);
             }
-            starting += usize::from(*slot.phase() == Phase::Starting);
+            starting += usize::from(slot.state() == ServerState::Starting);
         }
         let closed = self.is_closed();
         let mut later = VecDeque::new();
@@ -85,7 +85,7 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         self.queue = later;
     }
 
-    /// A slot that lost its waiters may have nothing left to be there for.
+    /// Removes a slot that nothing needs after it lost its waiters.
     fn remove_if_void(&mut self, id: SlotId) {
         let void = |slot: &Slot<G>| slot.is_forgettable(slot.last_used());
         if self.slots.get(&id).is_some_and(void) {
@@ -93,7 +93,6 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         }
     }
 
-    /// Another slot of the same key that is live.
     fn blocked_by_key(&self, id: SlotId) -> Option<Room> {
         if self.slots.get(&id)?.settings.beside {
             return None;
@@ -104,8 +103,8 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
             .filter(|other| **other != id)
             .filter_map(|other| self.slots.get(other))
             .find(|other| other.is_live())?;
-        Some(match live.phase() {
-            Phase::Uncertain { .. } => Room::Never(Refusal::Uncertain),
+        Some(match live.state() {
+            ServerState::Unproven => Room::Never(Refusal::Uncertain),
             _ => Room::Soon,
         })
     }
@@ -144,7 +143,6 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         if soon { Room::Soon } else { Room::Here }
     }
 
-    /// Ends the idle slot that was used longest ago.
     fn evict(&mut self, within: impl Fn(&Slot<G>) -> bool) -> bool {
         let idle = self
             .slots

@@ -1,5 +1,3 @@
-//! [`Slot`]: the life of one server under one key.
-
 mod tick;
 mod wait;
 
@@ -9,35 +7,20 @@ use self::tick::end_again_after;
 use self::wait::Waiter;
 use super::effect::{Effect, End, Generation, Liveness, Refusal, SlotId};
 use super::settings::{Demand, SlotSettings};
-use crate::fleet::inventory::record::ServerState;
+use crate::fleet::ServerState::{
+    self, Backoff, Ending, Exhausted, Queued, Ready, Starting, Unproven,
+};
 use crate::fleet::restart::{Restarts, Time, Verdict};
-use crate::terminate::report::EndReason;
+use crate::terminate::EndReason;
 
-/// Where a slot is in its life.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Nothing runs.
-    Vacant,
-    /// A process is being started.
-    Starting,
-    /// The server can be leased.
-    Ready { since: Time },
-    /// The server is being ended, or has died and the rest of it is being ended.
-    Ending,
-    /// The server is not proven gone; to be tried again at this time.
-    Uncertain { retry_at: Time },
-    /// The server failed, and may start again at this time.
-    Backoff { until: Time },
-    /// The server failed too often.
-    Exhausted { until: Option<Time> },
-}
-
-/// One slot. Its methods are what can happen to it.
+/// One slot. Its methods are the events in its life.
 #[derive(Debug)]
 pub(crate) struct Slot<G> {
     pub(in crate::fleet::slots) id: SlotId,
     pub(in crate::fleet::slots) settings: SlotSettings,
-    phase: Phase,
+    state: ServerState,
+    /// When an unproven end is retried, or a failed server may start again, if ever.
+    next: Option<Time>,
     generation: Generation,
     restarts: Restarts,
     retired: Option<EndReason>,
@@ -50,7 +33,6 @@ pub(crate) struct Slot<G> {
     was_ready: Option<Time>,
     died_at: Time,
     unproven: u32,
-    /// `true` if it stands in the queue of starts.
     pub(in crate::fleet::slots) queued: bool,
 }
 
@@ -60,7 +42,8 @@ impl<G: Liveness> Slot<G> {
             id,
             restarts: Restarts::new(settings.restart.clone()),
             settings,
-            phase: Phase::Vacant,
+            state: Queued,
+            next: None,
             generation: 0,
             retired: None,
             leases: 0,
@@ -75,10 +58,6 @@ impl<G: Liveness> Slot<G> {
         }
     }
 
-    pub(crate) fn phase(&self) -> &Phase {
-        &self.phase
-    }
-
     pub(crate) fn id(&self) -> SlotId {
         self.id
     }
@@ -87,17 +66,16 @@ impl<G: Liveness> Slot<G> {
         self.settings.demand
     }
 
-    /// The phase without its times.
     pub(crate) fn state(&self) -> ServerState {
-        match self.phase {
-            Phase::Vacant => ServerState::Queued,
-            Phase::Starting => ServerState::Starting,
-            Phase::Ready { .. } => ServerState::Ready,
-            Phase::Ending => ServerState::Ending,
-            Phase::Uncertain { .. } => ServerState::Unproven,
-            Phase::Backoff { .. } => ServerState::Backoff,
-            Phase::Exhausted { .. } => ServerState::Exhausted,
-        }
+        self.state
+    }
+
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.next
+    }
+
+    fn enter(&mut self, state: ServerState, next: Option<Time>) {
+        (self.state, self.next) = (state, next);
     }
 
     pub(crate) fn generation(&self) -> Generation {
@@ -130,29 +108,24 @@ impl<G: Liveness> Slot<G> {
 
     /// Returns whether a process exists or may exist.
     pub(crate) fn is_live(&self) -> bool {
-        use Phase::{Ending, Ready, Starting, Uncertain};
-        matches!(
-            self.phase,
-            Starting | Ready { .. } | Ending | Uncertain { .. }
-        )
+        matches!(self.state, Starting | Ready | Ending | Unproven)
     }
 
     pub(in crate::fleet::slots) fn wants_start(&self) -> bool {
-        self.phase == Phase::Vacant
+        self.state == Queued
             && self.retired.is_none()
             && (self.settings.demand == Demand::Declared || !self.waiters.is_empty())
     }
 
-    /// Returns whether it runs and nobody uses it.
     pub(in crate::fleet::slots) fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Ready { .. })
+        self.state == Ready
             && self.settings.demand == Demand::OnDemand
             && self.leases == 0
             && self.waiters.is_empty()
             && !self.gauge.as_ref().is_some_and(Liveness::is_busy)
     }
 
-    /// Returns whether nothing would be lost by forgetting it.
+    /// Returns whether the slot holds nothing worth keeping.
     pub(in crate::fleet::slots) fn is_forgettable(&self, now: Time) -> bool {
         if self.is_live() || !self.waiters.is_empty() {
             return false;
@@ -161,9 +134,8 @@ impl<G: Liveness> Slot<G> {
         self.retired.is_some() || (self.settings.demand == Demand::OnDemand && stale())
     }
 
-    /// Grants a lease now, if that is possible.
     pub(in crate::fleet::slots) fn lease(&mut self, now: Time) -> Option<Generation> {
-        if !matches!(self.phase, Phase::Ready { .. }) {
+        if self.state != Ready {
             return None;
         }
         if self.gauge.as_ref().is_none_or(Liveness::is_dead) {
@@ -178,7 +150,7 @@ impl<G: Liveness> Slot<G> {
         Some(self.generation)
     }
 
-    /// A lease came back. One of an earlier process changes nothing.
+    /// Takes a lease back. One of an earlier process has no effect.
     pub(in crate::fleet::slots) fn release(
         &mut self,
         generation: Generation,
@@ -195,13 +167,12 @@ impl<G: Liveness> Slot<G> {
         self.grant(now, out);
     }
 
-    /// The order to start is given.
     pub(in crate::fleet::slots) fn start(&mut self, out: &mut Vec<Effect>) {
         self.generation += 1;
         self.leases = 0;
         self.was_ready = None;
         self.unproven = 0;
-        self.phase = Phase::Starting;
+        self.state = Starting;
         out.push(Effect::Start {
             slot: self.id,
             generation: self.generation,
@@ -215,25 +186,25 @@ impl<G: Liveness> Slot<G> {
         now: Time,
         out: &mut Vec<Effect>,
     ) {
-        if generation != self.generation || self.phase != Phase::Starting {
+        if generation != self.generation || self.state != Starting {
             return;
         }
         self.gauge = Some(gauge);
         self.was_ready = Some(now);
         self.idle_since = now;
-        self.phase = Phase::Ready { since: now };
+        self.state = Ready;
         self.grant(now, out);
     }
 
-    /// The process has died; what is left of it is being ended.
+    /// Records the death of the process; its remnants are being ended.
     pub(in crate::fleet::slots) fn died(&mut self, generation: Generation, now: Time) {
-        if generation == self.generation && matches!(self.phase, Phase::Ready { .. }) {
+        if generation == self.generation && self.state == Ready {
             self.died_at = now;
-            self.phase = Phase::Ending;
+            self.state = Ending;
         }
     }
 
-    /// The start failed, or the process has ended: proven, or not.
+    /// Records a failed start or the end of the process, proven or not.
     pub(in crate::fleet::slots) fn ended(&mut self, end: End, now: Time, out: &mut Vec<Effect>) {
         let End {
             generation,
@@ -243,30 +214,28 @@ impl<G: Liveness> Slot<G> {
         if generation != self.generation || !self.is_live() {
             return;
         }
-        if self.phase == Phase::Starting {
+        if self.state == Starting {
             self.refuse_all(&Refusal::StartFailed, out);
         }
         self.died(generation, now);
         if !proven {
             let wait = end_again_after(self.unproven);
             self.unproven += 1;
-            self.phase = Phase::Uncertain {
-                retry_at: now.saturating_add(wait),
-            };
+            self.enter(Unproven, Some(now.saturating_add(wait)));
             return self.refuse_all(&Refusal::Uncertain, out);
         }
         self.gauge = None;
-        self.phase = Phase::Vacant;
+        self.enter(Queued, None);
         if self.retired.is_some() {
             return;
         }
         let uptime = self
             .was_ready
             .map(|since| self.died_at.saturating_sub(since));
-        self.phase = match self.restarts.failed(uptime, now, entropy) {
-            Verdict::RetryAt(until) => Phase::Backoff { until },
-            Verdict::Exhausted(until) => Phase::Exhausted { until },
-        };
+        match self.restarts.failed(uptime, now, entropy) {
+            Verdict::RetryAt(until) => self.enter(Backoff, Some(until)),
+            Verdict::Exhausted(until) => self.enter(Exhausted, until),
+        }
         let refused_before: Vec<_> = self
             .waiters
             .iter()
@@ -278,39 +247,36 @@ impl<G: Liveness> Slot<G> {
         }
     }
 
-    /// Never starts again; what runs is ended. The first reason stays.
+    /// Ends the process and never starts again. The first reason wins.
     pub(in crate::fleet::slots) fn retire(&mut self, reason: &EndReason, out: &mut Vec<Effect>) {
         if self.retired.is_some() {
             return;
         }
         self.retired = Some(reason.clone());
         self.refuse_all(&Refusal::Retired(reason.clone()), out);
-        match self.phase {
-            Phase::Starting | Phase::Ready { .. } => {
-                self.phase = Phase::Ending;
+        match self.state {
+            Starting | Ready => {
+                self.state = Ending;
                 out.push(Effect::End {
                     slot: self.id,
                     reason: reason.clone(),
                 });
             }
-            Phase::Ending => {}
-            // Somebody wants its place.
-            Phase::Uncertain { .. } => self.end_again(out),
-            Phase::Vacant | Phase::Backoff { .. } | Phase::Exhausted { .. } => {
-                self.phase = Phase::Vacant;
-            }
+            Ending => {}
+            // Another server needs this capacity.
+            Unproven => self.end_again(out),
+            Queued | Backoff | Exhausted => self.enter(Queued, None),
         }
     }
 
-    /// Starts a new series of failures, by hand.
+    /// Forgets the failures, by hand.
     pub(in crate::fleet::slots) fn reset(&mut self) {
         self.restarts.reset();
-        if matches!(self.phase, Phase::Backoff { .. } | Phase::Exhausted { .. }) {
-            self.phase = Phase::Vacant;
+        if matches!(self.state, Backoff | Exhausted) {
+            self.enter(Queued, None);
         }
     }
 
-    /// Takes over settings that need no other process.
     pub(in crate::fleet::slots) fn configure(&mut self, settings: SlotSettings) {
         self.restarts.set_policy(settings.restart.clone());
         self.settings = settings;

@@ -1,36 +1,32 @@
-//! [`Table`]: all slots of one owner.
-
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 use super::effect::{Effect, End, Generation, Liveness, Refusal, SlotId, WaiterId};
-use super::settings::{Limits, SlotSettings};
-use super::slot::{Phase, Slot};
+use super::settings::{Demand, Limits, SlotSettings};
+use super::slot::Slot;
+use crate::fleet::ServerState;
 use crate::fleet::restart::Time;
-use crate::terminate::report::EndReason;
+use crate::terminate::EndReason;
 
-/// The answer to somebody who wants a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// Here it is.
     Granted(Generation),
-    /// An effect will tell.
+    /// An effect follows.
     Waiting(WaiterId),
-    /// There will be none.
     Refused(Refusal),
 }
 
-/// How many failed servers that nobody waits for are remembered at most.
+/// Limit of failed servers without waiters that are remembered.
 const REMEMBERED: usize = 1024;
 
-/// All slots of one owner, and what limits them together.
+/// All slots of one owner, and their common limits.
 ///
-/// Every method that changes something leaves its orders in
-/// [`take_effects`](Self::take_effects).
+/// Methods leave their orders in [`take_effects`](Self::take_effects).
 #[derive(Debug)]
-pub(crate) struct Table<K, G> {
+pub(crate) struct Table<K, G, E> {
     pub(super) slots: HashMap<SlotId, Slot<G>>,
-    keys: HashMap<SlotId, K>,
+    /// The key of each slot, and the engine's own part of it.
+    keys: HashMap<SlotId, (K, E)>,
     pub(super) by_key: HashMap<K, Vec<SlotId>>,
     pub(super) queue: VecDeque<SlotId>,
     pub(super) limits: Limits,
@@ -39,7 +35,7 @@ pub(crate) struct Table<K, G> {
     pub(super) out: Vec<Effect>,
 }
 
-impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
+impl<K: Clone + Eq + Hash, G: Liveness, E> Table<K, G, E> {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             slots: HashMap::new(),
@@ -70,20 +66,32 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
     }
 
     pub(crate) fn key(&self, id: SlotId) -> Option<&K> {
-        self.keys.get(&id)
+        Some(&self.keys.get(&id)?.0)
+    }
+
+    pub(crate) fn entry(&self, id: SlotId) -> Option<&E> {
+        Some(&self.keys.get(&id)?.1)
+    }
+
+    pub(crate) fn entry_mut(&mut self, id: SlotId) -> Option<&mut E> {
+        Some(&mut self.keys.get_mut(&id)?.1)
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &E> {
+        self.keys.values().map(|(_, entry)| entry)
     }
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = (&K, &Slot<G>)> {
         self.slots
             .values()
-            .filter_map(|slot| Some((self.keys.get(&slot.id)?, slot)))
+            .filter_map(|slot| Some((&self.keys.get(&slot.id)?.0, slot)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty() && self.by_key.is_empty() && self.keys.is_empty()
     }
 
-    /// The slot of a key that is not retired.
+    /// Returns the slot of a key, unless it is retired.
     pub(crate) fn find<Q>(&self, key: &Q) -> Option<SlotId>
     where
         K: std::borrow::Borrow<Q>,
@@ -94,28 +102,25 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         ids.iter().find(current).copied()
     }
 
-    /// A name for a slot to come.
-    pub(crate) fn reserve(&mut self) -> SlotId {
+    /// Adds a slot. A declared one starts at once; one on demand must be acquired next, or the next
+    /// tick removes it.
+    pub(crate) fn insert(&mut self, key: K, entry: E, settings: SlotSettings, now: Time) -> SlotId {
         self.names += 1;
-        SlotId(self.names)
-    }
-
-    /// Adds a slot. A declared one is wanted at once; one on demand is to be
-    /// acquired next, or the next tick removes it.
-    pub(crate) fn insert(&mut self, id: SlotId, key: K, settings: SlotSettings, now: Time) {
+        let id = SlotId(self.names);
         self.forget_one_too_many();
         self.by_key.entry(key.clone()).or_default().push(id);
-        self.keys.insert(id, key);
+        self.keys.insert(id, (key, entry));
         let mut slot = Slot::new(id, settings, now);
         if self.closed {
             slot.retire(&EndReason::Shutdown, &mut self.out);
         }
-        // One on demand has nobody yet to be there for.
+        // A slot on demand has no waiter yet.
         let settled = slot.wants_start() || self.closed;
         self.slots.insert(id, slot);
         if settled {
             self.reconcile(id, now);
         }
+        id
     }
 
     /// Leases the slot's process, if that is possible now.
@@ -148,7 +153,7 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         Acquired::Waiting(waiter)
     }
 
-    /// A waiter does not wait any more. `false` when it had been answered.
+    /// Removes a waiter. Returns `false` if it was already answered.
     pub(crate) fn cancel(&mut self, id: SlotId, waiter: WaiterId, now: Time) -> bool {
         let waited = self
             .slots
@@ -158,7 +163,7 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         waited
     }
 
-    /// A lease came back. When the idle clock of the slot runs out, if it runs.
+    /// Takes a lease back. Returns when the slot's idle clock expires, if it runs.
     pub(crate) fn release(
         &mut self,
         id: SlotId,
@@ -167,7 +172,7 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
     ) -> Option<Time> {
         let slot = self.slots.get_mut(&id)?;
         slot.release(generation, now, &mut self.out);
-        // An idle place may be what another slot waits for.
+        // Another slot may wait for an idle one.
         if !self.queue.is_empty() {
             self.start_ready();
         }
@@ -187,7 +192,6 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         }
     }
 
-    /// The start failed, or the process ended.
     pub(crate) fn ended(&mut self, id: SlotId, end: End, now: Time) {
         if let Some(slot) = self.slots.get_mut(&id) {
             slot.ended(end, now, &mut self.out);
@@ -210,10 +214,9 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         self.reconcile(id, now);
     }
 
-    /// Tries now what stands in the slot's way: to end what is not proven gone, of it
-    /// and of its predecessors.
+    /// Retries unproven ends of the slot and its predecessors now.
     pub(crate) fn end_again(&mut self, id: SlotId) {
-        let key = self.keys.get(&id);
+        let key = self.keys.get(&id).map(|(key, _)| key);
         for id in key
             .and_then(|key| self.by_key.get(key))
             .into_iter()
@@ -231,8 +234,7 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         }
     }
 
-    /// Nothing starts any more, everything ends, and what could not be ended
-    /// before is tried again.
+    /// Refuses starts, ends everything, and retries unproven ends.
     pub(crate) fn close(&mut self, reason: &EndReason, now: Time) {
         self.closed = true;
         let ids: Vec<_> = self.slots.keys().copied().collect();
@@ -245,7 +247,6 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         }
     }
 
-    /// Makes happen what is due.
     pub(crate) fn tick(&mut self, now: Time) {
         let due = |slot: &Slot<G>| slot.deadline().is_some_and(|at| at <= now);
         let ids: Vec<_> = self
@@ -262,13 +263,12 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
         }
     }
 
-    /// When [`tick`](Self::tick) will have something to do.
+    /// Returns when [`tick`](Self::tick) is due.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.slots.values().filter_map(Slot::deadline).min()
     }
 
-    /// Queues the slot if it wants to start, removes it if it is void, and
-    /// starts what can start.
+    /// Queues the slot if it wants to start, removes it if it is void, and starts what can start.
     fn reconcile(&mut self, id: SlotId, now: Time) {
         let Some(slot) = self.slots.get_mut(&id) else {
             return;
@@ -284,7 +284,7 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
 
     pub(super) fn remove(&mut self, id: SlotId) {
         self.slots.remove(&id);
-        if let Some(key) = self.keys.remove(&id)
+        if let Some((key, _)) = self.keys.remove(&id)
             && let Some(ids) = self.by_key.get_mut(&key)
         {
             ids.retain(|other| *other != id);
@@ -292,18 +292,12 @@ impl<K: Clone + Eq + Hash, G: Liveness> Table<K, G> {
                 self.by_key.remove(&key);
             }
         }
-        self.out.push(Effect::Removed { slot: id });
     }
 
     fn forget_one_too_many(&mut self) {
         let remembered = |slot: &&Slot<G>| {
-            let failed = matches!(
-                slot.phase(),
-                Phase::Backoff { .. } | Phase::Exhausted { .. }
-            );
-            failed
-                && slot.waiting() == 0
-                && slot.settings.demand == crate::fleet::slots::settings::Demand::OnDemand
+            let failed = matches!(slot.state(), ServerState::Backoff | ServerState::Exhausted);
+            failed && slot.waiting() == 0 && slot.settings.demand == Demand::OnDemand
         };
         if self.slots.len() < REMEMBERED {
             return;

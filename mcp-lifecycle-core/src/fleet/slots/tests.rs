@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::effect::*;
 use super::settings::{Demand, Limits, SlotSettings};
-use super::slot::Phase;
 use super::table::{Acquired, Table};
-use crate::client::restart::RestartPolicy;
+use crate::fleet::ServerState;
+use crate::fleet::restart::RestartPolicy;
 use crate::fleet::restart::Time;
 use crate::terminate::report::EndReason;
 
@@ -40,14 +40,14 @@ fn settings(demand: Demand) -> SlotSettings {
         demand,
         exclusive: false,
         idle_ttl: Some(at(60)),
-        restart: RestartPolicy::new().with_jitter_percent(0),
+        restart: RestartPolicy::new().jitter_percent(0),
         beside: false,
         server: Arc::from("s"),
         max_of_server: None,
     }
 }
 
-fn table(max_live: usize) -> Table<&'static str, Quiet> {
+fn table(max_live: usize) -> Table<&'static str, Quiet, ()> {
     Table::new(Limits {
         max_live,
         max_starting: 8,
@@ -55,18 +55,16 @@ fn table(max_live: usize) -> Table<&'static str, Quiet> {
 }
 
 fn insert(
-    table: &mut Table<&'static str, Quiet>,
+    table: &mut Table<&'static str, Quiet, ()>,
     key: &'static str,
     settings: SlotSettings,
     now: Time,
 ) -> SlotId {
-    let id = table.reserve();
-    table.insert(id, key, settings, now);
-    id
+    table.insert(key, (), settings, now)
 }
 
 /// Acquires and completes the start, if there is one.
-fn ready(table: &mut Table<&'static str, Quiet>, key: &'static str, now: Time) -> SlotId {
+fn ready(table: &mut Table<&'static str, Quiet, ()>, key: &'static str, now: Time) -> SlotId {
     let id = insert(table, key, settings(Demand::OnDemand), now);
     assert!(matches!(
         table.acquire(id, at(99), now),
@@ -107,7 +105,7 @@ fn a_replacement_waits_for_the_proof() {
     table.started(old, 1, Quiet, at(0));
     table.retire(old, &EndReason::ConfigChanged, at(1));
     let new = insert(&mut table, "a", settings(Demand::Declared), at(1));
-    let started = |table: &mut Table<_, _>| {
+    let started = |table: &mut Table<_, _, _>| {
         table.take_effects().contains(&Effect::Start {
             slot: new,
             generation: 1,
@@ -162,10 +160,8 @@ fn at_the_limit_with_nothing_idle_the_error_names_the_holders() {
         holders: vec![held],
     };
     let refused = Effect::Refuse { waiter, refusal };
-    assert_eq!(
-        table.take_effects(),
-        [refused, Effect::Removed { slot: new }]
-    );
+    assert_eq!(table.take_effects(), [refused]);
+    assert!(table.slot(new).is_none() && table.entry(new).is_none());
 }
 
 #[test]
@@ -247,10 +243,9 @@ fn a_crash_loop_starts_no_more_often_than_the_budget() {
         table.tick(now);
     }
     assert_eq!(starts, 6);
-    assert!(matches!(
-        table.slot(id).unwrap().phase(),
-        Phase::Exhausted { until: Some(_) }
-    ));
+    let slot = table.slot(id).unwrap();
+    assert_eq!(slot.state(), ServerState::Exhausted);
+    assert!(slot.next().is_some());
     table.reset(id, now);
     assert!(table.take_effects().contains(&Effect::Start {
         slot: id,

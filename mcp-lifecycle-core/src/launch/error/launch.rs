@@ -1,17 +1,13 @@
-//! The failure of a launch.
-
-use std::fmt;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
 use super::{BoxError, because};
-use crate::launch::containment::ContainmentUnavailable;
-use crate::launch::error::spec::SpecError;
-use crate::launch::spec::ServerSpec;
+use crate::launch::{ContainmentUnavailable, ServerSpec, SpecError};
 
-/// A server could not be launched. Nothing of it is left.
-#[derive(Debug)]
+/// The failure of a launch. Nothing of the server is left.
+#[derive(Debug, Error)]
+#[error("{} launcher failed to start `{}`: {kind}", .context.launcher, .context.command)]
 pub struct LaunchError {
     context: LaunchErrorContext,
     kind: LaunchErrorKind,
@@ -23,85 +19,64 @@ pub struct LaunchError {
 pub struct LaunchErrorContext {
     /// The launcher's name.
     pub launcher: String,
-    /// The command, for people; what looks like a secret is blanked out.
+    /// The command, for people; likely secrets are masked.
     pub command: String,
 }
 
-/// The ways a launch fails, by what the caller can do about it.
+/// The kinds of failures, by what the caller can do about them.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "a field of a variant has the name of what it is"
+)]
 pub enum LaunchErrorKind {
-    /// No program of that name in any directory that was searched.
+    /// No program of this name in any searched directory.
     #[error(
         "program `{program}` was not found in PATH ({}); install it or give its full path{}",
         join(.searched),
         hint(program)
     )]
     NotFound {
-        /// The name that was looked for.
         program: String,
-        /// The directories, in the order they were searched.
+        /// The directories, in search order.
         searched: Vec<PathBuf>,
     },
-    /// The path leads nowhere.
+    /// There is no file at the path.
     #[error("no file at {}{}", .0.display(), hint(&.0.to_string_lossy()))]
-    NoSuchFile(
-        /// The path.
-        PathBuf,
-    ),
-    /// There is a file, but it cannot be executed.
+    NoSuchFile(PathBuf),
+    /// The file cannot be executed.
     #[error("{} is not executable; check its permissions and, for a script, its first line", .0.display())]
-    NotExecutable(
-        /// The path.
-        PathBuf,
-    ),
+    NotExecutable(PathBuf),
     /// The path is a directory.
     #[error("{} is a directory, not a program", .0.display())]
-    IsDirectory(
-        /// The path.
-        PathBuf,
-    ),
+    IsDirectory(PathBuf),
     /// The working directory cannot be entered.
     #[error("working directory {} cannot be entered: {cause}", path.display())]
     WorkingDirectory {
-        /// The directory.
         path: PathBuf,
-        /// The reason.
         cause: std::io::Error,
     },
     /// The specification is not valid for this launcher.
     #[error("the server specification is not valid: {0}")]
-    InvalidSpec(
-        /// The reason.
-        SpecError,
-    ),
+    InvalidSpec(SpecError),
     /// A required guarantee cannot be given here.
     #[error("a required guarantee is not available here: {0}")]
-    Containment(
-        /// The guarantee, and the containment there is.
-        ContainmentUnavailable,
-    ),
-    /// A limit was reached: of the system, of the launcher, of the far side.
+    Containment(ContainmentUnavailable),
+    /// A limit of the system, the launcher or the remote side was reached.
     #[error("a limit was reached: {what}{}", because(cause.as_ref()))]
     Limit {
-        /// The limit, and the way to raise it.
         what: String,
-        /// The error it was seen by, if there is one.
+        /// The error that reported it, if any.
         cause: Option<BoxError>,
     },
     /// Anything else, specific to the launcher.
     #[error("{what}{}", because(Some(cause)))]
-    Backend {
-        /// The step that failed.
-        what: String,
-        /// The reason it failed.
-        cause: BoxError,
-    },
+    Backend { what: String, cause: BoxError },
 }
 
 impl LaunchErrorKind {
-    /// Anything that is specific to the launcher; `what` says what failed, as a
-    /// lower-case fragment.
+    /// Creates a launcher-specific failure; `what` is the failed step as a lower-case fragment.
     pub fn backend(what: impl Into<String>, cause: impl Into<BoxError>) -> Self {
         let (what, cause) = (what.into(), cause.into());
         Self::Backend { what, cause }
@@ -109,7 +84,7 @@ impl LaunchErrorKind {
 }
 
 impl LaunchError {
-    /// The failure of `launcher` to launch `spec`.
+    /// Creates the failure of `launcher` to launch `spec`.
     pub fn new(launcher: impl Into<String>, spec: &ServerSpec, kind: LaunchErrorKind) -> Self {
         let context = LaunchErrorContext {
             launcher: launcher.into(),
@@ -118,28 +93,18 @@ impl LaunchError {
         Self { context, kind }
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     pub fn kind(&self) -> &LaunchErrorKind {
         &self.kind
     }
 
-    /// The launcher, the server and its command.
+    /// Returns the launcher and its command.
     pub fn context(&self) -> &LaunchErrorContext {
         &self.context
     }
 }
 
-impl fmt::Display for LaunchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LaunchErrorContext { launcher, command } = &self.context;
-        let kind = &self.kind;
-        write!(f, "{launcher} launcher failed to start `{command}`: {kind}")
-    }
-}
-
-impl std::error::Error for LaunchError {}
-
-/// The commonest mistake in a configuration.
+/// Explains the most common mistake in configurations.
 fn hint(program: &str) -> &'static str {
     match program.contains(char::is_whitespace) {
         true => "; the command contains spaces: put its arguments into `args`",

@@ -1,8 +1,7 @@
 //! Errors, one type per operation.
 //!
-//! Each `Display` tells all there is, with its cause, as a lower-case fragment. Where an
-//! error has more than one kind, [`kind`](launch::LaunchError::kind) tells which, and
-//! `context` what it is about. [`ErrorChain`] prints errors of others with their causes.
+//! Each `Display` includes the cause, as a lower-case fragment. Errors of several kinds have a
+//! [`kind`](launch::LaunchError::kind), and a `context` with their subject.
 
 pub(crate) mod launch;
 pub(crate) mod spec;
@@ -22,10 +21,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 /// assert_eq!(ErrorChain(&error).to_string(), "no such server");
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct ErrorChain<'a>(
-    /// The outermost error.
-    pub &'a (dyn std::error::Error + 'a),
-);
+pub struct ErrorChain<'a>(pub &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,7 +35,7 @@ impl fmt::Display for ErrorChain<'_> {
     }
 }
 
-/// The cause with its own causes, as an addition to a message.
+/// Formats the cause with its own causes, as a suffix of a message.
 pub(super) fn because(cause: Option<&BoxError>) -> String {
     cause.map_or_else(String::new, |cause| format!(": {}", ErrorChain(&**cause)))
 }

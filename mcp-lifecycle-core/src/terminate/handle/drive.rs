@@ -1,62 +1,33 @@
-//! Drives the [`Ladder`] of one termination: the clocks and the I/O.
+//! Drives the [`Ladder`] of one termination: the clocks, the I/O and the report.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
-use super::rung::{Happened, Rung};
-use super::{Run, Shared, TerminationOutcome};
-use crate::launch::error::step::StepError;
-use crate::launch::exit::ExitStatus;
-use crate::launch::proof::{EvidenceList, Gone};
-use crate::launch::terminator::ProcessTerminator;
-use crate::terminate::error::{TerminateError, TerminateErrorContext};
-use crate::terminate::ladder::{Event, Ladder, Phase, Step};
-use crate::terminate::policy::TerminationPolicy;
-use crate::terminate::report::{EndReason, PhaseRecord, TerminationReport};
+use super::{Attempt, Shared, TerminationOutcome};
+use crate::launch::remnant::list;
+use crate::launch::{ExitStatus, Gone, ProcessTerminator, StepError};
+use crate::terminate::ladder::{Event, Ladder, Step};
+use crate::terminate::timing::after;
+use crate::terminate::{
+    EndReason, Phase, PhaseRecord, TerminateError, TerminateErrorContext, TerminationPolicy,
+    TerminationReport,
+};
 
-/// Runs one termination and publishes its outcome to every caller.
-///
-/// Dropping the returned future, polled or not, kills the server.
-pub(super) fn run(
-    shared: Arc<Shared>,
-    policy: TerminationPolicy,
-    reason: EndReason,
-    begun: Instant,
-    outcome: watch::Sender<Option<TerminationOutcome>>,
-) -> impl Future<Output = TerminationOutcome> + Send + use<> {
-    let mut guard = KillUnlessDone {
-        shared,
-        done: false,
-    };
-    async move {
-        let result = terminate(&guard.shared, &policy, reason, begun).await;
-        guard.done = true;
-        trace(&result);
-        *guard.shared.lock() = match &result {
-            Ok(report) => Run::Gone(Arc::clone(report)),
-            Err(_) => Run::Idle,
-        };
-        outcome.send_replace(Some(result.clone()));
-        result
-    }
-}
-
-/// A runtime that shuts down drops the task at an await point.
-struct KillUnlessDone {
-    shared: Arc<Shared>,
-    done: bool,
-}
-
-impl Drop for KillUnlessDone {
-    fn drop(&mut self) {
-        if !self.done {
-            self.shared.kill_now();
-        }
+impl Attempt {
+    /// Climbs the ladder. The report's clock starts at `begun`.
+    pub(crate) async fn climb(
+        &self,
+        policy: &TerminationPolicy,
+        reason: EndReason,
+        begun: Instant,
+    ) -> TerminationOutcome {
+        let outcome = terminate(&self.shared, policy, reason, begun).await;
+        trace(&outcome);
+        outcome
     }
 }
 
@@ -67,17 +38,17 @@ async fn terminate(
     begun: Instant,
 ) -> TerminationOutcome {
     let terminator = &*shared.terminator;
-    let mut climb = Climb::new(shared, policy.report_limit, begun);
+    let mut record = Record::new(shared, policy.report_limit, begun);
     let mut ladder = Ladder::new(policy, &terminator.semantics());
     let mut exited = terminator.exited();
     let mut question = Question::new(terminator);
     let mut exit: Option<ExitStatus> = None;
 
-    // What is true already, without waiting.
+    // First, events that have already happened.
     let mut step = tokio::select! {
         biased;
         proof = question.proof() => {
-            return Ok(climb.report(reason, &mut exited, exit, proof).await);
+            return Ok(record.report(reason, &mut exited, exit, proof).await);
         }
         status = &mut exited => {
             exit = Some(status);
@@ -85,20 +56,21 @@ async fn terminate(
         }
         () = std::future::ready(()) => ladder.begin(false),
     };
-    let mut rung = Rung::none(begun);
+    let mut rung = Rung::new(shared, Phase::Stragglers, Duration::ZERO);
     loop {
         match step {
             Step::Enter { phase, wait } => {
-                rung = climb.enter(phase, wait);
+                record.enter(phase);
+                rung = Rung::new(shared, phase, wait);
                 question.ask_again();
             }
             Step::Wait => {}
-            Step::Unproven => return Err(climb.error(reason, question.cause).await),
+            Step::Unproven => return Err(record.error(reason, question.cause).await),
         }
         step = tokio::select! {
             biased;
             proof = question.proof() => {
-                return Ok(climb.report(reason, &mut exited, exit, proof).await);
+                return Ok(record.report(reason, &mut exited, exit, proof).await);
             }
             status = &mut exited, if exit.is_none() => {
                 exit = Some(status);
@@ -110,24 +82,21 @@ async fn terminate(
                     question.ask_again();
                     Step::Wait
                 }
-                Happened::Failed(error) if rung.is_force() => {
-                    climb.failed(error.to_string());
-                    shared.kill_now();
-                    question.ask_again();
-                    Step::Wait
-                }
-                Happened::Failed(error) => {
-                    climb.failed(error.to_string());
+                Happened::Failed(error) if !rung.is_force() => {
+                    record.failed(error.to_string());
                     ladder.on(Event::TimedOut)
                 }
-                Happened::Overdue => {
+                Happened::Failed(_) | Happened::Overdue => {
+                    if let Happened::Failed(error) = happened {
+                        record.failed(error.to_string());
+                    }
                     shared.kill_now();
                     question.ask_again();
                     Step::Wait
                 }
                 Happened::TimedOut { unacknowledged } => {
                     if let Some(wait) = unacknowledged {
-                        climb.failed(format!("not acknowledged within {wait:?}"));
+                        record.failed(format!("not acknowledged within {wait:?}"));
                     }
                     ladder.on(Event::TimedOut)
                 }
@@ -136,12 +105,12 @@ async fn terminate(
     }
 }
 
-/// The question to a launcher whether its server is gone.
+/// The request to a launcher for the proof.
 struct Question<'a> {
     terminator: &'a dyn ProcessTerminator,
-    /// The answer to come; `None` after one that was no proof.
+    /// The pending answer; `None` after a failure.
     gone: Option<Answer<'a>>,
-    /// The reason the last answer was no proof.
+    /// The reason of the last failure.
     cause: Option<StepError>,
 }
 
@@ -156,7 +125,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Asks once more, if there was an answer: what could not be proven before may be now.
+    /// Requests the proof again after a failure.
     fn ask_again(&mut self) {
         self.gone.get_or_insert_with(|| self.terminator.gone());
     }
@@ -176,8 +145,91 @@ impl<'a> Question<'a> {
     }
 }
 
-/// The account of the rungs climbed so far.
-struct Climb<'a> {
+type Action<'a> = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send + 'a>>;
+
+/// The action on a rung, which runs beside the rung's wait.
+struct Rung<'a> {
+    phase: Phase,
+    action: Option<Action<'a>>,
+    /// The time at which the synchronous kill replaces an unacknowledged forced end.
+    overdue: Option<Instant>,
+    wait: Duration,
+    deadline: Instant,
+}
+
+enum Happened {
+    Done,
+    Failed(StepError),
+    /// The forced end was not acknowledged in time.
+    Overdue,
+    /// The wait is over. Holds how long the action ran, if it was never acknowledged.
+    TimedOut {
+        unacknowledged: Option<Duration>,
+    },
+}
+
+impl<'a> Rung<'a> {
+    fn new(shared: &'a Shared, phase: Phase, wait: Duration) -> Self {
+        let terminator = &shared.terminator;
+        let action: Option<Action<'a>> = match phase {
+            Phase::CloseStdin => Some(Box::pin(async {
+                shared.stdin.close().await;
+                Ok(())
+            })),
+            Phase::Stragglers => None,
+            Phase::RequestEnd => Some(terminator.request_end()),
+            Phase::ForceEnd => Some(terminator.force_end()),
+        };
+        let now = Instant::now();
+        Self {
+            phase,
+            action,
+            overdue: (phase == Phase::ForceEnd).then(|| after(now, wait / 2)),
+            wait,
+            deadline: after(now, wait),
+        }
+    }
+
+    fn is_force(&self) -> bool {
+        self.phase == Phase::ForceEnd
+    }
+
+    /// Returns the next event. Each but the last occurs once.
+    async fn next(&mut self) -> Happened {
+        let acting = self.action.is_some();
+        let done = async {
+            match &mut self.action {
+                Some(action) => action.as_mut().await,
+                None => std::future::pending().await,
+            }
+        };
+        let overdue = async {
+            match self.overdue {
+                Some(at) if acting => sleep_until(at).await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            done = done => {
+                self.action = None;
+                match done {
+                    Ok(()) => Happened::Done,
+                    Err(error) => Happened::Failed(error),
+                }
+            }
+            () = sleep_until(self.deadline) => Happened::TimedOut {
+                unacknowledged: acting.then_some(self.wait),
+            },
+            () = overdue => {
+                self.overdue = None;
+                Happened::Overdue
+            }
+        }
+    }
+}
+
+struct Record<'a> {
     shared: &'a Shared,
     report_limit: Duration,
     begun: Instant,
@@ -185,7 +237,7 @@ struct Climb<'a> {
     entered: Instant,
 }
 
-impl<'a> Climb<'a> {
+impl<'a> Record<'a> {
     fn new(shared: &'a Shared, report_limit: Duration, begun: Instant) -> Self {
         Self {
             shared,
@@ -196,8 +248,7 @@ impl<'a> Climb<'a> {
         }
     }
 
-    /// Begins to do what a phase says.
-    fn enter(&mut self, phase: Phase, wait: Duration) -> Rung<'a> {
+    fn enter(&mut self, phase: Phase) {
         self.close_phase();
         self.entered = Instant::now();
         debug!(server = %self.shared.server, %phase, "termination phase");
@@ -206,7 +257,6 @@ impl<'a> Climb<'a> {
             took: Duration::ZERO,
             failure: None,
         });
-        Rung::new(self.shared, phase, wait)
     }
 
     fn close_phase(&mut self) {
@@ -277,7 +327,7 @@ fn trace(outcome: &TerminationOutcome) {
             exit = %report.exit,
             phase = report.ended_in().map(Phase::as_str),
             swept = report.gone.swept_count,
-            proof = %EvidenceList(&report.gone.evidence),
+            proof = %list(&report.gone.evidence, "; "),
             containment = %report.containment.mechanism,
             took_ms = report.took.as_millis() as u64,
             "server ended"

@@ -81,10 +81,9 @@ const fn whole(case: Case) -> Case {
 }
 
 impl Case {
-    /// Whether a count is compared with its record. Another one's is shown for the ratios alone; and so are the guardians
-    /// of starts with spares: one more or less is there when the turns begin, or made when a turn has found none.
-    pub(crate) fn is_compared(&self, kind: &str) -> bool {
-        !self.name.starts_with("rmcp-") && (self.name, kind) != ("start-spare", "helpers")
+    /// Whether its counts are compared with their record. rmcp's are shown for the ratios alone.
+    pub(crate) fn is_compared(&self) -> bool {
+        !self.name.starts_with("rmcp-")
     }
 }
 
@@ -118,11 +117,6 @@ pub(crate) const ALL: &[Case] = &[
     life(
         "start-guardian",
         "spawn to ready, guardian, cgroup and ledger",
-        Some("rmcp-start"),
-    ),
-    life(
-        "start-spare",
-        "the same with a spare guardian",
         Some("rmcp-start"),
     ),
     life("rmcp-start", "spawn to ready with rmcp's client", None),
@@ -178,7 +172,11 @@ const LARGE: usize = 1 << 20;
 /// Takes the path so many times, and returns what the launcher says that it holds a server with.
 pub(crate) async fn take(name: &str, how: How, turns: usize, meter: &mut Meter) -> String {
     let guardian = || LocalLauncher::new();
-    let group = || LocalLauncher::new().isolation(Isolation::ProcessGroup);
+    let group = || {
+        LocalLauncher::builder()
+            .isolation(Isolation::ProcessGroup)
+            .build()
+    };
     match name {
         "call" => ours::calls(&plain::launcher(how), 0, turns, meter).await,
         "large" => ours::calls(&plain::launcher(how), LARGE, turns, meter).await,
@@ -188,7 +186,6 @@ pub(crate) async fn take(name: &str, how: How, turns: usize, meter: &mut Meter) 
         "daemon" => daemon::calls(turns, meter).await,
         "start-group" => ours::starts(group(), turns, meter).await,
         "start-guardian" => ours::starts(guardian(), turns, meter).await,
-        "start-spare" => ours::starts(guardian().spare_guardians(1), turns, meter).await,
         "rmcp-start" => theirs::starts(turns, meter).await,
         "life-group" => ours::lives(group(), turns, meter).await,
         "life-guardian" => ours::lives(guardian(), turns, meter).await,

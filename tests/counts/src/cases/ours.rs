@@ -14,7 +14,7 @@ use crate::meter::Meter;
 pub(super) fn config(launcher: &Arc<dyn ServerLauncher>) -> ServerConfig {
     let spec = ServerSpec::builder("echo", program(SERVER)).cwd("/");
     ServerConfig::new(Arc::clone(launcher), spec.build().unwrap())
-        .with_protocol(ProtocolPreference::Modern)
+        .protocol(ProtocolPreference::Modern)
 }
 
 async fn start(launcher: &Arc<dyn ServerLauncher>) -> LifecycleClient {
@@ -70,15 +70,13 @@ pub(super) async fn leases(
 }
 
 pub(super) async fn starts(local: LocalLauncher, turns: usize, meter: &mut Meter) -> String {
-    let launcher: Arc<dyn ServerLauncher> = Arc::new(local.clone());
+    let launcher: Arc<dyn ServerLauncher> = Arc::new(local);
     let mut held = String::new();
     for _ in 0..WARM_UP {
         start(&launcher).await.shutdown().await.unwrap();
     }
     meter.first();
     for _ in 0..turns {
-        // Where there are spares: the one that the last start has taken was replaced, or is now.
-        local.warm_up().await;
         let client = meter.turn(start(&launcher)).await;
         held = mechanism(&client);
         client.shutdown().await.unwrap();

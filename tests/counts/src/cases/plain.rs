@@ -18,7 +18,11 @@ use super::How;
 /// The launcher of the paths on which nothing is launched.
 pub(super) fn launcher(how: How) -> Arc<dyn ServerLauncher> {
     match how {
-        How::Usual => Arc::new(LocalLauncher::new().isolation(Isolation::ProcessGroup)),
+        How::Usual => Arc::new(
+            LocalLauncher::builder()
+                .isolation(Isolation::ProcessGroup)
+                .build(),
+        ),
         How::Plain => Arc::new(Plain),
     }
 }
@@ -33,7 +37,7 @@ struct PlainServer {
 }
 
 fn semantics() -> TerminationSemantics {
-    TerminationSemantics::new(Containment::new("process", Reach::Process)).with_stdin_eof()
+    TerminationSemantics::new(Containment::new("process", Reach::Process)).stdin_eof()
 }
 
 #[async_trait]

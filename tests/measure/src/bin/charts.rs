@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_lifecycle_measure::table::{Legend, insert};
+use mcp_lifecycle_measure::table::{Legend, csv, insert};
 use mcp_lifecycle_measure::{Is, Record, Series, draw, summary};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -24,10 +24,13 @@ fn pages() -> Result<Vec<(PathBuf, String)>, Box<dyn Error>> {
     let figures = summary::figures(&records);
     let series = summary::series(&records);
     let page = fs::read_to_string(docs.join("benchmarks.md"))?;
-    let mut pages = vec![(
-        docs.join("benchmarks.md"),
-        insert(&page, &legend, &figures)?,
-    )];
+    let mut pages = vec![
+        (
+            docs.join("benchmarks.md"),
+            insert(&page, &legend, &figures)?,
+        ),
+        (directory.join("table.csv"), csv(&legend, &figures)?),
+    ];
     let mut add =
         |name: &str, svg: String| pages.push((directory.join(format!("{name}.svg")), svg));
 

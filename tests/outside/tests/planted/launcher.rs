@@ -38,15 +38,15 @@ pub(crate) fn semantics(fault: &str) -> TerminationSemantics {
         "kills-the-main-process-only" => Containment::new("planted", Reach::Tree),
         "helpers-die-later" => Containment::new("planted", Reach::Group),
         "outlives-its-host" => {
-            Containment::new("planted", Reach::Process).with_host_death(Reach::Process)
+            Containment::new("planted", Reach::Process).host_death(Reach::Process)
         }
         _ if fault.starts_with("placed-after") => Containment::new("planted", Reach::Process)
-            .with_host_death(Reach::Process)
-            .with_atomic_placement(),
+            .host_death(Reach::Process)
+            .atomic_placement(),
         _ => Containment::new("planted", Reach::Process),
     };
     let semantics = TerminationSemantics::new(containment);
-    semantics.with_stdin_eof().with_polite_signal()
+    semantics.stdin_eof().polite_signal()
 }
 
 impl Planted {

@@ -75,18 +75,31 @@ pub(crate) fn start_wiped_daemon(context: &Context) {
     start_daemon_then(context, wipe_environment);
 }
 
+/// Starts a process with an empty environment that is forked twice, and stays
+/// in the server's session and group.
+pub(crate) fn start_wiped_orphan(context: &Context) {
+    fork_twice_then(context, || {}, wipe_environment);
+}
+
 /// Forks a classic daemon: two forks, a session of its own, every inherited
 /// descriptor closed, deaf to SIGTERM. Then runs `then` in it.
 fn start_daemon_then(context: &Context, then: fn(&Context) -> Infallible) {
+    let leave = || {
+        if setsid().is_err() {
+            exit::refused("setsid", "refused");
+        }
+    };
+    fork_twice_then(context, leave, then);
+}
+
+fn fork_twice_then(context: &Context, between: fn(), then: fn(&Context) -> Infallible) {
     let mut context = context.clone();
     let lifetime = context.args.lifetime;
     sys::reap_children_automatically();
     // The process in between does not introduce itself: it has nothing to do
     // but to exit, and holds the connection that it inherited until then.
     sys::fork_into(lifetime, move || {
-        if setsid().is_err() {
-            exit::refused("setsid", "refused");
-        }
+        between();
         sys::fork_into(lifetime, move || {
             sys::report_sigterm(true);
             let inherited = context.alive.take();

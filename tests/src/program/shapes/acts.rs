@@ -7,7 +7,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::program::family::{DEAF, Descendant, linger, reexec, start_daemon, start_wiped_daemon};
+use crate::program::family::{
+    DEAF, Descendant, linger, reexec, start_daemon, start_wiped_daemon, start_wiped_orphan,
+};
 use crate::program::serve::{Plain, serve};
 use crate::program::{Context, exit, sys};
 
@@ -21,6 +23,7 @@ const ACTS: &[(&str, Act)] = &[
     ("setsid", |context, _| DEAF.start(context, "setsid")),
     ("daemon", |context, _| start_daemon(context)),
     ("wiped", |context, _| start_wiped_daemon(context)),
+    ("wiped-orphan", |context, _| start_wiped_orphan(context)),
     ("burst", |context, count| {
         for number in 1..=count {
             DEAF.start_and_go_on(context, &format!("burst-{number}"));

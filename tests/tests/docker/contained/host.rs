@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use crate::support::{Rig, eventually};
 
 /// The program, which `tests/containers` has built beside this test.
-pub(super) fn mcp_contain() -> PathBuf {
+pub(crate) fn mcp_contain() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.ancestors().nth(2).unwrap().join("mcp-contain");
     let path = program.display();
@@ -44,7 +44,7 @@ impl Host {
     /// Starts what the specification says, by the wrapper with these options.
     pub(super) async fn start(rig: &Rig, options: &[&str], server: &ServerSpec) -> Self {
         let state = state(rig);
-        let pid_file = rig.leases.path().join("shim");
+        let pid_file = rig.ledgers.path().join("shim");
         let _ = fs::remove_file(&pid_file);
         let mut command = Command::new("sh");
         command
@@ -127,7 +127,7 @@ impl Drop for Host {
 
 /// Where the program keeps its state in this test.
 pub(super) fn state(rig: &Rig) -> PathBuf {
-    rig.leases.path().join("state")
+    rig.ledgers.path().join("state")
 }
 
 /// Runs a verb to its end.

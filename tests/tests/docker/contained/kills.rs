@@ -164,7 +164,7 @@ async fn what_everybody_was_killed_around_is_found_by_reap() {
         );
         let doctor = verb(&rig, &["doctor"]);
         let said = String::from_utf8_lossy(&doctor.stdout);
-        assert!(said.contains("1 container is known by label"), "{said}");
+        assert!(said.contains(&id), "{said}");
         assert_eq!(rig.started().len(), 1, "nobody was asked to end it");
         let reaped = verb(&rig, &["reap"]);
         let said = String::from_utf8_lossy(&reaped.stdout);
@@ -193,8 +193,8 @@ async fn what_everybody_was_killed_around_is_found_by_the_next_companion() {
     next.close();
     next.ended().await;
     nothing_is_left(&rig, &next).await;
-    let leases = state(&rig).join("docker");
-    let left = std::fs::read_dir(leases).unwrap().flatten();
+    let ledgers = state(&rig).join("docker");
+    let left = std::fs::read_dir(ledgers).unwrap().flatten();
     let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
-    assert_eq!(left, ["domain"], "no lease, and no socket");
+    assert_eq!(left, ["domain"], "no ledger, and no socket");
 }

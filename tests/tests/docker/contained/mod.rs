@@ -9,6 +9,7 @@ use mcp_lifecycle_core::launch::ServerSpec;
 
 use crate::support::{LIMIT, Rig, eventually};
 use host::Host;
+pub(crate) use host::mcp_contain;
 
 /// How a server starts a container that ignores the end of its input and SIGTERM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl Shape {
 }
 
 fn executable(rig: &Rig, name: &str, text: &str) -> String {
-    let path = rig.leases.path().join(name);
+    let path = rig.ledgers.path().join(name);
     mcp_lifecycle_conformance::copies::script(&path, text, 0o755).unwrap();
     path.display().to_string()
 }

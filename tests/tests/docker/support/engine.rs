@@ -66,6 +66,27 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The labels of a container or image, one `KEY=VALUE` each.
+    pub(crate) fn labels(&self, of: &str) -> Vec<String> {
+        let format = "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}";
+        let labels = self.docker(&["inspect", "--format", format, of]);
+        let labels = labels.lines().filter(|line| !line.is_empty());
+        labels.map(str::to_owned).collect()
+    }
+
+    /// The values of a field, one for each host that has labelled it.
+    pub(crate) fn field(&self, of: &str, field: &str) -> Vec<String> {
+        let labels = self.labels(of).into_iter();
+        let own = labels.filter_map(|label| {
+            let (key, value) = label.strip_prefix("dev.mcp-lifecycle.")?.split_once('=')?;
+            let (_, found) = key.split_once('.')?;
+            (found == field).then(|| value.to_owned())
+        });
+        own.collect()
+    }
+}
+
 /// An engine of a test's own, to be mistreated.
 pub(crate) struct PrivateEngine {
     pub(crate) engine: Engine,

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-const ROLE: &str = "MCP_DOCKER_TEST_HOST";
+pub(crate) const ROLE: &str = "MCP_DOCKER_TEST_HOST";
 
 /// Whether this process was started as the host of this test.
 pub(crate) fn is_host() -> Option<String> {
@@ -65,6 +65,17 @@ impl Host {
         text
     }
 
+    /// Its processes that remove its containers when it has died.
+    pub(crate) fn last_wills(&self) -> Vec<u32> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let lists = threads.flatten().filter_map(|thread| {
+            let list = std::fs::read_to_string(thread.path().join("children")).ok()?;
+            let pids: Vec<u32> = list.split(' ').filter_map(|pid| pid.parse().ok()).collect();
+            Some(pids)
+        });
+        lists.flatten().filter(|&pid| is_last_will(pid)).collect()
+    }
+
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -74,6 +85,13 @@ impl Host {
     pub(crate) fn wait(&mut self) {
         self.child.wait().unwrap();
     }
+}
+
+/// Returns whether this process is a last will, and lives.
+pub(crate) fn is_last_will(pid: u32) -> bool {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = command.split(|&byte| byte == 0);
+    words.any(|word| word == b"--last-will")
 }
 
 impl Drop for Host {

@@ -16,7 +16,7 @@ use mcp_lifecycle_core::terminate::{
 };
 
 pub(crate) use engine::{Engine, PrivateEngine};
-pub(crate) use host::{Host, is_host};
+pub(crate) use host::{Host, ROLE, is_host, is_last_will};
 pub(crate) use image::{archive, image};
 
 /// Far more than anything here takes.
@@ -28,12 +28,12 @@ pub(crate) fn tools() -> PathBuf {
     told.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../target/test-tools").into())
 }
 
-/// One test: an engine, an observer, a lease directory, and a name that only
+/// One test: an engine, an observer, a ledger directory, and a name that only
 /// this test's servers have.
 pub(crate) struct Rig {
     pub(crate) engine: Engine,
     pub(crate) alive: AliveListener,
-    pub(crate) leases: tempfile::TempDir,
+    pub(crate) ledgers: tempfile::TempDir,
     pub(crate) server: String,
 }
 
@@ -52,7 +52,7 @@ impl Rig {
                 .join()
                 .unwrap()
                 .unwrap(),
-            leases: tempfile::tempdir().unwrap(),
+            ledgers: tempfile::tempdir().unwrap(),
             server: format!("{test}-{}", std::process::id()),
         }
     }
@@ -60,7 +60,7 @@ impl Rig {
     /// Removes its directories, which are then of no use any more.
     pub(crate) fn remove_files(&self) {
         std::fs::remove_dir_all(self.alive_directory()).unwrap();
-        std::fs::remove_dir_all(self.leases.path()).unwrap();
+        std::fs::remove_dir_all(self.ledgers.path()).unwrap();
     }
 
     /// Where the socket of the observer is.
@@ -73,22 +73,16 @@ impl Rig {
     pub(crate) fn launcher(&self) -> DockerLauncher {
         DockerLauncher::builder()
             .endpoint(Endpoint::from_url(&self.engine.host).unwrap())
-            .lease_directory(self.leases.path())
+            .ledger_directory(self.ledgers.path())
             .build()
             .unwrap()
     }
 
     pub(crate) fn options(&self) -> ContainerOptions {
-        let mut options = ContainerOptions::new(image::NAME);
-        options.network = Some("none".to_owned());
         let directory = self.alive_directory();
-        options.mounts.push(
-            serde_json::from_value(serde_json::json!({
-                "type": "bind", "source": directory, "target": directory, "writable": true,
-            }))
-            .unwrap(),
-        );
-        options
+        ContainerOptions::new(image::NAME)
+            .network("none")
+            .bind_writable(&directory, &directory)
     }
 
     /// The fixture, reporting to our observer.

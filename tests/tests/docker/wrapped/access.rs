@@ -36,12 +36,12 @@ async fn a_wrapper_that_drops_to_another_user_keeps_its_engine() {
 
 /// macOS's temporary directories alone fill half of what a socket's path may have.
 #[tokio::test]
-async fn a_long_path_of_leases_costs_no_tracking() {
+async fn a_long_path_of_ledgers_costs_no_tracking() {
     let Some(rig) = Rig::new("long-path") else {
         return;
     };
-    let long = rig.leases.path().join("d".repeat(60)).join("e".repeat(60));
-    let tracker = rig.tracker().reap(ReapPolicy::All).lease_directory(long);
+    let long = rig.ledgers.path().join("d".repeat(60)).join("e".repeat(60));
+    let tracker = rig.tracker().reap(ReapPolicy::All).ledger_directory(long);
     let script = "docker run -d --rm $RUN $PAYLOAD; exec sleep 1000";
     let spec = rig.wrapped("sh", &["-c", script]);
     ends_clean(&rig, &tracker, &spec, Shape::Speaks).await;

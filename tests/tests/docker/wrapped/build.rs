@@ -42,7 +42,7 @@ async fn a_classic_build_under_way_is_gone_with_the_proof() {
         let running = || rig.engine.docker(&["ps", "-q"]);
         eventually("it builds", || running().lines().count() == 1).await;
         let begun = Instant::now();
-        let policy = policy().with_kill_confirmation(LIMIT);
+        let policy = policy().kill_confirmation(LIMIT);
         let report = server.end(&policy).await.unwrap();
         println!("gone in {:.1?}: {report}", begun.elapsed());
         let left = rig.engine.docker(&["ps", "-aq"]);

@@ -1,4 +1,4 @@
-//! Hosts that are killed: nobody sweeps, and nothing is left.
+//! Hosts that are killed: nothing of theirs is left, without any sweep.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,7 @@ use mcp_lifecycle_core::launch::{LaunchContext, ServerLauncher, ServerSpec};
 use super::drain;
 use crate::support::{Host, LIMIT, Rig, eventually, is_host, own, pause};
 
-const HOST: &str = "wrapped::host_death::stubborn_containers_of_killed_hosts_are_gone_in_3_s";
-
-/// The promised time from the host's death to the end of its containers.
-const GONE: Duration = Duration::from_secs(3);
+const HOST: &str = "wrapped::host_death::killed_hosts_leave_no_stubborn_container";
 
 /// The shapes that their client's death does not end.
 const SCRIPTS: [&str; 3] = [
@@ -23,7 +20,7 @@ const SCRIPTS: [&str; 3] = [
 const AT_ONCE: usize = 5;
 
 async fn host(rig: &Rig, job: &str) {
-    let [leases, name, script] = job.split('|').collect::<Vec<_>>()[..] else {
+    let [ledgers, name, script] = job.split('|').collect::<Vec<_>>()[..] else {
         panic!("{job}");
     };
     rig.remove_files();
@@ -36,7 +33,7 @@ async fn host(rig: &Rig, job: &str) {
     let spec = spec
         .env("RUN", run)
         .env("PAYLOAD", "mcp-fixture:test /mcp-fixture ignore-eof-term");
-    let tracker = rig.tracker().lease_directory(leases);
+    let tracker = rig.tracker().ledger_directory(ledgers);
     let _server = tracker
         .launch(&spec.build().unwrap(), &LaunchContext::new())
         .await
@@ -46,7 +43,7 @@ async fn host(rig: &Rig, job: &str) {
 }
 
 #[tokio::test]
-async fn stubborn_containers_of_killed_hosts_are_gone_in_3_s() {
+async fn killed_hosts_leave_no_stubborn_container() {
     let Some(rig) = Rig::new("killed") else {
         return;
     };
@@ -55,13 +52,13 @@ async fn stubborn_containers_of_killed_hosts_are_gone_in_3_s() {
     }
     let hosts = std::env::var("MCP_DOCKER_KILLED_HOSTS");
     let hosts: usize = hosts.map_or(20, |n| n.parse().unwrap());
-    let (mut slowest, mut look) = (Duration::ZERO, Duration::ZERO);
+    let mut slowest = Duration::ZERO;
     for first in (0..hosts).step_by(AT_ONCE) {
         let count = AT_ONCE.min(hosts - first);
         let mut all = Vec::new();
         for n in first..first + count {
             let script = SCRIPTS[n % SCRIPTS.len()];
-            let job = format!("{}|{}|{script}", rig.leases.path().display(), rig.server);
+            let job = format!("{}|{}|{script}", rig.ledgers.path().display(), rig.server);
             let mut host = Host::start(HOST, &job);
             host.wait_for("launched");
             all.push(host);
@@ -73,19 +70,11 @@ async fn stubborn_containers_of_killed_hosts_are_gone_in_3_s() {
         let died = Instant::now();
         eventually("they are gone", || rig.started().is_empty()).await;
         slowest = slowest.max(died.elapsed());
-        let looked = Instant::now();
-        assert!(rig.started().is_empty());
-        look = look.max(looked.elapsed());
     }
     println!(
         "{hosts} hosts killed: 0 containers left, the last one gone {slowest:.1?} after its host"
     );
-    // What a busy machine takes for a look it takes for a removal as well.
-    assert!(
-        slowest < GONE + 4 * look,
-        "{slowest:?}, a look takes {look:?}"
-    );
-    // What was under way comes late, and is found as well.
+    // A create that was in flight may come late, and is ended as well.
     pause(Duration::from_secs(1)).await;
     assert!(rig.started().is_empty());
 }

@@ -22,16 +22,16 @@ use mcp_lifecycle_core::terminate::TerminationPolicy;
 
 use crate::support::{LIMIT, Owned, Rig, eventually, own};
 
-fn policy() -> TerminationPolicy {
+pub(crate) fn policy() -> TerminationPolicy {
     TerminationPolicy::default()
-        .with_eof_grace(Duration::from_millis(200))
-        .with_term_grace(Duration::from_millis(300))
-        .with_kill_confirmation(Duration::from_secs(8))
+        .eof_grace(Duration::from_millis(200))
+        .term_grace(Duration::from_millis(300))
+        .kill_confirmation(Duration::from_secs(8))
 }
 
 impl Rig {
     pub(crate) fn tracker(&self) -> ContainerTracker<LocalLauncher> {
-        ContainerTracker::new(LocalLauncher::new()).lease_directory(self.leases.path())
+        ContainerTracker::new(LocalLauncher::new()).ledger_directory(self.ledgers.path())
     }
 
     /// `RUN` are the options of `docker run`, `PAYLOAD` is what comes after.
@@ -137,7 +137,7 @@ enum Shape {
     Silent(usize),
 }
 
-fn drain(server: &mut Owned) {
+pub(crate) fn drain(server: &mut Owned) {
     let empty = || Box::new(tokio::io::empty());
     let mut stdout = std::mem::replace(&mut server.stdout, empty());
     let mut stderr = server.stderr.take().unwrap();

@@ -17,9 +17,9 @@ async fn sixty_hosts_killed_at_random_instants_leave_nothing() {
     if let Some(job) = is_host() {
         // It is going to be killed, and would leave what is its own.
         rig.remove_files();
-        let (leases, rest) = job.split_once('|').unwrap();
+        let (ledgers, rest) = job.split_once('|').unwrap();
         let (name, script) = rest.split_once('|').unwrap();
-        let tracker = rig.tracker().lease_directory(leases);
+        let tracker = rig.tracker().ledger_directory(ledgers);
         let spec = rig.wrapped("sh", &["-c", script]);
         let spec = {
             // The parent's name, so that it finds what is left.
@@ -46,7 +46,7 @@ async fn sixty_hosts_killed_at_random_instants_leave_nothing() {
     let mut orphaned = 0;
     for round in 0..60_u64 {
         let script = scripts[round as usize % scripts.len()];
-        let job = format!("{}|{}|{script}", rig.leases.path().display(), rig.server);
+        let job = format!("{}|{}|{script}", rig.ledgers.path().display(), rig.server);
         let mut host = Host::start(HOST, &job);
         host.wait_for("launched");
         // Spread over the life of a `docker run`, in no order.

@@ -59,17 +59,12 @@ async fn an_image_of_a_nested_container_makes_nobody_ours() {
             .unwrap()
     };
     eventually("it is committed", || exists().status.success()).await;
-    let label = r#"{{index .Config.Labels "dev.mcp-lifecycle.launch"}}"#;
-    let inherited = rig
-        .engine
-        .docker(&["image", "inspect", "--format", label, &within]);
-    assert_eq!(inherited, "", "through the proxy no label is inherited");
+    let inherited = rig.engine.field(&within, "launch");
+    assert_eq!(inherited, [""], "through the proxy no label is inherited");
 
     let image = commit(&rig, &format!("srv-{}", rig.server), "outside");
-    let inherited = rig
-        .engine
-        .docker(&["image", "inspect", "--format", label, &image]);
-    assert_ne!(inherited, "", "on the engine's own socket they are");
+    let inherited = rig.engine.field(&image, "launch");
+    assert_ne!(inherited, [""], "on the engine's own socket they are");
     let user = user(&rig, &image);
     let report = server.end(&policy()).await.unwrap();
     assert_eq!(report.gone.swept.len(), 1, "{report}");

@@ -66,7 +66,7 @@ struct World {
     asked: BTreeSet<u64>,
     to_answer: Vec<(u64, u32)>,
     generation: u32,
-    cache: Option<Known>,
+    cache: Option<Answer>,
 }
 
 impl World {
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Does what was ordered, on this line of this request.
-    fn act(&mut self, todo: Vec<Action>, line: &[u8], from_host: Option<u64>, reply: Option<u64>) {
+    fn act(&mut self, todo: Vec<Action>, line: &[u8], reply: Option<u64>) {
         for action in todo {
             match action {
                 Action::Pass => match reply {
@@ -114,19 +114,18 @@ impl World {
                     None if !line.is_empty() => self.receive(line),
                     None => {}
                 },
-                Action::Answer => self.answered(from_host.unwrap()),
-                Action::Say(said) => {
+                Action::ToHost(said) => {
                     let said: serde_json::Value = serde_json::from_slice(&said).unwrap();
                     if said.get("method").is_none() {
                         self.answered(said["id"].as_u64().unwrap());
                     }
                 }
                 Action::Reply(_) => panic!("{action:?}"),
-                Action::Tell(lines) => {
+                Action::ToServer(lines) => {
                     assert_eq!(self.server, Some(false), "nothing is told to nobody");
                     self.receive(&lines);
                 }
-                Action::Store(_) => self.cache = Some(known(7)),
+                Action::Store(..) => self.cache = Some(known(7)),
                 Action::Forget(_) => self.cache = None,
                 Action::Start => {
                     assert_eq!(self.server, None, "never two at a time");
@@ -165,20 +164,20 @@ impl World {
             _ => None,
         };
         let line = format!("r{number}\n");
-        let todo = self.relay.host(
+        let todo = self.relay.on_host(
             secs(self.now),
             line.as_bytes(),
             request(number, method, cached),
         );
-        self.act(todo, line.as_bytes(), Some(number), None);
+        self.act(todo, line.as_bytes(), None);
     }
 
     fn gone(&mut self) {
         self.server = None;
         self.has.clear();
         self.asked.clear();
-        let todo = self.relay.gone(secs(self.now), "it ended");
-        self.act(todo, b"", None, None);
+        let todo = self.relay.on_gone(secs(self.now), "it ended");
+        self.act(todo, b"", None);
     }
 
     fn reply(&mut self, which: usize) {
@@ -188,8 +187,8 @@ impl World {
         let number = self.has.remove(which % self.has.len());
         let todo = self
             .relay
-            .server(secs(self.now), answer(number, Some(known(7))));
-        self.act(todo, b"", None, Some(number));
+            .on_server(secs(self.now), answer(number, Some(known(7))));
+        self.act(todo, b"", Some(number));
     }
 
     fn step(&mut self, step: &Step) {
@@ -210,16 +209,16 @@ impl World {
                 }
                 self.open.remove(&number);
                 self.cancelled.insert(number);
-                let todo = self
-                    .relay
-                    .host(secs(self.now), b"n\n", FromHost::Cancelled(id(number)));
-                self.act(todo, b"n\n", None, None);
+                let todo =
+                    self.relay
+                        .on_host(secs(self.now), b"n\n", FromHost::Cancelled(id(number)));
+                self.act(todo, b"n\n", None);
             }
             Step::Notify => {
                 let todo = self
                     .relay
-                    .host(secs(self.now), b"n\n", FromHost::Notification);
-                self.act(todo, b"n\n", None, None);
+                    .on_host(secs(self.now), b"n\n", FromHost::Notification);
+                self.act(todo, b"n\n", None);
             }
             Step::Reply(which) if self.server.is_some() => self.reply(which),
             Step::Ask if self.server == Some(false) => {
@@ -228,27 +227,23 @@ impl World {
                 let text = number.to_string().as_bytes().into();
                 self.asked.insert(number);
                 self.to_answer.push((number, self.generation));
-                let todo = self.relay.server(
-                    secs(self.now),
-                    FromServer::Request {
-                        id: id(number),
-                        text,
-                    },
-                );
+                let todo = self
+                    .relay
+                    .on_server(secs(self.now), FromServer::Request(id(number), text));
                 assert_eq!(todo, [Action::Pass]);
             }
             Step::Respond(which) if !self.to_answer.is_empty() => {
                 let which = which % self.to_answer.len();
                 let (number, generation) = self.to_answer.remove(which);
-                let todo = self
-                    .relay
-                    .host(secs(self.now), b"n\n", FromHost::Response(id(number)));
+                let todo =
+                    self.relay
+                        .on_host(secs(self.now), b"n\n", FromHost::Response(id(number)));
                 let is_heard = generation == self.generation && self.server.is_some();
                 assert_eq!(todo == [Action::Pass], is_heard, "{todo:?}");
                 self.asked.remove(&number);
             }
             Step::Log if self.server.is_some() => {
-                let todo = self.relay.server(secs(self.now), FromServer::Other);
+                let todo = self.relay.on_server(secs(self.now), FromServer::Other);
                 assert_eq!(todo, [Action::Pass]);
             }
             Step::Crash if self.server.is_some() => self.gone(),
@@ -260,8 +255,8 @@ impl World {
                     self.reply(at);
                 }
                 self.now += seconds;
-                let todo = self.relay.time(secs(self.now));
-                self.act(todo, b"", None, None);
+                let todo = self.relay.on_time(secs(self.now));
+                self.act(todo, b"", None);
             }
             _ => {}
         }

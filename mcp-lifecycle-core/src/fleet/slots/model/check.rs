@@ -1,9 +1,9 @@
-//! The world carries out what the table orders, and looks whether all is well.
+//! Carries out the table's orders and checks invariants.
 
 use super::*;
 
 impl World {
-    /// The lease is of a process that runs.
+    /// Checks that the lease is of a running process.
     pub(super) fn granted(&mut self, slot: SlotId, generation: Generation) {
         let process = self.processes.get(&slot).expect("leased without a process");
         assert_eq!(process.generation, generation, "leased an old process");
@@ -16,7 +16,7 @@ impl World {
         self.leases.push((slot, generation));
     }
 
-    /// Carries out what the table orders, if it may order that.
+    /// Carries out the table's orders and checks that they are allowed.
     pub(super) fn obey(&mut self) {
         for effect in self.table.take_effects() {
             match effect {
@@ -79,12 +79,6 @@ impl World {
                 }
                 Effect::Refuse { waiter, .. } => {
                     assert!(self.waiters.remove(&waiter).is_some(), "refused nobody");
-                }
-                Effect::Removed { slot } => {
-                    assert!(
-                        !self.processes.contains_key(&slot),
-                        "a process lost its owner"
-                    );
                 }
             }
         }

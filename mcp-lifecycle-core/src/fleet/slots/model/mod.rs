@@ -1,4 +1,4 @@
-//! The model test: random interleavings against a world that obeys the orders.
+//! The model test: random interleavings against a simulated world.
 
 mod check;
 mod op;
@@ -15,7 +15,7 @@ use self::op::{Op, op};
 use super::effect::*;
 use super::settings::{Demand, Limits, SlotSettings};
 use super::table::{Acquired, Table};
-use crate::client::restart::RestartPolicy;
+use crate::fleet::restart::RestartPolicy;
 use crate::fleet::restart::Time;
 use crate::terminate::report::EndReason;
 
@@ -40,7 +40,6 @@ fn end(generation: Generation, proven: bool, entropy: u64) -> End {
     }
 }
 
-/// A process of the world.
 #[derive(Debug)]
 struct Process {
     key: u8,
@@ -55,7 +54,7 @@ enum State {
     Running,
     /// Ordered to end, or dead.
     Ending,
-    /// An end failed, and nobody has asked for another.
+    /// Its end failed and no retry was requested.
     Stuck,
 }
 
@@ -63,7 +62,7 @@ const MAX_LIVE: usize = 4;
 const MAX_STARTING: usize = 2;
 
 struct World {
-    table: Table<u8, Server>,
+    table: Table<u8, Server, ()>,
     now: Time,
     processes: BTreeMap<SlotId, Process>,
     waiters: BTreeMap<WaiterId, SlotId>,
@@ -76,17 +75,15 @@ fn settings(demand: Demand, exclusive: bool, beside: bool, key: u8) -> SlotSetti
         demand,
         exclusive,
         idle_ttl: key.is_multiple_of(2).then_some(Duration::from_secs(20)),
-        restart: RestartPolicy::new().with_max_restarts(2),
+        restart: RestartPolicy::new().max_restarts(2),
         beside,
         server: Arc::from(format!("server-{}", key / 2)),
         max_of_server: (key == 1).then_some(1),
     }
 }
 
-fn insert(table: &mut Table<u8, Server>, key: u8, settings: SlotSettings, now: Time) -> SlotId {
-    let id = table.reserve();
-    table.insert(id, key, settings, now);
-    id
+fn insert(table: &mut Table<u8, Server, ()>, key: u8, settings: SlotSettings, now: Time) -> SlotId {
+    table.insert(key, (), settings, now)
 }
 
 fn pick<T: Copy>(from: impl IntoIterator<Item = T>, nth: usize) -> Option<T> {
@@ -184,7 +181,8 @@ impl World {
             Op::Release { nth, twice } if !self.leases.is_empty() => {
                 let (slot, generation) = self.leases.swap_remove(nth % self.leases.len());
                 self.table.release(slot, generation, self.now);
-                // A second return is the lease's business; one of an old process is the table's.
+                // A double return is the lease's concern; a return for an old process is the
+                // table's.
                 if twice
                     && self
                         .processes
@@ -275,7 +273,7 @@ proptest! {
         world.table.close(&EndReason::Shutdown, world.now);
         world.obey();
         world.check();
-        // Every end succeeds at last, some after having failed.
+        // Every end succeeds finally, some after failures.
         while let Some((&id, process)) = world.processes.iter().next() {
             match process.state {
                 State::Stuck => world.apply(Op::Tick { seconds: 300 }),
@@ -295,7 +293,7 @@ proptest! {
             world.apply(op);
             world.obey();
         }
-        // Leases come back, starts succeed, ends are proven: nobody is left waiting.
+        // Leases are returned, starts succeed, ends are proven: no waiter is left.
         for _ in 0..1000 {
             if world.waiters.is_empty() {
                 break;

@@ -12,7 +12,7 @@ pub(super) enum Op {
     Declare {
         key: u8,
     },
-    /// Another process for the same key: after the old one, or beside it.
+    /// Another process of the same key, after the old one or beside it.
     Reconfigure {
         nth: usize,
         beside: bool,
@@ -52,7 +52,7 @@ pub(super) enum Op {
     Shutdown,
 }
 
-/// Any of them, the common ones more often.
+/// Generates any operation, the common ones more often.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let nth = any::<usize>();
     prop_oneof![

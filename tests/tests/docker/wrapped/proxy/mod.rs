@@ -1,5 +1,6 @@
 //! The proxy between a server and the engine, spoken to byte by byte.
 
+mod attached;
 mod creates;
 mod differential;
 

@@ -255,8 +255,7 @@ impl Run {
     fn is_labelled(&mut self, seed: u64, id: &str) {
         let answer = self.ask("GET", &format!("/containers/{id}/json"));
         let container: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let end = &container["Config"]["Labels"]["dev.mcp-lifecycle.on-end"];
-        if answer.status == 200 && end != "end" {
+        if answer.status == 200 && !is_ours(&container["Config"]["Labels"]) {
             let problem = format!("seed {seed}: created without labels: {}", answer.text());
             self.unlabelled(problem);
         }
@@ -266,7 +265,7 @@ impl Run {
         let answer = self.ask("GET", "/containers/json?all=1");
         let all: Vec<Value> = serde_json::from_slice(&answer.body).unwrap();
         for one in all {
-            if one["Labels"]["dev.mcp-lifecycle.on-end"] != "end" {
+            if !is_ours(&one["Labels"]) {
                 self.unlabelled(format!("seed {seed}: not labelled: {one}"));
             }
         }
@@ -375,4 +374,14 @@ fn created(answer: &Answer) -> Option<String> {
     let value: Value = serde_json::from_slice(&answer.body).ok()?;
     let id = value.get("Id")?.as_str()?;
     (answer.status == 201).then(|| id.to_owned())
+}
+
+/// Returns whether the proxy's host has labelled it: an instance is of 32 digits, others were made up.
+fn is_ours(labels: &Value) -> bool {
+    let mut labels = labels.as_object().into_iter().flatten();
+    labels.any(|(key, value)| {
+        let own = key.strip_prefix("dev.mcp-lifecycle.");
+        let own = own.and_then(|own| own.strip_suffix(".on-end"));
+        own.is_some_and(|instance| instance.len() == 32) && value == "end"
+    })
 }

@@ -1,0 +1,333 @@
+//! `doctor`: lists what is left behind and how to end it, the machine's containment, and wrapped
+//! hosts.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mcp_guardian::cgroup;
+use mcp_guardian::inventory::{HostState, KnownServer, Unclaimed};
+use mcp_lifecycle_core::launch::{Containment, Reach, Remnant, UnknownRemnant};
+use serde_json::{Value, json};
+
+use super::{foreign, ps, reap};
+use crate::containers;
+use crate::failure::Failure;
+use crate::show::text::one_line;
+use crate::show::{out, units, unknown};
+use crate::wrap::survey::{Survey, survey};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Also show how servers are contained on this machine, and what counts as left behind
+    #[arg(long, short)]
+    verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Examines everything and changes nothing, except that ledgers of an earlier boot are removed as
+/// always.
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let leak = Leak::look()?;
+    let machine = Machine {
+        containment: mcp_launcher_local::containment(),
+        no_memory_limit: cgroup::parent_with_memory()
+            .err()
+            .map(|why| why.to_string()),
+    };
+    let files = survey();
+    match options.json {
+        true => out::line(format_args!("{:#}", as_json(&leak, &machine, &files))),
+        false => {
+            let lines = text(&leak, &machine, &files, options.verbose);
+            lines.iter().for_each(|line| out::line(one_line(line)));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Leak {
+    /// Servers of dead hosts with a ledger.
+    orphans: Vec<KnownServer>,
+    /// Orphans that look like servers but are on no record.
+    unclaimed: Vec<(String, Unclaimed)>,
+    running: usize,
+    /// Containers that servers of dead hosts started.
+    containers: Vec<Remnant>,
+    /// Places that could not be examined: there may be more.
+    unknown: Vec<UnknownRemnant>,
+}
+
+impl Leak {
+    fn look() -> Result<Self, Failure> {
+        let seen = ps::look()?;
+        let (mut dead, alive): (Vec<_>, Vec<_>) = seen
+            .servers
+            .into_iter()
+            .partition(|server| server.host.state == HostState::Dead);
+        dead.retain(|server| !server.processes.is_empty());
+        let (containers, unseen) = containers::look();
+        Ok(Self {
+            orphans: dead,
+            unclaimed: foreign::look()?,
+            running: alive.len(),
+            containers,
+            unknown: [unknown::of(&seen.unknown), unseen].concat(),
+        })
+    }
+
+    fn memory(&self) -> u64 {
+        let unclaimed = self.unclaimed.iter().map(|(_, it)| foreign::memory(it));
+        let orphans = self.orphans.iter().map(KnownServer::memory);
+        orphans.chain(unclaimed).sum()
+    }
+
+    fn sentence(&self) -> String {
+        let has_young = |(_, it): &(_, Unclaimed)| it.process.age < foreign::OLD;
+        let first = first_line(
+            self.orphans.len(),
+            self.unclaimed.len(),
+            self.unclaimed.iter().any(has_young),
+            self.containers.len(),
+            self.memory(),
+        );
+        first + reap::unless(self.unknown.is_empty())
+    }
+}
+
+/// Names the leftovers and the command that ends them. `known` servers are on record, `guessed`
+/// ones only look like servers; some may be too `young` to be ended by default.
+fn first_line(known: usize, guessed: usize, young: bool, containers: usize, memory: u64) -> String {
+    let size = units::size(memory);
+    let were = |number, what| match number {
+        1 => format!("1 {what} was left behind"),
+        _ => format!("{number} {what}s were left behind"),
+    };
+    let them = |number| if number == 1 { "it" } else { "them" };
+    let older = if young { " --older 0s" } else { "" };
+    let by_guess = format!("`mcp-contain reap --foreign --yes{older}`");
+    match (known, guessed, containers) {
+        (0, 0, 0) => "Nothing was left behind.".to_owned(),
+        (0, 0, _) => {
+            let (all, them) = (were(containers, "container"), them(containers));
+            format!("{all}; remove {them} with `mcp-contain reap`.")
+        }
+        (0, ..) => {
+            let (all, them) = (were(guessed, "server"), them(guessed));
+            format!(
+                "{all} it seems, {size}; look at {them} below, then end {them} with {by_guess}."
+            )
+        }
+        (_, 0, _) => {
+            let (all, them) = (were(known, "server"), them(known));
+            format!("{all}, {size}; end {them} with `mcp-contain reap`.")
+        }
+        _ => {
+            let all = were(known + guessed, "server");
+            format!(
+                "{all}, {size}; end {known} of them with `mcp-contain reap`, then look at the rest below and end it with {by_guess}."
+            )
+        }
+    }
+}
+
+struct Machine {
+    containment: Containment,
+    /// The reason that `--memory` is not available.
+    no_memory_limit: Option<String>,
+}
+
+impl Machine {
+    fn lines(&self, verbose: bool) -> Vec<String> {
+        let held = &self.containment;
+        let is_full = held.on_terminate >= Reach::Tree && held.on_host_death >= Reach::Tree;
+        let why = held
+            .fallback
+            .as_deref()
+            .unwrap_or("no guardian can be started");
+        let mut lines = vec![match is_full {
+            true => "On this machine a server ends with its program, and so does everything that it has started.".to_owned(),
+            false => format!("On this machine a part of a server may outlive its program: {why}."),
+        }];
+        if verbose {
+            lines.push(format!("  held by {held}"));
+            lines.push(match &self.no_memory_limit {
+                None => "  `--memory` works for a server that is started from here".to_owned(),
+                Some(why) => format!(
+                    "  `--memory` does not work for a server that is started from here: {why}"
+                ),
+            });
+        }
+        lines
+    }
+}
+
+fn text(leak: &Leak, machine: &Machine, files: &[Survey], verbose: bool) -> Vec<String> {
+    let mut lines = vec![leak.sentence()];
+    let server = |name: &str, pid: u32, number: usize, memory: u64, age: Duration| {
+        let processes = units::count(number, "process", "processes");
+        let (memory, age) = (units::size(memory), units::time(age));
+        format!("  {name}: pid {pid}, {processes}, {memory}, for {age}")
+    };
+    for it in &leak.orphans {
+        let pid = it.leader.or(it.processes.first().map(|it| it.pid));
+        let (name, number) = (ps::name_of(it), it.processes.len());
+        lines.push(server(
+            &name,
+            pid.unwrap_or_default(),
+            number,
+            it.memory(),
+            it.age(),
+        ));
+    }
+    for (name, it) in &leak.unclaimed {
+        let (process, number) = (&it.process, 1 + it.descendants.len());
+        let line = server(name, process.pid, number, foreign::memory(it), process.age);
+        lines.push(format!(
+            "{line}; seems left behind: its input is closed and the program that started it is gone"
+        ));
+    }
+    for container in &leak.containers {
+        lines.push(format!("  {container}"));
+    }
+    lines.extend(unknown::lines(&leak.unknown));
+    if verbose {
+        lines.push(
+            "Counted as left behind: servers on record whose program is gone; and processes with `mcp` in the name of their program or package, \
+             whose input is closed and whose parent is gone."
+                .to_owned(),
+        );
+    }
+    let running = units::count(leak.running, "server is", "servers are");
+    lines.push(match leak.running {
+        0 => "No server is running.".to_owned(),
+        _ => format!("{running} running; `mcp-contain ps` lists them."),
+    });
+    lines.extend(machine.lines(verbose));
+    lines.push(String::new());
+    if files.is_empty() {
+        lines.push("No configuration file of a known host was found.".to_owned());
+    }
+    for file in files {
+        lines.extend(file_lines(file));
+    }
+    let is_bare = |file: &Survey| {
+        file.servers
+            .as_ref()
+            .is_ok_and(|all| all.iter().any(|it| !it.is_wrapped))
+    };
+    if files.iter().any(is_bare) {
+        lines.push(
+            "`mcp-contain wrap` wraps them; with --dry-run it only shows what would change."
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+fn file_lines(file: &Survey) -> Vec<String> {
+    let title = format!("{}: {}", file.host.title, file.path.display());
+    let servers = match &file.servers {
+        Ok(servers) if servers.is_empty() => return Vec::new(),
+        Ok(servers) => servers,
+        Err(why) => return vec![format!("{title} {why}")],
+    };
+    let bare = servers.iter().filter(|it| !it.is_wrapped);
+    let bare: Vec<_> = bare
+        .map(|it| it.title.rsplit(" › ").next().unwrap_or_default())
+        .collect();
+    let wrapped = servers.len() - bare.len();
+    let count = units::count(servers.len(), "server", "servers");
+    let mut lines = vec![format!("{title}: {wrapped} of {count} wrapped")];
+    if !bare.is_empty() {
+        lines.push(format!("  not wrapped: {}", bare.join(", ")));
+    }
+    lines
+}
+
+fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
+    let containment = &machine.containment;
+    let unclaimed = leak.unclaimed.iter().map(|(name, it)| {
+        json!({
+            "name": name,
+            "process": ps::process_as_json(&it.process),
+            "descendants": it.descendants.iter().map(ps::process_as_json).collect::<Vec<_>>(),
+        })
+    });
+    let servers = |file: &Survey| {
+        let all = file.servers.as_ref().ok()?;
+        let all = all
+            .iter()
+            .map(|it| json!({"name": it.title, "wrapped": it.is_wrapped}));
+        Some(all.collect::<Vec<_>>())
+    };
+    let files = files.iter().map(|file| {
+        json!({
+            "host": file.host.name,
+            "path": file.path.display().to_string(),
+            "servers": servers(file),
+            "error": file.servers.as_ref().err(),
+        })
+    });
+    json!({
+        "schema": "mcp-contain/doctor/1",
+        "summary": leak.sentence(),
+        "left": {
+            "memory_bytes": leak.memory(),
+            "orphans": leak.orphans.iter().flat_map(|it| &it.processes).map(ps::process_as_json).collect::<Vec<_>>(),
+            "unclaimed": unclaimed.collect::<Vec<_>>(),
+            "containers": leak.containers.iter().map(Remnant::to_string).collect::<Vec<_>>(),
+            "unknown": unknown::as_json(&leak.unknown),
+        },
+        "running": leak.running,
+        "containment": {
+            "mechanism": containment.mechanism,
+            "says": containment.to_string(),
+            "fallback": containment.fallback,
+            "no_memory_limit": machine.no_memory_limit,
+        },
+        "files": files.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_says_what_was_left_and_the_command_that_ends_it() {
+        for ((known, guessed, young, containers), expected) in [
+            ((0, 0, false, 0), "Nothing was left behind."),
+            (
+                (1, 0, false, 2),
+                "1 server was left behind, 9 MB; end it with `mcp-contain reap`.",
+            ),
+            (
+                (3, 0, false, 0),
+                "3 servers were left behind, 9 MB; end them with `mcp-contain reap`.",
+            ),
+            (
+                (0, 1, true, 0),
+                "1 server was left behind it seems, 9 MB; look at it below, then end it with `mcp-contain reap --foreign --yes --older 0s`.",
+            ),
+            (
+                (0, 2, false, 1),
+                "2 servers were left behind it seems, 9 MB; look at them below, then end them with `mcp-contain reap --foreign --yes`.",
+            ),
+            (
+                (2, 1, false, 0),
+                "3 servers were left behind, 9 MB; end 2 of them with `mcp-contain reap`, then look at the rest below and end it with `mcp-contain reap --foreign --yes`.",
+            ),
+            (
+                (0, 0, false, 2),
+                "2 containers were left behind; remove them with `mcp-contain reap`.",
+            ),
+        ] {
+            assert_eq!(
+                first_line(known, guessed, young, containers, 9_000_000),
+                expected
+            );
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Verbs about what runs, what was left behind, and what ended.
+
+mod demo;
+mod doctor;
+mod foreign;
+mod ps;
+mod reap;
+mod stats;
+mod stop;
+
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Verb {
+    /// List the running servers: the program that uses each, its CPU and memory, and what ends it
+    Ps(ps::Options),
+    /// End one server, and prove that nothing of it is left
+    Stop(stop::Options),
+    /// End servers that were left behind by a program that is gone
+    Reap(reap::Options),
+    /// Show how servers ended so far: by themselves, when asked, or killed
+    Stats(stats::Options),
+    /// Show what was left behind and how to end it, and which hosts are wrapped
+    Doctor(doctor::Options),
+    /// Show on real processes what a host leaves behind without mcp-contain, and with it
+    Demo(demo::Options),
+}
+
+pub(crate) fn run(verb: &Verb) -> Result<ExitCode, Failure> {
+    match verb {
+        Verb::Ps(options) => ps::run(options),
+        Verb::Stop(options) => stop::run(options),
+        Verb::Reap(options) => reap::run(options),
+        Verb::Stats(options) => stats::run(options),
+        Verb::Doctor(options) => doctor::run(options),
+        Verb::Demo(options) => demo::run(options),
+    }
+}
+
+/// Returns whether a process or a pipe ends in time.
+fn ends_within(end: &impl AsFd, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut fds = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, left) {
+            Err(Errno::EINTR) => {}
+            ended => return ended.is_ok_and(|ended| ended > 0),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `stats`: lists how servers ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mcp_guardian::history::{self, History, PastServer};
+use serde_json::{Value, json};
+
+use super::ps;
+use crate::failure::Failure;
+pub(crate) use crate::show::out::Options;
+use crate::show::table::render;
+use crate::show::text::one_line;
+use crate::show::{out, units, unknown};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Running,
+    /// It exited by itself and left nothing.
+    Itself,
+    Asked,
+    Killed,
+    /// Something of it may be left.
+    Unproven,
+    /// Nothing recorded its end: its guardian was killed, or the machine was switched off.
+    Unknown,
+}
+
+impl How {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Itself => "itself",
+            Self::Asked => "asked",
+            Self::Killed => "killed",
+            Self::Unproven => "unproven",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let seen = history::look()
+        .map_err(|error| Failure::wrapper(format_args!("the history cannot be read: {error}")))?;
+    let running = ps::look()?.servers.into_iter().map(|server| server.id);
+    let running: BTreeSet<String> = running.collect();
+    let servers = seen.servers.iter().map(|it| (it, how(it, &running)));
+    let servers: Vec<_> = servers.collect();
+    match options.json {
+        true => out::line(format_args!("{:#}", as_json(&seen, &servers))),
+        false => out::print(as_text(&seen, &servers, SystemTime::now())),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn how(server: &PastServer, running: &BTreeSet<String>) -> How {
+    match &server.end {
+        None if running.contains(&server.id) => How::Running,
+        None => How::Unknown,
+        Some(end) if !end.is_proven => How::Unproven,
+        Some(end) if end.killed || end.out_of_memory => How::Killed,
+        Some(end) if end.asked => How::Asked,
+        Some(_) => How::Itself,
+    }
+}
+
+fn is_out_of_memory(server: &PastServer) -> bool {
+    server.end.as_ref().is_some_and(|end| end.out_of_memory)
+}
+
+/// Totals of one name, or of all.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    itself: usize,
+    asked: usize,
+    killed: usize,
+    /// Without a proof, or unknown.
+    unsure: usize,
+    swept: u64,
+    last: Option<SystemTime>,
+}
+
+impl Sum {
+    fn add(&mut self, server: &PastServer, how: How) {
+        match how {
+            How::Running => return,
+            How::Itself => self.itself += 1,
+            How::Asked => self.asked += 1,
+            How::Killed => self.killed += 1,
+            How::Unproven | How::Unknown => self.unsure += 1,
+        }
+        let end = server.end.as_ref();
+        self.swept += end.map_or(0, |end| u64::from(end.swept));
+        self.last = self.last.max(end.map(|end| end.at));
+    }
+
+    fn ended(&self) -> usize {
+        self.itself + self.asked + self.killed + self.unsure
+    }
+}
+
+fn sums(servers: &[(&PastServer, How)]) -> (Sum, BTreeMap<String, Sum>) {
+    let mut all = Sum::default();
+    let mut names = BTreeMap::<String, Sum>::new();
+    for (server, how) in servers {
+        all.add(server, *how);
+        names
+            .entry(one_line(&server.name))
+            .or_default()
+            .add(server, *how);
+    }
+    names.retain(|_, sum| sum.ended() > 0);
+    (all, names)
+}
+
+fn as_text(seen: &History, servers: &[(&PastServer, How)], now: SystemTime) -> String {
+    let (all, names) = sums(servers);
+    let since = |then: SystemTime| units::time(now.duration_since(then).unwrap_or(Duration::ZERO));
+    let mut text = match seen.servers.first() {
+        Some(first) if all.ended() > 0 => format!(
+            "{} of {} did not end by themselves in the last {}, and {} had to be ended with them.\n\n",
+            all.ended() - all.itself,
+            units::count(all.ended(), "server", "servers"),
+            since(first.started),
+            units::count(
+                usize::try_from(all.swept).unwrap_or(usize::MAX),
+                "process",
+                "processes"
+            ),
+        ),
+        _ => "No server has ended that was started by mcp-contain.\n".to_owned(),
+    };
+    let row = |(name, sum): (&String, &Sum)| {
+        vec![
+            name.clone(),
+            sum.ended().to_string(),
+            sum.itself.to_string(),
+            sum.asked.to_string(),
+            sum.killed.to_string(),
+            sum.unsure.to_string(),
+            sum.swept.to_string(),
+            sum.last.map_or_else(|| "-".to_owned(), since),
+        ]
+    };
+    let rows: Vec<Vec<String>> = names.iter().map(row).collect();
+    if !rows.is_empty() {
+        let titles = [
+            "NAME", ">ENDED", ">ITSELF", ">ASKED", ">KILLED", ">UNKNOWN", ">SWEPT", ">LAST",
+        ];
+        text.push_str(&render(&titles, &rows));
+    }
+    let hungry = servers
+        .iter()
+        .filter(|(server, _)| is_out_of_memory(server));
+    let hungry = hungry.count();
+    if hungry > 0 {
+        let servers = units::count(hungry, "server", "servers");
+        text.push_str(&format!(
+            "{servers} killed at the limit of memory (`--memory`).\n"
+        ));
+    }
+    for line in unknown::lines(&unknown::of(&seen.unknown)) {
+        text.push_str(&format!("{line}\n"));
+    }
+    text
+}
+
+fn as_json(seen: &History, servers: &[(&PastServer, How)]) -> Value {
+    let (all, _) = sums(servers);
+    let date = |date: SystemTime| {
+        date.duration_since(UNIX_EPOCH)
+            .map_or(0.0, |it| it.as_secs_f64())
+    };
+    let server = |(server, how): &(&PastServer, How)| {
+        let end = server.end.as_ref();
+        json!({
+            "id": server.id,
+            "name": one_line(&server.name),
+            "how": how.as_str(),
+            "started": date(server.started),
+            "ended": end.map(|end| date(end.at)),
+            "host_gone": end.map(|end| end.host_gone),
+            "out_of_memory": end.map(|end| end.out_of_memory),
+            "code": end.and_then(|end| end.code),
+            "signal": end.and_then(|end| end.signal),
+            "swept": end.map(|end| end.swept),
+            "seconds": end.map(|end| end.took.as_secs_f64()),
+        })
+    };
+    json!({
+        "schema": "mcp-contain/stats/1",
+        "ended": all.ended(),
+        "itself": all.itself,
+        "asked": all.asked,
+        "killed": all.killed,
+        "swept": all.swept,
+        "servers": servers.iter().map(server).collect::<Vec<_>>(),
+        "unknown": unknown::as_json(&unknown::of(&seen.unknown)),
+    })
+}

@@ -1,0 +1,108 @@
+//! Options of a server, and how their values are written.
+
+mod size;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use crate::failure::Failure;
+
+/// A server and its containment.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Name of the server in lists
+    #[arg(long)]
+    pub(crate) name: Option<OsString>,
+    /// Time between the steps of ending the server: end of input, SIGTERM, SIGKILL
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    pub(crate) grace: Duration,
+    /// Refuse to start the server if it cannot be contained at least in this way
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) require: Option<Level>,
+    /// Memory that the server and everything it starts may use together, such as 512M (K, M, G and T are powers of 1024). If
+    /// they need more, the kernel kills them; if the limit cannot be set, the server is not started
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) memory: Option<u64>,
+    /// Take PATH from the user's login shell, to find PROGRAM and for the server; useful if the host is started from a desktop
+    #[arg(long, value_name = "WHOSE")]
+    pub(crate) path: Option<PathOf>,
+    /// Append the server's standard error to this file instead of sending it to the host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+    /// End the containers that the server has started when it ends; without a value: always
+    #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "always")]
+    pub(crate) containers: Containers,
+    /// Leave processes of this name running when the server ends, with everything below them: a daemon, a browser. `*` and `?`
+    /// match as in a shell; a pattern with a slash is compared with the whole command line. May be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) keep: Vec<OsString>,
+    /// Do not set MCP_LIFECYCLE_ID and MCP_LIFECYCLE_KEEP in the server's environment, by which its processes are found anywhere
+    #[arg(long)]
+    pub(crate) no_mark: bool,
+    /// Run as the shim of a relay: relay nothing, query no PATH, and exit with 137 if the server died of SIGKILL
+    #[arg(long, hide = true)]
+    pub(crate) sigkill_as_code: bool,
+    /// Start the server only when a request needs it: until then, a cache answers the handshake and the lists
+    #[arg(long)]
+    pub(crate) lazy: bool,
+    /// With --lazy: end the server after this time without use. Default: 10m for servers of
+    /// protocol revision 2026-07-28, never for older ones
+    #[arg(long, value_name = "TIME", requires = "lazy", value_parser = time)]
+    pub(crate) idle: Option<Duration>,
+    /// Start the server again, at the next request, after it exited by itself
+    #[arg(long)]
+    pub(crate) restart: bool,
+    /// The server: a program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// A required level of containment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Level {
+    /// A guardian process ends all of it, even if the host and mcp-contain are killed
+    Guardian,
+    /// The same, and a cgroup, so that no process escapes
+    Cgroup,
+    /// A guardian and a PID namespace, which only this option creates; no cgroup is needed
+    Pidns,
+}
+
+/// The servers with tracked containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Containers {
+    /// If PROGRAM or its arguments name docker, podman, nerdctl or testcontainers
+    Auto,
+    /// For every server
+    Always,
+    /// For no server
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PathOf {
+    /// The user's login shell
+    Login,
+}
+
+/// Parses a time, such as `2s`.
+pub(crate) fn time(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text)
+        .map_err(|_| "a time is a number with a unit, such as 500ms, 2s or 10m")
+}
+
+/// Time limit for the shell to print its `PATH`. A host waits for its server some ten times as
+/// long.
+#[cfg(target_os = "linux")]
+const SHELL_LIMIT: Duration = Duration::from_secs(5);
+
+/// Returns the owner's `PATH`. If that fails, reports it and returns `None`.
+#[cfg(target_os = "linux")]
+pub(crate) fn path(PathOf::Login: PathOf) -> Option<OsString> {
+    let path = mcp_launcher_local::login_path(SHELL_LIMIT);
+    // The program may still be found.
+    let said = |error: &_| Failure::wrapper(format_args!("the PATH is the host's: {error}")).say();
+    path.inspect_err(said).ok()
+}

@@ -1,0 +1,355 @@
+//! One process of a session: its pumps, its log, its end.
+
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use mcp_lifecycle_core::launch::{BoxRead, LaunchedServer, ProcessTerminator, StepError};
+use mcp_lifecycle_core::terminate::{EndReason, ServerHandle, TerminationPolicy};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+
+use super::audit::Audit;
+use super::doubts::{Doubts, until_gone};
+use super::event::Event;
+use super::limits::Limits;
+use super::log::{Keep, Log};
+use super::quota::{Grant, Portion};
+use super::stdin::{Answers, Input, StdinQueue, Verdict};
+use crate::mutex::Mutex;
+use crate::protocol::RequestId;
+use crate::protocol::process::{StartParams, WriteParams, WriteStatus};
+use crate::wire::{wire_code, wire_proof};
+
+/// Grace of the descendants of a plain client's process after its main process exited.
+const STRAGGLERS: Duration = Duration::from_secs(2);
+
+/// The session that owns a process.
+pub(super) trait Owner: Send + Sync {
+    /// The process has something to send.
+    fn wake(&self, process: &Arc<Process>);
+
+    /// Answers a client's write.
+    fn answer_write(&self, id: &RequestId, status: WriteStatus);
+
+    /// Frees memory, as far as it is used by sent output that a plain client might read again.
+    fn make_room(&self, bytes: usize);
+
+    /// Forgets exactly this process; its unsent output is dropped.
+    fn remove(&self, process: &Process);
+}
+
+/// The session's state that a process needs.
+pub(super) struct Member {
+    pub(super) session_id: String,
+    pub(super) owner: Weak<dyn Owner>,
+    pub(super) audit: Arc<Audit>,
+    pub(super) doubts: Arc<Doubts>,
+    pub(super) portion: Arc<Portion>,
+    pub(super) limits: Arc<Limits>,
+    /// How output is kept, and how far it may be ahead.
+    pub(super) keep: Keep,
+    pub(super) window: usize,
+    /// Its client supports our extensions: it has its own ladder and acknowledges output.
+    pub(super) extended: bool,
+}
+
+pub(super) struct Process {
+    pub(super) id: String,
+    pub(super) program: String,
+    pub(super) started: Instant,
+    pub(super) terminator: Arc<dyn ProcessTerminator>,
+    handle: ServerHandle,
+    member: Member,
+    /// `true` once nothing of it is left.
+    proven: Arc<AtomicBool>,
+    pub(super) log: Mutex<Log>,
+    stdin: Mutex<Input>,
+    /// Notified of possible room in the log.
+    pub(super) room: Notify,
+    /// Notified of events, for waiting reads.
+    pub(super) changed: Notify,
+    /// `true` while it is in the session's send queue.
+    pub(super) queued: AtomicBool,
+    streams_open: Mutex<u8>,
+    ended: AtomicBool,
+    /// The last of its client's signals that was carried out; locked during one.
+    asked: tokio::sync::Mutex<Option<u64>>,
+}
+
+impl Process {
+    /// Takes over a launched server; its output is pumped elsewhere.
+    pub(super) fn adopt(
+        params: &StartParams,
+        launched: LaunchedServer,
+        member: Member,
+        place: OwnedSemaphorePermit,
+    ) -> (Arc<Self>, BoxRead, Option<BoxRead>) {
+        let id = params.process_id.clone();
+        let program = params.argv.first().cloned().unwrap_or_default();
+        let parts = launched.into_parts();
+        let identity = parts.terminator.identity();
+        member.audit.started(&id, &program, &identity);
+        let (handle, stdin) = ServerHandle::new(&id, parts.stdin, Arc::clone(&parts.terminator));
+        let grant = || Grant::of(&member.portion);
+        let mut queue = StdinQueue::new(grant());
+        if member.extended {
+            queue = queue.in_order();
+        }
+        if !params.pipe_stdin {
+            queue.close();
+        }
+        let process = Arc::new(Self {
+            id,
+            program,
+            started: Instant::now(),
+            terminator: parts.terminator,
+            handle,
+            proven: Arc::default(),
+            log: Mutex::new(Log::new(member.keep, member.window, grant())),
+            stdin: Mutex::new(Input::new(queue, stdin)),
+            member,
+            room: Notify::new(),
+            changed: Notify::new(),
+            queued: AtomicBool::new(false),
+            streams_open: Mutex::new(1 + u8::from(parts.stderr.is_some())),
+            ended: AtomicBool::new(false),
+            asked: tokio::sync::Mutex::default(),
+        });
+        tokio::spawn(Arc::clone(&process).feed());
+        tokio::spawn(Arc::clone(&process).watch(place));
+        (process, parts.stdout, parts.stderr)
+    }
+
+    pub(super) fn portion(&self) -> &Arc<Portion> {
+        &self.member.portion
+    }
+
+    fn owner(&self) -> Option<Arc<dyn Owner>> {
+        self.member.owner.upgrade()
+    }
+
+    /// Returns whether its main process has exited.
+    pub(super) fn has_exited(&self) -> bool {
+        self.log.lock().has_exited()
+    }
+
+    /// Returns whether its whole tree has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    pub(super) fn write(&self, id: RequestId, params: WriteParams) -> Verdict {
+        let Limits {
+            stdin_queue,
+            max_frame,
+            ..
+        } = *self.member.limits;
+        let limit = stdin_queue.saturating_add(max_frame);
+        let mut input = self.stdin.lock();
+        let verdict = input.queue.write(id, params, limit);
+        let answers = input.write_now();
+        drop(input);
+        self.answer(answers);
+        verdict
+    }
+
+    /// Returns whether refused input is to be repeated by its client.
+    pub(super) fn is_input_behind(&self) -> bool {
+        self.stdin.lock().queue.is_behind()
+    }
+
+    pub(super) fn close_stdin(&self) {
+        let mut input = self.stdin.lock();
+        input.queue.close();
+        let answers = input.write_now();
+        drop(input);
+        self.answer(answers);
+    }
+
+    pub(super) fn acknowledge(&self, seq: u64, stdout: u64, stderr: u64) {
+        self.log.lock().acknowledge(seq, stdout, stderr);
+        self.room.notify_waiters();
+        self.retire();
+    }
+
+    /// Drops sent output that is kept for a plain client's reads.
+    pub(super) fn forget_sent(&self) {
+        if self.log.lock().forget_sent() {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Frees memory of its session, as far as possible.
+    pub(super) fn make_room(&self, bytes: usize) {
+        if let Some(owner) = self.owner() {
+            owner.make_room(bytes);
+        }
+    }
+
+    /// Drops its output, since its client is gone for good.
+    pub(super) fn abandon(&self) {
+        self.log.lock().discard();
+        self.room.notify_waiters();
+    }
+
+    /// Sends SIGTERM to its tree, unless this client's signal or a later one was already carried
+    /// out.
+    pub(super) async fn request_end(&self, signal: Option<u64>) -> Result<(), StepError> {
+        let mut asked = self.asked.lock().await;
+        if signal.is_some() && signal <= *asked {
+            return Ok(());
+        }
+        self.terminator.request_end().await?;
+        *asked = signal.or(*asked);
+        Ok(())
+    }
+
+    /// Ends it in order, or joins an end in progress.
+    pub(super) async fn end(&self, policy: &TerminationPolicy, reason: EndReason) {
+        if let Err(error) = self.handle.terminate(policy, reason).await {
+            tracing::warn!(%error, "a process of a client is not proven gone");
+            self.doubt();
+        }
+    }
+
+    /// Returns whether its client has acknowledged its end, as far as it can.
+    pub(super) fn is_told(&self) -> bool {
+        let log = self.log.lock();
+        match self.member.extended {
+            true => self.has_ended() && log.is_drained(),
+            false => log.is_closed() && !log.has_unsent(),
+        }
+    }
+
+    pub(super) fn push(self: &Arc<Self>, event: Event) {
+        self.log.lock().push(event);
+        self.changed.notify_waiters();
+        if let Some(owner) = self.owner() {
+            owner.wake(self);
+        }
+    }
+
+    /// Writes queued input to the pipe whenever it has room again.
+    async fn feed(self: Arc<Self>) {
+        poll_fn(|cx| {
+            let mut answers = Answers::new();
+            let poll = self.stdin.lock().poll(cx, &mut answers);
+            self.answer(answers);
+            poll
+        })
+        .await;
+    }
+
+    fn answer(&self, answers: Answers) {
+        if let Some(owner) = self.owner() {
+            for (id, status) in answers {
+                owner.answer_write(&id, status);
+            }
+        }
+    }
+
+    /// Records that it is not proven gone.
+    fn doubt(&self) {
+        let Member {
+            doubts, session_id, ..
+        } = &self.member;
+        doubts.add(session_id, &self.proven);
+    }
+
+    /// Notes that a stream has ended or the main process has exited.
+    pub(super) fn part_done(self: &Arc<Self>) {
+        let left = {
+            let mut open = self.streams_open.lock();
+            let left = *open;
+            *open = left.saturating_sub(1);
+            left
+        };
+        if left == 0 {
+            self.push(Event::Closed);
+            self.retire();
+        }
+    }
+
+    /// Waits for the exit of the main process and the proof that everything is gone.
+    async fn watch(self: Arc<Self>, place: OwnedSemaphorePermit) {
+        let exit = self.terminator.exited().await;
+        self.push(Event::Exited(wire_code(exit)));
+        self.part_done();
+        let Member {
+            extended,
+            limits,
+            audit,
+            doubts,
+            ..
+        } = &self.member;
+        let end = async {
+            if *extended {
+                // Its client's ladder has the only clock.
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(STRAGGLERS).await;
+            self.end(&limits.orphans, EndReason::ServerExited).await;
+        };
+        let proof = tokio::select! {
+            proof = self.terminator.gone() => proof,
+            () = end => self.terminator.gone().await,
+        };
+        let (ran, proven) = (self.started.elapsed(), proof.is_ok());
+        if proven {
+            doubts.dispel(&self.proven);
+            drop(place);
+        } else {
+            self.doubt();
+            let (terminator, doubts) = (Arc::clone(&self.terminator), Arc::clone(doubts));
+            let proven = Arc::clone(&self.proven);
+            tokio::spawn(until_gone(terminator, doubts, proven, place));
+        }
+        audit.ended(&self.id, &self.program, exit, proven, ran);
+        if *extended {
+            self.push(Event::Gone(wire_proof(&self.id, proof)));
+        }
+        self.ended.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+        self.close_stdin();
+        self.retire();
+        if !extended {
+            let (retention, process) = (limits.retention, Arc::downgrade(&self));
+            drop(self);
+            forget_after(retention, process).await;
+        }
+    }
+
+    /// Forgets it once the client has acknowledged everything.
+    fn retire(&self) {
+        let over = self.has_ended() && {
+            let log = self.log.lock();
+            log.is_closed() && log.is_drained()
+        };
+        if over
+            && self.member.extended
+            && let Some(owner) = self.owner()
+        {
+            owner.remove(self);
+        }
+    }
+}
+
+/// Forgets an ended process of a plain client, which has this time to read its output after all of
+/// it was sent.
+async fn forget_after(retention: Duration, process: Weak<Process>) {
+    loop {
+        tokio::time::sleep(retention).await;
+        let process = process.upgrade();
+        let Some((process, owner)) = process.and_then(|it| it.owner().map(|owner| (it, owner)))
+        else {
+            return;
+        };
+        if !process.log.lock().has_unsent() {
+            return owner.remove(&process);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One client's session: its processes, its lease, its output queue.
+
+mod ending;
+mod outbox;
+mod owner;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use self::outbox::Outbox;
+pub(super) use self::outbox::{AnswerPriority, Next};
+use super::Shared;
+use super::audit::Audit;
+use super::doubts::Doubts;
+use super::limits::{Limits, MOST_LAUNCHES, MOST_WAITING};
+use super::origin::Share;
+use super::process::{Owner as _, Process};
+use super::quota::Portion;
+use crate::mutex::Mutex;
+use crate::protocol::RequestId;
+use crate::protocol::extension::Lifecycle;
+
+/// An entry in the table of processes.
+pub(super) enum Slot {
+    /// In launch; the answer goes to this request.
+    Starting {
+        answer_to: RequestId,
+        cancel: CancellationToken,
+    },
+    Running(Arc<Process>),
+}
+
+pub(super) struct Session {
+    pub(super) id: String,
+    pub(super) audit: Arc<Audit>,
+    pub(super) doubts: Arc<Doubts>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) lease: Duration,
+    /// The share that opened it.
+    pub(super) of: Share,
+    /// Its part of its share's quota.
+    pub(super) portion: Arc<Portion>,
+    /// The agreed extensions; `None` with a plain client.
+    pub(super) lifecycle: Option<Lifecycle>,
+    pub(super) processes: Mutex<HashMap<String, Slot>>,
+    outbox: Mutex<Outbox>,
+    /// Number of its connections; only the latest is attached.
+    generation: AtomicU64,
+    heard: Mutex<Instant>,
+    /// `true` once the daemon shuts down: nothing is started any more.
+    closing: AtomicBool,
+    /// `true` once its end has begun.
+    ended: AtomicBool,
+    /// Cancelled once it has ended.
+    finished: CancellationToken,
+    /// Cancelled when everything must end without grace.
+    hurry: CancellationToken,
+    /// Notified when the client has received something during a shutdown.
+    delivered: Notify,
+    /// Serializes late answers, and notifies of room for them.
+    answering: tokio::sync::Mutex<()>,
+    answer_room: Notify,
+    /// Permits for waiting requests.
+    pub(super) waiting: Arc<Semaphore>,
+    /// Permits for launches.
+    pub(super) launches: Semaphore,
+    /// Launches in progress.
+    pub(super) launching: tokio_util::task::TaskTracker,
+}
+
+impl Session {
+    pub(super) fn new(
+        id: String,
+        shared: &Shared,
+        lifecycle: Option<Lifecycle>,
+        of: Share,
+    ) -> Arc<Self> {
+        let limits = Arc::clone(&shared.limits);
+        let asked = lifecycle.as_ref().and_then(|l| l.lease_ms);
+        let lease = asked.map_or(limits.lease, Duration::from_millis);
+        let portion = Portion::of(&shared.account(&of), &limits);
+        Arc::new(Self {
+            audit: Audit::new(&id, &shared.counters),
+            id,
+            doubts: Arc::clone(&shared.doubts),
+            limits,
+            lease,
+            of,
+            portion,
+            lifecycle,
+            processes: Mutex::default(),
+            outbox: Mutex::default(),
+            generation: AtomicU64::new(0),
+            heard: Mutex::new(Instant::now()),
+            closing: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            delivered: Notify::new(),
+            finished: CancellationToken::new(),
+            hurry: shared.hurry.clone(),
+            answering: tokio::sync::Mutex::new(()),
+            answer_room: Notify::new(),
+            waiting: Arc::new(Semaphore::new(MOST_WAITING)),
+            launches: Semaphore::new(MOST_LAUNCHES),
+            launching: tokio_util::task::TaskTracker::new(),
+        })
+    }
+
+    pub(super) fn is_extended(&self) -> bool {
+        self.lifecycle.is_some()
+    }
+
+    /// Returns whether raw output was agreed.
+    pub(super) fn takes_raw_output(&self) -> bool {
+        self.lifecycle.as_ref().is_some_and(|l| l.raw_output)
+    }
+
+    pub(super) fn process(&self, id: &str) -> Option<Arc<Process>> {
+        match self.processes.lock().get(id) {
+            Some(Slot::Running(process)) => Some(Arc::clone(process)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether its end has begun.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Returns whether it accepts no more processes.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire) || self.has_ended()
+    }
+
+    /// Notes that the client has received something.
+    pub(super) fn taken(&self) {
+        self.delivered.notify_waiters();
+    }
+
+    /// Makes its connection, if any, read pending input.
+    pub(super) fn nudge(&self) -> bool {
+        let (attached, waker) = {
+            let mut outbox = self.outbox.lock();
+            (outbox.attached, outbox.waker.take())
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        attached
+    }
+
+    /// Records a sign of life of the client.
+    pub(super) fn heard(&self) {
+        *self.heard.lock() = Instant::now();
+    }
+
+    pub(super) fn expires(&self) -> Instant {
+        *self.heard.lock() + self.lease
+    }
+
+    /// Attaches a new connection in place of the previous one.
+    pub(super) fn attach(&self) -> u64 {
+        self.heard();
+        let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut outbox = self.outbox.lock();
+        outbox.detach();
+        let previous = outbox.waker.take();
+        drop(outbox);
+        self.answer_room.notify_waiters();
+        if let Some(waker) = previous {
+            waker.wake();
+        }
+        generation
+    }
+
+    /// Starts sending, including everything that the client may have missed.
+    pub(super) fn begin_sending(&self, generation: u64) {
+        let running = self.running();
+        self.outbox.lock().attached = true;
+        for process in running {
+            process.log.lock().reattached(generation);
+            self.wake(&process);
+        }
+    }
+
+    pub(super) fn is_attached_as(&self, generation: u64) -> bool {
+        self.generation.load(Ordering::Acquire) == generation
+    }
+
+    /// Notes that the connection is lost.
+    pub(super) fn detach(&self, generation: u64) {
+        if self.is_attached_as(generation) {
+            let mut outbox = self.outbox.lock();
+            outbox.detach();
+            drop(outbox);
+            self.answer_room.notify_waiters();
+            self.taken();
+        }
+    }
+}

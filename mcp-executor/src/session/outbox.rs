@@ -1,0 +1,122 @@
+//! The send queue of one client: answers, and processes with events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use super::super::process::Process;
+use super::Session;
+
+/// Queued bytes of answers from which late answers wait.
+const HIGH_WATER: usize = 64 * 1024;
+
+#[derive(Default)]
+pub(super) struct Outbox {
+    pub(super) attached: bool,
+    answers: VecDeque<(String, AnswerPriority)>,
+    answer_bytes: usize,
+    /// Processes with events, each once: one event each per turn.
+    pub(super) ready: VecDeque<Arc<Process>>,
+    pub(super) waker: Option<Waker>,
+}
+
+impl Outbox {
+    /// Drops all answers, which the client requests again.
+    pub(super) fn detach(&mut self) {
+        self.attached = false;
+        self.answers.clear();
+        self.answer_bytes = 0;
+    }
+}
+
+/// The urgency of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerPriority {
+    Now,
+    /// It may be sent with the next frame.
+    Soon,
+}
+
+pub(crate) enum Next {
+    Answer(String, AnswerPriority),
+    Of(Arc<Process>),
+}
+
+impl Session {
+    /// Queues an answer. Without a connection it is dropped, since the client repeats the request.
+    pub(crate) fn answer(&self, frame: String) {
+        self.push_answer(frame, AnswerPriority::Now);
+    }
+
+    /// Returns the bytes of unsent answers.
+    pub(crate) fn answers_waiting(&self) -> usize {
+        self.outbox.lock().answer_bytes
+    }
+
+    /// Queues an answer once there is room. Only a few of many simultaneous answers are in memory.
+    /// Cancel safe.
+    pub(crate) async fn answer_in_turn(&self, make: impl FnOnce() -> String) {
+        let _turn = self.answering.lock().await;
+        loop {
+            let mut room = std::pin::pin!(self.answer_room.notified());
+            room.as_mut().enable();
+            if self.has_ended() || self.answers_waiting() <= HIGH_WATER {
+                break;
+            }
+            room.await;
+        }
+        // Without a connection it would be useless.
+        if self.outbox.lock().attached {
+            self.answer(make());
+        }
+    }
+
+    pub(super) fn push_answer(&self, frame: String, priority: AnswerPriority) {
+        let mut outbox = self.outbox.lock();
+        if outbox.attached {
+            outbox.answer_bytes += frame.len();
+            outbox.answers.push_back((frame, priority));
+        }
+        let waker = outbox.waker.take();
+        drop(outbox);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Notes that its connection is awake and needs no wake-up.
+    pub(crate) fn is_awake(&self, generation: u64) {
+        let mut outbox = self.outbox.lock();
+        if self.is_attached_as(generation) {
+            outbox.waker = None;
+        }
+    }
+
+    /// Takes the next item to send, or registers the waker.
+    pub(crate) fn next(&self, generation: u64, waker: &Waker) -> Option<Next> {
+        let mut outbox = self.outbox.lock();
+        if !self.is_attached_as(generation) {
+            return None;
+        }
+        if !outbox.attached {
+            outbox.waker = Some(waker.clone());
+            return None;
+        }
+        if let Some((answer, priority)) = outbox.answers.pop_front() {
+            outbox.answer_bytes -= answer.len();
+            let room = outbox.answer_bytes <= HIGH_WATER;
+            drop(outbox);
+            if room {
+                self.answer_room.notify_waiters();
+            }
+            return Some(Next::Answer(answer, priority));
+        }
+        if let Some(process) = outbox.ready.pop_front() {
+            process.queued.store(false, Ordering::Release);
+            return Some(Next::Of(process));
+        }
+        outbox.waker = Some(waker.clone());
+        None
+    }
+}

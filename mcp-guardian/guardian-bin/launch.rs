@@ -1,0 +1,212 @@
+//! Starts the server, up to exec in the child.
+//!
+//! Its process is created in its cgroup if the kernel supports that, else it joins by
+//! `cgroup.procs`, which waits for a kernel grace period of 7 to 16 ms on an idle machine. But a
+//! kernel that counts kills kills a child at birth if its parent's cgroup was ever killed (Linux
+//! 6.18), and filters refuse the call. So the child reports that it is alive, and otherwise a
+//! second one joins. A child killed at birth has executed nothing.
+
+use crate::control::Control;
+use crate::namespace::{self, Namespace};
+use crate::params::Params;
+use crate::protocol::{PARAM_COUNT, Stage};
+use crate::record::Record;
+use crate::staying::Staying;
+use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped, Signals};
+
+/// A created server process. [`Server::outcome`] reports its exec.
+pub(crate) struct Server {
+    pub(crate) pid: Pid,
+    /// Readable when the host dies; `None` without pidfds.
+    pub(crate) host: Option<Fd>,
+    /// Readable when a child changes state.
+    pub(crate) children: Fd,
+    /// Readable when the outcome of exec is known.
+    pub(crate) outcome: Fd,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) cgroup_kill: Option<Fd>,
+    /// Same as [`Params::grace`].
+    pub(crate) grace: u64,
+    pub(crate) record: Record,
+    pub(crate) staying: Staying,
+}
+
+pub(crate) enum Failure {
+    /// The host died first.
+    HostGone,
+    Failed(Stage, Errno),
+}
+
+/// The outcome of the child's exec.
+pub(crate) enum Outcome {
+    Pending,
+    Executed,
+    Failed(Stage, Errno),
+}
+
+impl Server {
+    pub(crate) fn outcome(&self) -> Outcome {
+        let mut said = [0; REPORT_LEN];
+        match sys::read(&self.outcome, &mut said[..1]) {
+            // Closed by exec, or by the death of the child before it; the wait status tells which.
+            Ok(0) => Outcome::Executed,
+            // More follows.
+            Ok(_) if said[0] == ALIVE => Outcome::Pending,
+            Ok(_) => {
+                // Written together with the first byte.
+                let _ = sys::read(&self.outcome, &mut said[1..]);
+                let [stage, a, b, c, d] = said;
+                Outcome::Failed(
+                    Stage::from_byte(stage).unwrap_or(Stage::Exec),
+                    Errno(i32::from_le_bytes([a, b, c, d])),
+                )
+            }
+            Err(_) => Outcome::Pending,
+        }
+    }
+}
+
+const REPORT_LEN: usize = 5;
+/// First byte of the report from a child in its cgroup; no stage has this number.
+const ALIVE: u8 = 0;
+
+pub(crate) fn launch(args: &Args, params: Params, control: &Control) -> Result<Server, Failure> {
+    let failed = |stage| move |errno| Failure::Failed(stage, errno);
+    sys::become_subreaper().map_err(failed(Stage::Subreaper))?;
+    let host = watch(params.host)?;
+    let children = sys::signalfd(Signals::CHILDREN).map_err(failed(Stage::ChildExits))?;
+    let (outcome, report) = sys::pipe().map_err(failed(Stage::Setup))?;
+    if params.pid_namespace {
+        let (pid, namespace) = namespace::create(args, &params, report).map_err(failed(Stage::Namespace))?;
+        return Ok(started(params, pid, host, children, outcome, Some(namespace)));
+    }
+    let guardian = sys::getpid();
+    let is_born = |pid| is_born(pid, &outcome, &children, host.as_ref(), control);
+    let (fork, is_inside) = fork(params.cgroup_leaf.as_ref(), &report, is_born).map_err(failed(Stage::Fork))?;
+    match fork {
+        Fork::Child => {
+            let joined = if is_inside { Ok(()) } else { join_cgroup(&params) };
+            let (stage, errno) = match joined {
+                Ok(()) => become_server(args, &params, guardian),
+                Err(errno) => (Stage::Cgroup, errno),
+            };
+            fail(&report, stage, errno)
+        }
+        Fork::Parent(pid) => Ok(started(params, pid, host, children, outcome, None)),
+    }
+}
+
+/// Creates the server's process, in its cgroup if that child `is_born`. In the child, the second
+/// value tells whether it is inside.
+fn fork(leaf: Option<&Fd>, report: &Fd, is_born: impl Fn(Pid) -> bool) -> sys::Result<(Fork, bool)> {
+    match leaf.map(sys::fork_into) {
+        Some(Ok(Fork::Child)) => {
+            if sys::write(report, &[ALIVE]) != Ok(1) {
+                // The guardian handles this exit like a kill at birth.
+                sys::exit(crate::EXIT_NOT_STARTED);
+            }
+            return Ok((Fork::Child, true));
+        }
+        Some(Ok(Fork::Parent(pid))) if is_born(pid) => return Ok((Fork::Parent(pid), true)),
+        Some(_) | None => {}
+    }
+    sys::fork_leader().map(|fork| (fork, false))
+}
+
+/// Waits for the child's first report, an order, or the host's end. The latter two are handled
+/// later, and the child counts as the server. If it was killed at birth and nothing else happened,
+/// it is reaped.
+fn is_born(pid: Pid, outcome: &Fd, children: &Fd, host: Option<&Fd>, control: &Control) -> bool {
+    loop {
+        let mut fds = [
+            PollFd::readable(Some(outcome)),
+            PollFd::readable(Some(children)),
+            PollFd::readable(host),
+            control.events(),
+        ];
+        sys::poll(&mut fds, None);
+        let [outcome, exits, host, control] = fds;
+        // An order is sent before the cgroup is killed, so it is ready as well if that killed the
+        // child.
+        if outcome.ready() || host.ready() || control.ready() || !exits.ready() {
+            return true;
+        }
+        let _ = sys::read(children, &mut [0; 128]);
+        if let Reaped::Child(..) = sys::reap_one(pid) {
+            return false;
+        }
+    }
+}
+
+fn started(
+    mut params: Params,
+    pid: Pid,
+    host: Option<Fd>,
+    children: Fd,
+    outcome: Fd,
+    namespace: Option<Namespace>,
+) -> Server {
+    // After the fork: the server stays in the host's session, and so in its scheduler autogroup.
+    sys::setsid();
+    // A copy of the server's streams here would hide the end of file of either side.
+    (0..3).for_each(sys::close);
+    Server {
+        pid,
+        host,
+        children,
+        outcome,
+        namespace,
+        record: Record::take(&mut params),
+        staying: Staying::new(params.keep),
+        cgroup_kill: params.cgroup_kill,
+        grace: params.grace,
+    }
+}
+
+/// Reports a failure before exec, and exits.
+pub(crate) fn fail(report: &Fd, stage: Stage, errno: Errno) -> ! {
+    let [a, b, c, d] = errno.0.to_le_bytes();
+    let _ = sys::write(report, &[stage as u8, a, b, c, d]);
+    sys::exit(crate::EXIT_NOT_STARTED)
+}
+
+/// Joins the cgroup by writing "0". The opener's permissions count, so it works if the host could
+/// open the file.
+pub(crate) fn join_cgroup(params: &Params) -> sys::Result<()> {
+    match &params.cgroup_procs {
+        Some(procs) => sys::write(procs, b"0").map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Returns a verified pidfd of the host.
+fn watch(host: u32) -> Result<Option<Fd>, Failure> {
+    // Without a pidfd, the socket's end of file has to suffice.
+    let pidfd = sys::pidfd_open(host).ok();
+    // Our parent cannot have been reaped while it is our parent, so the pid was the host's when the
+    // pidfd was opened.
+    if sys::getppid() == host {
+        Ok(pidfd)
+    } else {
+        Err(Failure::HostGone)
+    }
+}
+
+/// Runs between fork and exec. Returns what failed. Every descriptor but the server's streams
+/// closes on exec.
+pub(crate) fn become_server(args: &Args, params: &Params, guardian: u32) -> (Stage, Errno) {
+    // The guardian has one thread, so this reacts only to its death.
+    if let Err(errno) = sys::die_with_parent() {
+        return (Stage::DeathSignal, errno);
+    }
+    if sys::getppid() != guardian {
+        sys::exit(crate::EXIT_NOT_STARTED);
+    }
+    if let Some(cwd) = params.cwd
+        && let Err(errno) = sys::chdir(cwd)
+    {
+        return (Stage::Chdir, errno);
+    }
+    sys::block(Signals::NONE);
+    (Stage::Exec, sys::exec(params.program, args, PARAM_COUNT))
+}

@@ -1,0 +1,136 @@
+//! The program between a host and one server, which ends the server when its host cannot.
+//!
+//! A static program without libc, built by this crate's build script. `docs/containment.md` in the
+//! repository has its states, its protocol and its limits. Its arguments name its role: the
+//! guardian is the server's parent.
+//!
+//! - [`params`]: the guardian's arguments and descriptors
+//! - [`launch`]: the fork, and the server's side of it, up to exec
+//! - [`namespace`]: the init of a PID namespace, if wanted
+//! - [`orphan`]: finds which process inherits the host's orphans
+//! - [`supervise`]: the event loop
+//! - [`course`]: decides the next step. Pure
+//! - [`sweep`]: sends SIGTERM and SIGKILL to the tree
+//! - [`record`]: the server's cgroup and ledger entry, removed here if the host does not
+//! - [`staying`], [`keep`]: processes that outlive the server
+//! - [`swept`]: reaps processes and keeps the names of those that had to be ended
+//! - [`tree`], [`procfs`], [`parse`], [`stat`]: finds the descendants
+//! - [`shim`]: the process that a wrapper becomes
+//! - [`init`]: process 1 of a container or pod, and the last will of a host
+//! - [`ladder`]: how the latter two end the server. Pure
+//! - [`sys`]: system calls; all `unsafe` code
+
+#![no_std]
+#![no_main]
+#![no_builtins]
+#![deny(
+    unsafe_op_in_unsafe_fn,
+    clippy::undocumented_unsafe_blocks,
+    clippy::multiple_unsafe_ops_per_block
+)]
+
+mod control;
+mod course;
+#[expect(dead_code, reason = "the host reads what is written here")]
+#[path = "../src/program/ending.rs"]
+mod ending;
+#[path = "init/mod.rs"]
+mod init;
+#[expect(dead_code, reason = "the host checks the length of the patterns")]
+#[path = "keep.rs"]
+mod keep;
+mod ladder;
+mod launch;
+mod namespace;
+mod orphan;
+mod params;
+mod parse;
+mod procfs;
+#[expect(dead_code, reason = "what only the host needs of the protocol")]
+#[path = "../src/program/protocol.rs"]
+mod protocol;
+mod record;
+mod shim;
+#[expect(dead_code, reason = "what only the host asks")]
+mod stat;
+mod staying;
+mod supervise;
+mod sweep;
+mod swept;
+mod sys;
+mod tree;
+
+use control::Control;
+use params::Params;
+use protocol::Report;
+use sys::Signals;
+
+/// Exit code for invalid arguments.
+const EXIT_USAGE: i32 = 126;
+/// Exit code if no server was started, as in a shell.
+const EXIT_NOT_STARTED: i32 = 127;
+
+/// The program's own name, with or without a path, in the role of an init.
+const INIT: &[u8] = b"mcp-init";
+
+fn main(args: sys::Args) -> ! {
+    if args.get(0).is_some_and(|name| name.to_bytes().ends_with(INIT)) {
+        init::run(&args)
+    }
+    sys::block(Signals::ALL);
+    sys::default_all_signals();
+    if args.get(1) == Some(shim::ROLE) {
+        shim::run(&args)
+    }
+    let Some((params, control)) = Params::take(&args).zip(Control::inherited()) else {
+        sys::exit(EXIT_USAGE)
+    };
+    close_inherited_but(protocol::FIRST_FREE_FD.cast_unsigned(), []);
+    sys::leave_terminal();
+    if params.orphan {
+        orphan::leave(control)
+    }
+    match launch::launch(&args, params, &control) {
+        Ok(server) => supervise::Supervisor::new(server, control, args).run(),
+        Err(launch::Failure::HostGone) => sys::exit(EXIT_NOT_STARTED),
+        Err(launch::Failure::Failed(stage, errno)) => {
+            // A new socket has room for one message; without a host it does not matter.
+            let _ = control.send(Report::ExecFailed {
+                stage,
+                errno: errno.0,
+            });
+            sys::exit(EXIT_NOT_STARTED)
+        }
+    }
+}
+
+/// Closes descriptors from `first` on, except those meant for it: leaked ones of the host and other
+/// servers, and the image itself.
+fn close_inherited_but<const N: usize>(first: u32, mut kept: [Option<u32>; N]) {
+    kept.sort_unstable();
+    let mut from = first;
+    let mut closed = Ok(());
+    for kept in kept.into_iter().flatten().filter(|&kept| kept >= first) {
+        if kept > from {
+            closed = closed.and(sys::close_range(from, kept - 1));
+        }
+        from = kept.saturating_add(1);
+    }
+    if closed.and(sys::close_range(from, u32::MAX)).is_err() {
+        procfs::close_from(first, &kept);
+    }
+}
+
+/// Converts a wait status to the shell's exit code.
+fn exit_code(status: i32) -> i32 {
+    match status & 0x7f {
+        0 => status >> 8 & 0xff,
+        signal => 128 + signal,
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // The server dies with the guardian, or with process 1, and the host sees the end of file.
+    sys::exit(EXIT_USAGE)
+}

@@ -1,0 +1,170 @@
+//! Parents and children in /proc.
+//!
+//! A /proc of another PID namespace counts as empty: its pids would mean other processes to `kill`.
+
+use core::cell::OnceCell;
+use core::ffi::CStr;
+
+use crate::parse::{Levels, Numbers, numeric_entries};
+use crate::stat::Stat;
+use crate::sys::{self, Errno, Fd, Filled};
+
+/// Returns the /proc of this program's PID namespace, if it is the one here. Opened once, since
+/// another could be mounted over it.
+fn own() -> sys::Result<&'static Fd> {
+    static OWN: Filled<Fd> = Filled(OnceCell::new());
+    if let Some(own) = OWN.0.get() {
+        return Ok(own);
+    }
+    let proc = sys::open(c"/proc")?;
+    let status = sys::open_in(&proc, c"self/status")?;
+    let mut levels = Levels::default();
+    let mut buffer = [0; 512];
+    while let len @ 1.. = sys::read(&status, &mut buffer)? {
+        levels.feed(buffer.get(..len).unwrap_or_default());
+    }
+    // A process has one pid in its own namespace and one in each above. Comparing pids would not
+    // suffice, as two can be equal.
+    if levels.count() > 1 {
+        return Err(Errno::ENOENT);
+    }
+    Ok(OWN.0.get_or_init(|| proc))
+}
+
+/// A path below /proc, built without an allocator.
+pub(crate) struct Path {
+    text: [u8; 64],
+    len: usize,
+}
+
+impl Path {
+    pub(crate) fn new(start: &str) -> Self {
+        Self {
+            text: [0; 64],
+            len: 0,
+        }
+        .then(start)
+    }
+
+    /// Appends text. No path reaches the limit.
+    pub(crate) fn then(mut self, part: &str) -> Self {
+        part.bytes().for_each(|byte| self.push(byte));
+        self
+    }
+
+    pub(crate) fn number(mut self, number: u32) -> Self {
+        let mut divisor = 1;
+        while number / divisor >= 10 {
+            divisor *= 10;
+        }
+        while divisor > 0 {
+            self.push(b'0' + (number / divisor % 10) as u8);
+            divisor /= 10;
+        }
+        self
+    }
+
+    fn push(&mut self, byte: u8) {
+        // The last byte stays the terminator.
+        if self.len < self.text.len() - 1
+            && let Some(end) = self.text.get_mut(self.len)
+        {
+            *end = byte;
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        self.text.get(..self.len).unwrap_or_default()
+    }
+
+    pub(crate) fn open_to_write(&self) -> sys::Result<Fd> {
+        sys::open_to_write(CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
+    }
+
+    /// Opens the path in the /proc of this program's own namespace.
+    pub(crate) fn open(&self) -> sys::Result<Fd> {
+        sys::open_in(own()?, CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
+    }
+}
+
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    let mut line = [0; 512];
+    let file = Path::new("").number(pid).then("/stat").open().ok()?;
+    let len = sys::read(&file, &mut line).ok()?;
+    Stat::parse(line.get(..len)?)
+}
+
+/// Calls `each` with the children of `pid`, from the kernel's lists of every thread, or by scanning
+/// all processes if the kernel lacks those.
+pub(crate) fn children(pid: u32, each: &mut impl FnMut(u32)) {
+    // A process that is gone has no threads and needs no scan.
+    let (mut threads, mut listed) = (false, false);
+    let tasks = Path::new("").number(pid).then("/task");
+    numeric_files(&tasks, &mut |thread| {
+        threads = true;
+        let path = Path::new("")
+            .number(pid)
+            .then("/task/")
+            .number(thread)
+            .then("/children");
+        match path.open() {
+            Ok(file) => {
+                listed = true;
+                read_numbers(&file, each);
+            }
+            // The thread has ended, or the file does not exist, in which case nothing is listed.
+            // Other errors justify no scan.
+            Err(errno) => listed |= errno != Errno::ENOENT,
+        }
+    });
+    if threads && !listed {
+        numeric_files(&Path::new("."), &mut |candidate| {
+            if stat(candidate).is_some_and(|stat| stat.parent == pid) {
+                each(candidate);
+            }
+        });
+    }
+}
+
+/// Closes all descriptors from `first` on, except the kept ones, for kernels without `close_range`.
+pub(crate) fn close_from(first: u32, kept: &[Option<u32>]) {
+    // Closing changes the list being read, so repeat until nothing is left to close.
+    loop {
+        let mut closed = 0_u32;
+        let Ok(directory) = sys::open(c"/proc/self/fd") else {
+            return;
+        };
+        let mut buffer = [0; 1024];
+        while let Ok(len @ 1..) = sys::getdents(&directory, &mut buffer) {
+            numeric_entries(buffer.get(..len).unwrap_or_default(), &mut |fd| {
+                if fd >= first && !directory.is(fd) && !kept.contains(&Some(fd)) {
+                    closed += 1;
+                    drop(i32::try_from(fd).map(sys::inherited));
+                }
+            });
+        }
+        if closed == 0 {
+            return;
+        }
+    }
+}
+
+fn numeric_files(directory: &Path, each: &mut impl FnMut(u32)) {
+    let Ok(directory) = directory.open() else {
+        return;
+    };
+    let mut buffer = [0; 1024];
+    while let Ok(len @ 1..) = sys::getdents(&directory, &mut buffer) {
+        numeric_entries(buffer.get(..len).unwrap_or_default(), each);
+    }
+}
+
+fn read_numbers(file: &Fd, each: &mut impl FnMut(u32)) {
+    let mut numbers = Numbers::default();
+    let mut buffer = [0; 512];
+    while let Ok(len @ 1..) = sys::read(file, &mut buffer) {
+        numbers.feed(buffer.get(..len).unwrap_or_default(), each);
+    }
+    numbers.finish(each);
+}

@@ -1,0 +1,273 @@
+//! The shim: the process that `Wrapper` becomes, and that a wrapped server's host knows.
+//!
+//! The server has the host's own streams, so nothing is copied here. The shim notices the end of
+//! the server's input, the host's end, signals and the guardian's reports, forwards signals, and
+//! exits like the server. `docs/contain-reference.md` has the tables.
+
+use core::ffi::CStr;
+
+use crate::ladder::{Ladder, Order};
+use crate::params::small_number as number;
+use crate::protocol::{COMPANION_DONE, MESSAGE_MAX, Report, Request, SERVER_GONE};
+use crate::sys::{self, Args, Errno, Fd, Pid, PollFd, Reaped, Signal, Signals};
+
+/// First argument of a shim; a guardian's is a number.
+pub(crate) const ROLE: &CStr = c"shim";
+/// Exit code without a proof of the server's end, as for a failed wrapper.
+const EXIT_UNPROVEN: i32 = 125;
+/// Time of the companion beyond the grace, after which its containers are ended by force.
+const COMPANION_LIMIT: u64 = 15_000_000_000;
+
+struct Shim {
+    guardian: Pid,
+    control: Fd,
+    signals: Fd,
+    /// Readable when the host has exited.
+    host: Option<Fd>,
+    /// Readable at the end of the server's input.
+    input: Option<Fd>,
+    /// The host's log, for one line if there is no proof or memory ran out.
+    log: Option<Fd>,
+    cgroup_kill: Option<Fd>,
+    /// The socket to a process that ends processes outside the server's tree.
+    companion: Option<Fd>,
+    grace: u64,
+    /// Reports a SIGKILL of the server by exit code, so that the shim's own death by SIGKILL means
+    /// that it was killed.
+    sigkill_as_code: bool,
+    ladder: Ladder,
+}
+
+pub(crate) fn run(args: &Args) -> ! {
+    let Some(shim) = Shim::take(args) else {
+        sys::exit(crate::EXIT_USAGE)
+    };
+    sys::set_name(c"mcp-contain");
+    let _ = sys::chdir(c"/");
+    shim.watch()
+}
+
+/// The number of signals that are forwarded before the ladder is looked at again.
+const SIGNALS_EACH_TURN: usize = 32;
+
+impl Shim {
+    /// Takes over the arguments and descriptors of the wrapper.
+    fn take(args: &Args) -> Option<Self> {
+        let numbers = [2, 3, 4, 7].map(|index| args.get(index).and_then(number));
+        // Closes descriptors that the host leaked: a writing end of another server's input would
+        // keep that from ending.
+        crate::close_inherited_but(3, numbers);
+        let fd = |index: usize| sys::inherited(numbers.get(index).copied()??.cast_signed());
+        // A copy of the server's output would hide its end.
+        drop(sys::inherited(1));
+        let grace = u64::from(number(args.get(5)?)?).saturating_mul(1_000_000);
+        Some(Self {
+            control: fd(0)?,
+            host: fd(1),
+            cgroup_kill: fd(2),
+            companion: fd(3),
+            grace,
+            guardian: Pid::new(number(args.get(6)?)?)?,
+            sigkill_as_code: args.get(8).and_then(number) == Some(1),
+            // A copy would hide that the server has closed it.
+            input: sys::inherited(0).and_then(|input| sys::end_of(&input).ok()),
+            log: sys::inherited(2),
+            signals: sys::signalfd(Signals::PASSED_ON).ok()?,
+            ladder: Ladder::new(grace),
+        })
+    }
+
+    fn watch(mut self) -> ! {
+        // SIGSTOP and the like stop the shim itself.
+        sys::block(Signals::PASSED_ON);
+        loop {
+            let mut fds = [
+                PollFd::readable(Some(&self.control)),
+                PollFd::readable(Some(&self.signals)),
+                PollFd::readable(self.host.as_ref()),
+                PollFd::readable(self.input.as_ref()),
+            ];
+            let until = self.ladder.alarm();
+            sys::poll(&mut fds, until.map(|until| until.saturating_sub(sys::now())));
+            let [control, signals, host, input] = fds;
+            let now = sys::now();
+            if signals.ready() {
+                self.pass_on(now);
+            }
+            if input.ready() {
+                self.input = None;
+                self.ladder.told(now);
+            }
+            if host.ready() {
+                self.host = None;
+                let order = self.ladder.host_gone(now);
+                self.carry_out(order, now);
+            }
+            let order = self.ladder.pass(now);
+            self.carry_out(order, now);
+            if control.ready() {
+                self.hear(now);
+            }
+        }
+    }
+
+    /// Forwards the shim's signals to the server, a bounded number each turn: those queued meanwhile must not hold up the
+    /// ladder.
+    fn pass_on(&mut self, now: u64) {
+        for _ in 0..SIGNALS_EACH_TURN {
+            let Some(signal) = sys::next_signal(&self.signals) else {
+                break;
+            };
+            match signal {
+                Signal::TERM => {
+                    let order = self.ladder.terminated(now);
+                    self.carry_out(order, now);
+                }
+                signal => {
+                    // Like standard signals, one without room merges with those in flight.
+                    let _ = self.tell(Request::Signal(signal.number()));
+                    if signal == Signal::INT {
+                        self.ladder.told(now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order, now: u64) {
+        if order != Order::Nothing {
+            // The guardian may have been stopped.
+            let _ = sys::kill(self.guardian, Signal::CONT);
+        }
+        match order {
+            Order::Nothing => {}
+            Order::Terminate => match self.tell(Request::Terminate) {
+                Ok(_) => self.ladder.sent(),
+                Err(_) => self.ladder.refused(now),
+            },
+            Order::Kill => {
+                if self.tell(Request::Kill).is_err() {
+                    // No room: the guardian takes a half-close for this order.
+                    sys::shutdown_sending(&self.control);
+                }
+                self.kill_cgroup();
+            }
+        }
+    }
+
+    fn tell(&self, request: Request) -> sys::Result<usize> {
+        sys::send(&self.control, &request.encode())
+    }
+
+    fn kill_cgroup(&self) {
+        if let Some(kill) = &self.cgroup_kill {
+            let _ = sys::write(kill, b"1");
+        }
+    }
+
+    fn hear(&mut self, now: u64) {
+        let mut buffer = [0; MESSAGE_MAX];
+        loop {
+            let len = match sys::recv(&self.control, &mut buffer) {
+                Ok(0) => self.end_without_guardian(),
+                Ok(len) => len,
+                Err(Errno::EAGAIN) => return,
+                // Reported once, before queued reports.
+                Err(Errno::ECONNRESET | Errno::ENOMEM | Errno::ENOBUFS) => continue,
+                Err(_) => self.end_without_guardian(),
+            };
+            let report = buffer.get(..len).and_then(Report::decode);
+            if let Some(Report::MainExited { .. } | Report::Gone { .. } | Report::Unproven { .. }) = report {
+                // The server does not read it any more.
+                self.input = None;
+            }
+            match report {
+                Some(Report::MainExited { .. }) => self.ladder.main_exited(now),
+                Some(Report::OutOfMemory) => {
+                    self.say(b"mcp-contain: the server and all that it had started were killed: they needed more memory than --memory lets them have\n");
+                }
+                Some(Report::Gone { status, .. }) if self.companion_is_done() => self.end(status),
+                Some(Report::Gone { .. }) => self.unproven(
+                    b"mcp-contain: what ends the containers of the server did not do so: some may live (see `mcp-contain reap`)\n",
+                ),
+                Some(Report::Unproven { .. }) => self.unproven(
+                    b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
+                ),
+                Some(Report::Started { .. } | Report::ExecFailed { .. } | Report::Adopted { .. }) | None => {}
+            }
+        }
+    }
+
+    /// Tells the companion that the server is gone, and waits for its reply that nothing else is
+    /// left. A killed companion does not reply.
+    fn companion_is_done(&self) -> bool {
+        let Some(companion) = &self.companion else {
+            return true;
+        };
+        let _ = sys::send(companion, &[SERVER_GONE]);
+        let until = sys::now().saturating_add(self.grace).saturating_add(COMPANION_LIMIT);
+        loop {
+            let mut word = [0];
+            match sys::recv(companion, &mut word) {
+                Ok(len) => return len == 1 && word == [COMPANION_DONE],
+                Err(Errno::EAGAIN) => {}
+                Err(_) => return false,
+            }
+            let now = sys::now();
+            if now >= until {
+                return false;
+            }
+            let mut fds = [PollFd::readable(Some(companion))];
+            sys::poll(&mut fds, Some(until - now));
+        }
+    }
+
+    /// Exits like the server, after the proof of its end.
+    fn end(&self, status: i32) -> ! {
+        self.reap_guardian();
+        match status & 0x7f {
+            0 => sys::exit(status >> 8 & 0xff),
+            signal if self.sigkill_as_code && signal == i32::from(Signal::KILL.number()) => sys::exit(128 + signal),
+            signal => sys::die_by(signal),
+        }
+    }
+
+    /// Reaps the guardian, which exits after its final report or was killed. If it is stopped by a
+    /// debugger, process 1 reaps it later.
+    fn reap_guardian(&self) {
+        const ROUNDS: u32 = 120;
+        for round in 0..ROUNDS {
+            if !matches!(sys::reap_one(self.guardian), Reaped::NoneYet) {
+                return;
+            }
+            let pause = if round < 20 { 200_000 } else { 10_000_000 };
+            sys::poll(&mut [], Some(pause));
+        }
+    }
+
+    /// Handles the guardian's death: the server died with it, unless it has changed its
+    /// credentials. The rest can be ended only by its cgroup.
+    fn end_without_guardian(&self) -> ! {
+        self.kill_cgroup();
+        self.unproven(b"mcp-contain: the guardian of the server was killed: something of the server may live\n")
+    }
+
+    fn unproven(&self, line: &[u8]) -> ! {
+        self.say(line);
+        let _ = sys::kill(self.guardian, Signal::CONT);
+        self.reap_guardian();
+        sys::exit(EXIT_UNPROVEN)
+    }
+
+    /// Writes a line to stderr.
+    fn say(&self, line: &[u8]) {
+        // Only if there is room: a host that does not read must not block the wrapper.
+        if let Some(log) = &self.log {
+            let mut fds = [PollFd::readable(Some(log)).not_readable().or_writable(true)];
+            sys::poll(&mut fds, Some(0));
+            if fds[0].ready() && !fds[0].hung_up() {
+                let _ = sys::write(log, line);
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Processes that outlive the server: found in /proc, and moved out of the cgroup.
+
+use core::ffi::CStr;
+
+use crate::keep::{COMMAND_MAX, is_meant};
+use crate::procfs::Path;
+use crate::protocol::CGROUP_LEAF_FD;
+use crate::stat::Stat;
+use crate::sys::{self, Errno};
+
+/// Compared bytes of a process's cgroups: some twelve hierarchies.
+const CGROUPS_MAX: usize = 4096;
+
+/// The patterns of processes that stay.
+#[derive(Clone, Copy)]
+pub(crate) struct Staying(&'static [u8]);
+
+impl Staying {
+    pub(crate) fn new(patterns: &'static CStr) -> Self {
+        Self(patterns.to_bytes())
+    }
+
+    /// Returns whether any process may stay.
+    pub(crate) fn is_possible(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    pub(crate) fn has(&self, pid: u32, stat: &Stat) -> bool {
+        if !self.is_possible() {
+            return false;
+        }
+        let mut command = [0; COMMAND_MAX];
+        let file = Path::new("").number(pid).then("/cmdline").open();
+        let len = file.and_then(|file| sys::read(&file, &mut command)).unwrap_or(0);
+        is_meant(self.0, &stat.comm, command.get(..len).unwrap_or_default())
+    }
+}
+
+/// Returns whether a process is in the cgroup of this name, or in a nested one.
+pub(crate) fn is_inside(pid: u32, cgroup: &[u8]) -> bool {
+    let mut text = [0; CGROUPS_MAX];
+    let file = Path::new("").number(pid).then("/cgroup").open();
+    let len = file.and_then(|file| sys::read(&file, &mut text)).unwrap_or(0);
+    let text = text.get(..len).unwrap_or_default();
+    let mut parts = text.split(|&byte| matches!(byte, b'/' | b'\n'));
+    !cgroup.is_empty() && parts.any(|part| part == cgroup)
+}
+
+/// Moves a process to the parent of the server's cgroup. `Ok` if it is gone, too.
+pub(crate) fn put_beside(pid: u32) -> sys::Result<()> {
+    let path = Path::new("/proc/self/fd/")
+        .number(CGROUP_LEAF_FD.cast_unsigned())
+        .then("/../cgroup.procs");
+    let procs = path.open_to_write()?;
+    let number = Path::new("").number(pid);
+    match sys::write(&procs, number.text()) {
+        Ok(_) | Err(Errno::ESRCH) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,293 @@
+//! The event loop: receives events and carries out decisions.
+
+use crate::control::{Control, Received};
+use crate::course::Course;
+use crate::ending::{Ended, Ending};
+use crate::launch::{Outcome, Server};
+use crate::protocol::{Report, Request, Stage};
+use crate::sweep::Sweep;
+use crate::swept::Swept;
+use crate::sys::{self, Args, Errno, Fd, Pid, PollFd, Reaped, Signal};
+use crate::tree::Tree;
+
+pub(crate) struct Supervisor {
+    server: Server,
+    control: Control,
+    host: Option<Fd>,
+    sweep: Sweep,
+    course: Course,
+    /// `None` once they are reported.
+    swept: Option<Swept>,
+    /// The server's own process, until it is reaped.
+    leader: Option<Pid>,
+    /// The arguments, which exec needs, until its outcome is known.
+    starting: Option<Args>,
+    failed: Option<(Stage, Errno)>,
+    /// Wait status of the server's own process until it is reported, which the final report does if
+    /// nothing else is left.
+    main_exit: Option<i32>,
+    /// The namespace's init has sent its report.
+    heard_inside: bool,
+    /// The time of the first signal to the tree.
+    signalled: Option<u64>,
+}
+
+impl Supervisor {
+    pub(crate) fn new(mut server: Server, control: Control, args: Args) -> Self {
+        let Some((tree, swept)) = Tree::take(server.staying).zip(Swept::take()) else {
+            sys::exit(crate::EXIT_USAGE)
+        };
+        Self {
+            host: server.host.take(),
+            sweep: Sweep::new(tree, server.cgroup_kill.take()),
+            leader: Some(server.pid),
+            server,
+            control,
+            course: Course::new(),
+            swept: Some(swept),
+            starting: Some(args),
+            failed: None,
+            main_exit: None,
+            heard_inside: false,
+            signalled: None,
+        }
+    }
+
+    /// Runs until no descendant is left, and exits, which the host waits for.
+    pub(crate) fn run(mut self) -> ! {
+        sys::set_name(c"mcp-guardian");
+        // Do not keep the host's directory busy.
+        let _ = sys::chdir(c"/");
+        loop {
+            self.wait();
+            self.control.flush();
+            self.settle_start();
+            // After collecting the deaths that woke `wait`, and before reaping them: an earlier
+            // kill order counts first.
+            self.hear();
+            self.reap();
+            self.tell_main_exit();
+            if self.control.is_closed() {
+                // Reports are impossible: the same as no host.
+                self.host_gone();
+            }
+            if self.course.is_done() && !self.control.owes() {
+                sys::exit(self.exit_code())
+            }
+            self.kill_if_due();
+        }
+    }
+
+    fn wait(&mut self) {
+        let mut fds = [
+            self.control.events(),
+            PollFd::readable(self.host.as_ref()),
+            PollFd::readable(Some(&self.server.children)),
+            PollFd::readable(self.starting.as_ref().map(|_| &self.server.outcome)),
+            PollFd::readable(self.inside()),
+        ];
+        let until = self.course.alarm();
+        sys::poll(&mut fds, until.map(|until| until.saturating_sub(sys::now())));
+        let [control, host, children, _, inside] = fds;
+        if children.ready() {
+            // Resets readiness: one pending signal can stand for many children.
+            let _ = sys::read(&self.server.children, &mut [0; 128]);
+        }
+        if inside.ready() {
+            self.hear_inside();
+        }
+        if control.hung_up() || host.ready() {
+            // Earlier messages count first.
+            self.hear();
+            self.host = self.host.take().filter(|_| !host.ready());
+            self.control.close();
+            self.host_gone();
+        }
+    }
+
+    fn host_gone(&mut self) {
+        if self.course.host_gone(sys::now(), self.server.grace) {
+            self.sweep.terminate(self.leader);
+        }
+    }
+
+    fn hear(&mut self) {
+        loop {
+            match self.control.receive() {
+                Received::Request(Request::Terminate) => {
+                    self.course.ask();
+                    self.sweep.terminate(self.leader);
+                }
+                Received::Request(Request::Signal(number)) => {
+                    let inside = self.server.namespace.is_some();
+                    self.sweep.pass_on(self.leader, Signal::new(number), inside);
+                }
+                Received::Request(Request::Kill) | Received::Muted => self.course.kill(),
+                Received::Gone => self.control.close(),
+                Received::Nothing => return,
+            }
+        }
+    }
+
+    /// Reports the outcome of exec once it is known.
+    fn settle_start(&mut self) {
+        if self.starting.is_none() {
+            return;
+        }
+        match self.server.outcome() {
+            Outcome::Pending => return,
+            Outcome::Executed => self.control.owe(Report::Started {
+                pid: self.server.pid.get(),
+            }),
+            // Reported when the child has been reaped.
+            Outcome::Failed(stage, errno) => self.failed = Some((stage, errno)),
+        }
+        if let Some(args) = self.starting.take() {
+            sys::release(args);
+        }
+    }
+
+    fn reap(&mut self) {
+        loop {
+            let named = self.course.is_sweeping();
+            let reaped = match &mut self.swept {
+                Some(swept) => swept.reap(named),
+                None => return,
+            };
+            match reaped {
+                Reaped::Child(pid, status) => self.reaped(pid, status),
+                Reaped::NoneYet if self.leader.is_none() && self.sweep.only_those_who_stay_are_left() => return self.finish(),
+                Reaped::NoneYet => return,
+                Reaped::NoChildren => return self.finish(),
+            }
+        }
+    }
+
+    fn reaped(&mut self, pid: u32, status: i32) {
+        self.course.reaped();
+        if self.leader.is_some_and(|leader| leader.get() == pid) {
+            // It may have executed and exited since the last check.
+            self.settle_start();
+            // In a namespace, this was its init.
+            self.hear_inside();
+            self.leader = None;
+            self.main_exited(status);
+        } else if self.course.is_sweeping()
+            && let Some(swept) = &mut self.swept
+        {
+            swept.count(pid);
+        }
+    }
+
+    /// Notes the exit of the server's own process, or its death with its namespace.
+    fn main_exited(&mut self, status: i32) {
+        if self.course.main_exited(status) && self.failed.is_none() {
+            self.main_exit = Some(status);
+        }
+    }
+
+    /// Reports the exit, unless the final report follows at once and has the status, too.
+    fn tell_main_exit(&mut self) {
+        if let Some(status) = self.main_exit.take()
+            && !self.course.is_done()
+        {
+            self.control.owe(Report::MainExited { status });
+        }
+    }
+
+    /// Returns the pipe from the namespace's init until its report.
+    fn inside(&self) -> Option<&Fd> {
+        let namespace = self.server.namespace.as_ref();
+        namespace.filter(|_| !self.heard_inside).map(|namespace| &namespace.status)
+    }
+
+    fn hear_inside(&mut self) {
+        let mut status = [0; 4];
+        let Some(inside) = self.inside() else { return };
+        match sys::read(inside, &mut status) {
+            Ok(4) => {
+                // It may have executed and exited since the last check.
+                self.settle_start();
+                self.heard_inside = true;
+                if self.failed.is_none() {
+                    self.main_exited(i32::from_le_bytes(status));
+                }
+            }
+            Err(Errno::EAGAIN) => {}
+            Ok(_) | Err(_) => self.heard_inside = true,
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.course.nobody_is_left()
+            && let Some(swept) = self.swept.take()
+        {
+            let status = self.course.status();
+            // A host that is told that nothing was started cleans up itself.
+            let is_left_to_host = self.failed.is_some() && !self.control.is_closed();
+            let out_of_memory = self.server.record.is_out_of_memory();
+            let may_kill = (self.server.record.is_alone || self.control.is_closed())
+                && self.sweep.put_beside(None, self.server.record.cgroup());
+            let emptied = is_left_to_host || self.server.record.end(self.sweep.cgroup_kill().filter(|_| may_kill));
+            self.server.record.complete(self.ending(emptied, out_of_memory, &swept));
+            if out_of_memory && self.failed.is_none() {
+                self.control.owe(Report::OutOfMemory);
+            }
+            self.control.owe(match self.failed {
+                Some((stage, errno)) => Report::ExecFailed {
+                    stage,
+                    errno: errno.0,
+                },
+                None => {
+                    let swept = swept.into_listing();
+                    match emptied {
+                        true => Report::Gone { status, swept },
+                        false => Report::Unproven { status, swept },
+                    }
+                }
+            });
+        }
+    }
+
+    fn kill_if_due(&mut self) {
+        if self.course.is_sweeping() && self.signalled.is_none() {
+            self.signalled = Some(sys::now());
+        }
+        let now = sys::now();
+        self.course.pass(now);
+        if self.course.is_round_due(now) {
+            let reached = self.sweep.kill(self.leader, self.server.record.cgroup());
+            self.course.round_reached(reached, sys::now());
+        }
+    }
+
+    /// Returns the record of its end.
+    fn ending(&self, emptied: bool, out_of_memory: bool, swept: &Swept) -> Ending {
+        if self.failed.is_some() {
+            return Ending::NotStarted;
+        }
+        const MILLISECOND: u64 = 1_000_000;
+        let [asked, forced, host_gone] = self.course.means();
+        let took = self.signalled.map_or(0, |since| sys::now().saturating_sub(since) / MILLISECOND);
+        Ending::Ended(Ended {
+            asked,
+            forced,
+            host_gone,
+            unproven: !emptied,
+            out_of_memory,
+            status: self.course.status(),
+            swept: swept.total(),
+            at: sys::date() / MILLISECOND,
+            took: took.min(u64::from(u32::MAX)) as u32,
+        })
+    }
+
+    /// Returns the server's exit code in the shell's form. A guardian that dies of a signal was
+    /// killed.
+    fn exit_code(&self) -> i32 {
+        match self.failed {
+            Some(_) => crate::EXIT_NOT_STARTED,
+            None => crate::exit_code(self.course.status()),
+        }
+    }
+}

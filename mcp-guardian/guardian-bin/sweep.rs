@@ -1,0 +1,178 @@
+//! Sends SIGTERM and SIGKILL to the tree.
+
+use crate::procfs;
+use crate::staying;
+use crate::sys::{self, Fd, Pid, Signal};
+use crate::tree::{Process, Tree};
+
+/// First round that kills deeper descendants. Earlier it would be wasted: a killed parent's
+/// children become ours, and killing our own child takes one call instead of six.
+const DEEP_ROUND: u32 = 8;
+
+/// Rounds without a find, although there are children, after which /proc is distrusted.
+const BLIND_ROUNDS: u32 = 2;
+
+/// Rounds in which staying processes are moved out of the cgroup, including those that they fork
+/// meanwhile.
+const KEEP_ROUNDS: u32 = 8;
+
+/// The largest pid of any kernel.
+const PID_MAX: u32 = 1 << 22;
+
+/// The processes to end, and the means.
+pub(crate) struct Sweep {
+    tree: Tree,
+    me: u32,
+    cgroup_kill: Option<Fd>,
+    rounds: u32,
+    blind: u32,
+}
+
+impl Sweep {
+    pub(crate) fn new(tree: Tree, cgroup_kill: Option<Fd>) -> Self {
+        Self {
+            tree,
+            me: sys::getpid(),
+            cgroup_kill,
+            rounds: 0,
+            blind: 0,
+        }
+    }
+
+    /// Sends SIGTERM, and SIGCONT for stopped processes, once to every process. `leader` is the
+    /// server's own process until it is reaped.
+    pub(crate) fn terminate(&mut self, leader: Option<Pid>) {
+        const SIGNALS: [Signal; 2] = [Signal::TERM, Signal::CONT];
+        // Read first: SIGTERM changes the tree.
+        let may_keep = self.tree.may_keep();
+        let processes = self.tree.read(self.me, leader);
+        // The group in one call. Its ID is the leader's pid, which is reserved until it is reaped.
+        // Not if a member may stay.
+        let leader = leader.filter(|_| !may_keep);
+        if let Some(leader) = leader {
+            for signal in SIGNALS {
+                let _ = sys::kill_group(leader, signal);
+            }
+        }
+        let group = leader.map(Pid::get);
+        // A second SIGTERM would mean "at once" to many programs.
+        processes
+            .iter()
+            .filter(|process| !process.stays && Some(process.group) != group)
+            .for_each(|process| process.signal(&SIGNALS));
+    }
+
+    /// Forwards a signal to the server's process group. `inside` a namespace, the leader is its
+    /// init, and the group is that of init's child.
+    pub(crate) fn pass_on(&mut self, leader: Option<Pid>, signal: Signal, inside: bool) {
+        let Some(leader) = leader else { return };
+        if !inside && !self.tree.may_keep() {
+            let _ = sys::kill_group(leader, signal);
+            return;
+        }
+        let processes = self.tree.read(self.me, Some(leader));
+        let mut groups = processes.iter().map(|process| process.group);
+        let group = match inside {
+            true => groups.find(|&group| group != leader.get()),
+            false => Some(leader.get()),
+        };
+        processes
+            .iter()
+            .filter(|process| !process.stays && Some(process.group) == group)
+            .for_each(|process| process.signal(&[signal]));
+    }
+
+    /// Returns whether only staying processes are left.
+    pub(crate) fn only_those_who_stay_are_left(&self) -> bool {
+        self.tree.may_keep() && self.tree.has_only_children_that_stay(self.me)
+    }
+
+    /// Moves staying processes out of the server's cgroup. Returns whether none of them is inside.
+    pub(crate) fn put_beside(&mut self, leader: Option<Pid>, cgroup: &[u8]) -> bool {
+        if !self.tree.may_keep() {
+            return true;
+        }
+        for _ in 0..KEEP_ROUNDS {
+            let processes = self.tree.read(self.me, leader).iter();
+            let mut inside = processes.filter(|process| process.stays && staying::is_inside(process.pid, cgroup)).peekable();
+            if inside.peek().is_none() {
+                return true;
+            }
+            if inside.any(|process| staying::put_beside(process.pid).is_err()) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Does the same as [`kill`](Self::kill) with staying processes: kills individually, and the
+    /// cgroup only if none of them is inside.
+    fn kill_others(&mut self, leader: Option<Pid>, cgroup: &[u8]) -> usize {
+        if !cgroup.is_empty() && self.put_beside(leader, cgroup) && let Some(kill) = &self.cgroup_kill {
+            let _ = sys::write(kill, b"1");
+        }
+        let processes = self.tree.read(self.me, leader);
+        self.blind = match processes.is_empty() {
+            true => self.blind.saturating_add(1),
+            false => 0,
+        };
+        let others = processes.iter().filter(|process| !process.stays);
+        others.inspect(|process| process.signal(&[Signal::KILL])).filter(|process| is_own(process)).count()
+    }
+
+    pub(crate) fn cgroup_kill(&self) -> Option<&Fd> {
+        self.cgroup_kill.as_ref()
+    }
+
+    /// Sends SIGKILL once to every reachable process. Returns how many children it reached.
+    /// Repeated until no child is left, which is the proof.
+    pub(crate) fn kill(&mut self, leader: Option<Pid>, cgroup: &[u8]) -> usize {
+        self.rounds = self.rounds.saturating_add(1);
+        // If processes cannot be identified, none stays.
+        if self.tree.may_keep() && self.blind <= BLIND_ROUNDS {
+            return self.kill_others(leader, cgroup);
+        }
+        if let Some(kill) = &self.cgroup_kill {
+            let _ = sys::write(kill, b"1");
+        }
+        if let Some(leader) = leader {
+            let _ = sys::kill_group(leader, Signal::KILL);
+            // In case it has moved to another group.
+            kill_child(leader.get());
+        }
+        let mut reached = 0;
+        procfs::children(self.me, &mut |pid| reached += usize::from(kill_child(pid)));
+        if self.rounds >= DEEP_ROUND {
+            self.tree
+                .read(self.me, leader)
+                .iter()
+                .for_each(|process| process.signal(&[Signal::KILL]));
+        }
+        self.blind = if reached == 0 {
+            self.blind.saturating_add(1)
+        } else {
+            0
+        };
+        if self.blind > BLIND_ROUNDS {
+            // /proc is missing or not ours. The kernel still tells which pids are our children.
+            let numbers = (2..=PID_MAX).filter(|&pid| Pid::new(pid).is_some_and(sys::exists));
+            reached = numbers.filter(|&pid| kill_child(pid)).count();
+        }
+        reached
+    }
+}
+
+fn is_own(process: &Process) -> bool {
+    Pid::new(process.pid).is_some_and(sys::is_own_child)
+}
+
+/// Kills `pid` if it is our child. Returns whether it is.
+fn kill_child(pid: u32) -> bool {
+    let Some(pid) = Pid::new(pid).filter(|&pid| sys::is_own_child(pid)) else {
+        return false;
+    };
+    // Only we can reap it, so its pid is reserved.
+    sys::forbid_forks(pid);
+    let _ = sys::kill(pid, Signal::KILL);
+    true
+}

@@ -1,0 +1,93 @@
+//! The program's system calls as safe functions; all its `unsafe` code.
+//!
+//! Without libc, a call is a number and at most six words, and a result in -4095..0 is an error.
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod arch;
+mod args;
+mod file;
+mod mem;
+mod process;
+mod signal;
+mod socket;
+mod statics;
+mod types;
+
+use core::ffi::CStr;
+
+pub(crate) use args::{Args, keep_last_variable, release};
+pub(crate) use file::{
+    chdir, close, close_range, date, end_of, getdents, inherited, now, open, open_directory, open_in, open_to_write, pipe, poll, read,
+    remove_directory, seek_back, unlink, write,
+};
+pub(crate) use process::{
+    become_subreaper, die_by, die_with_parent, effective_ids, exec, exit, forbid_forks, fork, fork_into, fork_into_namespace, fork_leader,
+    getpid, getppid, is_own_child, leave_terminal, next_dead, reap, reap_one, set_name, setsid,
+};
+pub(crate) use signal::{block, default_all_signals, exists, kill, kill_all, kill_group, next_signal, pidfd_open, pidfd_send_signal, signalfd};
+pub(crate) use socket::{connect, recv, send, shutdown_sending};
+pub(crate) use statics::{Filled, Once, STDERR, STDIN, STDOUT};
+pub(crate) use types::{Errno, Fd, Fork, Pid, PollFd, Reaped, Result, Signal, Signals};
+
+const O_CLOEXEC: usize = 0o2_000_000;
+const O_NONBLOCK: usize = 0o4_000;
+
+fn check(result: isize) -> Result<usize> {
+    if result < 0 {
+        Err(Errno(i32::try_from(-result).unwrap_or(Errno::EINVAL.0)))
+    } else {
+        Ok(result.cast_unsigned())
+    }
+}
+
+/// Makes a call, and repeats it while it is interrupted.
+///
+/// # Safety
+///
+/// Same as [`arch::syscall`].
+unsafe fn syscall(number: usize, arguments: [usize; 6]) -> Result<usize> {
+    loop {
+        // SAFETY: the caller's contract.
+        let result = check(unsafe { arch::syscall(number, arguments) });
+        if result != Err(Errno::EINTR) {
+            return result;
+        }
+    }
+}
+
+/// Sign-extends, so that -1 stays -1.
+fn word(number: i32) -> usize {
+    (number as isize).cast_unsigned()
+}
+
+/// Makes a call that takes only numbers and does not touch our memory; all its callers are in this
+/// directory.
+fn scalar(number: usize, a: usize, b: usize, c: usize, d: usize) -> Result<usize> {
+    // SAFETY: no caller in this directory passes a pointer, and none of their calls maps, unmaps or writes memory.
+    unsafe { syscall(number, [a, b, c, d, 0, 0]) }
+}
+
+/// Makes a call that reads a path in a directory, followed by flags.
+fn at(number: usize, directory: i32, path: &CStr, flags: usize) -> Result<usize> {
+    // SAFETY: `path` is terminated, and the calls of this directory only read it.
+    unsafe { syscall(number, [word(directory), path.as_ptr() as usize, flags, 0, 0, 0]) }
+}
+
+/// Makes a call that fills a buffer from a descriptor, followed by flags.
+fn fill(number: usize, fd: &Fd, buffer: &mut [u8], flags: usize) -> Result<usize> {
+    let (start, len) = (buffer.as_mut_ptr() as usize, buffer.len());
+    // SAFETY: the kernel writes at most `len` bytes into the buffer.
+    unsafe { syscall(number, [word(fd.0), start, len, flags, 0, 0]) }
+}
+
+/// Makes a call that takes bytes to a descriptor, followed by flags.
+fn put(number: usize, fd: &Fd, bytes: &[u8], flags: usize) -> Result<usize> {
+    let (start, len) = (bytes.as_ptr() as usize, bytes.len());
+    // SAFETY: the kernel reads at most `len` bytes.
+    unsafe { syscall(number, [word(fd.0), start, len, flags, 0, 0]) }
+}
+
+fn opened(fd: Result<usize>) -> Result<Fd> {
+    fd.map(|fd| Fd(fd as i32))
+}

@@ -1,0 +1,55 @@
+//! Sockets.
+
+use super::arch::nr;
+use super::{Errno, Fd, O_CLOEXEC, O_NONBLOCK, Result, fill, now, opened, poll, put, scalar, syscall, word};
+
+const MSG_DONTWAIT: usize = 0x40;
+const MSG_NOSIGNAL: usize = 0x4000;
+
+pub(crate) fn send(socket: &Fd, message: &[u8]) -> Result<usize> {
+    put(nr::SENDTO, socket, message, MSG_DONTWAIT | MSG_NOSIGNAL)
+}
+
+pub(crate) fn recv(socket: &Fd, buffer: &mut [u8]) -> Result<usize> {
+    fill(nr::RECVFROM, socket, buffer, MSG_DONTWAIT)
+}
+
+/// Shuts down the sending half.
+pub(crate) fn shutdown_sending(socket: &Fd) {
+    const SHUT_WR: usize = 1;
+    let _ = scalar(nr::SHUTDOWN, word(socket.0), SHUT_WR, 0, 0);
+}
+
+#[repr(C)]
+struct Address {
+    family: u16,
+    path: [u8; 108],
+}
+
+/// Connects to a Unix socket. Retries until the deadline while its backlog is full.
+pub(crate) fn connect(path: &[u8], until: u64) -> Result<Fd> {
+    /// Pause between retries.
+    const PAUSE: u64 = 5_000_000;
+    const AF_UNIX: u16 = 1;
+    const SOCK_STREAM: usize = 1;
+    let mut address = Address {
+        family: AF_UNIX,
+        path: [0; 108],
+    };
+    // The last byte stays zero.
+    if path.len() >= address.path.len() {
+        return Err(Errno::EINVAL);
+    }
+    address.path.iter_mut().zip(path).for_each(|(to, &byte)| *to = byte);
+    let kind = SOCK_STREAM | O_CLOEXEC | O_NONBLOCK;
+    let socket = opened(scalar(nr::SOCKET, AF_UNIX.into(), kind, 0, 0))?;
+    let (start, len) = (&raw const address as usize, size_of::<Address>());
+    loop {
+        // SAFETY: the kernel reads `len` bytes, which are those of the address.
+        match unsafe { syscall(nr::CONNECT, [word(socket.0), start, len, 0, 0, 0]) } {
+            Ok(_) => return Ok(socket),
+            Err(Errno::EAGAIN) if now() < until => poll(&mut [], Some(PAUSE)),
+            Err(errno) => return Err(errno),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The cgroup below which one with a memory limit can be created. Pure: the input is what the
+//! kernel reports of each cgroup from a process's own up to the visible top.
+//!
+//! The kernel offers `memory.max` below a cgroup that has `memory` in its `cgroup.subtree_control`.
+//! Only a cgroup without processes of its own (or the root) can have that. The host is in its own,
+//! so the place is further up; see `docs/contain-reference.md`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The kernel's report on one cgroup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) path: PathBuf,
+    /// It could delegate `memory`: `cgroup.controllers`.
+    pub(super) has_memory: bool,
+    /// It delegates `memory`: `cgroup.subtree_control`.
+    pub(super) gives_memory: bool,
+    /// Its own limit: the value of `memory.max`, unless that is `max`.
+    pub(super) limit: Option<String>,
+    /// It is the cgroup of a server.
+    pub(super) is_servers: bool,
+    /// A cgroup can be created in it and a process moved there, which needs its own `cgroup.procs`
+    /// too.
+    pub(super) is_writable: bool,
+}
+
+/// The reason why there is no such cgroup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// The controller is in a hierarchy of version 1.
+    Version1,
+    /// No cgroup has it: the kernel was built or started without.
+    NoController,
+    /// No cgroup above delegates it.
+    NotGiven(PathBuf),
+    /// The cgroup that delegates it belongs to another owner.
+    NotWritable(PathBuf),
+    /// The server would leave the limit of its host.
+    Limited(PathBuf, String),
+    /// The server would leave the server that has started it.
+    Inside(PathBuf),
+}
+
+/// Returns the place for a cgroup with a limit. `levels` begins with the process's own;
+/// `in_version_1` says whether the controller is there.
+pub(super) fn above(levels: &[Level], in_version_1: bool) -> Result<&Path, NoRoom> {
+    for level in levels {
+        if level.gives_memory {
+            return match level.is_writable {
+                true => Ok(&level.path),
+                false => Err(NoRoom::NotWritable(level.path.clone())),
+            };
+        }
+        // Anything further up is outside of that server.
+        if level.is_servers {
+            return Err(NoRoom::Inside(level.path.clone()));
+        }
+        if let Some(limit) = &level.limit {
+            return Err(NoRoom::Limited(level.path.clone(), limit.clone()));
+        }
+    }
+    let has_memory = levels.iter().any(|level| level.has_memory);
+    match levels.first() {
+        Some(own) if has_memory => Err(NoRoom::NotGiven(own.path.clone())),
+        _ if in_version_1 => Err(NoRoom::Version1),
+        _ => Err(NoRoom::NoController),
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version1 => f.write_str(
+                "this machine has the memory controller in version 1 of cgroups; start its kernel with \
+                 `systemd.unified_cgroup_hierarchy=1` or `cgroup_no_v1=memory`",
+            ),
+            Self::NoController => f.write_str(
+                "no cgroup that is visible here has the memory controller (cgroup.controllers); in a container, \
+                 limit the container",
+            ),
+            Self::NotGiven(own) => write!(
+                f,
+                "no cgroup above {0} has `memory` in its cgroup.subtree_control; start the host by \
+                 `systemd-run --user --scope`, or move the processes of {0} into a cgroup below it and write \
+                 `+memory` there",
+                own.display()
+            ),
+            Self::NotWritable(path) => write!(
+                f,
+                "{} is not this user's; start the host by `systemd-run --user --scope`, or have it delegated \
+                 (`Delegate=memory`)",
+                path.display()
+            ),
+            Self::Limited(path, limit) => write!(
+                f,
+                "its host has a limit of its own ({limit} bytes, {}/memory.max), which it would leave; that one holds \
+                 it without this option",
+                path.display()
+            ),
+            Self::Inside(path) => write!(
+                f,
+                "it is started by another contained server ({}), which it would leave; give that one the limit",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Returns whether `memory` is in a hierarchy of version 1: lines of `/proc/PID/cgroup` are
+/// `number:controllers:path`.
+pub(super) fn is_in_version_1(membership: &[u8]) -> bool {
+    let lines = membership.split(|&byte| byte == b'\n');
+    let mut controllers = lines.filter_map(|line| line.split(|&byte| byte == b':').nth(1));
+    controllers.any(|names| {
+        names
+            .split(|&byte| byte == b',')
+            .any(|name| name == b"memory")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(path: &str) -> Level {
+        Level {
+            path: path.into(),
+            has_memory: true,
+            gives_memory: false,
+            limit: None,
+            is_servers: false,
+            is_writable: true,
+        }
+    }
+
+    fn gives(path: &str) -> Level {
+        Level {
+            gives_memory: true,
+            ..level(path)
+        }
+    }
+
+    #[test]
+    fn the_nearest_that_gives_memory_is_the_place() {
+        let levels = [level("/u/app/host.scope"), gives("/u/app"), gives("/u")];
+        assert_eq!(above(&levels, false), Ok(Path::new("/u/app")));
+        // The root may contain processes and still delegate the controller.
+        assert_eq!(above(&[gives("/")], false), Ok(Path::new("/")));
+    }
+
+    #[test]
+    fn nobody_else_s_cgroup_is_a_place_nor_one_further_up() {
+        let nearest = Level {
+            is_writable: false,
+            ..gives("/u/app")
+        };
+        let levels = [level("/u/app/host.scope"), nearest, gives("/u")];
+        assert_eq!(
+            above(&levels, false),
+            Err(NoRoom::NotWritable("/u/app".into()))
+        );
+    }
+
+    #[test]
+    fn a_server_does_not_leave_what_limits_its_host() {
+        let limited = Level {
+            limit: Some("1000".into()),
+            ..level("/u/app/host.scope")
+        };
+        let levels = [limited, gives("/u/app")];
+        assert_eq!(
+            above(&levels, false),
+            Err(NoRoom::Limited("/u/app/host.scope".into(), "1000".into()))
+        );
+        // A limited level that delegates the controller is used itself.
+        let limited = Level {
+            limit: Some("1000".into()),
+            ..gives("/u/app")
+        };
+        let levels = [level("/u/app/host.scope"), limited];
+        assert_eq!(above(&levels, false), Ok(Path::new("/u/app")));
+    }
+
+    #[test]
+    fn a_server_does_not_leave_the_server_that_has_started_it() {
+        let server = Level {
+            is_servers: true,
+            ..level("/u/mcp-1")
+        };
+        let levels = [server.clone(), gives("/u")];
+        assert_eq!(
+            above(&levels, false),
+            Err(NoRoom::Inside("/u/mcp-1".into()))
+        );
+        let server = Level {
+            gives_memory: true,
+            ..server
+        };
+        let levels = [level("/u/mcp-1/host"), server, gives("/u")];
+        assert_eq!(above(&levels, false), Ok(Path::new("/u/mcp-1")));
+    }
+
+    #[test]
+    fn where_nobody_gives_it_the_reason_is_told() {
+        assert_eq!(
+            above(&[level("/u/a"), level("/u")], false),
+            Err(NoRoom::NotGiven("/u/a".into()))
+        );
+        let without = Level {
+            has_memory: false,
+            ..level("/")
+        };
+        assert_eq!(
+            above(std::slice::from_ref(&without), true),
+            Err(NoRoom::Version1)
+        );
+        assert_eq!(above(&[without], false), Err(NoRoom::NoController));
+        assert_eq!(above(&[], false), Err(NoRoom::NoController));
+    }
+
+    #[test]
+    fn version_1_is_told_by_the_names_of_controllers() {
+        assert!(is_in_version_1(b"4:memory:/x\n0::/\n"));
+        assert!(is_in_version_1(b"4:cpu,memory:/\n"));
+        assert!(!is_in_version_1(b"4:name=memory:/\n0::/memory\n"));
+        assert!(!is_in_version_1(b""));
+    }
+}

@@ -1,0 +1,35 @@
+//! Systems other than Linux have no ledgers. Windows has no orphans: the kernel closes the last handle
+//! of a job when its owner ends, and ends every process inside. Elsewhere an orphan cannot be
+//! identified.
+
+use std::io;
+
+use self::report::ReapReport;
+
+#[path = "report.rs"]
+pub mod report;
+
+/// Finds nothing.
+pub fn reap() -> io::Result<ReapReport> {
+    Ok(ReapReport::default())
+}
+
+/// The error of a launch that could not be recorded.
+#[cfg(unix)]
+pub const UNRECORDED: &str = "the server could not be recorded";
+
+/// Records nothing.
+#[cfg(unix)]
+pub fn register_uncontained(_server: &crate::identity::Cookie) -> io::Result<()> {
+    Ok(())
+}
+
+/// Does nothing: a group without its leader cannot be identified.
+#[cfg(unix)]
+pub fn end_group(
+    _group: crate::sys::Pid,
+    _server: &crate::identity::Cookie,
+    _limit: std::time::Duration,
+) -> bool {
+    false
+}

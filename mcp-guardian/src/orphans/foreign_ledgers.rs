@@ -1,0 +1,224 @@
+//! The ledgers of other hosts, in all directories.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::directory::{self, Refused};
+use super::format::{self, Contents, MAX, Record};
+use super::locked_file::Locked;
+use super::report::{Remnant, Unknown};
+use super::verdict::DeadHost;
+use super::visibility::Visibility;
+use crate::cgroup;
+use crate::sys;
+use crate::sys::stat::Stat;
+
+/// The ledgers of some directories.
+#[derive(Default)]
+pub(super) struct Ledgers {
+    pub(super) dead: Vec<DeadLedger>,
+    /// The ledgers of living hosts.
+    pub(super) living: Vec<Contents>,
+}
+
+/// The ledger of a dead host.
+pub(super) struct DeadLedger {
+    directory: Rc<OwnedFd>,
+    name: OsString,
+    pub(super) path: PathBuf,
+    pub(super) contents: Contents,
+}
+
+impl DeadLedger {
+    pub(super) fn host(&self) -> DeadHost {
+        let servers = self.contents.servers.iter();
+        DeadHost {
+            id: self.contents.host.clone(),
+            namespace: self.contents.namespace,
+            servers: servers.filter_map(|it| it.process).collect(),
+        }
+    }
+
+    /// Removes its cgroups that have no members, and returns whether none is left. Guardians leave
+    /// empty ones when their host is killed.
+    pub(super) fn has_no_cgroups(&self) -> bool {
+        let is_gone = |server: &Record| {
+            let leaf = find_leaf(&self.contents, server);
+            let removed = leaf.map(|leaf| leaf.map_or(Ok(()), fs::remove_dir));
+            server.in_cgroup
+                && match removed {
+                    Ok(Err(error)) => error.kind() == io::ErrorKind::NotFound,
+                    removed => removed.is_ok(),
+                }
+        };
+        // All of them are tried, also after a failure.
+        let servers: Vec<_> = self.contents.servers.iter().map(is_gone).collect();
+        self.contents.unreadable == 0 && !servers.contains(&false)
+    }
+
+    pub(super) fn remove(&self) {
+        remove(&self.directory, &self.name);
+    }
+}
+
+impl Ledgers {
+    /// Reads those of these directories, and removes litter. No file remains open: a dead host
+    /// remains dead, and its processes may be ended by two searches at once.
+    pub(super) fn look(
+        directories: impl IntoIterator<Item = PathBuf>,
+        visibility: &Visibility,
+        unknown: &mut Vec<Unknown>,
+    ) -> Self {
+        let mut ledgers = Self::default();
+        let mut unusable = |path: &Path, why: String| {
+            let record = Remnant::record(path.to_string_lossy(), "unknown content");
+            unknown.push(Unknown::new(record, why));
+        };
+        for path in directories {
+            let listed = directory::open_own(&path).and_then(|directory| {
+                let names = directory::names(&directory).map_err(Refused::Unusable)?;
+                Ok((Rc::new(directory), names))
+            });
+            let (directory, names) = match listed {
+                Ok(listed) => listed,
+                Err(Refused::Missing) => continue,
+                Err(Refused::Foreign(owner)) => {
+                    sys::shielded(|| {
+                        tracing::debug!(?path, owner, "a directory belongs to another user");
+                    });
+                    continue;
+                }
+                Err(Refused::Unusable(error)) => {
+                    unusable(&path, error.to_string());
+                    continue;
+                }
+            };
+            for name in names {
+                let path = path.join(&name);
+                match look(&directory, &name, visibility) {
+                    Some(Found::Dead(contents)) => ledgers.dead.push(DeadLedger {
+                        directory: Rc::clone(&directory),
+                        name,
+                        path,
+                        contents,
+                    }),
+                    Some(Found::Living(contents)) => ledgers.living.extend(contents),
+                    Some(Found::Litter) => remove(&directory, &name),
+                    Some(Found::Unusable(why)) => unusable(&path, why),
+                    None => {}
+                }
+            }
+        }
+        // A copy of a ledger proves nothing while its host holds the lock of another one.
+        let living: BTreeSet<_> = ledgers.living.iter().map(|it| &it.host).collect();
+        ledgers
+            .dead
+            .retain(|dead| !living.contains(&dead.contents.host));
+        ledgers
+    }
+}
+
+/// The kind of a file with the name of a ledger.
+#[derive(Debug)]
+enum Found {
+    /// Its host lives, as far as can be found out.
+    Living(Option<Contents>),
+    /// Its host is dead.
+    Dead(Contents),
+    /// Nothing of its servers can be left: it was written before this boot, or its host died before
+    /// the ledger got its name.
+    Litter,
+    /// It cannot be used, for this reason.
+    Unusable(String),
+}
+
+/// Opens the file `name` and finds out the state of its host; `None` if it has gone.
+fn look(directory: &OwnedFd, name: &OsStr, visibility: &Visibility) -> Option<Found> {
+    // A fifo must not block the open, and a link is not followed.
+    let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let found = match openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => look_at(File::from(file), is_new(name), visibility),
+        Err(Errno::ENOENT) => return None,
+        Err(Errno::ELOOP | Errno::ENXIO | Errno::EISDIR) => Err(not_ours()),
+        Err(errno) => Err(errno.into()),
+    };
+    Some(found.unwrap_or_else(|error| Found::Unusable(error.to_string())))
+}
+
+fn look_at(file: File, is_new: bool, visibility: &Visibility) -> io::Result<Found> {
+    let stat = fstat(&file)?;
+    if !directory::is_own(&stat, SFlag::S_IFREG) {
+        return Err(not_ours());
+    }
+    // A host holds it exclusively. Inspecting processes share it, and do not take each other for hosts.
+    match Locked::shared(&file) {
+        Err(TryLockError::WouldBlock) => Ok(Found::Living(read(&file)?)),
+        Err(TryLockError::Error(error)) => {
+            Err(io::Error::other(format!("it cannot be locked: {error}")))
+        }
+        // An unlocked one never gets its name: its host has died, or will create another one.
+        Ok(_) if is_new => Ok(Found::Litter),
+        Ok(_lock) => {
+            let is_old = stat.st_mtime < visibility.boot_time;
+            Ok(match read(&file)? {
+                Some(contents) if contents.host.boot_id() != visibility.boot_id => match is_old {
+                    true => Found::Litter,
+                    // It may be of a host in a virtual machine that shares the directory.
+                    false => Found::Unusable("it was written in another boot".to_owned()),
+                },
+                Some(contents) if is_alive(&contents, visibility) => Found::Living(Some(contents)),
+                Some(contents) => Found::Dead(contents),
+                None if is_old => Found::Litter,
+                None => Found::Unusable("it is no ledger of this version".to_owned()),
+            })
+        }
+    }
+}
+
+fn not_ours() -> io::Error {
+    io::Error::other("it is not a private file of this user")
+}
+
+/// Returns whether the process of this host lives: on a file system where locks have no effect, a
+/// living host must not be taken for dead.
+fn is_alive(contents: &Contents, visibility: &Visibility) -> bool {
+    let host = &contents.host;
+    let is_host = |stat: Stat| stat.start_time == host.start_time() && !stat.is_ending();
+    contents.namespace == visibility.namespace
+        && visibility.proc_is_own
+        && Stat::read(host.pid()).is_ok_and(|stat| stat.is_some_and(is_host))
+}
+
+fn read(file: &File) -> io::Result<Option<Contents>> {
+    let mut bytes = Vec::new();
+    file.take(MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(format::parse(&bytes))
+}
+
+/// Returns whether a ledger has not got its name yet.
+fn is_new(name: &OsStr) -> bool {
+    name.as_encoded_bytes().ends_with(b".new")
+}
+
+fn remove(directory: &OwnedFd, name: &OsStr) {
+    if let Err(error) = unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+        sys::shielded(|| tracing::debug!(%error, "the ledger of a dead host cannot be removed"));
+    }
+}
+
+/// Finds the cgroup of a dead host's server; `None` if it is gone.
+pub(super) fn find_leaf(contents: &Contents, server: &Record) -> Result<Option<PathBuf>, String> {
+    let place = contents.cgroups.as_ref();
+    let place = place.ok_or("its ledger does not say where its cgroup is")?;
+    place.find(&cgroup::name(&contents.cookie(*server)))
+}

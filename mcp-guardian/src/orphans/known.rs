@@ -1,0 +1,178 @@
+//! Lists this user's running servers and those left by dead hosts, and stops them: for
+//! administration tools.
+//!
+//! A server is known by the ledger of its host and by the identity in its environment, never by a
+//! name (`docs/containment.md`).
+
+use std::time::Duration;
+
+use super::report::Unknown;
+pub use super::{
+    companion, inventory as look, stop, stop_unclaimed, unclaimed,
+    without_server as companions_without_server,
+};
+use crate::identity::Cookie;
+
+/// Servers that `look` found.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Inventory {
+    /// Running servers, and those of dead hosts of which something is left; sorted by host and age.
+    pub servers: Vec<KnownServer>,
+    /// The places that could not be examined, and why.
+    pub unknown: Vec<Unknown>,
+}
+
+/// One server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct KnownServer {
+    /// Sixteen digits, unique on this machine.
+    pub id: String,
+    /// The display name, while its wrapper lives: arbitrary bytes.
+    pub name: Option<String>,
+    /// The process that launched it.
+    pub host: KnownHost,
+    /// Its main process, as its host has recorded it.
+    pub leader: Option<u32>,
+    /// The guardian that ends it when its host dies.
+    pub guardian: Option<u32>,
+    /// `true` if it has a cgroup of its own.
+    pub in_cgroup: bool,
+    /// All its processes, oldest first, without the guardian.
+    pub processes: Vec<KnownProcess>,
+    pub(crate) cookie: Cookie,
+    pub(crate) leaf: Option<std::path::PathBuf>,
+    /// Its own process on record, by number and start time.
+    pub(crate) recorded: Option<(u32, u64)>,
+    /// Why its cgroup is not found.
+    pub(crate) unfound: Option<String>,
+}
+
+/// A process that launches servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownHost {
+    /// Process ID.
+    pub pid: u32,
+    /// The name that the process gives itself, if it lives.
+    pub name: Option<String>,
+    /// The process that started it, by pid and name, if it lives.
+    pub parent: Option<(u32, String)>,
+    /// `true` if it is a wrapper of one server: its parent is the user of the server.
+    pub is_wrapper: bool,
+    /// `true` if it is a wrapper with a companion and awaits its report
+    /// when nothing else of the server is left; also `true` if it lives and that cannot be found out.
+    pub has_companion: bool,
+    /// State of the host: alive, dead, or not known.
+    pub state: HostState,
+}
+
+/// The state of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HostState {
+    /// It holds its ledger.
+    Alive,
+    /// Its ledger can be locked: it is dead, and the remains of its servers are orphans.
+    Dead,
+    /// It has no ledger, so its death cannot be proven.
+    Unknown,
+}
+
+/// A snapshot of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownProcess {
+    /// Process ID.
+    pub pid: u32,
+    /// Process ID of its parent; 0 where it is not visible.
+    pub parent: u32,
+    /// The name that the process gives itself, sixteen bytes at most.
+    pub name: String,
+    /// Time since its start.
+    pub age: Duration,
+    /// Its share of the memory that it uses (PSS), in bytes; `None` if that cannot be read.
+    pub memory: Option<u64>,
+    /// Processor time since it started, without its children's.
+    pub cpu: Duration,
+    /// `true` if it is kept when its server ends, by its name or that of an ancestor.
+    pub is_kept: bool,
+    pub(crate) start_time: u64,
+}
+
+/// A process of this user that may have been left by a host without containment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unclaimed {
+    /// The topmost process. It carries no identity, its parent has died, its standard input is a pipe
+    /// or a Unix socket with the other end closed, neither it nor a descendant listens on a socket,
+    /// and it belongs to no service manager.
+    pub process: KnownProcess,
+    /// Descendants of the process.
+    pub descendants: Vec<KnownProcess>,
+}
+
+/// The result of stopping a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// Processes that were asked to end, with SIGTERM.
+    pub asked: usize,
+    /// Processes that had to be killed, with SIGKILL.
+    pub killed: usize,
+    /// Processes that still live.
+    pub survivors: Vec<KnownProcess>,
+    /// Why it is not known whether something is left.
+    pub unknown: Option<String>,
+    /// The time that it took.
+    pub took: Duration,
+}
+
+impl KnownProcess {
+    /// Returns whether both are the same process, at two moments.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.pid, self.start_time) == (other.pid, other.start_time)
+    }
+
+    /// Reads its program and arguments, which may hold secrets; empty if it has gone, has overwritten
+    /// them, or they cannot be read.
+    pub fn command_line(&self) -> Vec<String> {
+        super::command_line(self.pid, self.start_time).unwrap_or_default()
+    }
+}
+
+impl KnownServer {
+    /// Returns whether this is its main process.
+    pub(crate) fn is_recorded(&self, pid: u32, start_time: u64) -> bool {
+        self.recorded == Some((pid, start_time))
+    }
+
+    /// Returns the time since its oldest process started.
+    pub fn age(&self) -> Duration {
+        let ages = self.processes.iter().map(|process| process.age);
+        ages.max().unwrap_or_default()
+    }
+
+    /// Returns the memory that its processes use together, in bytes, as far as it can be read.
+    pub fn memory(&self) -> u64 {
+        self.processes
+            .iter()
+            .filter_map(|process| process.memory)
+            .sum()
+    }
+
+    /// Returns the processor time that its processes have used together.
+    pub fn cpu(&self) -> Duration {
+        self.processes.iter().map(|process| process.cpu).sum()
+    }
+}
+
+impl StopReport {
+    /// Returns whether nothing of the server is left: no process carries its identity, descends from
+    /// its guardian or its main process, or is in its cgroup, and every process that may be the
+    /// server's could be examined.
+    pub fn is_gone(&self) -> bool {
+        self.survivors.is_empty() && self.unknown.is_none()
+    }
+}

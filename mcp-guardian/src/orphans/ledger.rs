@@ -1,0 +1,304 @@
+//! The ledger of this host.
+
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+use crate::file_size;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+
+use super::format::{self, Record};
+use super::locked_file::{LedgerFile, Locked, publish};
+use super::place::Place;
+use super::reap;
+use super::visibility::Visibility;
+use crate::cgroup;
+use crate::identity::{self, Cookie, HostId};
+use crate::sys;
+use crate::sys::watch::Interest;
+
+/// The intended content of the ledger. Its file may have to be created again.
+#[derive(Debug)]
+struct Ledger {
+    host: &'static HostId,
+    title: String,
+    visibility: Visibility,
+    book: Mutex<Book>,
+    /// Reports changes of the names of its files.
+    watched: OnceLock<Arc<Inotify>>,
+}
+
+#[derive(Debug)]
+struct Book {
+    file: LedgerFile,
+    /// Former files that may still have a name. They stay locked: an unlocked one would mean that this
+    /// host is dead.
+    replaced: Vec<Locked>,
+    lines: Vec<Option<Record>>,
+}
+
+/// The line of one server. It is kept when this is dropped; only [`end`](Self::end) removes it.
+#[derive(Debug)]
+pub struct Entry {
+    ledger: &'static Ledger,
+    line: usize,
+    record: Record,
+}
+
+/// The error of a launch that could not be recorded.
+pub const UNRECORDED: &str = "the server could not be recorded, so it would not be found \
+                                     if this host were killed";
+
+/// Records that a server is about to start. `None` where no ledger can be kept: then the death of this
+/// host cannot be proven, and no later host will end its servers.
+///
+/// # Errors
+///
+/// No descriptor or memory is available: the server must not be started.
+pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
+    let Some(ledger) = Ledger::this()? else {
+        return Ok(None);
+    };
+    let record = Record {
+        serial: server.serial(),
+        process: None,
+        in_cgroup,
+    };
+    let line = {
+        let mut book = ledger.lock();
+        let free = book.lines.iter().position(Option::is_none);
+        let line = free.unwrap_or_else(|| {
+            book.lines.push(None);
+            book.lines.len() - 1
+        });
+        // Taken before another thread looks for a free one.
+        book.lines[line] = Some(record);
+        line
+    };
+    let entry = Entry {
+        ledger,
+        line,
+        record,
+    };
+    match ledger.write(line, Some(record)) {
+        Err(error) if sys::is_shortage(&error) => {
+            entry.end();
+            Err(error)
+        }
+        _ => Ok(Some(entry)),
+    }
+}
+
+/// Records once that this host has servers without a provable end: a process that has left the
+/// process group may outlive it.
+///
+/// # Errors
+///
+/// The same as of [`register`].
+pub fn register_uncontained(server: &Cookie) -> io::Result<()> {
+    static REGISTERED: Mutex<Option<Entry>> = Mutex::new(None);
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(entry) = &*registered else {
+        *registered = register(server, false)?;
+        return Ok(());
+    };
+    // The file may have lost its name since.
+    match entry.ledger.write(entry.line, Some(entry.record)) {
+        Err(error) if sys::is_shortage(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+impl Entry {
+    /// Records that the server has no cgroup of its own after all.
+    pub fn without_cgroup(&mut self) {
+        self.record.in_cgroup = false;
+        let _ = self.ledger.write(self.line, Some(self.record));
+    }
+
+    /// Records that the server runs.
+    pub fn started(&self, pid: u32, start_time: Option<u64>) {
+        let process = start_time.map(|start_time| (pid, start_time));
+        let record = Record {
+            process,
+            ..self.record
+        };
+        let _ = self.ledger.write(self.line, Some(record));
+    }
+
+    /// Removes the line: nothing is left of the server.
+    pub fn end(self) {
+        let _ = self.ledger.write(self.line, None);
+    }
+}
+
+impl Ledger {
+    /// Returns the ledger of this process, created on the first call; `None` where none can be kept.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor or memory is available; the next call tries again.
+    fn this() -> io::Result<Option<&'static Self>> {
+        static THIS: OnceLock<Option<Ledger>> = OnceLock::new();
+        static MAKING: Mutex<()> = Mutex::new(());
+        if let Some(this) = THIS.get() {
+            return Ok(this.as_ref());
+        }
+        let one = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(this) = THIS.get() {
+            return Ok(this.as_ref());
+        }
+        let made = match Self::create() {
+            Ok(ledger) => Some(ledger),
+            Err(error) if sys::is_shortage(&error) => return Err(error),
+            Err(error) => {
+                sys::shielded(|| {
+                    tracing::warn!(
+                        %error,
+                        "no ledger can be kept: should this host and a guardian be killed \
+                         together, what is left will not be found"
+                    );
+                });
+                None
+            }
+        };
+        let this = THIS.get_or_init(|| made).as_ref();
+        drop(one);
+        if let Some(Err(error)) = this.map(Self::watch) {
+            sys::shielded(|| {
+                tracing::debug!(%error, "a removed ledger is restored only at the next start");
+            });
+        }
+        if let Some(Err(error)) = this.map(Self::tidy) {
+            sys::shielded(|| tracing::debug!(%error, "old ledgers are not removed"));
+        }
+        Ok(this)
+    }
+
+    /// Removes ledgers of earlier hosts of which nothing is left.
+    ///
+    /// Runs once, after this ledger was published, on a thread of its own, because a process can block
+    /// a look at it. Nothing depends on the result.
+    fn tidy(&'static self) -> io::Result<()> {
+        let directory = self.lock().file.path.parent().map(Path::to_owned);
+        let thread = thread::Builder::new().name("mcp-lifecycle-tidy".to_owned());
+        thread.spawn(move || reap::tidy(directory, &self.visibility))?;
+        Ok(())
+    }
+
+    /// Watches for the removal of the name: a host may live for long without another server.
+    fn watch(&'static self) -> io::Result<()> {
+        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+        let inotify = Arc::new(Inotify::init(flags)?);
+        watch_name(&inotify, &self.lock().file)?;
+        let events = Arc::clone(self.watched.get_or_init(|| Arc::clone(&inotify)));
+        let watched = sys::watch::readable(inotify, move || {
+            while events.read_events().is_ok() {}
+            let mut book = self.lock();
+            if !book.file.is_named()
+                && let Err(error) = self.renew(&mut book, None)
+            {
+                sys::shielded(|| tracing::warn!(%error, "the ledger of this host was removed"));
+            }
+            Interest::More
+        });
+        watched.map(drop)
+    }
+
+    fn create() -> io::Result<Self> {
+        let host = identity::this_host()?;
+        let visibility = Visibility::look()?;
+        let title = title(host, visibility.namespace, cgroup::parent())?;
+        let (file, _) = publish(host, None, title.as_bytes())?;
+        Ok(Self {
+            host,
+            title,
+            visibility,
+            book: Mutex::new(Book {
+                file,
+                replaced: Vec::new(),
+                lines: Vec::new(),
+            }),
+            watched: OnceLock::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes one line of a few bytes, completely or not at all.
+    ///
+    /// # Errors
+    ///
+    /// It was not written, which is logged here.
+    fn write(&self, line: usize, record: Option<Record>) -> io::Result<()> {
+        let mut book = self.lock();
+        book.lines[line] = record;
+        let bytes = record.map_or_else(format::blank, format::line);
+        let at = self.title.len() + line * format::LINE;
+        let result = match book.file.is_named() {
+            false => self.renew(&mut book, None),
+            true => file_size::shielded(|| book.file.locked.write_all_at(&bytes, at as u64))
+                .or_else(|error| {
+                    sys::shielded(|| {
+                        tracing::warn!(%error, "the ledger of this host cannot be written: another directory is tried");
+                    });
+                    let full = book.file.path.clone();
+                    self.renew(&mut book, Some(&full))
+                }),
+        };
+        result.inspect_err(|error| {
+            sys::shielded(|| {
+                tracing::warn!(
+                    %error,
+                    "the ledger of this host cannot be written: its servers may not be found when \
+                     it is killed"
+                );
+            });
+        })
+    }
+
+    /// Publishes the ledger again, after its name or directory was removed, or where no more can be
+    /// written there.
+    fn renew(&self, book: &mut Book, full: Option<&Path>) -> io::Result<()> {
+        let mut text = self.title.clone().into_bytes();
+        for record in &book.lines {
+            text.extend(record.map_or_else(format::blank, format::line));
+        }
+        let (file, _) = publish(self.host, full.and_then(Path::parent), &text)?;
+        let replaced = std::mem::replace(&mut book.file, file);
+        // A file without a name never gets one again.
+        if replaced.locked.metadata()?.nlink() > 0 {
+            book.replaced.push(replaced.locked);
+        }
+        if let Some(Err(error)) = self.watched.get().map(|it| watch_name(it, &book.file)) {
+            sys::shielded(|| {
+                tracing::debug!(%error, "a removed ledger is restored only at the next start");
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Watches for changes of the file's name.
+fn watch_name(inotify: &Inotify, file: &LedgerFile) -> io::Result<()> {
+    let what = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_MOVE_SELF;
+    Ok(inotify.add_watch(&file.path, what).map(drop)?)
+}
+
+/// Returns the first line of a ledger of this process, in this PID namespace and with the servers'
+/// cgroups below `parent`.
+pub(super) fn title(
+    host: &HostId,
+    namespace: u64,
+    parent: io::Result<&Path>,
+) -> io::Result<String> {
+    let place = match parent.and_then(Place::of) {
+        Err(error) if sys::is_shortage(&error) => return Err(error),
+        place => place.ok(),
+    };
+    Ok(format::title(host, namespace, place.as_ref()))
+}

@@ -1,0 +1,156 @@
+//! Files with a lock: exclusive = the owner is alive, shared = being inspected.
+//!
+//! A ledger is locked and complete before it gets its name.
+
+use std::borrow::Borrow;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::ops::Deref;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::file_size;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::directory::{self, Refused};
+use crate::identity::HostId;
+use crate::sys;
+
+/// A locked file, or a reference to one.
+///
+/// # Drop
+///
+/// Unlocks it, also if a forked child of the host has a copy of the descriptor. An error does not
+/// matter: the file is about to be closed.
+#[derive(Debug)]
+pub(super) struct Locked<F: Borrow<File> = File>(F);
+
+impl<F: Borrow<File>> Locked<F> {
+    /// Locks it exclusively, without waiting.
+    pub(super) fn exclusive(file: F) -> Result<Self, TryLockError> {
+        uninterrupted(|| file.borrow().try_lock())?;
+        Ok(Self(file))
+    }
+
+    /// Locks it shared, without waiting.
+    pub(super) fn shared(file: F) -> Result<Self, TryLockError> {
+        uninterrupted(|| file.borrow().try_lock_shared())?;
+        Ok(Self(file))
+    }
+}
+
+impl<F: Borrow<File>> Drop for Locked<F> {
+    fn drop(&mut self) {
+        let _ = self.0.borrow().unlock();
+    }
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+fn uninterrupted(mut lock: impl FnMut() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    loop {
+        match lock() {
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            locked => return locked,
+        }
+    }
+}
+
+/// The open file of a ledger. The kernel releases its lock when this host ends.
+#[derive(Debug)]
+pub(super) struct LedgerFile {
+    pub(super) path: PathBuf,
+    pub(super) locked: Locked,
+}
+
+impl LedgerFile {
+    /// Returns whether its name still refers to this file.
+    pub(super) fn is_named(&self) -> bool {
+        match (fs::symlink_metadata(&self.path), self.locked.metadata()) {
+            (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+            _ => false,
+        }
+    }
+}
+
+/// Creates a ledger in the first usable directory, and returns that too.
+pub(super) fn publish(
+    host: &HostId,
+    except: Option<&Path>,
+    text: &[u8],
+) -> io::Result<(LedgerFile, OwnedFd)> {
+    let name = format!("{:016x}", host.nonce());
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for path in directory::candidates() {
+        if Some(path.as_path()) == except {
+            continue;
+        }
+        let published = match directory::make(&path) {
+            // Another host that tidies up may remove the file before it is locked, or lock it for a
+            // moment: it is tried again.
+            Ok(directory) => publish_in(&directory, &name, text)
+                .or_else(|_| publish_in(&directory, &name, text))
+                .or_else(|_| publish_in(&directory, &name, text))
+                .map(|locked| (locked, directory)),
+            Err(Refused::Missing) => continue,
+            Err(Refused::Foreign(owner)) => Err(io::Error::other(format!(
+                "it belongs to another user ({owner})"
+            ))),
+            Err(Refused::Unusable(error)) => Err(error),
+        };
+        match published {
+            Ok((locked, directory)) => {
+                let path = path.join(format!("{name}.ledger"));
+                return Ok((LedgerFile { path, locked }, directory));
+            }
+            Err(error) if sys::is_shortage(&error) => return Err(error),
+            Err(error) => last = error,
+        }
+        sys::shielded(|| {
+            tracing::warn!(
+                ?path,
+                error = %last,
+                "no ledger can be kept in this directory; the next one is tried"
+            );
+        });
+    }
+    Err(last)
+}
+
+/// Creates the file and renames it once it is locked and complete.
+fn publish_in(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<Locked> {
+    let new = format!("{name}.new");
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_RDWR | OFlag::O_NOFOLLOW;
+    let open = |flags| {
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        openat(directory, new.as_str(), flags | OFlag::O_CLOEXEC, mode).map(File::from)
+    };
+    let publish = || -> io::Result<Locked> {
+        let file = Locked::exclusive(open(flags)?)?;
+        match Locked::exclusive(open(OFlag::O_RDWR | OFlag::O_NOFOLLOW)?) {
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) if sys::is_shortage(&error) => return Err(error),
+            _ => {
+                return Err(io::Error::other(
+                    "file locks have no effect on its file system",
+                ));
+            }
+        }
+        file_size::shielded(|| (&*file).write_all(text))?;
+        let published = format!("{name}.ledger");
+        renameat(directory, new.as_str(), directory, published.as_str())?;
+        Ok(file)
+    };
+    publish().inspect_err(|_| {
+        let _ = unlinkat(directory, new.as_str(), UnlinkatFlags::NoRemoveDir);
+    })
+}

@@ -1,0 +1,104 @@
+//! The ledger of a process that wraps one server.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::file_size;
+
+use super::format::{self, Record};
+use super::ledger::title;
+use super::locked_file::{LedgerFile, publish};
+use crate::identity::{self, Cookie};
+use crate::sys;
+
+/// A ledger with one line, which other processes take over: one with a copy of the open file holds its
+/// lock, and removes the name.
+///
+/// It is not watched: if its name is removed, it is not restored.
+///
+/// # Drop
+///
+/// Removes the file: no server was started.
+#[derive(Debug)]
+pub struct WrapperLedger {
+    file: LedgerFile,
+    directory: OwnedFd,
+    name: CString,
+    line: u64,
+    record: Record,
+}
+
+impl WrapperLedger {
+    /// Records that this server is about to start, in a cgroup of its own below this one, if any.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be created in any directory.
+    pub fn begin(server: &Cookie, cgroups: Option<&Path>) -> io::Result<Self> {
+        let host = identity::this_host()?;
+        // The rest of `Visibility` is not read: each look into `/proc` delays the start.
+        let parent = cgroups.ok_or_else(|| io::ErrorKind::NotFound.into());
+        let mut text = title(host, sys::own_namespace()?, parent)?;
+        let line = text.len() as u64;
+        let record = Record {
+            serial: server.serial(),
+            process: None,
+            in_cgroup: cgroups.is_some(),
+        };
+        text.push_str(&String::from_utf8_lossy(&format::line(record)));
+        let (file, directory) = publish(host, None, text.as_bytes())?;
+        let name = file.path.file_name().unwrap_or_default();
+        let name = CString::new(name.as_bytes())?;
+        Ok(Self {
+            directory,
+            name,
+            line,
+            record,
+            file,
+        })
+    }
+
+    /// Records that the server has no cgroup of its own after all.
+    pub fn without_cgroup(&mut self) {
+        self.record.in_cgroup = false;
+        self.write();
+    }
+
+    /// Records that the server runs.
+    pub fn started(&mut self, pid: u32, start_time: Option<u64>) {
+        self.record.process = start_time.map(|start_time| (pid, start_time));
+        self.write();
+    }
+
+    /// Keeps the file and its lock, which is released with the last copy of the descriptor: for a server
+    /// that may live.
+    pub fn leave(self) {
+        std::mem::forget(self);
+    }
+
+    /// Returns the open file.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.locked.as_fd()
+    }
+
+    /// Returns its directory, and its name there.
+    pub fn place(&self) -> (BorrowedFd<'_>, &CString) {
+        (self.directory.as_fd(), &self.name)
+    }
+
+    /// Writes the line again. If that fails, the old line is less exact, but not wrong.
+    fn write(&self) {
+        let line = format::line(self.record);
+        let _ = file_size::shielded(|| self.file.locked.write_all_at(&line, self.line));
+    }
+}
+
+impl Drop for WrapperLedger {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file.path);
+    }
+}

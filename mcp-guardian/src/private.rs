@@ -1,0 +1,119 @@
+//! Directories in which no other user can change or replace anything.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+
+use nix::unistd::geteuid;
+
+/// Creates a directory for this user alone, or makes sure that an existing one is this user's and
+/// [cannot be replaced](check).
+///
+/// # Errors
+///
+/// `PermissionDenied` names the first directory that another user can change. Otherwise the file
+/// system's.
+pub fn create(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    let found = fs::symlink_metadata(directory)?;
+    if !is_own(&found) || found.mode() & 0o022 != 0 {
+        return Err(not_private(directory));
+    }
+    check_above(directory)
+}
+
+/// Makes sure that only this user and root can replace anything in this directory.
+///
+/// The directory and all above it must belong to one of the two and be writable by no other user,
+/// except sticky ones (`/tmp`).
+///
+/// # Errors
+///
+/// Same as [`create`].
+pub fn check(directory: &Path) -> io::Result<()> {
+    check_from(directory, 0)
+}
+
+/// Makes sure that only this user and root can replace this directory itself.
+///
+/// # Errors
+///
+/// Same as [`create`].
+pub fn check_above(directory: &Path) -> io::Result<()> {
+    check_from(directory, 1)
+}
+
+/// Returns whether this is a directory of this user, and no symbolic link.
+pub fn is_mine(directory: &Path) -> bool {
+    fs::symlink_metadata(directory).is_ok_and(|found| is_own(&found))
+}
+
+fn is_own(found: &fs::Metadata) -> bool {
+    found.is_dir() && found.uid() == geteuid().as_raw()
+}
+
+/// Checks the directory `levels` above this one, and all above it.
+fn check_from(directory: &Path, levels: usize) -> io::Result<()> {
+    let me = geteuid().as_raw();
+    for path in [
+        std::path::absolute(directory)?,
+        fs::canonicalize(directory)?,
+    ] {
+        for above in path.ancestors().skip(levels) {
+            let found = fs::symlink_metadata(above)?;
+            // The mode of a symbolic link has no meaning.
+            let others_write = !found.is_symlink() && found.mode() & 0o022 != 0;
+            let is_sticky = found.mode() & 0o1000 != 0;
+            if ![me, 0].contains(&found.uid()) || others_write && !is_sticky {
+                return Err(not_private(above));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Another user created the directory in a shared one, or has write access.
+fn not_private(directory: &Path) -> io::Error {
+    let problem = format!("other users can change {}", directory.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_somebody_could_replace_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let shared = root.path().join("shared");
+        let mine = shared.join("mine");
+        create(&mine).unwrap();
+        mode(&shared, 0o777);
+        let error = create(&mine).unwrap_err().to_string();
+        assert!(error.contains("shared"), "{error}");
+        // As /tmp is: nobody can rename what is another's.
+        mode(&shared, 0o1777);
+        create(&mine).unwrap();
+        mode(&mine, 0o770);
+        create(&mine).unwrap_err();
+        // A link is not the directory, whoever made it.
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(root.path(), &link).unwrap();
+        create(&link).unwrap_err();
+        if nix::unistd::geteuid().is_root() {
+            mode(&shared, 0o755);
+            mode(&mine, 0o700);
+            std::os::unix::fs::chown(&shared, Some(65534), None).unwrap();
+            create(&mine).unwrap_err();
+        }
+    }
+}

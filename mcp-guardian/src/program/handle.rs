@@ -1,0 +1,222 @@
+//! The host's handle of a running guardian.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
+use nix::unistd::Pid;
+
+use super::protocol::{MESSAGE_MAX, Report, Request};
+use super::unreaped::Unreaped;
+use crate::sys::{Child, continue_held, deadline, ends_within, kill_held, uninterrupted, waited};
+
+/// A guardian and, through it, a server.
+///
+/// The guardian can only be signalled by [`resume`](Self::resume) and [`abandon`](Self::abandon),
+/// on purpose: killing it sets free the processes that it guards.
+///
+/// # Drop
+///
+/// Closes the control socket, so that the guardian ends the server. A guardian that
+/// [`try_reap`](Self::try_reap) has not reaped is reaped after its end by the thread that waits for
+/// all servers.
+#[derive(Debug)]
+#[must_use = "dropping the handle kills the server"]
+pub struct GuardianHandle {
+    pid: Pid,
+    pidfd: Arc<OwnedFd>,
+    control: OwnedFd,
+    reaped: AtomicBool,
+}
+
+/// The result of [`GuardianHandle::receive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// The next report.
+    Report(Report<'a>),
+    /// None at present. Wait until [`GuardianHandle::control`] is readable.
+    Nothing,
+    /// There will be no more. Without a last report ([`Report::Gone`] or [`Report::ExecFailed`])
+    /// before, the guardian was killed.
+    Closed,
+}
+
+impl GuardianHandle {
+    pub(super) fn new(pid: Pid, pidfd: OwnedFd, control: OwnedFd) -> Self {
+        Self {
+            pid,
+            pidfd: Arc::new(pidfd),
+            control,
+            reaped: AtomicBool::new(false),
+        }
+    }
+
+    /// Process id of the guardian, for display.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw().unsigned_abs()
+    }
+
+    /// Readable when the guardian has exited. Only for waiting, never for signalling.
+    #[must_use]
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// The socket, non-blocking. Readable when there is something to [`receive`](Self::receive).
+    #[must_use]
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Sends a request, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::BrokenPipe`] if the guardian has exited: its last reports contain the
+    /// outcome.
+    pub fn send(&self, request: Request) -> io::Result<()> {
+        crate::sys::not_forked()?;
+        let message = request.encode();
+        let socket = self.control.as_raw_fd();
+        let attempt = || uninterrupted(|| send(socket, &message, MsgFlags::MSG_NOSIGNAL));
+        // As in `receive`, the first call after the guardian's exit may fail because of an unread
+        // request.
+        let sent = attempt().or_else(|errno| {
+            if errno == Errno::ECONNRESET {
+                attempt()
+            } else {
+                Err(errno)
+            }
+        });
+        sent.map(drop).map_err(io::Error::from)
+    }
+
+    /// Requests the end of the server. If the socket has no room for the request, its sending half
+    /// is closed, which the guardian takes for one.
+    ///
+    /// # Errors
+    ///
+    /// Neither could be done.
+    pub fn kill(&self) -> io::Result<()> {
+        crate::sys::not_forked()?;
+        match self.send(Request::Kill) {
+            // It has ended, and its last reports say whether the tree has ended with it.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(_) => match shutdown(self.control.as_raw_fd(), Shutdown::Write) {
+                Ok(()) | Err(Errno::ENOTCONN) => Ok(()),
+                Err(errno) => Err(errno.into()),
+            },
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Resumes a guardian that was stopped by SIGSTOP. It has no effect on one that a tracer holds.
+    pub fn resume(&self) {
+        let _ = continue_held(&self.pidfd);
+    }
+
+    /// Kills the guardian itself, and sets free the processes that it guards.
+    ///
+    /// For a host that has ended the server by other means, because the guardian could not.
+    ///
+    /// # Errors
+    ///
+    /// The error of the signal.
+    pub fn abandon(&self) -> io::Result<()> {
+        kill_held(&self.pidfd)
+    }
+
+    /// Receives the next report, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::InvalidData`] for a message that is no report, and any error of reading a
+    /// socket.
+    pub fn receive<'b>(&self, buffer: &'b mut [u8; MESSAGE_MAX]) -> io::Result<Received<'b>> {
+        let mut short = 0;
+        let len = loop {
+            match recv(self.control.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) => return Ok(Received::Closed),
+                Ok(len) => break len,
+                Err(Errno::EAGAIN) => return Ok(Received::Nothing),
+                // The guardian exited with a request unread. Returned once, before the reports that
+                // are still queued.
+                Err(Errno::ECONNRESET | Errno::EINTR) => {}
+                // A report must not be lost for a short lack of memory.
+                Err(Errno::ENOMEM | Errno::ENOBUFS) if short < 1000 => {
+                    short += 1;
+                    thread::yield_now();
+                }
+                Err(errno) => return Err(errno.into()),
+            }
+        };
+        let report = buffer.get(..len).and_then(Report::decode);
+        report.map(Received::Report).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "not a report of the guardian")
+        })
+    }
+
+    /// Reaps the guardian if it has exited. To be called until it returns a status, and not after
+    /// that.
+    ///
+    /// The status mirrors the server's: see `docs/containment.md`. A signal means that the guardian
+    /// itself was killed.
+    ///
+    /// # Errors
+    ///
+    /// ECHILD if another part of the host has reaped it.
+    pub fn try_reap(&self) -> io::Result<Option<ExitStatus>> {
+        let ended = match waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::empty()) {
+            Ok(WaitStatus::Exited(_, code)) => ExitStatus::from_raw((code & 0xff) << 8),
+            Ok(WaitStatus::Signaled(_, signal, core)) => {
+                ExitStatus::from_raw(signal as i32 | if core { 0x80 } else { 0 })
+            }
+            Ok(_) => return Ok(None),
+            Err(errno) => {
+                self.reaped
+                    .fetch_or(errno == Errno::ECHILD, Ordering::Relaxed);
+                return Err(errno.into());
+            }
+        };
+        self.reaped.store(true, Ordering::Relaxed);
+        Ok(Some(ended))
+    }
+
+    /// Waits until the guardian has exited, at most for `limit`, and returns whether it has. Does
+    /// not reap it.
+    ///
+    /// Blocks the thread: for launches that are undone.
+    pub fn wait_exit(&self, limit: Duration) -> bool {
+        let end = deadline(limit);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match ends_within(self.pidfd(), left) {
+                Ok(ended) => return ended,
+                // The pidfd cannot be polled now, so try again later.
+                Err(_) if left.is_zero() => return false,
+                Err(_) => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+}
+
+impl Drop for GuardianHandle {
+    fn drop(&mut self) {
+        if !*self.reaped.get_mut() && crate::sys::not_forked().is_ok() {
+            // A child that the host has forked may keep the socket open, so a request is sent as
+            // well.
+            let _ = self.kill();
+            self.resume();
+            Unreaped::Held(Arc::clone(&self.pidfd)).leave();
+        }
+    }
+}

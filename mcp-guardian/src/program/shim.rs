@@ -1,0 +1,125 @@
+//! Turns this process into the shim of a server, by executing the guardian program in another role.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::Duration;
+
+use crate::image::exec_path;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::execve;
+
+use super::GuardianHandle;
+use super::spawn::{IMAGE, number};
+
+/// The parameters of a shim.
+#[derive(Debug)]
+pub struct Shim<'a> {
+    /// The guardian, which has a running server.
+    pub guardian: &'a GuardianHandle,
+    /// The pidfd of the host.
+    pub host: Option<BorrowedFd<'a>>,
+    /// `cgroup.kill` of the server's cgroup, open for writing.
+    pub cgroup_kill: Option<BorrowedFd<'a>>,
+    /// The socket to the companion, which ends what is no descendant of the server.
+    pub companion: Option<BorrowedFd<'a>>,
+    /// The time between the rungs of its ladder.
+    pub grace: Duration,
+    /// Set if the shim exits with 137 where the server died of SIGKILL, instead of dying of SIGKILL
+    /// too.
+    pub sigkill_as_code: bool,
+    /// The display name of the server, which `ps` shows after the shim's own arguments.
+    pub name: CString,
+    /// Words that `ps` shows after the name.
+    pub argv: &'a [CString],
+}
+
+/// The index of the companion's socket among the arguments of a shim.
+const COMPANION: usize = 7;
+
+/// The index of the server's name.
+const NAME: usize = 9;
+
+/// The placeholder for a missing name or descriptor.
+pub const NAMELESS: &str = "-";
+
+/// Returns the display name of the server of a shim with these arguments.
+pub fn name_in(words: &[String]) -> Option<String> {
+    let (role, name) = (words.get(1)?, words.get(NAME)?);
+    (role == "shim" && name != NAMELESS).then(|| name.clone())
+}
+
+/// Returns whether a shim with these arguments may wait for a companion: also if its arguments are
+/// not known.
+pub fn may_have_companion(words: &[String]) -> bool {
+    let is_shim = words.get(1).is_some_and(|role| role == "shim");
+    words.is_empty() || (is_shim && words.get(COMPANION).is_some_and(|fd| fd != NAMELESS))
+}
+
+/// Becomes the shim.
+///
+/// All descriptors but the standard streams must close on exec, and all signals must be blocked: a
+/// signal that arrives meanwhile is the shim's.
+///
+/// # Errors
+///
+/// This process is unchanged, and the guardian is still the caller's.
+pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
+    let passed = [
+        Some(shim.guardian.control()),
+        shim.host,
+        shim.cgroup_kill,
+        shim.companion,
+    ];
+    for fd in passed.into_iter().flatten() {
+        fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    }
+    let text = |fd: Option<BorrowedFd<'_>>| match fd {
+        Some(fd) => number(fd.as_raw_fd().unsigned_abs()),
+        None => c"-".to_owned(),
+    };
+    let grace = u32::try_from(shim.grace.as_millis()).unwrap_or(u32::MAX);
+    let [control, host, cgroup_kill, companion] = passed.map(text);
+    let guardian = number(shim.guardian.pid());
+    let parameters = [
+        c"mcp-contain".to_owned(),
+        c"shim".to_owned(),
+        control,
+        host,
+        cgroup_kill,
+        number(grace),
+        guardian,
+        companion,
+        number(u32::from(shim.sigkill_as_code)),
+        shim.name.clone(),
+    ];
+    const { assert!(NAME == 9 && COMPANION == 7, "the last of them") };
+    let argv: Vec<&CStr> = parameters
+        .iter()
+        .chain(shim.argv)
+        .map(CString::as_c_str)
+        .collect();
+    const NO_ENVIRONMENT: [&CStr; 0] = [];
+    IMAGE.run(|program| Ok(execve(&exec_path(program)?, &argv, &NO_ENVIRONMENT)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_say_whether_it_has_a_companion_may_have_one() {
+        let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
+        assert!(may_have_companion(&[]));
+        assert!(may_have_companion(&words(
+            "mcp-contain shim 3 4 - 2000 77 5 0 name"
+        )));
+        assert!(!may_have_companion(&words(
+            "mcp-contain shim 3 4 - 2000 77 - 0 name"
+        )));
+        assert!(!may_have_companion(&words(
+            "mcp-contain guardian 3 4 - 2000 77 5 0 name"
+        )));
+    }
+}

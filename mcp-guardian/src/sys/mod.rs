@@ -1,0 +1,143 @@
+//! All system calls of Unix, one file per kind of system
+//! with the same functions; those of Windows are in `windows`. Callers contain no `cfg`.
+
+use std::io;
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::errno::Errno;
+
+#[cfg(target_os = "linux")]
+#[path = "linux/mod.rs"]
+mod os;
+
+#[cfg(not(target_os = "linux"))]
+#[path = "other/mod.rs"]
+mod os;
+
+#[cfg(any(not(target_os = "linux"), test))]
+pub mod lifeline;
+#[cfg(any(not(target_os = "linux"), test))]
+mod listing;
+
+#[cfg(target_os = "linux")]
+pub mod reserve;
+#[cfg(target_os = "linux")]
+pub mod stat;
+mod unix;
+#[cfg(target_os = "linux")]
+pub mod watch;
+
+#[cfg(target_os = "linux")]
+pub use os::hold_parent;
+#[cfg(target_os = "linux")]
+pub use os::{
+    Child, FIRST_NAMESPACE, HeldSignals, OTHER_PROC, ProcEntry, ProcessState, Seen, boot_id,
+    bytes_of, bytes_of_process, cgroup_of, close_on_exec_from, continue_held, cpu_of,
+    duplicate_from, end_within, ends_within, entries_of_proc, hold, hold_this, home, in_a_session,
+    is_headless, is_running, kill_held, look_at, may_signal, memory_of, name_of, namespace_at,
+    numbers_in, numbers_in_proc, of_ticks, own_namespace, own_session, own_start_time, see,
+    see_all, shows_own_namespace, terminate_held, text_of, ticks_since_boot, tracer_of, waited,
+};
+pub use os::{
+    Leader, can_lead, is_not_executable, kill_group_of_child, members_of_group, set_pipe_size,
+    start_time, watch_process,
+};
+#[cfg(target_os = "linux")]
+pub use unix::may_write;
+pub use unix::{
+    DEFAULT_PATH, is_in_group, limit_of, may_execute, names_a_path, spellings, variable,
+};
+
+/// Returns the end of a time limit from outside, of 49 days at most, as for a guardian.
+#[cfg(target_os = "linux")]
+pub fn deadline(limit: std::time::Duration) -> std::time::Instant {
+    const LONGEST: std::time::Duration = std::time::Duration::from_millis(u32::MAX as u64);
+    std::time::Instant::now() + limit.min(LONGEST)
+}
+
+/// The process that owns the servers: the first that launched one.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Makes this process the owner of servers, unless it was forked from the owner.
+pub fn own_servers() -> io::Result<()> {
+    let nobody = OWNER.compare_exchange(0, process::id(), Ordering::Relaxed, Ordering::Relaxed);
+    nobody.map(drop).or_else(|_| not_forked())
+}
+
+/// Returns an error in a process that was forked from the owner of servers and has not executed a
+/// program since: it has a copy of all data of this crate, and none of its threads.
+pub fn not_forked() -> io::Result<()> {
+    match OWNER.load(Ordering::Relaxed) {
+        owner if owner == 0 || owner == process::id() => Ok(()),
+        owner => Err(io::Error::other(format!(
+            "this process is a fork of process {owner}, which launches servers and owns them; \
+             only a program that it executes can launch servers of its own"
+        ))),
+    }
+}
+
+/// Returns whether this error means that there was no descriptor or no memory: it is no answer to
+/// the question, and must not be kept.
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+    )
+}
+
+/// Runs foreign code, and contains its panics.
+///
+/// A subscriber of `tracing` that panics must not stop the thread that waits for all servers, or
+/// the undoing of a launch.
+pub fn shielded(report: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
+}
+
+/// Makes a system call, and repeats it while it is interrupted.
+///
+/// A signal that the host handles, or a stop and a SIGCONT, is no answer: taken for one, it would
+/// leave a zombie, or report a dead process as living.
+pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// A process that is, or was, a member of a server's group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    pub pid: Pid,
+    pub name: String,
+}
+
+/// The id of a process that may be signalled: never 0, 1 or negative, which mean "my group", "init"
+/// and "every process".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pid(i32);
+
+impl Pid {
+    pub fn new(pid: i64) -> Option<Self> {
+        i32::try_from(pid).ok().filter(|pid| *pid > 1).map(Self)
+    }
+
+    pub fn as_u32(self) -> u32 {
+        self.0.unsigned_abs()
+    }
+
+    fn raw(self) -> nix::unistd::Pid {
+        nix::unistd::Pid::from_raw(self.0)
+    }
+}
+
+/// A signal that this crate sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Asks the process to end. Sent with SIGCONT: a stopped process handles no other signal.
+    Terminate,
+    /// Ends the process.
+    Kill,
+}

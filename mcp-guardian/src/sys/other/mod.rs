@@ -1,0 +1,129 @@
+//! Other Unix than Linux: the group is reached by number, for as long as its
+//! leader has not been reaped, and a pipe watcher ends it when the host dies.
+//!
+//! ```text
+//! exits ──── the exits of processes: a thread for each
+//! members ── the members of a group, from ps(1)
+//! wait ───── the exit status of a child
+//! ```
+//!
+//! Best effort, and unmeasured: compiled for macOS and FreeBSD, run on no
+//! machine of ours except for the pipe watcher: its tests run everywhere.
+
+mod exits;
+mod members;
+mod wait;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
+
+use crate::exit::ExitStatus;
+
+pub use self::members::members_of_group;
+use super::lifeline::Lifeline;
+use super::listing;
+use super::{Pid, Signal, unix};
+
+/// A child of ours that leads a process group.
+#[derive(Debug)]
+pub struct Leader {
+    pid: Pid,
+    /// Removed from the watcher's list before the leader is reaped.
+    lifeline: Mutex<Option<Lifeline>>,
+}
+
+/// Always succeeds: a child has a thread of its own.
+pub fn can_lead() -> io::Result<()> {
+    Ok(())
+}
+
+impl Leader {
+    pub fn new(pid: Pid) -> io::Result<Self> {
+        Ok(Self {
+            pid,
+            lifeline: Mutex::new(Some(Lifeline::tie(pid)?)),
+        })
+    }
+
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub fn peek(&self) -> io::Result<Option<ExitStatus>> {
+        wait::ended(self.pid)
+    }
+
+    pub fn reap(&self) {
+        let lifeline = self.lifeline.lock();
+        drop(lifeline.unwrap_or_else(PoisonError::into_inner).take());
+        if let Err(error) = wait::reap(self.pid) {
+            let pid = self.pid.as_u32();
+            super::shielded(|| tracing::debug!(pid, %error, "a server could not be reaped"));
+        }
+    }
+
+    pub fn reaches_group(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a signal to the group reaches its members and no others.
+    pub fn reaches_members(&self) -> bool {
+        true
+    }
+
+    pub fn signal_group(&self, signal: Signal, reaped: bool) -> io::Result<()> {
+        super::not_forked()?;
+        if reaped {
+            return Ok(());
+        }
+        Ok(unix::signal_group(self.pid, signal)?)
+    }
+
+    pub fn group_is_empty(&self) -> bool {
+        unix::group_is_empty(self.pid)
+    }
+
+    /// Returns `false`: listings here show every user's processes, and macOS refuses a signal to a
+    /// group of zombies as well, so the listing decides.
+    pub fn group_is_anothers(&self) -> bool {
+        false
+    }
+
+    pub fn watch(&self, on_exit: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        exits::watch(self.pid, on_exit)
+    }
+}
+
+pub fn watch_process(
+    pid: Pid,
+    mut still: impl FnMut() -> io::Result<bool>,
+    on_exit: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    if !still()? {
+        on_exit();
+        return Ok(());
+    }
+    exits::watch(pid, on_exit)
+}
+
+/// Sends SIGKILL to the group of a child without an owner, and returns whether it was sent.
+pub fn kill_group_of_child(pid: Pid) -> bool {
+    let is_child = !matches!(wait::peek(pid), Ok(Some(ExitStatus::Unknown)));
+    is_child && unix::signal_group(pid, Signal::Kill).is_ok()
+}
+
+/// Not known: no portable call returns it.
+pub fn start_time(_pid: Pid) -> Option<u64> {
+    None
+}
+
+/// Returns whether this error of exec means that the file cannot be executed.
+pub fn is_not_executable(errno: i32) -> bool {
+    matches!(errno, libc::ENOENT | libc::EACCES | libc::ENOEXEC)
+}
+
+/// Always an error: pipes have the size that the system gives them.
+pub fn set_pipe_size(_pipe: BorrowedFd<'_>, _bytes: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

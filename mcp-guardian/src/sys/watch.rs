@@ -1,0 +1,258 @@
+//! One thread that waits for all servers of this process.
+//!
+//! The thread is not one of a Tokio runtime, so the end of a server does not depend on one: it is
+//! noticed and reaped, and its remains are ended, also after the runtime has gone and during a
+//! panic. The thread starts with the first server, waits in `epoll_wait` without a timeout, and
+//! costs nothing while nothing happens.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+/// The result of a callback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interest {
+    /// Call again when there is more.
+    More,
+    /// Stop watching.
+    Done,
+}
+
+type Callback = Box<dyn FnMut() -> Interest + Send>;
+
+struct Source {
+    /// Shared, so that it remains open while it is registered.
+    fd: Arc<dyn AsFd + Send + Sync>,
+    callback: Mutex<Callback>,
+    panics: AtomicU32,
+}
+
+/// The number of panics after which a callback is given up. Until then it is called again, because
+/// its input is still unread.
+const PANICS_MAX: u32 = 4;
+
+impl Source {
+    /// Handles a panic of foreign code in a callback: a subscriber of `tracing`, a waker. It must
+    /// not blind this thread to all other servers.
+    fn has_panicked(&self) -> Interest {
+        let panics = self.panics.fetch_add(1, Ordering::Relaxed) + 1;
+        super::shielded(|| {
+            tracing::error!(panics, "a panic on the watcher of servers; it goes on");
+        });
+        match panics < PANICS_MAX {
+            true => Interest::More,
+            false => Interest::Done,
+        }
+    }
+}
+
+struct Watcher {
+    epoll: Epoll,
+    sources: Mutex<HashMap<u64, Arc<Source>>>,
+    /// Never reused, unlike descriptor numbers: a stale event finds no source.
+    next_token: AtomicU64,
+}
+
+/// A source that is watched.
+pub struct Watched {
+    watcher: &'static Watcher,
+    token: u64,
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Watched").field(&self.token).finish()
+    }
+}
+
+/// Starts the thread, if it does not run yet.
+///
+/// Called before there is anything to watch, so that a thread that cannot be started is an error
+/// before any other step.
+pub fn start() -> io::Result<()> {
+    Watcher::get().map(drop)
+}
+
+/// Calls `callback` on the watcher's thread whenever `fd` is readable, until it is done. It must
+/// not block.
+pub fn readable(
+    fd: Arc<dyn AsFd + Send + Sync>,
+    callback: impl FnMut() -> Interest + Send + 'static,
+) -> io::Result<Watched> {
+    Watcher::get()?.add(fd, EpollFlags::EPOLLIN, Box::new(callback))
+}
+
+/// Does the same as [`readable`] for a kernel file that is always readable: calls when its content
+/// has changed since it was last read.
+pub fn changed(
+    fd: Arc<dyn AsFd + Send + Sync>,
+    callback: impl FnMut() -> Interest + Send + 'static,
+) -> io::Result<Watched> {
+    Watcher::get()?.add(fd, EpollFlags::EPOLLPRI, Box::new(callback))
+}
+
+/// Waits until the content of such a file has changed since it was last read, for `limit` at most.
+/// Blocks the thread.
+pub fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
+    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLPRI)], limit) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Runs `work` once on the watcher's thread, after the callbacks of all ready sources, so that
+/// several ends at once share it. It must not block.
+///
+/// Returns `false`, and does nothing, outside of a callback.
+pub fn after_callbacks(work: Work) -> bool {
+    AFTERWARDS.with_borrow_mut(|afterwards| {
+        let Some(works) = afterwards else {
+            return false;
+        };
+        if !works.iter().any(|known| std::ptr::fn_addr_eq(*known, work)) {
+            works.push(work);
+        }
+        true
+    })
+}
+
+/// Work after the callbacks.
+type Work = fn();
+
+thread_local! {
+    /// The work that waits for the end of the callbacks; [`None`] while no callbacks run.
+    static AFTERWARDS: RefCell<Option<Vec<Work>>> = const { RefCell::new(None) };
+}
+
+/// Returns a callback that acts on the first call only.
+pub(super) fn once(
+    callback: impl FnOnce() + Send + 'static,
+) -> impl FnMut() -> Interest + Send + 'static {
+    let mut callback = Some(callback);
+    move || {
+        if let Some(callback) = callback.take() {
+            callback();
+        }
+        Interest::Done
+    }
+}
+
+impl Watched {
+    /// Stops watching. Does not wait for a callback that is running.
+    pub fn forget(self) {
+        self.watcher.remove(self.token);
+    }
+}
+
+impl Watcher {
+    /// Returns the watcher of this process, which is shared only once its thread runs.
+    fn get() -> io::Result<&'static Self> {
+        static WATCHER: OnceLock<Arc<Watcher>> = OnceLock::new();
+        static STARTING: Mutex<()> = Mutex::new(());
+        if let Some(watcher) = WATCHER.get() {
+            return Ok(watcher);
+        }
+        let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watcher) = WATCHER.get() {
+            return Ok(watcher);
+        }
+        let watcher = Arc::new(Self {
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            sources: Mutex::default(),
+            next_token: AtomicU64::new(0),
+        });
+        let run = Arc::clone(&watcher);
+        thread::Builder::new()
+            .name("mcp-lifecycle-watch".to_owned())
+            .spawn(move || run.run())?;
+        Ok(WATCHER.get_or_init(|| watcher))
+    }
+
+    fn add(
+        &'static self,
+        fd: Arc<dyn AsFd + Send + Sync>,
+        what: EpollFlags,
+        callback: Callback,
+    ) -> io::Result<Watched> {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let source = Arc::new(Source {
+            fd,
+            callback: Mutex::new(callback),
+            panics: AtomicU32::new(0),
+        });
+        let event = EpollEvent::new(what, token);
+        self.lock().insert(token, Arc::clone(&source));
+        match self.epoll.add(source.fd.as_fd(), event) {
+            Ok(()) => Ok(Watched {
+                watcher: self,
+                token,
+            }),
+            Err(errno) => {
+                self.lock().remove(&token);
+                Err(errno.into())
+            }
+        }
+    }
+
+    fn remove(&self, token: u64) {
+        let source = self.lock().remove(&token);
+        if let Some(source) = source {
+            let _ = self.epoll.delete(source.fd.as_fd());
+        }
+    }
+
+    fn run(&self) {
+        let mut events = [EpollEvent::empty(); 64];
+        loop {
+            let ready = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(ready) => ready,
+                Err(Errno::EINTR) => continue,
+                Err(error) => {
+                    // Only a closed descriptor causes this: other code in this process closes
+                    // descriptors that it does not own.
+                    super::shielded(|| {
+                        tracing::error!(%error, "the watcher of servers cannot go on");
+                    });
+                    return;
+                }
+            };
+            AFTERWARDS.set(Some(Vec::new()));
+            for event in &events[..ready] {
+                self.dispatch(event.data());
+            }
+            for work in AFTERWARDS.take().unwrap_or_default() {
+                super::shielded(work);
+            }
+        }
+    }
+
+    fn dispatch(&self, token: u64) {
+        let Some(source) = self.lock().get(&token).cloned() else {
+            return;
+        };
+        let called = catch_unwind(AssertUnwindSafe(|| {
+            let callback = source.callback.lock();
+            callback.unwrap_or_else(PoisonError::into_inner)()
+        }));
+        let interest = called.unwrap_or_else(|_| source.has_panicked());
+        if interest == Interest::Done {
+            self.remove(token);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Source>>> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,61 @@
+//! This host: its ledger, and the processes that end its containers when it dies.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::endpoint::Endpoint;
+use crate::labels::Role;
+use crate::last_will::{self, Wills};
+use crate::ledger::{Ledger, Place};
+
+/// A host since its first launch. Every container holds it until it is proven gone.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    pub(crate) ledger: Arc<Ledger>,
+    wills: Option<Arc<Wills>>,
+}
+
+impl Host {
+    /// Returns the host in `held`, and takes a ledger at its first use. With `willed`, containers of
+    /// this role get a last will.
+    pub(crate) fn take(
+        held: &Mutex<Option<Self>>,
+        place: &Place,
+        willed: Option<Role>,
+    ) -> io::Result<Self> {
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(host) = &*held {
+            host.ledger.refresh();
+            return Ok(host.clone());
+        }
+        let ledger = Arc::new(Ledger::take(place)?);
+        ledger.look_after()?;
+        let wills = willed.map(|role| Arc::new(Wills::new(ledger.instance(), role)));
+        Ok(held.insert(Self { ledger, wills }).clone())
+    }
+
+    /// A host for tests, with its ledger in this directory.
+    #[cfg(test)]
+    pub(crate) fn without_will(directory: &std::path::Path) -> Self {
+        Self::take(&Mutex::default(), &Place::At(directory.to_owned()), None).unwrap()
+    }
+
+    /// Makes sure that containers of this engine end with the host, if possible. Called before the
+    /// first creation.
+    pub(crate) fn cover(&self, engine: &Endpoint) {
+        if let (Some(wills), Some(socket)) = (&self.wills, engine.local_socket()) {
+            wills.cover(socket);
+        }
+    }
+
+    /// Returns whether a process removes the containers of this engine when the host dies, or would
+    /// from the first one on.
+    pub(crate) fn is_willed(&self, engine: &Endpoint) -> bool {
+        let (Some(wills), Some(socket)) = (&self.wills, engine.local_socket()) else {
+            return false;
+        };
+        wills
+            .is_alive(socket)
+            .unwrap_or_else(last_will::is_possible)
+    }
+}

@@ -1,0 +1,130 @@
+//! Links carry frames, with one message per frame. The task that owns a link polls both directions,
+//! so that neither waits for the other.
+
+#[cfg(feature = "websocket")]
+mod counted;
+mod lines;
+#[cfg(feature = "websocket")]
+mod websocket;
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use thiserror::Error;
+
+#[cfg(feature = "websocket")]
+pub use counted::Counted;
+pub use lines::LineLink;
+#[cfg(feature = "websocket")]
+pub use websocket::WebSocketLink;
+#[cfg(feature = "websocket")]
+pub use websocket::config as websocket_config;
+
+/// Queued bytes at which a link's owner stops sending.
+pub const HIGH_WATER: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub enum Incoming {
+    /// One message.
+    Frame(Bytes),
+    /// A sign of life below the protocol.
+    Alive,
+    /// A frame over the limit was discarded; the link continues.
+    TooLarge(usize),
+}
+
+impl LinkError {
+    /// Returns the code to close with, for an end that may still read.
+    #[cfg(feature = "websocket")]
+    pub fn close_code(&self) -> CloseCode {
+        use tokio_tungstenite::tungstenite::Error;
+        match self {
+            Self::WebSocket(error) if matches!(**error, Error::Capacity(_)) => CloseCode::TooLarge,
+            _ => CloseCode::Protocol,
+        }
+    }
+
+    /// Returns whether a frame of ours was too large for the other end.
+    pub fn is_too_large(&self) -> bool {
+        #[cfg(feature = "websocket")]
+        return matches!(self, Self::Closed { code, .. } if *code == CloseCode::TooLarge as u16);
+        #[cfg(not(feature = "websocket"))]
+        false
+    }
+}
+
+/// Frames in both directions.
+pub trait Link: Send {
+    /// Returns the next frame; `None` at the end.
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Incoming, LinkError>>>;
+
+    /// Queues a frame. Look at [`buffered`](Self::buffered) first.
+    fn send(&mut self, frame: String) -> Result<(), LinkError>;
+
+    /// Does the same as [`send`](Self::send), with binary data. Refused by line-based links.
+    fn send_raw(&mut self, _frame: Vec<u8>) -> Result<(), LinkError> {
+        Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into())
+    }
+
+    /// Pings the other end. Returns `false` if the link has no pings.
+    fn ping(&mut self) -> bool {
+        false
+    }
+
+    /// Returns an upper bound of queued bytes, including answers to pings.
+    fn buffered(&self) -> usize;
+
+    /// Returns the number of bytes received: a sign of life even within a frame.
+    fn received(&self) -> u64;
+
+    /// Returns the buffered bytes of an incomplete frame, if clients compete for memory; a
+    /// line-based link has only one client.
+    fn unfinished(&self) -> usize {
+        0
+    }
+
+    /// Admits this many bytes; after that, nothing arrives until the next call. Unlimited by
+    /// default. No effect on a line-based link.
+    fn admit(&mut self, _bytes: usize) {}
+
+    /// Returns whether the admitted bytes have arrived.
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    /// Sends the reason of the end, if possible; must still be flushed.
+    fn close(&mut self, _code: CloseCode, _reason: &str) {}
+
+    /// Writes out what is queued.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>>;
+}
+
+/// The reason to end a link, as in WebSockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseCode {
+    /// The link is not needed any more.
+    Normal = 1000,
+    /// This end is shutting down.
+    Away = 1001,
+    /// The other end broke the protocol.
+    Protocol = 1002,
+    /// The other end violated a policy.
+    Policy = 1008,
+    /// A frame is too large.
+    TooLarge = 1009,
+    /// There is no capacity now.
+    TryAgain = 1013,
+}
+
+/// The reason that a link ended.
+#[derive(Debug, Error)]
+pub enum LinkError {
+    #[error("the transport failed")]
+    Io(#[from] std::io::Error),
+    #[cfg(feature = "websocket")]
+    #[error("the WebSocket failed")]
+    WebSocket(#[source] Box<tokio_tungstenite::tungstenite::Error>),
+    #[cfg(feature = "websocket")]
+    #[error("the other end closed it: {reason} (code {code})")]
+    Closed { code: u16, reason: String },
+}

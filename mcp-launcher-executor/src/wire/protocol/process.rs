@@ -1,0 +1,259 @@
+//! The `process/*` methods of the base protocol.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Chunk, bounded};
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartParams {
+    pub process_id: String,
+    /// Program and arguments.
+    #[serde(deserialize_with = "bounded::strings::<_, {bounded::ARGUMENTS}>")]
+    pub argv: Vec<String>,
+    /// The working directory: a `file:` URI, or a path in the old dialect.
+    pub cwd: String,
+    /// Variables that are set, whatever the policy says.
+    #[serde(
+        default,
+        deserialize_with = "bounded::variables::<_, {bounded::VARIABLES}>"
+    )]
+    pub env: BTreeMap<String, String>,
+    /// The policy for what is inherited besides; exactly `env` without it.
+    #[serde(default)]
+    pub env_policy: Option<EnvPolicy>,
+    /// A terminal instead of pipes.
+    #[serde(default)]
+    pub tty: bool,
+    /// True if standard input is a pipe; it is `/dev/null` otherwise.
+    #[serde(default)]
+    pub pipe_stdin: bool,
+    /// The name that the program sees as its own.
+    #[serde(default)]
+    pub arg0: Option<String>,
+}
+
+/// Shows neither arguments nor values of the environment.
+impl fmt::Debug for StartParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartParams")
+            .field("process_id", &self.process_id)
+            .field("program", &self.argv.first())
+            .field("cwd", &self.cwd)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A policy for what of the executor's own environment a process sees.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct EnvPolicy {
+    /// The variables to begin with.
+    pub inherit: Inherit,
+    /// Keep variables that look like secrets.
+    pub ignore_default_excludes: bool,
+    #[serde(deserialize_with = "bounded::strings::<_, {bounded::PATTERNS}>")]
+    pub exclude: Vec<String>,
+    #[serde(deserialize_with = "bounded::variables::<_, {bounded::VARIABLES}>")]
+    pub set: BTreeMap<String, String>,
+    /// If not empty, only names that match one of these stay.
+    #[serde(deserialize_with = "bounded::strings::<_, {bounded::PATTERNS}>")]
+    pub include_only: Vec<String>,
+}
+
+impl fmt::Debug for EnvPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvPolicy")
+            .field("inherit", &self.inherit)
+            .field("set", &self.set.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The variables that an [`EnvPolicy`] begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Inherit {
+    /// Variables that programs need to run at all.
+    Core,
+    #[default]
+    All,
+    None,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StartResult {
+    pub process_id: String,
+    /// The sandbox that confines the process.
+    #[serde(default)]
+    pub sandbox_type: Option<SandboxType>,
+}
+
+/// A sandbox that confines a process on its executor, beyond containment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SandboxType {
+    None,
+    /// One that this version has no name for.
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessParams {
+    pub process_id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadParams {
+    pub process_id: String,
+    /// The number after which output is wanted; from the start if absent.
+    #[serde(default)]
+    pub after_seq: Option<u64>,
+    /// Stop after this many bytes, but return at least one chunk.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
+    /// Wait this long for something to return, in milliseconds.
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadResult {
+    /// Output, in order.
+    #[serde(default)]
+    pub chunks: Vec<ReadChunk>,
+    /// One after the last chunk, or the next number there will be.
+    #[serde(default)]
+    pub next_seq: u64,
+    /// The main process has exited.
+    #[serde(default)]
+    pub exited: bool,
+    #[serde(default)]
+    pub exit_code: Option<i64>,
+    /// Exited, and both streams are at their end.
+    #[serde(default)]
+    pub closed: bool,
+    /// The executor lost it.
+    #[serde(default)]
+    pub failure: Option<String>,
+    /// A sandbox kept it from something.
+    #[serde(default)]
+    pub sandbox_denied: bool,
+}
+
+/// One piece of output in a [`ReadResult`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadChunk {
+    pub seq: u64,
+    pub stream: Stream,
+    pub chunk: Chunk,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+    /// Both, through a terminal.
+    Pty,
+}
+
+impl Stream {
+    /// The stream's name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::Pty => "pty",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteParams {
+    pub process_id: String,
+    pub chunk: Chunk,
+    /// Makes a repetition harmless. Older clients send none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_id: Option<String>,
+}
+
+/// Result of `process/write` and `process/closeStdin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteResult {
+    pub status: WriteStatus,
+}
+
+/// An outcome of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WriteStatus {
+    /// Queued.
+    Accepted,
+    UnknownProcess,
+    /// The standard input is closed.
+    StdinClosed,
+    /// The process is not started yet.
+    Starting,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalParams {
+    pub process_id: String,
+    /// The signal to send: `terminate` is our extension, SIGTERM to the whole tree.
+    pub signal: String,
+    /// Extension: grows with each signal to a process. One that was carried out is not
+    /// carried out again, so that a repetition after a resume is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal_id: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminateResult {
+    /// True if the process was running, and is being killed.
+    #[serde(default)]
+    pub running: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputNotification {
+    pub process_id: String,
+    pub seq: u64,
+    pub stream: Stream,
+    pub chunk: Chunk,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitedNotification {
+    pub process_id: String,
+    pub seq: u64,
+    /// 128 + n for signal n; -1 when it is not known.
+    #[serde(default)]
+    pub exit_code: Option<i64>,
+    /// A sandbox kept it from something.
+    #[serde(default)]
+    pub sandbox_denied: Option<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClosedNotification {
+    pub process_id: String,
+    /// The event's number in the order of the process's events. Old servers leave it out; it is then
+    /// the last of all.
+    #[serde(default)]
+    pub seq: Option<u64>,
+}

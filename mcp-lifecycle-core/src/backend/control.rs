@@ -1,0 +1,78 @@
+//! A thread for operations that must outlive their caller: creations in flight, attached streams,
+//! removals.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinHandle;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
+
+/// A thread with its own runtime, one per process and launcher. It starts with its first use and is
+/// never joined, so that servers outlive the runtime of their caller.
+#[derive(Debug)]
+pub struct Control {
+    name: &'static str,
+    runtime: Mutex<Option<Handle>>,
+}
+
+impl Control {
+    /// Returns a thread that is not started yet.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            runtime: Mutex::new(None),
+        }
+    }
+
+    /// Runs `future` on the thread, independent of the caller.
+    ///
+    /// # Errors
+    ///
+    /// When the thread is needed for the first time and cannot be started.
+    pub fn spawn<F>(&self, future: F) -> io::Result<JoinHandle<F::Output>>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        Ok(self.handle()?.spawn(future))
+    }
+
+    /// Runs `future` on the thread to its end, even if the caller is dropped, and returns its
+    /// result.
+    ///
+    /// # Errors
+    ///
+    /// Also those of [`spawn`](Self::spawn), and a panic of the future.
+    pub async fn run<T, E, F>(&self, future: F) -> Result<T, BoxError>
+    where
+        T: Send + 'static,
+        E: Into<BoxError> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.spawn(future)?.await?.map_err(Into::into)
+    }
+
+    fn handle(&self) -> io::Result<Handle> {
+        let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = &*runtime {
+            return Ok(handle.clone());
+        }
+        let handle = self.start().map_err(|error| {
+            let problem = format!("the control thread cannot be started: {error}");
+            io::Error::new(error.kind(), problem)
+        })?;
+        *runtime = Some(handle.clone());
+        Ok(handle)
+    }
+
+    fn start(&self) -> io::Result<Handle> {
+        let own = Builder::new_current_thread().enable_all().build()?;
+        let handle = own.handle().clone();
+        std::thread::Builder::new()
+            .name(self.name.to_owned())
+            .spawn(move || own.block_on(std::future::pending::<()>()))?;
+        Ok(handle)
+    }
+}

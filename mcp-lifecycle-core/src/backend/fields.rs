@@ -1,0 +1,55 @@
+//! Raw fields of an engine's request, merged over a launcher's options.
+
+use serde_json::{Map, Value};
+
+/// Merges `fields` into `whole`: objects are merged, anything else replaces.
+pub fn over(whole: &mut Map<String, Value>, fields: Map<String, Value>) {
+    for (name, value) in fields {
+        match (whole.get_mut(&name), value) {
+            (Some(Value::Object(inner)), Value::Object(fields)) => over(inner, fields),
+            (_, value) => {
+                whole.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Returns the value at the path `a.b`, or a `null` above it.
+#[must_use]
+pub fn set_at<'a>(fields: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    let mut names = path.split('.');
+    let first = fields.get(names.next()?)?;
+    names.try_fold(first, |value, name| match value {
+        Value::Null => Some(value),
+        value => value.get(name),
+    })
+}
+
+/// Returns the first field of `asked` that is not in `kept`: the engine's API types do not have it
+/// and would drop it silently.
+#[must_use]
+pub fn missing(asked: &Value, kept: &Value) -> Option<String> {
+    missing_at(asked, kept, "")
+}
+
+fn missing_at(asked: &Value, kept: &Value, at: &str) -> Option<String> {
+    let below = |name: &str| match at {
+        "" => name.to_owned(),
+        at => format!("{at}.{name}"),
+    };
+    match (asked, kept) {
+        (Value::Null, _) => None,
+        (Value::Object(asked), kept) => {
+            asked.iter().find_map(|(name, asked)| match kept.get(name) {
+                Some(kept) => missing_at(asked, kept, &below(name)),
+                None if asked.is_null() => None,
+                None => Some(below(name)),
+            })
+        }
+        (Value::Array(asked), Value::Array(kept)) => {
+            let mut pairs = asked.iter().zip(kept);
+            pairs.find_map(|(asked, kept)| missing_at(asked, kept, at))
+        }
+        _ => None,
+    }
+}

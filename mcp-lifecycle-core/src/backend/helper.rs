@@ -1,0 +1,193 @@
+//! Runs programs that provide credentials.
+
+use std::fmt;
+use std::io;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// Longest answer in bytes, more than any token needs.
+const LONGEST: u64 = 1 << 20;
+
+/// Longest quote of a helper's stderr, in bytes.
+const COMPLAINT: u64 = 2048;
+
+/// Time limit for the rest of stderr after a helper's exit.
+const REST: Duration = Duration::from_millis(300);
+
+/// Result of a helper. Its output may be secret and is left out of `Debug`.
+#[non_exhaustive]
+pub struct Answer {
+    /// The exit status.
+    pub status: ExitStatus,
+    /// Its stdout, a MiB at most.
+    pub said: Vec<u8>,
+    /// The beginning of its stderr, 2 KiB at most.
+    pub complaint: Vec<u8>,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A running helper. Dropping it kills its process group; on macOS the helper alone.
+struct Helper(Child);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(group) = self.0.id().and_then(|id| i32::try_from(id).ok()) {
+            let group = nix::unistd::Pid::from_raw(group);
+            if is_child(group) {
+                let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+/// Returns whether this is our unreaped child. A host may ignore SIGCHLD or reap all children, and
+/// then the pid may belong to another process.
+#[cfg(all(unix, not(target_vendor = "apple")))]
+fn is_child(pid: nix::unistd::Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::Pid(pid), look).is_ok()
+}
+
+/// There is no check without reaping here, so no group is signalled.
+#[cfg(target_vendor = "apple")]
+fn is_child(_: nix::unistd::Pid) -> bool {
+    false
+}
+
+/// Runs a helper in its own process group, writes `input` to it, and reads its answer.
+///
+/// Needs a tokio runtime with I/O. There is no time limit: dropping the future kills the helper and
+/// its process group.
+///
+/// # Errors
+///
+/// When the helper cannot be started, or its streams fail.
+pub async fn ask(mut command: Command, input: &[u8]) -> io::Result<Answer> {
+    command.kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    #[cfg(unix)]
+    command.process_group(0);
+    let mut helper = Helper(command.spawn()?);
+    let (stdin, stdout, stderr) = (
+        helper.0.stdin.take(),
+        helper.0.stdout.take(),
+        helper.0.stderr.take(),
+    );
+    let tell = async {
+        if let Some(mut stdin) = stdin {
+            // A helper that reads nothing may still answer.
+            let _ = stdin.write_all(input).await;
+        }
+    };
+    let mut complaint = Vec::new();
+    let answer: io::Result<_> = {
+        let answered = async {
+            let ((), said) = tokio::join!(tell, read(stdout));
+            Ok((helper.0.wait().await?, said?))
+        };
+        let (mut answered, mut complained) = (pin!(answered), pin!(keep(stderr, &mut complaint)));
+        tokio::select! {
+            answer = &mut answered => {
+                // A process that it leaves running may hold stderr open.
+                let _ = timeout(REST, complained).await;
+                answer
+            }
+            () = &mut complained => answered.await,
+        }
+    };
+    answer.map(|(status, said)| Answer {
+        status,
+        said,
+        complaint,
+    })
+}
+
+/// Reads to the end and keeps the beginning.
+async fn keep(stderr: Option<impl AsyncRead + Unpin>, complaint: &mut Vec<u8>) {
+    if let Some(mut stderr) = stderr {
+        let _ = (&mut stderr).take(COMPLAINT).read_to_end(complaint).await;
+        let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+    }
+}
+
+async fn read(stdout: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    if let Some(stdout) = stdout {
+        stdout.take(LONGEST).read_to_end(&mut said).await?;
+    }
+    Ok(said)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[tokio::test]
+    async fn an_answer_and_a_complaint_are_read_side_by_side() {
+        // More than a pipe holds of each.
+        let script = "cat; head -c 200000 /dev/zero >&2; head -c 200000 /dev/zero; exit 3";
+        let answer = ask(sh(script), b"a question").await.unwrap();
+        assert_eq!(answer.status.code(), Some(3));
+        assert!(answer.said.starts_with(b"a question"));
+        assert_eq!(answer.said.len(), 200_000 + 10);
+        assert_eq!(answer.complaint.len() as u64, COMPLAINT);
+        assert!(!format!("{answer:?}").contains("question"));
+    }
+
+    #[tokio::test]
+    async fn a_helper_ends_with_its_future_and_so_does_what_it_has_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let script = format!("exec 9>{}; sleep 1000 & sleep 1000", fifo.display());
+        let asked = tokio::spawn(async move { ask(sh(&script), b"").await });
+        let opened = tokio::task::spawn_blocking(move || std::fs::File::open(fifo));
+        let mut fifo = opened.await.unwrap().unwrap();
+        asked.abort();
+        let end = tokio::task::spawn_blocking(move || io::Read::read(&mut fifo, &mut [0]));
+        let end = tokio::time::timeout(Duration::from_secs(10), end).await;
+        assert_eq!(end.expect("an end of file").unwrap().unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_a_helper_leaves_running_is_not_waited_for() {
+        let script = "echo oops >&2; sleep 20 >/dev/null & echo answer";
+        let asked = tokio::time::timeout(Duration::from_secs(10), ask(sh(script), b"")).await;
+        let answer = asked.expect("an answer in time").unwrap();
+        assert_eq!(
+            (&*answer.said, &*answer.complaint),
+            (&b"answer\n"[..], &b"oops\n"[..])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_number_that_somebody_else_waited_for_is_not_killed() {
+        let child = Command::new("true").spawn().unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id().unwrap().try_into().unwrap());
+        assert!(is_child(pid));
+        nix::sys::wait::waitpid(pid, None).unwrap();
+        assert!(child.id().is_some(), "the handle does not know");
+        assert!(!is_child(pid));
+    }
+}

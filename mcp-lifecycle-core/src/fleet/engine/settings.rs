@@ -1,0 +1,46 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::service::{DynService, RoleClient};
+
+use super::record::Record;
+use crate::client::ServerObserver;
+use crate::fleet::slots::settings::Limits;
+use crate::launch::macros::debug_fields;
+
+pub(crate) struct Settings {
+    /// The name of the manager or the pool.
+    pub(crate) owner: Arc<str>,
+    pub(crate) limits: Limits,
+    /// Time for calls to complete when their server is replaced or removed.
+    pub(crate) drain: Duration,
+    pub(crate) observer: Option<Arc<dyn ServerObserver>>,
+    pub(crate) handlers: Option<Handlers>,
+}
+
+impl Settings {
+    pub(crate) fn new(owner: String, max_live: usize, drain: Duration) -> Self {
+        Self {
+            owner: Arc::from(owner),
+            limits: Limits {
+                max_live,
+                max_starting: 16,
+            },
+            drain,
+            observer: None,
+            handlers: None,
+        }
+    }
+}
+
+debug_fields!(
+    Settings,
+    it {
+        owner: &it.owner,
+        limits: &it.limits,
+        drain: &it.drain
+    }
+);
+
+/// Creates the handler of a server's process.
+pub(crate) type Handlers = Box<dyn Fn(&Record) -> Arc<dyn DynService<RoleClient>> + Send + Sync>;

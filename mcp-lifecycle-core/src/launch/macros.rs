@@ -1,0 +1,41 @@
+/// Generates `new`, which returns the defaults, and a setter for each listed field of settings.
+macro_rules! settings {
+    ($settings:ident { $($fields:tt)+ }) => {
+        impl $settings {
+            /// Returns the defaults.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            $crate::launch::macros::setters! { $($fields)+ }
+        }
+    };
+}
+
+/// Generates a setter for each listed field.
+macro_rules! setters {
+    ($($field:ident: $type:ty),+ $(,)?) => {$(
+        #[doc = concat!("Sets [`", stringify!($field), "`](field@Self::", stringify!($field), ").")]
+        #[must_use]
+        pub fn $field(mut self, $field: $type) -> Self {
+            self.$field = $field.into();
+            self
+        }
+    )+};
+}
+
+/// Implements `Debug` by some fields, for a type whose others are secret or have none.
+macro_rules! debug_fields {
+    ($type:ident, $it:ident { $($field:ident: $value:expr),* $(,)? }) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                f.debug_struct(stringify!($type))
+                    $(.field(stringify!($field), $value))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+pub(crate) use {debug_fields, setters, settings};
