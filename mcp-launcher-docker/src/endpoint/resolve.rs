@@ -1,5 +1,3 @@
-//! Chooses the endpoint from the environment and the file system.
-
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -78,7 +76,6 @@ impl Surroundings {
         }
     }
 
-    /// Returns the default directory of certificates.
     pub(super) fn certificates(&self) -> PathBuf {
         let certificates = self.path("DOCKER_CERT_PATH");
         certificates
@@ -86,7 +83,7 @@ impl Surroundings {
             .unwrap_or_default()
     }
 
-    fn config_directory(&self) -> Option<PathBuf> {
+    pub(crate) fn config_directory(&self) -> Option<PathBuf> {
         let home = || self.path("HOME").map(|home| home.join(".docker"));
         self.path("DOCKER_CONFIG").or_else(home)
     }

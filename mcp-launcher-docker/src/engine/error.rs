@@ -1,11 +1,8 @@
-//! Errors of requests to the daemon, and their meaning.
-
 use bollard::errors::Error;
 use thiserror::Error;
 
 use crate::endpoint::Endpoint;
 
-/// The failure of a request to the daemon.
 #[derive(Debug, Error)]
 pub(crate) enum EngineError {
     #[error(
@@ -51,7 +48,7 @@ pub(crate) enum EngineError {
         expected: String,
     },
     #[error(
-        "pulling image `{image}` failed: {message}; a private image needs `docker login` and `docker pull {image}` first"
+        "pulling image `{image}` failed: {message}; a private image needs `docker login` first"
     )]
     Pull { image: String, message: String },
     #[error("pulling image `{image}` took longer than {limit:?}")]
@@ -83,7 +80,6 @@ pub(crate) const fn is_between(status: u16) -> bool {
     matches!(status, 502..=504)
 }
 
-/// The meaning of a response about a container to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// 404: the container does not exist. The only proof.
@@ -91,7 +87,6 @@ pub(crate) enum Meaning {
     /// It is in the requested state or about to be: 304, and 409 for a removal in progress or a
     /// container that does not run.
     AsAsked,
-    /// The daemon refuses for another reason.
     Refused,
     /// No response, or it was lost: the outcome is unknown.
     Unknown,
@@ -160,7 +155,6 @@ impl EngineError {
     }
 }
 
-/// Returns whether this user may not access the engine's socket.
 fn is_denied(error: &Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {

@@ -9,12 +9,16 @@ use bollard::query_parameters::CreateImageOptionsBuilder;
 use futures_util::StreamExt;
 use mcp_lifecycle_core::launch::{LaunchContext, LaunchProgress};
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::quiet::quietly;
-use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT};
+use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT, credentials};
 use crate::control;
 
-/// The facts of an image that matter for its containers.
+/// Time limit of a credential helper, which may ask a person to unlock a key ring. At most half of
+/// the pull's.
+const HELPER_LIMIT: Duration = Duration::from_secs(60);
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ImageFacts {
     pub(crate) id: String,
@@ -26,13 +30,11 @@ pub(crate) struct ImageFacts {
     pub(crate) labels: HashMap<String, String>,
 }
 
-/// One pull.
 #[derive(Clone)]
 pub(crate) struct Pull {
     pub(crate) image: String,
     pub(crate) platform: Option<String>,
     pub(crate) limit: Duration,
-    /// Receives the steps.
     pub(crate) context: LaunchContext,
 }
 
@@ -88,12 +90,21 @@ impl Engine {
         if let Some(platform) = &pull.platform {
             options = options.platform(platform);
         }
-        let failed = |message| EngineError::Pull {
+        let limit = HELPER_LIMIT.min(pull.limit / 2);
+        let (credentials, unread) = match credentials::of(image, limit).await {
+            Ok(stored) => (stored, String::new()),
+            Err(problem) => {
+                warn!(image, problem, "an image is pulled without credentials");
+                (None, format!("; the stored credentials: {problem}"))
+            }
+        };
+        let failed = |message: String| EngineError::Pull {
             image: image.clone(),
-            message,
+            message: message + &unread,
         };
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
-        let mut steps = docker.create_image(Some(options.build()), None, None);
+        let docker = docker.with_request_modifier(credentials::readable);
+        let mut steps = docker.create_image(Some(options.build()), None, credentials);
         while let Some(step) = quietly(steps.next()).await {
             let step = step.map_err(|error| failed(error.to_string()))?;
             if let Some(error) = step.error_detail {

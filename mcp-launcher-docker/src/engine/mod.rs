@@ -2,6 +2,7 @@
 
 mod container;
 mod create;
+mod credentials;
 mod error;
 mod image;
 mod last_order;
@@ -24,17 +25,14 @@ pub(crate) use image::{ImageFacts, Pull};
 use crate::endpoint::Endpoint;
 use quiet::quietly;
 
-/// Time limit of the first request.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time limit for a response to begin: a stuck container must not hold a request for bollard's two
-/// minutes.
+/// Time limit for a response to begin; bollard's is two minutes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// Time limit of a creation or a start, in which the daemon mounts and runs.
 const SLOW_ANSWER_LIMIT: Duration = Duration::from_secs(120);
 
-/// The first and the longest pause between retries.
 const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(800)];
 
 /// One daemon. Used on the control thread only, since bollard's connections belong to the runtime
@@ -66,14 +64,12 @@ impl Engine {
         &self.endpoint
     }
 
-    /// Returns the client with a negotiated API version; by default bollard uses the one it was
-    /// generated from.
+    /// Returns the client, with a negotiated API version.
     async fn docker(&self, limit: Duration) -> Result<Docker, EngineError> {
         let greeted = self.greeted().await?;
         Ok(greeted.docker.clone().with_timeout(limit))
     }
 
-    /// Returns the daemon's identity from the first connection.
     async fn greeted(&self) -> Result<&who::Greeted, EngineError> {
         self.greeted.get_or_try_init(|| self.connect()).await
     }

@@ -1,5 +1,3 @@
-//! [`DockerLauncherBuilder`].
-
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -64,7 +62,7 @@ impl DockerLauncherBuilder {
     }
 
     /// Sets when images are pulled, unless a server sets it. When they are missing, by default.
-    /// Pulls are anonymous: pull a private image with the docker CLI first.
+    /// Private images are pulled with the credentials that `docker login` has stored.
     pub fn pull(mut self, policy: PullPolicy) -> Self {
         self.settings.pull = policy;
         self

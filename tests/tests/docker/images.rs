@@ -8,27 +8,63 @@ use mcp_lifecycle_core::client::ServerConfig;
 use mcp_lifecycle_core::fleet::{AcquireOptions, ServerManager, ServerPool};
 use mcp_lifecycle_core::launch::{ErrorChain, LaunchContext, ServerLauncher, ServerSpec};
 
-use crate::registry::Registry;
+use crate::registry::{PASSWORD, Registry};
 use crate::support::{Host, LIMIT, Rig, in_time, is_host};
 
+/// As a host: pulls an image, and prints the outcome.
+async fn pull_as_host(told: &str) {
+    let (host, image) = told.split_once(' ').unwrap();
+    let launcher = DockerLauncher::builder()
+        .endpoint(Endpoint::from_url(host).unwrap())
+        .pull(PullPolicy::Always)
+        .build()
+        .unwrap();
+    let spec = ContainerOptions::new(image).server("s").build().unwrap();
+    match launcher.prepare(&spec, &LaunchContext::new()).await {
+        Ok(()) => println!("pulled"),
+        Err(error) => println!("refused: {}", ErrorChain(&error)),
+    }
+}
+
 #[tokio::test]
-async fn a_private_image_is_refused_with_what_to_do() {
+async fn a_private_image_is_pulled_with_stored_credentials() {
+    const NAME: &str = "images::a_private_image_is_pulled_with_stored_credentials";
+    if let Some(told) = is_host() {
+        return pull_as_host(&told).await;
+    }
     let Some(rig) = Rig::new("private") else {
         return;
     };
     let registry = Registry::private();
-    let launcher = DockerLauncher::builder()
-        .endpoint(Endpoint::from_url(&rig.engine.host).unwrap())
-        .pull(PullPolicy::Always)
-        .build()
-        .unwrap();
-    let options = ContainerOptions::new(format!("{}/private:1", registry.address));
-    let spec = options.server("s").build().unwrap();
-    let error = launcher.prepare(&spec, &LaunchContext::new()).await;
-    let error = ErrorChain(&error.unwrap_err()).to_string();
-    for part in ["no basic auth", "docker login", "docker pull"] {
-        assert!(error.contains(part), "{part}: {error}");
+    let name = format!("private-{}:1", std::process::id());
+    registry.push(&rig.engine, &name);
+    let image = format!("{}/{name}", registry.address);
+    let pull = |config: &serde_json::Value| {
+        let directory = registry.configure(config);
+        let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
+        let told = format!("{} {image}", rig.engine.host);
+        let variables = [("DOCKER_CONFIG", directory), ("PATH", &path)];
+        Host::start_with(NAME, &told, &variables).output()
+    };
+    let refused = pull(&serde_json::json!({}));
+    for part in ["no basic auth", "docker login"] {
+        assert!(refused.contains(part), "{part}: {refused}");
     }
+    registry.helper(&format!(
+        r#"cat >/dev/null; echo '{{"Username":"u","Secret":"{PASSWORD}"}}'"#
+    ));
+    let helper = serde_json::json!({"credHelpers": {&registry.address: "mcp-test"}});
+    for config in [&registry.login(), &helper] {
+        let said = pull(config);
+        assert!(said.contains("pulled"), "{said}");
+        rig.engine.docker(&["rmi", &image]);
+    }
+    registry.helper("cat >/dev/null; echo hunter2; exit 1");
+    let refused = pull(&helper);
+    for part in ["no basic auth", "docker-credential-mcp-test failed"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert!(!refused.contains("hunter2"), "{refused}");
 }
 
 #[tokio::test]

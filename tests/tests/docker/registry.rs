@@ -7,27 +7,38 @@ use std::time::Duration;
 
 use crate::support::Engine;
 
+/// In base64 its header has a `/`, which is another character in the alphabet that the engine reads.
+pub(crate) const PASSWORD: &str = "a?b>~c?~";
+const USER_AND_PASSWORD: &str = "dTphP2I+fmM/fg==";
+const HASHED: &str = "$2b$04$5Ecq/A3AGtRbFQsc0KxNce3NFuMaZFC1RVjTdEYZQkrv09QsJKmh6";
+
 /// Debian's `docker-registry`.
 pub(crate) struct Registry {
     child: Child,
     pub(crate) address: String,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Registry {
     /// Starts one that lets all users in.
     pub(crate) fn start() -> Self {
-        Self::with("")
+        Self::with(false)
     }
 
-    /// Starts one that lets no user in.
+    /// Starts one that lets one user in.
     pub(crate) fn private() -> Self {
-        Self::with("auth: {htpasswd: {realm: mcp, path: /dev/null}}")
+        Self::with(true)
     }
 
-    fn with(auth: &str) -> Self {
+    fn with(is_private: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("users"), format!("u:{HASHED}\n")).unwrap();
+        let users = at("users").display().to_string();
+        let auth = match is_private {
+            true => format!("auth: {{htpasswd: {{realm: mcp, path: {users}}}}}"),
+            false => String::new(),
+        };
         let config = format!(
             "version: 0.1\nlog: {{level: info}}\nhttp: {{addr: '127.0.0.1:0'}}\n\
              storage: {{filesystem: {{rootdir: {}}}}}\n{auth}\n",
@@ -54,7 +65,7 @@ impl Registry {
         Self {
             child,
             address: address.expect("it says where it listens"),
-            _directory: directory,
+            directory,
         }
     }
 
@@ -79,11 +90,31 @@ impl Registry {
         slow
     }
 
+    /// Writes a configuration of the docker CLI, and returns its directory.
+    pub(crate) fn configure(&self, config: &serde_json::Value) -> &str {
+        let path = self.directory.path();
+        std::fs::write(path.join("config.json"), config.to_string()).unwrap();
+        path.to_str().unwrap()
+    }
+
+    /// The configuration after a `docker login`.
+    pub(crate) fn login(&self) -> serde_json::Value {
+        serde_json::json!({"auths": {&self.address: {"auth": USER_AND_PASSWORD}}})
+    }
+
+    /// Writes the program that `credHelpers` call `mcp-test`.
+    pub(crate) fn helper(&self, script: &str) {
+        let program = self.directory.path().join("docker-credential-mcp-test");
+        let text = format!("#!/bin/sh\n{script}\n");
+        mcp_lifecycle_conformance::copies::script(&program, &text, 0o755).unwrap();
+    }
+
     /// Puts the fixture there under this name, and nowhere else.
     pub(crate) fn push(&self, engine: &Engine, name: &str) {
         let name = format!("{}/{name}", self.address);
+        let config = self.configure(&self.login());
         engine.docker(&["tag", "mcp-fixture:test", &name]);
-        engine.docker(&["push", "-q", &name]);
+        engine.docker(&["--config", config, "push", "-q", &name]);
         engine.docker(&["rmi", &name]);
     }
 }
