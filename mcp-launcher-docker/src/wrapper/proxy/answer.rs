@@ -6,7 +6,6 @@ use http_body_util::{BodyExt, Full};
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
-/// The body of a response: the engine's or ours.
 pub(super) type Body = BoxBody<Bytes, hyper::Error>;
 
 pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
@@ -15,7 +14,6 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
         .boxed()
 }
 
-/// Builds an error in the daemon's format.
 pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
     let body = serde_json::json!({ "message": message }).to_string();
     let mut answer = Response::new(full(body));
@@ -25,19 +23,16 @@ pub(super) fn error(status: StatusCode, message: &str) -> Response<Body> {
     answer
 }
 
-/// Refuses a creation that cannot be labelled.
 pub(super) fn refused(problem: &str) -> Response<Body> {
     error(StatusCode::BAD_REQUEST, problem)
 }
 
-/// Refuses a request that would wait, while too many others do.
 pub(super) fn busy() -> Response<Body> {
     let problem = "the MCP server has too many streams and waits open at its container engine; \
         end some of its attached clients";
     error(StatusCode::SERVICE_UNAVAILABLE, problem)
 }
 
-/// Refuses a creation since the server is being ended.
 pub(super) fn ending() -> Response<Body> {
     error(StatusCode::CONFLICT, "the MCP server is being ended")
 }

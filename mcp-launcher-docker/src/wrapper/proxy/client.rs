@@ -17,7 +17,6 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Sleep, sleep};
 
-/// Delay of the end of input.
 const LATE: Duration = Duration::from_secs(5);
 
 pub(super) struct Input {
@@ -41,7 +40,6 @@ impl Tunnel {
     }
 }
 
-/// Wraps a client's connection.
 pub(super) fn of(stream: UnixStream, tunnel: Tunnel) -> Join<Input, OwnedWriteHalf> {
     let (stream, output) = stream.into_split();
     let late = None;

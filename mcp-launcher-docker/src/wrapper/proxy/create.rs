@@ -22,17 +22,14 @@ use super::route::Kind;
 use crate::container::LATE_CREATE;
 use crate::engine::is_between;
 
-/// Time limit of a body.
 const BODY: Duration = Duration::from_secs(60);
 
-/// Longest body in bytes; no CLI sends as much. Short enough for the memory of all connections, and
-/// for the thread that all servers share.
+/// Longest body in bytes; no CLI sends as much.
 pub(super) const LONGEST: usize = 512 * 1024;
 
 const LONGEST_ANSWER: usize = 1024 * 1024;
 
-/// Time for which a creation without a response counts as in progress and is searched for: the
-/// engine does not cancel it when its client is gone. Shorter in tests.
+/// Time for which a creation without a response counts as in progress. Shorter in tests.
 const LATE: Duration = match cfg!(test) {
     true => Duration::from_secs(3),
     false => LATE_CREATE,
@@ -103,7 +100,6 @@ pub(super) async fn create(
     }
 }
 
-/// Reads a body, or returns the refusal.
 async fn read(body: Incoming) -> Result<Bytes, Response<Body>> {
     let too_long = || {
         let problem = "the body of a create is longer than 512 KiB";
@@ -142,7 +138,6 @@ fn is_the_engines(answer: &Response<Bytes>) -> bool {
     !is_between(answer.status().as_u16()) || answer.headers().contains_key("api-version")
 }
 
-/// Records a created container.
 fn note(shared: &Arc<Shared>, ends: bool, answer: &Response<Bytes>) {
     #[derive(Deserialize)]
     struct Created {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Counts creations.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     closed: bool,
@@ -50,7 +49,6 @@ impl Fence {
         drop(pass);
     }
 
-    /// Returns whether a creation ever began.
     pub(crate) fn is_used(&self) -> bool {
         self.state.borrow().used
     }
@@ -59,25 +57,20 @@ impl Fence {
         self.state.send_modify(|state| state.closed = true);
     }
 
-    /// Completes once the fence is closed.
     pub(super) async fn closed(&self) {
         let mut state = self.state.subscribe();
-        // `self` holds the sender.
         let _ = state.wait_for(|state| state.closed).await;
     }
 
-    /// Returns whether it is closed and not empty yet.
     pub(crate) fn has_late(&self) -> bool {
         let state = self.state.borrow();
         let unheard = state.unheard.is_some_and(|until| Instant::now() < until);
         state.closed && (state.within > 0 || unheard)
     }
 
-    /// Completes when no creation is in progress.
     pub(crate) async fn empty(&self) {
         let mut state = self.state.subscribe();
         loop {
-            // `self` holds the sender.
             let empty = state.wait_for(|state| state.within == 0).await;
             let unheard = empty.ok().and_then(|state| state.unheard);
             match unheard.filter(|until| Instant::now() < *until) {

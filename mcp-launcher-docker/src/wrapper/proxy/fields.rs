@@ -1,13 +1,33 @@
 //! An object of which only a few fields are parsed. The others keep their bytes and order. Pure.
 
+use std::ffi::CString;
+
 use serde::de::{MapAccess, Visitor};
+use serde::ser::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::json::is_key;
-
+/// Keys and values, as written.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
+pub(super) struct Fields(Vec<(Box<RawValue>, Box<RawValue>)>);
+
+/// Decodes a string. Like Go it replaces what is not Unicode, such as the lone surrogates that
+/// Python writes for a variable that is not UTF-8 (`\udce9`).
+pub(super) fn text(raw: &RawValue) -> Option<String> {
+    let bytes: CString = serde_json::from_str(raw.get()).ok()?;
+    Some(String::from_utf8_lossy(bytes.as_bytes()).into_owned())
+}
+
+/// Compares a key with a field's name like Go: ignoring case, including the two non-ASCII letters
+/// that fold to ASCII.
+fn is_key(key: &RawValue, name: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    text(key).is_some_and(|key| key.chars().map(fold).eq(name.chars().map(fold)))
+}
 
 impl Fields {
     /// Parses an object; `None` for anything else.
@@ -69,14 +89,15 @@ impl Fields {
     }
 
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) {
-        self.0.retain(|(key, _)| keep(key));
+        self.0
+            .retain(|(key, _)| text(key).is_none_or(|key| keep(&key)));
     }
 
     /// Adds a field, which wins.
     pub(super) fn set(&mut self, name: &str, value: &impl Serialize) {
         // Serializing strings and parsed values cannot fail.
-        if let Ok(raw) = to_raw_value(value) {
-            self.0.push((name.to_owned(), raw));
+        if let (Ok(key), Ok(value)) = (to_raw_value(name), to_raw_value(value)) {
+            self.0.push((key, value));
         }
     }
 
@@ -113,6 +134,25 @@ impl<'de> Deserialize<'de> for Fields {
 
 impl Serialize for Fields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+        // The keys of a map that serde writes would have to be Unicode.
+        let fields = self.0.iter().map(|(key, value)| format!("{key}:{value}"));
+        let text = format!("{{{}}}", fields.collect::<Vec<_>>().join(","));
+        let object = RawValue::from_string(text).map_err(S::Error::custom)?;
+        object.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_fold_as_in_go() {
+        let is_key = |key: &str, name| is_key(&to_raw_value(key).unwrap(), name);
+        assert!(is_key("Labels", "Labels"));
+        assert!(is_key("lABELS", "Labels"));
+        assert!(is_key("Label\u{17f}", "Labels"));
+        assert!(is_key("Networ\u{212a}", "Network"));
+        assert!(!is_key("Labelß", "Labels"));
     }
 }

@@ -26,7 +26,6 @@ use super::upstream::Upstream;
 use crate::endpoint::Endpoint;
 use crate::labels::Mark;
 
-/// The failure of a forwarded request.
 #[derive(Debug)]
 pub(super) enum Failure {
     Connect(Endpoint, std::io::Error),
@@ -122,7 +121,6 @@ async fn copy(
     Ok(())
 }
 
-/// Sends a request to the engine, in the form for servers.
 pub(super) async fn send<B>(
     shared: &Shared,
     request: Request<B>,
@@ -177,13 +175,11 @@ fn respond(answer: Result<Response<Incoming>, Failure>) -> Response<Body> {
     }
 }
 
-/// Returns whether the client closes its connection after this request.
 fn is_last(headers: &HeaderMap, version: Version) -> bool {
     let says = |what| tokens(headers).any(|token| token.eq_ignore_ascii_case(what));
     says("close") || (version == Version::HTTP_10 && !says("keep-alive"))
 }
 
-/// Returns the tokens of `Connection`.
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(CONNECTION).iter();
     let values = values.filter_map(|value| value.to_str().ok());

@@ -1,7 +1,5 @@
-//! A server's proxy to the engine: it forwards everything and labels creations.
-//!
-//! Prior art for rewriting creations is buildkite/sockguard (archived). hyper handles HTTP on both
-//! sides, so that each request is routed separately. A creation that cannot be labelled is refused.
+//! A server's proxy to the engine: it forwards everything and labels creations. A creation that cannot
+//! be labelled is refused.
 
 mod answer;
 mod build;
@@ -10,7 +8,6 @@ mod create;
 mod fence;
 mod fields;
 mod forward;
-mod json;
 mod place;
 mod rewrite;
 mod route;
@@ -50,7 +47,6 @@ pub(crate) struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    /// The way to the engine.
     upstream: Dial,
     /// The same engine, for our own requests.
     engine: Arc<Engine>,
@@ -109,7 +105,6 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Stops creations through it.
     pub(crate) fn close(&self) {
         self.shared.fence.close();
         self.stop.cancel();
@@ -120,7 +115,6 @@ impl Proxy {
         &self.shared.fence
     }
 
-    /// Returns why new containers survive this host's death, if they do.
     pub(crate) fn survives_the_host(&self) -> Option<&'static str> {
         let is_willed = self.shared.host.is_willed(self.shared.engine.endpoint());
         (!is_willed)
@@ -131,13 +125,10 @@ impl Proxy {
         &self.shared.engine
     }
 
-    /// Returns the containers that the engine created for us and that are not proven gone, and
-    /// whether each ends with the server.
     pub(crate) fn created(&self) -> BTreeMap<String, bool> {
         self.shared.created.ids().clone()
     }
 
-    /// Records that the engine reported it as absent.
     pub(crate) fn forget(&self, id: &str) {
         self.shared.created.forget(id);
     }
@@ -153,8 +144,7 @@ impl Created {
     /// Limit of remembered IDs; more creations are refused.
     const MOST: usize = 16 * 1024;
 
-    /// Number of IDs from which each creation checks some others, so that at least half of the
-    /// remembered ones exist.
+    /// Number of IDs from which each creation checks others, so that at least half of them exist.
     const FEW: usize = 256;
     const LOOKS: usize = 2;
 
@@ -179,7 +169,6 @@ impl Created {
         others.take(Self::LOOKS).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Forgets those that are gone.
     async fn check(&self, engine: &Engine, ids: Vec<String>) {
         for id in ids {
             if let Ok(State::Absent) = engine.state(&id).await {

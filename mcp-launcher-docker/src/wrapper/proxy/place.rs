@@ -19,7 +19,6 @@ const WAITING: usize = match cfg!(test) {
     false => 1024,
 };
 
-/// All places of one server.
 #[derive(Debug)]
 pub(super) struct Places {
     requests: Arc<Semaphore>,
@@ -27,7 +26,6 @@ pub(super) struct Places {
     is_told: AtomicBool,
 }
 
-/// The place of one connection.
 #[derive(Debug)]
 pub(super) struct Place {
     all: Arc<Places>,

@@ -3,8 +3,7 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::fields::Fields;
-use super::json;
+use super::fields::{Fields, text};
 use super::route::Kind;
 use crate::labels::Mark;
 use crate::wrapper::policy::ReapPolicy;
@@ -33,8 +32,8 @@ pub(super) fn rewrite(
     kind: Kind,
     additions: &Additions,
 ) -> Result<(Vec<u8>, bool), String> {
-    let text = json::read(body);
-    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Fields>();
+    let body = String::from_utf8_lossy(body);
+    let mut values = serde_json::Deserializer::from_str(&body).into_iter::<Fields>();
     let mut create = match values.next() {
         Some(Ok(create)) => create,
         Some(Err(error)) => {
@@ -46,7 +45,7 @@ pub(super) fn rewrite(
         }
         None => return Err("the request has no body".to_owned()),
     };
-    let rest = text.get(values.byte_offset()..).unwrap_or_default();
+    let rest = body.get(values.byte_offset()..).unwrap_or_default();
     create.merge("HostConfig", |_| {});
     let ends = additions.policy.ends(is_tied(&create));
     let labels = match kind {
@@ -98,10 +97,7 @@ fn without_cookie(env: &RawValue) -> Option<Box<RawValue>> {
         return to_raw_value(&fields).ok();
     }
     let mut list: Vec<Box<RawValue>> = serde_json::from_str(env.get()).ok()?;
-    list.retain(|entry| {
-        let entry: Option<String> = serde_json::from_str(entry.get()).ok();
-        entry.is_none_or(|entry| entry.split('=').next() != Some(COOKIE))
-    });
+    list.retain(|entry| text(entry).is_none_or(|entry| entry.split('=').next() != Some(COOKIE)));
     to_raw_value(&list).ok()
 }
 
@@ -116,7 +112,7 @@ fn replace_socket(host: &mut Fields, from: &str, to: &str) {
         to_raw_value(&list).ok()
     };
     let bind = |bind: &RawValue| {
-        let bind: String = serde_json::from_str(bind.get()).ok()?;
+        let bind = text(bind)?;
         let (source, rest) = bind.split_once(':')?;
         let new = is_socket(source, from).then(|| format!("{to}:{rest}"))?;
         to_raw_value(&new).ok()
@@ -124,8 +120,7 @@ fn replace_socket(host: &mut Fields, from: &str, to: &str) {
     let mount = |mount: &RawValue| {
         let mut mount = Fields::of(mount)?;
         mount.change("Source", |source| {
-            let source: String = serde_json::from_str(source.get()).ok()?;
-            is_socket(&source, from).then(|| to_raw_value(to).ok())?
+            is_socket(&text(source)?, from).then(|| to_raw_value(to).ok())?
         });
         to_raw_value(&mount).ok()
     };
@@ -250,6 +245,9 @@ mod tests {
             let new = String::from_utf8(raw(body, ReapPolicy::Tied)).unwrap();
             assert!(new.contains(LAUNCH), "{:.200}", new);
         }
+        let odd = br#"{"HostConfig":{"AutoRemove":true,"Binds":["/run/docker.sock:/x\udce9"]}}"#;
+        let new = String::from_utf8(raw(odd, ReapPolicy::Tied)).unwrap();
+        assert!(new.contains("/p.sock:/x\u{fffd}"), "{new}");
         let new = raw(b"{} garbage", ReapPolicy::Tied);
         let new = String::from_utf8(new).unwrap();
         assert!(new.contains(LAUNCH) && new.ends_with("} garbage"), "{new}");

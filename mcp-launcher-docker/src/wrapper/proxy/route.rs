@@ -6,9 +6,7 @@ use percent_encoding::percent_decode_str;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Creates a container, which is labelled.
     Create(Kind),
-    /// Creates containers by other means.
     Unlabelled(&'static str),
     /// Makes an image of a container, which would inherit its labels.
     Commit,
@@ -23,12 +21,9 @@ pub(super) enum Route {
     Nothing,
 }
 
-/// The API by which a request creates a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Docker's.
     Container,
-    /// Podman's own.
     Libpod,
 }
 

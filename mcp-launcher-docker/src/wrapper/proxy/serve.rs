@@ -23,8 +23,7 @@ use super::{Shared, build, create, forward};
 /// Time limit of a request's head, also on an idle kept-alive connection. The same as the daemon's.
 const HEAD: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum size of a head, which is buffered: 16 MiB for all of a server. The daemon accepts eight
-/// times as much; the credentials of fifty registries, the longest header of clients, fit.
+/// Maximum size of a head in bytes, which is buffered. The daemon accepts eight times as much.
 pub(super) const LONGEST_HEAD: usize = 128 * 1024;
 
 /// Limit of headers. The daemon counts only bytes.

@@ -1,6 +1,5 @@
-//! The engine's end of a connection, which may close before it has read everything: an engine that
-//! refuses a request responds and closes. The rest of the body is then dropped and the response
-//! read.
+//! The engine's end of a connection. An engine that refuses a request responds and closes: the rest of
+//! the body is dropped, and the response read.
 
 use std::future::Future;
 use std::io;
