@@ -1,5 +1,3 @@
-//! This host: its ledger, and the processes that end its containers when it dies.
-
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +32,6 @@ impl Host {
         Ok(held.insert(Self { ledger, wills }).clone())
     }
 
-    /// A host for tests, with its ledger in this directory.
     #[cfg(test)]
     pub(crate) fn without_will(directory: &std::path::Path) -> Self {
         Self::take(&Mutex::default(), &Place::At(directory.to_owned()), None).unwrap()

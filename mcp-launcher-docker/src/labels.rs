@@ -14,37 +14,27 @@ pub(crate) const PREFIX: &str = "dev.mcp-lifecycle.";
 /// The server's name in the outermost host, for people; on each container of any host.
 pub(crate) const NAME: &str = "dev.mcp-lifecycle.server";
 
-/// The domain of the host's ledger directory.
 pub(crate) const DOMAIN: &str = "domain";
 /// The host's machine, which may not be the daemon's.
 pub(crate) const MACHINE: &str = "machine";
-/// The boot ID of that machine.
 pub(crate) const BOOT: &str = "boot";
-/// One launch of one server.
 pub(crate) const LAUNCH: &str = "launch";
-/// The name of the server in its specification.
 pub(crate) const SERVER: &str = "server";
 /// The host's pid, for people; never signalled. A living process with this pid is a reason to spare
 /// a container, but none to end one.
 pub(crate) const HOST_PID: &str = "host-pid";
-/// The container's [`Role`].
 pub(crate) const ROLE: &str = "role";
 /// The fate of the container at its server's end: [`END`] or [`KEEP`].
 pub(crate) const ON_END: &str = "on-end";
 
-/// It ends with its server.
 pub(crate) const END: &str = "end";
-/// It stays and is reported.
 pub(crate) const KEEP: &str = "keep";
 
-/// The role of a container for its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The server itself.
     Server,
     /// The server itself, which an init in its container ends when the host is gone.
     Supervised,
-    /// A container that the server started.
     Nested,
 }
 
@@ -58,12 +48,10 @@ impl Role {
     }
 }
 
-/// Returns the label key of a host's field.
 pub(crate) fn key(instance: &str, field: &str) -> String {
     format!("{PREFIX}{instance}.{field}")
 }
 
-/// The labels of all containers of one launch.
 #[derive(Debug, Clone)]
 pub(crate) struct Mark {
     pub(crate) instance: String,
@@ -116,14 +104,12 @@ impl Mark {
         format!("{}={}", key(&self.instance, LAUNCH), self.launch)
     }
 
-    /// Returns whether a container with these labels ends with its server.
     pub(crate) fn ends(&self, labels: &HashMap<String, String>) -> bool {
         let fate = labels.get(&key(&self.instance, ON_END));
         fate.is_some_and(|fate| fate == END)
     }
 }
 
-/// A mark for tests, of the instance `I` and the launch `L`.
 #[cfg(test)]
 pub(crate) fn test_mark() -> Mark {
     Mark::of(

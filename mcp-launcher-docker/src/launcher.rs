@@ -1,5 +1,3 @@
-//! [`DockerLauncher`].
-
 mod builder;
 #[cfg(test)]
 mod tests;
@@ -47,7 +45,6 @@ struct Shared {
     settings: Settings,
     /// Taken with the first launch, so that an unused launcher writes nothing to disk.
     host: Mutex<Option<Host>>,
-    /// Launches without a server yet.
     unfinished: Unfinished,
 }
 
@@ -120,7 +117,6 @@ impl DockerLauncher {
 }
 
 impl Shared {
-    /// Returns this host, ready for a creation.
     fn host(&self) -> std::io::Result<Host> {
         let settings = &self.settings;
         let willed = settings.last_will.then_some(Role::Server);
@@ -131,7 +127,6 @@ impl Shared {
         Ok(host)
     }
 
-    /// Returns whether there is a last will, or probably will be.
     fn is_willed(&self) -> bool {
         let endpoint = self.engine.endpoint();
         let host = self.host.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,14 +1,10 @@
-//! The identity of this machine and of its boot.
-
 use std::fs;
 
-/// Returns the machine ID, or nothing if there is none. Clones of a machine and containers may
-/// share one, so it proves nothing alone.
+/// Returns the machine ID, if any. Clones of a machine may share one.
 pub(crate) fn id() -> String {
     read(&["/etc/machine-id", "/var/lib/dbus/machine-id"])
 }
 
-/// Returns the boot ID, which is unique among machines.
 pub(crate) fn boot() -> String {
     read(&["/proc/sys/kernel/random/boot_id"])
 }

@@ -9,7 +9,6 @@ use crate::labels::{self, Host, Role};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Given to this container.
     Own,
     /// Inherited from its image: the container is a third party's.
     Image,

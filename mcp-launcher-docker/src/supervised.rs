@@ -1,9 +1,7 @@
-//! The supervised init: process 1 of a container, which ends the server when the host is gone. The
-//! program is `init/` of `mcp-guardian`.
+//! The supervised init: process 1 of a container, which ends the server when the host is gone.
 //!
-//! The engine unpacks it from an archive between create and start, on any machine. If the root is
-//! read-only, it is mounted from a file in the ledger directory, which needs an engine on this
-//! machine.
+//! The engine unpacks it from an archive between create and start. If the root is read-only, it is
+//! mounted from a file in the ledger directory, which needs an engine on this machine.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,19 +16,16 @@ use crate::ledger::Ledger;
 
 const NAME: &str = ".mcp-init";
 
-/// The settings of the supervised init.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supervision {
     /// Time from the end of input to SIGTERM, and again to SIGKILL.
     pub(crate) grace: Duration,
 }
 
-/// The way of the program into the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// [`archive`] is unpacked into its root before the start.
     Archive,
-    /// It is mounted.
     Mounted,
 }
 
@@ -76,7 +71,6 @@ impl Supervision {
     }
 }
 
-/// Builds a tar archive with the program, for the root of a container.
 pub(crate) fn archive() -> Vec<u8> {
     const BLOCK: usize = 512;
     let mut header = [0_u8; BLOCK];
@@ -101,7 +95,6 @@ pub(crate) fn archive() -> Vec<u8> {
     archive
 }
 
-/// Checks that the image has the program's architecture.
 fn check_architecture(image: &ImageFacts) -> Result<(), EngineError> {
     if PROGRAM.is_empty() {
         return Err(unsupported(init::NOT_AVAILABLE));

@@ -27,19 +27,16 @@ const LATE_EXIT: Duration = Duration::from_secs(2);
 /// Capacity of the queue in frames of up to 32 KiB.
 const FRAMES: usize = 8;
 
-/// The host's ends of the streams.
 pub(super) struct Streams {
     pub(super) stdin: HalfClose,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
 }
 
-/// The signals to the drain task.
 #[derive(Debug, Clone)]
 pub(super) struct Signals {
     pub(super) discard: CancellationToken,
     pub(super) detach: CancellationToken,
-    /// Only output in flight follows.
     pub(super) over: CancellationToken,
 }
 

@@ -23,25 +23,19 @@ use crate::supervised::{self, Delivery};
 /// Longest wait of a failed launch for the proof of its clean-up, which then continues in its task.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
-/// Time in which a creation with a lost response may still take effect: an engine may be stopped or
-/// wait for a disk. Of 100 creations with a dropped client, 43 became visible only after an
-/// immediate check.
+/// Time in which a creation with a lost response may still take effect: of 100 with a dropped client,
+/// 43 became visible only after an immediate check.
 pub(crate) const LATE_CREATE: Duration = Duration::from_secs(120);
 
-/// The first and the longest pause between two checks.
 const LATE_PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(3)];
 
-/// Input of one launch.
 pub(crate) struct Job {
     pub(crate) engine: Arc<Engine>,
     pub(crate) host: Host,
-    /// The labels of this launch.
     pub(crate) mark: Mark,
     pub(crate) plan: Plan,
     pub(crate) name: String,
-    /// The server's name.
     pub(crate) server: String,
-    /// Reports what failed launches may have left.
     pub(crate) unfinished: Unfinished,
     pub(crate) pull: PullPolicy,
     pub(crate) pull_limit: Duration,
@@ -123,7 +117,6 @@ async fn prepare_with_init(job: &mut Job) -> Result<Option<Delivery>, Arc<Engine
     Ok(Some(delivery))
 }
 
-/// Makes sure that the image exists, as far as the pull policy requires.
 pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
     let present = match job.pull {
         PullPolicy::Always => false,
@@ -135,7 +128,6 @@ pub(crate) async fn prepare(job: &Job) -> Result<(), Arc<EngineError>> {
     }
 }
 
-/// Pulls a missing image.
 async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
     let image = &job.plan.image;
     if job.pull == PullPolicy::Never {
@@ -165,7 +157,6 @@ async fn fetch(job: &Job) -> Result<(), Arc<EngineError>> {
 /// Registers the creation in advance, so that callers can find it.
 fn begin(job: &Job, cancelled: &CancellationToken) -> Result<Undoing, Arc<EngineError>> {
     let entry = job.unfinished.begin(&job.name, &job.server, cancelled);
-    // The caller may be gone already.
     if cancelled.is_cancelled() {
         return Err(Arc::new(EngineError::Cancelled));
     }
@@ -259,7 +250,6 @@ async fn start(
     };
     let mut known = container.known();
     let exited = async move {
-        // An error means that the container's tasks are gone.
         let _ = known.wait_for(|known| known.exit.is_some()).await;
     };
     let (streams, drain) = drain::split(attached, signals, exited);

@@ -34,15 +34,12 @@ use crate::host::Host;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The exit status of its main process.
     pub(crate) exit: Option<ExitStatus>,
-    /// The daemon has reported that it does not exist.
     pub(crate) gone: bool,
     /// Set while the daemon does not respond.
     pub(crate) lost: Option<String>,
 }
 
-/// A container that we created, shared by its tasks and its terminator.
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(crate) id: String,
@@ -73,19 +70,16 @@ impl Container {
         self.discard.cancel();
     }
 
-    /// Requests the removal and returns at once.
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();
     }
 
-    /// Returns whether the last will would remove it if this host died now.
     fn is_willed(&self) -> bool {
         // A supervised container has its own graces.
         !self.supervised && self.host.is_willed(self.engine.endpoint())
     }
 
-    /// Records that the engine has reported it as absent.
     fn is_gone(&self, exit: ExitStatus) {
         self.learn(|known| {
             known.exit.get_or_insert(exit);

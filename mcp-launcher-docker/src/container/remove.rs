@@ -1,5 +1,3 @@
-//! Removes a container until its absence is proven.
-
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -8,10 +6,8 @@ use tracing::{debug, warn};
 use crate::engine::{Engine, EngineError, State};
 use mcp_lifecycle_core::launch::ErrorChain;
 
-/// The first and the longest pause between two attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
 
-/// The engine's earlier report about the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Nothing,

@@ -11,7 +11,6 @@ use mcp_lifecycle_core::launch::{
 use super::{Container, Known};
 use crate::control;
 
-/// Ends one container.
 #[derive(Debug)]
 pub(crate) struct DockerTerminator {
     container: Arc<Container>,

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mcp_lifecycle_core::launch::Remnant;
 use tokio_util::sync::CancellationToken;
 
-/// The containers that launches are about to create or to remove, by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unfinished(Arc<Mutex<BTreeMap<String, Launch>>>);
 
@@ -43,7 +42,6 @@ impl Unfinished {
         }
     }
 
-    /// Lists those of abandoned launches of this server.
     pub(crate) fn of(&self, server: &str) -> Vec<Remnant> {
         let by_name = |name: &String| Remnant::container(name.clone(), name.clone());
         self.change(|all| {

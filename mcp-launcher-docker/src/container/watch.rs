@@ -1,5 +1,3 @@
-//! The watch over a running container.
-
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,12 +16,10 @@ use crate::engine::{Condition, Meaning, OomStream, State, WaitStream};
 /// Time for the engine to remove an ended container by itself.
 const AUTO_REMOVE: Duration = Duration::from_millis(500);
 
-/// Longest time from the proof of removal to the exit code, which takes a few milliseconds unless
-/// the machine is busy.
+/// Longest time from the proof of removal to the exit code.
 const LATE_CODE: Duration = Duration::from_millis(500);
 
-/// Longest time from the exit code to an out-of-memory event; the engine receives them from
-/// different threads.
+/// Longest time from the exit code to an out-of-memory event, which another thread sends.
 const LATE_OUT_OF_MEMORY: Duration = Duration::from_millis(500);
 
 /// Time after which an unread stream must be blocking the removal.
@@ -35,11 +31,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Poll interval for a remote engine, since a router may silently drop an idle connection.
 const REMOTE_LOOK: Duration = Duration::from_secs(15);
 
-/// The waits that were registered before the container's start.
 pub(super) struct Waits {
     pub(super) exit: WaitStream,
     pub(super) removed: WaitStream,
-    /// Present if memory is limited.
     pub(super) out_of_memory: Option<OomStream>,
 }
 
@@ -65,7 +59,6 @@ impl Waits {
         }
     }
 
-    /// Waits briefly for the engine to remove the ended container by itself.
     async fn removal(&mut self) -> Said {
         match timeout(AUTO_REMOVE, self.removed.code()).await {
             Ok(Ok(_)) => Said::Removed,
@@ -248,12 +241,10 @@ async fn wait_again(container: &Container) -> Option<i64> {
     }
 }
 
-/// Returns whether the connection to the engine can break unnoticed.
 fn is_remote(container: &Container) -> bool {
     container.engine.endpoint().local_socket().is_none()
 }
 
-/// Completes when a remote engine no longer reports the server as running.
 async fn unheard(container: &Container) {
     if !is_remote(container) {
         return std::future::pending().await;

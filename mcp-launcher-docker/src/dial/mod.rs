@@ -20,7 +20,6 @@ use crate::endpoint::Endpoint;
 
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// The way to an engine.
 #[derive(Debug)]
 pub(crate) enum Dial {
     Unix(PathBuf),
@@ -45,11 +44,6 @@ pub(crate) struct Connection {
 
 impl Dial {
     /// Reads certificates, if any. Connects to nothing.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` if this build lacks the feature for such an endpoint. File system errors name a
-    /// certificate.
     pub(crate) fn to(endpoint: &Endpoint) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => Ok(Self::Unix(path.clone())),

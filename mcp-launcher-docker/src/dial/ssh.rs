@@ -17,7 +17,6 @@ const KEPT: usize = 1024;
 /// Longest wait for its last stderr output after the connection ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The engine at the other end of an ssh.
 #[derive(Debug)]
 pub(crate) struct Ssh {
     url: String,
@@ -25,7 +24,6 @@ pub(crate) struct Ssh {
     words: Mutex<watch::Receiver<Option<String>>>,
 }
 
-/// Stdout and stdin of an ssh as one stream.
 type Streams = Join<ChildStdout, ChildStdin>;
 
 impl Ssh {
@@ -68,7 +66,6 @@ impl Ssh {
     }
 }
 
-/// Reads to the end and keeps the last part.
 async fn listen(mut stderr: ChildStderr, words: watch::Sender<Option<String>>) {
     let (mut said, mut some) = (Vec::new(), [0; KEPT]);
     while let Ok(1..) = stderr.read(&mut some).await.inspect(|&n| {

@@ -1,5 +1,4 @@
-//! TCP connections that notice a dead peer, such as a machine that was switched off or a router
-//! that dropped the connection.
+//! TCP connections that notice a dead peer.
 
 use std::io;
 use std::time::Duration;

@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Everything needed to connect.
 pub(crate) struct Tls {
     address: String,
     name: ServerName<'static>,

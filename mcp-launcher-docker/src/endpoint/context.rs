@@ -1,8 +1,7 @@
 //! The engine's address in the docker CLI's configuration.
 //!
-//! `config.json` names the current context. Each context is a directory `contexts/meta/<digest of
-//! its name>` with a `meta.json`, and its TLS files are in `contexts/tls/<the same digest>/docker`.
-//! The name is searched for inside the files, which avoids computing the digest.
+//! `config.json` names the current context. Its directories are `contexts/meta/DIGEST` and
+//! `contexts/tls/DIGEST`; the name is searched for, which avoids computing the digest.
 
 use std::fs;
 use std::io;
@@ -37,7 +36,6 @@ struct DockerEndpoint {
     host: String,
 }
 
-/// Returns the current context of the configuration in `directory`, if any.
 pub(super) fn current(directory: &Path) -> Result<Option<String>, EndpointError> {
     let path = directory.join("config.json");
     let Some(text) = read(&path)? else {
@@ -47,7 +45,6 @@ pub(super) fn current(directory: &Path) -> Result<Option<String>, EndpointError>
     Ok(config.current_context.filter(|name| !name.is_empty()))
 }
 
-/// Returns the endpoint of the context `name`.
 pub(super) fn endpoint(directory: &Path, name: &str) -> Result<Endpoint, EndpointError> {
     let missing = || EndpointError::NoContext(name.to_owned());
     let metas = fs::read_dir(directory.join("contexts").join("meta")).map_err(|_| missing())?;

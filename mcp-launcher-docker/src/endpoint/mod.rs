@@ -110,7 +110,6 @@ impl Endpoint {
         }
     }
 
-    /// Parses a [noted](Self::noted) address.
     pub(crate) fn from_note(note: &str) -> Result<Self, EndpointError> {
         match (note.split_once(' '), Self::from_url(note)) {
             (Some((url, certificates)), _) if url.starts_with("https://") => {
@@ -135,7 +134,6 @@ impl Endpoint {
     }
 }
 
-/// Prints the address as a URL.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

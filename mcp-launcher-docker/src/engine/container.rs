@@ -16,16 +16,12 @@ use mcp_lifecycle_core::launch::{BoxWrite, ExitStatus};
 
 use super::{ANSWER_LIMIT, Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
-/// The state of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// 404: it does not exist.
     Absent,
-    /// Created, never started.
     Created,
-    /// Its main process runs.
     Running,
-    /// Its main process has ended.
     Ended(ExitStatus),
 }
 
@@ -33,9 +29,7 @@ pub(crate) enum State {
 pub(crate) enum Condition {
     /// The next exit of the main process; requested before the start.
     NextExit,
-    /// The main process does not run.
     NotRunning,
-    /// The container is removed.
     Removed,
 }
 
@@ -44,13 +38,10 @@ pub(crate) struct Found {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) labels: HashMap<String, String>,
-    /// Its main process runs.
     pub(crate) runs: bool,
-    /// The ID of its image.
     pub(crate) image: String,
 }
 
-/// An attachment: bytes to stdin, frames of output.
 pub(crate) struct Attached {
     pub(crate) input: BoxWrite,
     pub(crate) output: Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>,
@@ -70,7 +61,6 @@ impl WaitStream {
     }
 }
 
-/// Reports out-of-memory kills in a container.
 pub(crate) struct OomStream(Pin<Box<dyn Stream<Item = ()> + Send>>);
 
 impl OomStream {
@@ -97,7 +87,6 @@ impl Engine {
         Ok(OomStream(Box::pin(events)))
     }
 
-    /// Unpacks a tar archive into the root of a container.
     pub(crate) async fn unpack(&self, id: &str, archive: Vec<u8>) -> Result<(), EngineError> {
         let options = UploadToContainerOptionsBuilder::default().path("/").build();
         let docker = self.docker(SLOW_ANSWER_LIMIT).await?;
@@ -161,8 +150,7 @@ impl Engine {
         self.unless_gone(whole(ANSWER_LIMIT, killed).await)
     }
 
-    /// Sends the container's stop signal, which its image may set. Otherwise like
-    /// [`kill`](Self::kill).
+    /// Sends the container's stop signal, which its image may set.
     pub(crate) async fn ask_to_end(&self, id: &str) -> Result<(), EngineError> {
         self.ask_if(id, |_| true).await.map(drop)
     }
@@ -202,8 +190,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Removes the container, even if it runs, with its anonymous volumes. `Ok` is no proof:
-    /// [`state`](Self::state) gives that.
+    /// Removes the container, even if it runs, with its anonymous volumes. `Ok` is no proof.
     pub(crate) async fn remove(&self, id: &str) -> Result<(), EngineError> {
         let options = RemoveContainerOptionsBuilder::default()
             .force(true)

@@ -1,5 +1,3 @@
-//! The creation of a container, and the state after its failure.
-
 use bollard::errors::Error;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
@@ -7,7 +5,6 @@ use bollard::query_parameters::CreateContainerOptionsBuilder;
 use super::quiet::quietly;
 use super::{Engine, EngineError, Meaning, SLOW_ANSWER_LIMIT, whole};
 
-/// The failure of a creation.
 #[derive(Debug)]
 pub(crate) struct CreateError {
     pub(crate) error: EngineError,
@@ -30,7 +27,6 @@ impl Engine {
         }
         let docker = match self.docker(SLOW_ANSWER_LIMIT).await {
             Ok(docker) => docker,
-            // The request was not sent.
             Err(error) => {
                 let may_exist = false;
                 return Err(CreateError { error, may_exist });

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::Engine;
 
-/// Time limit for writing the request.
 const LIMIT: Duration = Duration::from_millis(250);
 
 impl Engine {

@@ -1,13 +1,8 @@
-//! Keeps the content of requests out of logs.
-
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
-/// Runs a request that carries a container's environment. bollard logs such a request or its
-/// response at debug level through `log`.
-///
-/// Forwarding of `log` to the application's `tracing` subscriber is disabled meanwhile. A plain
-/// `log` logger cannot be kept from it; the crate's documentation names the filter.
+/// Runs a request that carries secrets: bollard logs requests and responses through `log`, which is
+/// not forwarded to `tracing` meanwhile. The crate's documentation has a filter for other loggers.
 pub(super) async fn quietly<F: Future>(request: F) -> F::Output {
     request.with_subscriber(Dispatch::none()).await
 }

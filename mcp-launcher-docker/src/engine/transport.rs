@@ -21,7 +21,6 @@ use crate::endpoint::Endpoint;
 /// In seconds; every request sets its own limit instead.
 const TIMEOUT: u64 = 120;
 
-/// Idle time and number of kept connections.
 const IDLE: Duration = Duration::from_secs(30);
 const MOST_IDLE: usize = 2;
 
@@ -53,7 +52,6 @@ pub(super) fn open(endpoint: &Endpoint) -> Result<Docker, Error> {
     Docker::connect_with_custom_transport(send, Some("http://docker"), TIMEOUT, API_DEFAULT_VERSION)
 }
 
-/// Makes all connections to the engine, whatever the request's address is.
 #[derive(Clone)]
 struct Connector(Arc<Dial>);
 

@@ -9,7 +9,6 @@ use bollard::errors::Error;
 
 use super::{Engine, EngineError, HELLO_LIMIT};
 
-/// The client of an identified daemon.
 #[derive(Debug)]
 pub(super) struct Greeted {
     pub(super) docker: Docker,
@@ -19,11 +18,9 @@ pub(super) struct Greeted {
     socket: Mutex<Option<SocketFile>>,
 }
 
-/// Device and inode number of the address's file.
 type SocketFile = (u64, u64);
 
 impl Engine {
-    /// Identifies the daemon. One that does not respond is not used.
     pub(super) async fn greet(&self, docker: Docker) -> Result<Greeted, EngineError> {
         let socket = Mutex::new(self.socket_file());
         let id = self.ask_who(&docker).await?;
@@ -31,12 +28,7 @@ impl Engine {
     }
 
     /// Makes sure that the daemon which has just responded is the identified one. No request is
-    /// needed if the address leads to the same socket file as then and as before the request
-    /// (`before`).
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::OtherEngine`].
+    /// needed if the address leads to the same socket file as then and as `before` the request.
     pub(super) async fn is_same(&self, before: Option<SocketFile>) -> Result<(), EngineError> {
         let other = || EngineError::OtherEngine {
             endpoint: self.endpoint.clone(),
@@ -91,7 +83,6 @@ impl Engine {
         }
     }
 
-    /// Returns the file that the address leads to now; `None` if it is not a file.
     pub(super) fn socket_file(&self) -> Option<SocketFile> {
         file(self.endpoint.local_socket()?)
     }

@@ -1,16 +1,9 @@
 //! The last will of a host: a process beside it that removes its containers when it has died.
 //!
 //! The host holds the other end of the process's stdin, so that any death closes it. The process
-//! runs the program from `init/`, executed from memory. It ends a stubborn server without an init
-//! in its container and without another host's search. It needs a daemon behind a Unix socket of
-//! this machine.
-//!
-//! It searches for the host's labels until no container has appeared for a while, so that it also
-//! removes one whose creation was in flight. Its stdout is a pipe as well, and the end of that
-//! reports its own death, after which it is replaced.
-//!
-//! If the process is killed together with the host (as a cgroup, a container, or the machine), the
-//! next search removes the containers.
+//! runs the program from `init/`, executed from memory, and searches for the host's labels until no
+//! container has appeared for a while: a creation may be in flight. The end of its stdout reports
+//! its own death, after which it is replaced.
 
 mod process;
 #[cfg(all(
@@ -66,17 +59,14 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     process: Option<(Child, ChildStdin)>,
-    /// The process is not needed any more.
     over: bool,
 }
 
-/// Returns whether this build has the program.
 pub(crate) fn is_possible() -> bool {
     mcp_guardian::init::is_available()
 }
 
 impl Wills {
-    /// Covers the containers that carry this instance and role.
     pub(crate) fn new(instance: &str, role: Role) -> Self {
         Self {
             instance: instance.to_owned(),
@@ -85,7 +75,6 @@ impl Wills {
         }
     }
 
-    /// Makes sure that containers of this engine end with the host, if possible.
     pub(crate) fn cover(&self, socket: &Path) {
         let mut wills = self.lock();
         if !is_possible() || matches!(wills.get(socket), Some(Some(_))) {
@@ -180,7 +169,6 @@ async fn replace(shared: Arc<Shared>, stdout: ChildStdout) {
         }
         state.end();
         warn!("the process that would outlive this host has ended, and is replaced");
-        // A failed start is retried.
         let started = shared.start(&mut state);
         stdout = started
             .map_err(|error| warn!(%error, "containers will not be removed when this host dies"))

@@ -1,5 +1,3 @@
-//! The process: its start, its arguments, and its death.
-
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -10,19 +8,15 @@ use tracing::warn;
 
 use crate::labels::{self, Role};
 
-/// The arguments of the process.
 #[derive(Debug, Clone)]
 pub(super) struct Order {
     pub(super) socket: PathBuf,
     pub(super) grace: Duration,
-    /// How long a daemon that does not respond is retried.
     pub(super) limit: Duration,
-    /// The instance in the host's labels, and the role of its containers.
     pub(super) instance: String,
     pub(super) role: Role,
 }
 
-/// Completes when the other end is closed.
 pub(super) async fn closed(stdout: ChildStdout) {
     let wait = async {
         let stdout = tokio::net::unix::pipe::Receiver::from_owned_fd(stdout.into())?;

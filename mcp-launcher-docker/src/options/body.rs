@@ -23,9 +23,7 @@ const INIT_GRACE_MS: u32 = 5000;
 
 /// Everything needed to launch one server. Not `Debug`: it holds the values of the environment.
 pub(crate) struct Plan {
-    /// The image to pull.
     pub(crate) image: String,
-    /// The required ID of the image, if given.
     pub(crate) image_id: Option<String>,
     pub(crate) platform: Option<String>,
     pub(crate) pull: Option<PullPolicy>,
@@ -45,17 +43,14 @@ impl Plan {
     }
 }
 
-/// Defaults of the launcher.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,
     pub(crate) init: Init,
-    /// `true` if images need a digest or an ID.
     pub(crate) pinned: bool,
 }
 
-/// Plans the launch of `spec`. Variables that are passed by name come from `host_env`. The owner's
-/// labels win.
+/// Plans the launch of `spec`. The owner's labels win.
 pub(crate) fn plan(
     spec: &ServerSpec,
     options: ContainerOptions,
@@ -254,7 +249,6 @@ fn path(option: &str, path: &Path) -> Result<String, SpecError> {
     text(option, path.as_os_str())
 }
 
-/// Converts a value to UTF-8, as JSON requires.
 fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
     match value.to_str() {
         Some(text) => Ok(text.to_owned()),

@@ -1,5 +1,3 @@
-//! Builder methods of [`ContainerOptions`].
-
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;

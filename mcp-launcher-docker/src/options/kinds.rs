@@ -1,5 +1,3 @@
-//! Values of options.
-
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};

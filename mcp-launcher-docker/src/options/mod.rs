@@ -1,5 +1,3 @@
-//! The options of a container: [`ContainerOptions`].
-
 mod body;
 mod chain;
 mod kinds;
@@ -98,11 +96,6 @@ impl ContainerOptions {
         }
     }
 
-    /// Reads the options of a specification.
-    ///
-    /// # Errors
-    ///
-    /// [`SpecError::InvalidOption`] names the first invalid option.
     pub(crate) fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
         spec.read_options()
     }

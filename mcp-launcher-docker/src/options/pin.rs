@@ -1,5 +1,3 @@
-//! Checks that an image is pinned. Pure.
-
 use mcp_lifecycle_core::launch::SpecError;
 
 use super::ContainerOptions;

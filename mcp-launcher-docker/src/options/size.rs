@@ -22,7 +22,6 @@ impl ByteSize {
         self.0
     }
 
-    /// Converts it to the engine's type.
     pub(crate) fn for_engine(self) -> i64 {
         i64::try_from(self.0).unwrap_or(i64::MAX)
     }

@@ -25,13 +25,11 @@ use crate::machine;
 use crate::origin::{self, Origin};
 use verdict::{Ledgers, Me, Verdict, Why, judge};
 
-/// Number of concurrent removals.
 pub(crate) const PARALLEL: usize = 8;
 
 /// Time limit of one removal, after which it is reported as failed.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(15);
 
-/// The failure of a search.
 #[derive(Debug, Error)]
 pub(crate) enum OrphansError {
     #[error("the ledgers of this user's hosts cannot be read")]
@@ -46,7 +44,6 @@ pub(crate) enum OrphansError {
     Endpoint(#[from] EndpointError),
 }
 
-/// The first engine to search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum First<'a> {
     /// The launcher's own, which must respond.
@@ -55,27 +52,21 @@ pub(crate) enum First<'a> {
     Default(Option<&'a Engine>),
 }
 
-/// The treatment of containers with a dead host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// End them.
     End,
     /// Only report them as ended.
     Name,
 }
 
-/// Ends containers of dead hosts at this engine and at every engine that their ledgers name.
-///
-/// Unreadable records are reported and do not stop the search. An engine that does not respond is
-/// reported as unknown, and its ledgers are kept for a later search; it is an error only if it is
-/// the caller's [own](First::Own).
+/// Ends containers of dead hosts at this engine and at every engine that their ledgers name. An
+/// engine that does not respond is reported as unknown, and its ledgers are kept; it is an error only
+/// if it is the caller's [own](First::Own).
 pub(crate) async fn reap(
     first: First<'_>,
     place: &Place,
     aim: Aim,
 ) -> Result<ReapReport, OrphansError> {
-    // There are no records before the first launch, or since the directories were cleared, as a
-    // boot does for those in the runtime directory.
     let ForeignLedgers {
         homes,
         domains,
@@ -141,7 +132,6 @@ pub(crate) fn forget(url: &str, place: &Place) -> usize {
     theirs.map(ForeignLedger::forget).count()
 }
 
-/// One search over several engines.
 struct Search<'a> {
     homes: &'a [Arc<Home>],
     aim: Aim,
@@ -152,9 +142,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Records that an engine could not be searched, and keeps the ledgers of its users. It is
-    /// reported if a dead host has used it, or if it `may_have` containers of a host without a
-    /// ledger.
+    /// Records that an engine could not be searched, and keeps the ledgers of its users. Reported if
+    /// a dead host has used it, or if it `may_have` containers of a host without a ledger.
     fn missed(&mut self, url: &str, others: &[ForeignLedger], may_have: bool, error: OrphansError) {
         let error = ErrorChain(&error);
         warn!(endpoint = url, %error, "an engine that a dead host may have used cannot be searched");
@@ -177,7 +166,6 @@ impl Search<'_> {
             .extend(hosts.map(|host| host.instance.to_owned()));
     }
 
-    /// Reports a container with an unknown owner and leaves it alone.
     fn unknown(&mut self, found: &Found, why: &str) {
         self.stays(found);
         let unknown = UnknownRemnant::new(remnant(found), why);
@@ -269,7 +257,6 @@ fn may_have_containers(engine: &Engine, error: &OrphansError) -> bool {
     !socket.is_some_and(is_missing)
 }
 
-/// Returns the remnant that stands for an unsearched engine.
 pub(crate) fn engine_at(url: &str) -> Remnant {
     let kind = RemnantKind::Other("engine".into());
     Remnant::new(kind, url, "containers of hosts that are gone")

@@ -6,10 +6,8 @@ use crate::labels::{self, Host};
 use crate::ledger::ForeignLedger;
 use crate::machine;
 
-/// The host that searches, and its machine.
 #[derive(Debug, Clone)]
 pub(super) struct Me {
-    /// The domains of the visible ledger directories.
     domains: BTreeSet<String>,
     machine: String,
     boot: String,
@@ -25,7 +23,6 @@ impl Me {
     }
 }
 
-/// The visible ledgers of the hosts of this machine.
 #[derive(Debug)]
 pub(super) struct Ledgers {
     me: Me,
@@ -60,30 +57,21 @@ impl Ledgers {
     }
 }
 
-/// The verdict on a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Its host is proven dead.
     Dead,
-    /// It is left alone.
     Spared(Why),
 }
 
-/// The reason to leave a container alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Its labels are incomplete.
     Unreadable,
-    /// Its host was on another machine.
     OtherMachine,
-    /// Its host's ledger directory is not visible here.
     OtherDomain,
-    /// Its host lives.
     Living,
     /// Its host's ledger is gone, but a process with its pid lives: a cleaner of temporary files may
     /// have removed the ledger.
     MayLive,
-    /// Its server's policy keeps it.
     Kept,
 }
 

@@ -12,14 +12,11 @@ use mcp_lifecycle_core::launch::Remnant;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// Time limit of one run.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The command to manage a server's containers.
 #[derive(Clone)]
 pub(super) struct Cli {
     pub(super) program: OsString,
-    /// The flags that name the engine.
     pub(super) globals: Vec<OsString>,
     /// The server's environment, which may name the engine, too.
     pub(super) env: Vec<(OsString, OsString)>,
@@ -28,7 +25,6 @@ pub(super) struct Cli {
 }
 
 impl Cli {
-    /// Lists ID and name of the containers with this label.
     pub(super) async fn list(&self, label: &str) -> io::Result<Vec<Remnant>> {
         let filter = format!("label={label}");
         let format = "{{.ID}} {{.Names}}";

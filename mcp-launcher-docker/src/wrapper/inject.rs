@@ -3,14 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// A command that creates a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Creates {
     /// The index of the labels among the arguments: right after `run`.
     at: usize,
     /// The flags before the command, for `ps` and `rm` later.
     pub(super) globals: Vec<OsString>,
-    /// `true` if they name the engine and override the environment.
     pub(super) names_engine: bool,
     pub(super) is_docker: bool,
 }

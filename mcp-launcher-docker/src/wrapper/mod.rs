@@ -1,5 +1,3 @@
-//! Containers started by other servers: [`ContainerTracker`].
-
 mod cli;
 mod inject;
 mod mounts;
@@ -273,7 +271,6 @@ impl<L: ServerLauncher> ContainerTracker<L> {
     }
 }
 
-/// Returns whether the server can reach a socket of this machine.
 fn is_here(server: &ServerIdentity) -> bool {
     !matches!(
         server,

@@ -1,5 +1,4 @@
-//! Runs a server in its own mount namespace, in which the proxy replaces the engine's socket, for
-//! servers that scrub their environment or open the socket themselves. Pure: builds a command line.
+//! Runs a server in its own mount namespace, in which the proxy replaces the engine's socket. Pure.
 //!
 //! Uses util-linux `unshare` and `mount`, which need root or else a user namespace, in which the
 //! server appears to be root.

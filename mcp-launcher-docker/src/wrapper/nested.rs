@@ -19,8 +19,7 @@ use crate::control;
 use crate::labels::Mark;
 use crate::ledger::Ledger;
 
-/// Wait for a creation in progress before known containers are ended, and between two searches
-/// after that.
+/// Wait for a creation in progress, before known containers are ended and between two searches.
 const SHORT_CREATE: Duration = Duration::from_millis(300);
 const LONG_CREATE: Duration = Duration::from_secs(2);
 
@@ -31,11 +30,9 @@ const STILL_LISTED: &str = "a container that was removed is still listed";
 /// Without a fence a creation may complete after the first search.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
-/// Time from the forced end to the proof of the server's end, after which its containers are ended
-/// without it.
+/// Time from the forced end to the server's proof, after which its containers are ended without it.
 const PROOF_LIMIT: Duration = Duration::from_secs(2);
 
-/// Time limit of a search with a waiting caller.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Pause before a daemon that did not respond is asked again.
@@ -53,7 +50,6 @@ pub(super) struct Nested {
     mark: Mark,
     means: Means,
     done: watch::Sender<Option<Swept>>,
-    /// The reason that the last search failed.
     lost: watch::Sender<Option<String>>,
     /// Cancelled to end them, even without the server's proof.
     force: CancellationToken,
@@ -180,7 +176,6 @@ impl Nested {
         sleep(PAUSE).await;
     }
 
-    /// Returns why the containers survive this host's death, if they do.
     pub(super) fn survives_the_host(&self) -> Option<&'static str> {
         self.means.survives_the_host()
     }
@@ -200,7 +195,6 @@ impl Nested {
         swept.ok().and_then(|s| s.clone()).unwrap_or_default()
     }
 
-    /// Lists the living containers, or returns why they cannot be determined.
     pub(super) async fn survivors(self: &Arc<Self>) -> Result<Vec<Remnant>, String> {
         if self.done.borrow().is_some() {
             return Ok(Vec::new());

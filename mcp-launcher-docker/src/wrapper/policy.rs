@@ -1,5 +1,3 @@
-//! The policy for the containers that a server started.
-
 /// The containers that end with the server that started them.
 ///
 /// Only containers that *this* server created through the tracker count, never the user's or
@@ -19,7 +17,6 @@ pub enum ReapPolicy {
 }
 
 impl ReapPolicy {
-    /// Returns whether a container ends, given that it is tied or not.
     pub(crate) fn ends(self, tied: bool) -> bool {
         match self {
             Self::All => true,

@@ -6,9 +6,7 @@ use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// The new program and its arguments.
     pub(super) command: Option<(OsString, Vec<OsString>)>,
-    /// The variables that name the engine.
     pub(super) engine: Vec<(&'static str, OsString)>,
 }
 

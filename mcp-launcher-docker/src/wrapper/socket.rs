@@ -1,7 +1,5 @@
-//! The path of a server's socket, and its permissions.
-//!
-//! The path is short enough for every system. The socket has the same users as the engine's: a
-//! wrapper may run as another user, and a container may have the engine's group.
+//! The path of a server's socket, and its permissions: those of the engine's socket, since a wrapper
+//! may run as another user, and a container may have the engine's group.
 
 use std::fs::{self, Permissions};
 use std::io;

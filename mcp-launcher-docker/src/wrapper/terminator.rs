@@ -1,5 +1,3 @@
-//! Ends a server, and then the containers that it started.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -37,7 +35,6 @@ impl TrackedTerminator {
     }
 }
 
-/// Adds a reason to the containment's fallback.
 fn fell_back(containment: Containment, why: &str) -> Containment {
     let why = match &containment.fallback {
         Some(other) => format!("{other}; {why}"),

@@ -1,5 +1,3 @@
-//! The tracking of one server, decided before its launch.
-
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -28,11 +26,8 @@ pub(super) enum Preparation {
     Untracked(Option<String>),
 }
 
-/// A tracked server.
 pub(super) struct Tracked {
-    /// The changed specification to launch.
     pub(super) spec: ServerSpec,
-    /// Receives the server's terminator after the launch.
     pub(super) server: oneshot::Sender<Arc<dyn ProcessTerminator>>,
     pub(super) nested: Arc<Nested>,
 }
@@ -47,12 +42,10 @@ const ENGINE: [&str; 5] = [
     "DOCKER_CERT_PATH",
 ];
 
-/// The way to track a server.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
     /// Its containers cannot be found, or it has none.
     Untracked,
-    /// By a proxy to this engine.
     Proxy(Endpoint),
     /// By labels in its own command line, such as `docker run`.
     Labels(Creates),

@@ -1,5 +1,3 @@
-//! Ends a server's containers: SIGTERM, then force, until proven.
-
 use std::time::Duration;
 
 use futures_util::StreamExt;

@@ -1,5 +1,3 @@
-//! The search for the containers of a server.
-
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -14,7 +12,6 @@ use crate::orphans::PARALLEL;
 use crate::wrapper::cli::Cli;
 use crate::wrapper::proxy::Proxy;
 
-/// The way to find the containers of a server.
 #[derive(Debug)]
 pub(in super::super) enum Means {
     /// By the API, with a fence around creations.
@@ -23,11 +20,9 @@ pub(in super::super) enum Means {
     Cli { cli: Cli, keep: bool },
 }
 
-/// The failure of a search.
 #[derive(Debug)]
 pub(super) struct Blind {
     pub(super) problem: String,
-    /// The command does not exist.
     pub(super) no_program: bool,
 }
 
@@ -49,7 +44,6 @@ impl Means {
         }
     }
 
-    /// Finds the containers to end and those to keep.
     pub(super) async fn look(&self, mark: &Mark) -> Result<Swept, Blind> {
         match self {
             // Only the proxy sets the label, so the engine need not be asked if it was never used.
@@ -85,7 +79,6 @@ impl Means {
         }
     }
 
-    /// Returns whether a slow creation is in progress.
     pub(super) fn has_late_create(&self) -> bool {
         match self {
             Self::Proxy(proxy) => proxy.fence().has_late(),
@@ -93,7 +86,6 @@ impl Means {
         }
     }
 
-    /// Returns the error of an engine that does not respond.
     pub(super) fn is_silent(&self) -> String {
         match self {
             Self::Proxy(proxy) => format!(
