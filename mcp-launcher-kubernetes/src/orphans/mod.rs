@@ -18,15 +18,13 @@ use tokio::time::timeout;
 use tracing::{debug, info};
 
 use crate::cluster::{Cluster, Deletion, Entry, Kind, Listed, Patience, Watcher};
-use crate::decide::End;
 use crate::error::{ClusterError, Meaning};
 use crate::facts::Facts;
 use crate::labels;
-use crate::pod::{remove_secret, undo};
+use crate::pod::{remove_secret, until_end};
 use silence::silent;
 use verdict::{Seen, owner};
 
-/// Number of orphans that are ended concurrently.
 const AT_ONCE: usize = 16;
 
 /// Time limit for the proof of an orphan's end. Its kubelet gives it 2 s.
@@ -150,7 +148,6 @@ impl Found {
     }
 }
 
-/// A watched pod of a dead host.
 struct Orphan {
     name: String,
     remnant: Remnant,
@@ -169,7 +166,6 @@ impl Orphan {
     }
 }
 
-/// Ends an orphan, and proves it.
 async fn end(cluster: &Cluster, orphan: Orphan) -> Result<Remnant, UnknownRemnant> {
     let Orphan {
         name,
@@ -177,13 +173,13 @@ async fn end(cluster: &Cluster, orphan: Orphan) -> Result<Remnant, UnknownRemnan
         entry,
     } = orphan;
     let (ended, _) = tokio::join!(
-        timeout(PROOF, undo(cluster, &name, entry.seen())),
+        timeout(PROOF, until_end(cluster, &name, entry.seen(), None)),
         timeout(PROOF, remove_secret(cluster, &name, false)),
     );
     let why = match ended {
-        Ok(End::Gone(_)) => return Ok(remnant),
-        Ok(End::Unproven(why)) => why,
-        _ => format!("no proof within {} s", PROOF.as_secs()),
+        Ok(Ok(_)) => return Ok(remnant),
+        Ok(Err(why)) => why,
+        Err(_) => format!("no proof within {} s", PROOF.as_secs()),
     };
     Err(UnknownRemnant::new(remnant, why))
 }

@@ -1,13 +1,11 @@
-//! Watches a running pod until its end is proven or cannot be proven any more.
-
 use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::ExitStatus;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch as channel};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::LivePod;
+use super::{Known, LivePod};
 use crate::cluster::{Cluster, Deletion, Kind, LATE_CREATE, Patience, Pauses};
 use crate::decide::{End, Seen, end};
 use crate::error::{ClusterError, Meaning};
@@ -17,9 +15,8 @@ use crate::facts::Facts;
 /// deleted at once and the process killed some time later.
 pub(super) const FORCED: u32 = 1;
 
-/// Keeps the pod until its end.
 pub(super) async fn keep(pod: Arc<LivePod>) {
-    let end = until_end(&pod).await;
+    let end = until_end(&pod.cluster, &pod.name, pod.entry.seen(), Some(&pod)).await;
     // Released even without proof: the Lease is not renewed for a lost pod.
     Arc::clone(&pod.lease).release().await;
     pod.learn(|known| match end {
@@ -35,54 +32,72 @@ pub(super) async fn keep(pod: Arc<LivePod>) {
     });
 }
 
-async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
-    let mut seen = pod.entry.seen();
+/// Deletes a pod once it has to end, and returns the evidence of its end, or why there can be none.
+/// One that is not `live` did not become a server, and has to end at once.
+pub(crate) async fn until_end(
+    cluster: &Cluster,
+    name: &str,
+    mut seen: channel::Receiver<Seen>,
+    live: Option<&LivePod>,
+) -> Result<&'static str, String> {
+    let has_to_end = || live.is_none_or(|live| live.force.is_cancelled());
+    let learn = |change: &dyn Fn(&mut Known)| {
+        if let Some(live) = live {
+            live.learn(change);
+        }
+    };
     let mut ordered = None;
     loop {
-        let (now, kept, exit) = {
+        let (now, uid, kept, exit) = {
             let seen = seen.borrow_and_update();
-            let exit = seen.last.as_ref().and_then(Facts::exit);
-            (end(&seen), is_kept(&seen), exit)
+            let pod = seen.last.as_ref();
+            let uid = pod.map(|pod| pod.uid.clone());
+            let kept = pod.is_some_and(|pod| pod.kept);
+            (end(&seen), uid, kept, pod.and_then(Facts::exit))
         };
         // The exit may first be reported together with the deletion.
         if let Some(exit) = exit {
-            pod.learn(|known| known.exit = Some(exit));
+            learn(&|known| known.exit = Some(exit));
         }
         let grace = match now {
             End::Gone(evidence) => return Ok(evidence),
             End::Unproven(why) => return Err(why),
             End::Terminated(exit) => {
-                pod.learn(|known| known.exit = Some(exit));
+                learn(&|known| known.exit = Some(exit));
                 // Nothing runs that needs a grace period.
                 Some(0)
             }
             End::Server(exit) => {
-                pod.learn(|known| known.exit = Some(exit));
+                learn(&|known| known.exit = Some(exit));
                 Some(FORCED)
             }
-            End::Alive => pod.force.is_cancelled().then_some(FORCED),
+            End::Alive => has_to_end().then_some(FORCED),
         };
-        let order = grace.filter(|grace| ordered.is_none_or(|before| before > *grace));
-        let refused = |error: &ClusterError| {
-            let words = error.to_string();
-            pod.learn(|known| known.refused = Some(words));
-        };
+        let due = grace.filter(|grace| ordered.is_none_or(|before| before > *grace));
         let ordering = async {
-            match order {
-                Some(grace) => {
-                    let what = Order {
-                        name: &pod.name,
-                        uid: &pod.uid,
-                        grace,
-                        kept,
-                    };
-                    if grace > 0 {
-                        pod.told().await;
-                    }
-                    order_deletion(&pod.cluster, what, Some(&pod.again), refused).await;
-                    pod.learn(|known| known.refused = None);
-                    grace
-                }
+            let (Some(grace), Some(uid)) = (due, &uid) else {
+                return std::future::pending().await;
+            };
+            if let Some(live) = live.filter(|_| grace > 0) {
+                live.told().await;
+            }
+            let order = Order {
+                name,
+                uid,
+                grace,
+                kept,
+            };
+            let refused = |error: &ClusterError| {
+                let words = error.to_string();
+                learn(&|known| known.refused = Some(words.clone()));
+            };
+            order_deletion(cluster, order, live.map(|live| &live.again), refused).await;
+            learn(&|known| known.refused = None);
+            grace
+        };
+        let forced = async {
+            match live {
+                Some(live) => live.force.cancelled().await,
                 None => std::future::pending().await,
             }
         };
@@ -92,24 +107,17 @@ async fn until_end(pod: &LivePod) -> Result<&'static str, String> {
             changed = seen.changed() => if changed.is_err() {
                 return Err("the pod is not watched any more".to_owned());
             },
-            () = pod.force.cancelled(), if ordered.is_none() && order.is_none() => {}
+            () = forced, if grace.is_none() => {}
         }
     }
 }
 
-/// Returns whether our finalizer keeps the pod's object.
-fn is_kept(seen: &Seen) -> bool {
-    seen.last.as_ref().is_some_and(|pod| pod.kept)
-}
-
-/// A deletion to request.
 #[derive(Clone, Copy)]
 struct Order<'a> {
     name: &'a str,
     uid: &'a str,
     /// 0 if nothing runs any more.
     grace: u32,
-    /// Our finalizer keeps the object.
     kept: bool,
 }
 
@@ -173,39 +181,6 @@ async fn until_answered<F, G>(
         tokio::select! {
             () = pauses.after(&error) => {}
             () = asked => pauses = Pauses::patient(),
-        }
-    }
-}
-
-/// Ends a pod that did not become a server, and returns how far its end is known.
-pub(crate) async fn undo(
-    cluster: &Cluster,
-    name: &str,
-    mut seen: tokio::sync::watch::Receiver<Seen>,
-) -> End {
-    let mut ordered = None;
-    loop {
-        let now = end(&seen.borrow_and_update());
-        let kept = is_kept(&seen.borrow());
-        let uid = seen.borrow().last.as_ref().map(|pod| pod.uid.clone());
-        let grace = match now {
-            End::Gone(_) | End::Unproven(_) => return now,
-            End::Terminated(_) => 0,
-            End::Alive | End::Server(_) => FORCED,
-        };
-        if let Some(uid) = uid
-            && ordered.is_none_or(|before| before > grace)
-        {
-            ordered = Some(grace);
-            let what = Order {
-                name,
-                uid: &uid,
-                grace,
-                kept,
-            };
-            order_deletion(cluster, what, None, |_| {}).await;
-        } else if seen.changed().await.is_err() {
-            return now;
         }
     }
 }

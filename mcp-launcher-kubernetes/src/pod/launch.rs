@@ -1,5 +1,3 @@
-//! Turns a plan into a running server, in a task that its caller cannot abandon.
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,12 +13,12 @@ use tracing::{debug, warn};
 
 use super::attach::Streams;
 use super::come_up::{Ready, come_up};
-use super::keep::{keep, remove_secret, undo};
+use super::keep::{keep, remove_secret, until_end};
 use super::terminator::PodTerminator;
 use super::{Known, LivePod, admitted, progress};
 use crate::cluster::{Cluster, Entry, Kind, LATE_CREATE, Patience, Watcher};
 use crate::control::CONTROL;
-use crate::decide::{End, Seen};
+use crate::decide::Seen;
 use crate::error::{ClusterError, Meaning};
 use crate::facts::Facts;
 use crate::lease::{Held, Leases};
@@ -30,16 +28,13 @@ use crate::{init, labels};
 /// Longest wait of a failed launch for the proof of its clean-up, which then continues in its task.
 const UNDO_LIMIT: Duration = Duration::from_secs(10);
 
-/// Input of one launch.
 pub(crate) struct Job {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) watcher: Watcher,
     pub(crate) leases: Leases,
     pub(crate) plan: Plan,
     pub(crate) name: String,
-    /// The unique label of this launch.
     pub(crate) launch: String,
-    /// Keep-alive interval of the session.
     pub(crate) keep_alive: Duration,
     pub(crate) context: LaunchContext,
 }
@@ -141,7 +136,6 @@ async fn run(mut job: Job, cancelled: &CancellationToken) -> Launched {
     }
 }
 
-/// Connects and provides the program of the init.
 pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), ClusterError> {
     job.cluster.namespace().await?;
     if job.plan.supervised {
@@ -219,7 +213,7 @@ fn not_created(job: Job, entry: Entry, lease: Arc<Held>, open: Open) {
         };
         let pod = async {
             if open.pod.into_inner() && comes_true(entry.seen()).await {
-                report(name, undo(cluster, name, entry.seen()).await);
+                undo(cluster, name, &entry).await;
             }
         };
         tokio::join!(secret, pod);
@@ -249,7 +243,7 @@ async fn comes_true(mut seen: channel::Receiver<Seen>) -> bool {
 async fn undo_now(job: Job, entry: Entry, lease: Arc<Held>) {
     let name = job.name.clone();
     let undoing = tokio::spawn(async move {
-        report(&job.name, undo(&job.cluster, &job.name, entry.seen()).await);
+        undo(&job.cluster, &job.name, &entry).await;
         lease.release().await;
     });
     if timeout(UNDO_LIMIT, undoing).await.is_err() {
@@ -257,8 +251,8 @@ async fn undo_now(job: Job, entry: Entry, lease: Arc<Held>) {
     }
 }
 
-fn report(pod: &str, end: End) {
-    if let End::Unproven(why) = end {
+async fn undo(cluster: &Cluster, pod: &str, entry: &Entry) {
+    if let Err(why) = until_end(cluster, pod, entry.seen(), None).await {
         warn!(
             pod,
             why, "the end of a pod that was not started is not proven"

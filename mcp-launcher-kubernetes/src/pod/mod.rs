@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use attach::KEEP_ALIVE;
-pub(crate) use keep::{remove_secret, undo};
+pub(crate) use keep::{remove_secret, until_end};
 pub(crate) use launch::{Job, launch, prepare};
 pub(crate) use terminator::semantics;
 
@@ -42,7 +42,6 @@ const TOLD_BY_FORCE: Duration = Duration::from_millis(1500);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The exit status of its server.
     pub(crate) exit: Option<ExitStatus>,
     /// The last reason for which its deletion was refused.
     pub(crate) refused: Option<String>,
@@ -50,7 +49,6 @@ pub(crate) struct Known {
     pub(crate) end: Option<Result<&'static str, String>>,
 }
 
-/// A pod that we created, shared by its tasks and its terminator.
 #[derive(Debug)]
 pub(crate) struct LivePod {
     pub(crate) name: String,
@@ -61,7 +59,6 @@ pub(crate) struct LivePod {
     /// Seconds between SIGTERM and SIGKILL.
     grace: u32,
     known: channel::Sender<Known>,
-    /// When its streams were attached.
     begun: Instant,
     /// Held until the pod is gone.
     lease: Arc<Held>,
@@ -78,7 +75,6 @@ impl LivePod {
         self.known.subscribe()
     }
 
-    /// Requests the end and returns at once.
     pub(crate) fn force(&self) {
         self.discard.cancel();
         self.force.cancel();
