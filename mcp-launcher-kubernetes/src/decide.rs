@@ -4,10 +4,8 @@ use mcp_lifecycle_core::launch::ExitStatus;
 
 use crate::facts::{Facts, State};
 
-/// Observations of one pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// The latest state.
     pub(crate) last: Option<Facts>,
     /// A container was created at some time.
     pub(crate) created: bool,
@@ -16,11 +14,9 @@ pub(crate) struct Seen {
     /// Its graceful deletion was requested, so that the kubelet must confirm the end.
     pub(crate) ending: bool,
     pub(crate) object: Object,
-    /// Set while the pod cannot be watched.
     pub(crate) lost: Option<Lost>,
 }
 
-/// The reason that pods cannot be watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub(crate) words: String,
@@ -28,7 +24,6 @@ pub(crate) struct Lost {
     pub(crate) refused: bool,
 }
 
-/// The pod's object in the cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Object {
     #[default]
@@ -40,7 +35,6 @@ pub(crate) enum Object {
 }
 
 impl Seen {
-    /// Records a new state.
     pub(crate) fn told(&mut self, mut facts: Facts) {
         self.created |= !facts.none_created();
         // A forced deletion also sets the deletion time before it removes the object.
@@ -50,7 +44,6 @@ impl Seen {
         self.lost = None;
     }
 
-    /// Records that the pod is absent without a deletion event.
     pub(crate) fn is_missing(&mut self) {
         if self.object == Object::Present {
             self.object = Object::Missing;
@@ -58,7 +51,6 @@ impl Seen {
     }
 }
 
-/// Next step of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Start {
     /// Not started yet, with the kubelet's reason.
@@ -69,26 +61,29 @@ pub(crate) enum Start {
     Running,
     /// It ended before the attach.
     Ended,
-    /// It does not start.
     Failed(Failure),
 }
 
-/// The reason a pod does not come up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The image is not available.
-    Image { reason: String, message: String },
-    /// The program cannot be run.
+    Image {
+        reason: String,
+        message: String,
+    },
     Program(String),
-    /// The kubelet cannot create the container.
-    Container { reason: String, message: String },
+    Container {
+        reason: String,
+        message: String,
+    },
     /// The pod was rejected or ended by its node or a third party.
-    Rejected { reason: String, message: String },
+    Rejected {
+        reason: String,
+        message: String,
+    },
     /// A third party deleted it.
     Deleted,
 }
 
-/// Decides what a launch does next.
 pub(crate) fn start(seen: &Seen) -> Start {
     if seen.object != Object::Present {
         return Start::Failed(Failure::Deleted);
@@ -165,7 +160,6 @@ fn waiting(reason: &str, message: &str) -> Start {
     }
 }
 
-/// Progress of a pod's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// Some container may run.
@@ -192,7 +186,6 @@ const NEVER_PLACED: &str = "the pod was deleted before it was given to a node";
 const NEVER_STARTED: &str =
     "the pod was rejected or deleted before its kubelet had created a container";
 
-/// Decides the progress of the end.
 pub(crate) fn end(seen: &Seen) -> End {
     let Some(pod) = &seen.last else {
         return match seen.object {
@@ -250,7 +243,6 @@ fn init_has_failed(seen: &Seen, pod: &Facts) -> bool {
     pod.failed_init().is_some() && all_created_terminated(seen, pod)
 }
 
-/// Returns whether the kubelet reports every container as ended or never created.
 fn all_created_terminated(seen: &Seen, pod: &Facts) -> bool {
     !seen.ran && pod.all(|container| container.has_terminated() || container.is_uncreated())
 }
@@ -273,7 +265,6 @@ fn was_rejected(seen: &Seen, pod: &Facts) -> bool {
     by_kubelet && !seen.created
 }
 
-/// Explains why the end is unproven, with node and containers.
 fn unproven(seen: &Seen, pod: &Facts) -> String {
     let how = match seen.object {
         Object::Deleted => "was deleted by force",

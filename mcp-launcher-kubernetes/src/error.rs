@@ -1,5 +1,3 @@
-//! Errors of requests to a cluster.
-
 use std::error::Error;
 use std::fmt::Display;
 use std::time::Duration;
@@ -35,12 +33,10 @@ pub(crate) enum Case {
     Expired,
     /// The server rejected the request unread.
     Unread,
-    /// The connection cannot be trusted.
     Untrusted,
     Quota,
     Admission,
     Unschedulable,
-    /// The streams are not available.
     Attach,
     Cancelled,
 }
@@ -59,7 +55,6 @@ impl Action<'_> {
         format!("{} {}", self.verb, self.resource)
     }
 
-    /// Classifies an error of the client library by what the user can do about it.
     pub(crate) fn failed(&self, error: kube::Error) -> ClusterError {
         let other = match error {
             kube::Error::Api(status) => return self.refused(*status),
@@ -88,7 +83,6 @@ impl Action<'_> {
         ClusterError::new(Meaning::Unheard, Case::Other, words)
     }
 
-    /// Classifies a refusal of the API server.
     pub(crate) fn refused(&self, status: Status) -> ClusterError {
         let (code, words) = (status.code, status.message);
         let says = |text: &str| words.contains(text);
@@ -183,12 +177,9 @@ fn connection_fault(error: &(dyn Error + 'static)) -> Option<Fault> {
         .or_else(|| connection_fault(error.source()?))
 }
 
-/// The meaning of an error for its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// No such object.
     Absent,
-    /// An object of this name exists.
     Exists,
     /// The object is not the one that was meant.
     Conflict,
@@ -212,12 +203,10 @@ impl ClusterError {
         }
     }
 
-    /// Returns a final failure.
     pub(crate) fn refused(words: impl Into<String>) -> Self {
         Self::of(Case::Other, words)
     }
 
-    /// Returns a final failure of this kind.
     pub(crate) fn of(case: Case, words: impl Into<String>) -> Self {
         Self::new(Meaning::Refused, case, words)
     }

@@ -3,22 +3,17 @@
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, ContainerStatus, Pod};
 use mcp_lifecycle_core::launch::ExitStatus;
 
-/// Name of the server's container.
 pub(crate) const SERVER: &str = "server";
 
-/// A pod at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) uid: String,
-    /// The node that it was assigned to.
     pub(crate) node: Option<String>,
     pub(crate) phase: String,
     /// Reason of the pod's phase: `Evicted`, `OutOfcpu`.
     pub(crate) reason: Option<String>,
     pub(crate) message: Option<String>,
-    /// The scheduler's reason for not finding a node.
     pub(crate) unschedulable: Option<String>,
-    /// Its deletion was requested.
     pub(crate) deleting: bool,
     /// Its object would be gone without finalizers.
     pub(crate) finished: bool,
@@ -32,20 +27,17 @@ pub(crate) struct Facts {
     pub(crate) containers: Vec<Container>,
 }
 
-/// A container at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Container {
     pub(crate) name: String,
     /// Its ID in the node's runtime; `None` if it was never created.
     pub(crate) id: Option<String>,
     pub(crate) state: State,
-    /// The number of restarts.
     pub(crate) restarts: i32,
     /// An init container that must end before the others start, and is not restarted.
     pub(crate) goes_first: bool,
 }
 
-/// The states that a kubelet reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     Waiting {
@@ -164,7 +156,6 @@ impl Facts {
             .find(|container| container.name == name)
     }
 
-    /// Returns the server's exit status, if the kubelet has reported it.
     pub(crate) fn exit(&self) -> Option<ExitStatus> {
         match self.server()?.state {
             State::Terminated { exit, .. } => Some(exit),
@@ -172,7 +163,6 @@ impl Facts {
         }
     }
 
-    /// Returns whether the kubelet reports every container as ended.
     pub(crate) fn all_terminated(&self) -> bool {
         self.all(Container::has_terminated)
     }
@@ -256,7 +246,6 @@ const IN_DELETION: &str = "when the pod was deleted";
 const INFERRED: &str = "not found by its kubelet";
 
 impl State {
-    /// Returns the state of a container with an inferred end.
     fn inferred() -> Self {
         Self::Terminated {
             exit: ExitStatus::Unknown,

@@ -1,5 +1,4 @@
-//! The supervised init: the program from `init/` of `mcp-guardian`, mounted into a pod by a
-//! ConfigMap.
+//! The supervised init: the program from `init/` of `mcp-guardian`, in a ConfigMap.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,10 +12,8 @@ use crate::error::{ClusterError, Meaning};
 
 /// The name of the program, and of its volume.
 pub(crate) const NAME: &str = "mcp-init";
-/// Path of the program in the container.
 const DIRECTORY: &str = "/.mcp-lifecycle";
 
-/// Returns the command line that precedes the server's own.
 pub(crate) fn command(grace_ms: &str) -> Vec<String> {
     let program = format!("{DIRECTORY}/{NAME}");
     vec![program, "--gate".to_owned(), grace_ms.to_owned()]
@@ -91,7 +88,6 @@ fn map_name() -> String {
     format!("{NAME}-{hash:016x}")
 }
 
-/// Returns Kubernetes' name of the architecture that the program is built for.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

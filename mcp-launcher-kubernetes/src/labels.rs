@@ -1,8 +1,5 @@
-//! Labels and names of pods, secrets and Leases.
-
 use std::collections::BTreeMap;
 
-/// Prefix of all keys, the same as for containers.
 pub(crate) const PREFIX: &str = "dev.mcp-lifecycle.";
 /// The launcher that owns it: 32 hexadecimal digits.
 pub(crate) const INSTANCE: &str = "dev.mcp-lifecycle.instance";
@@ -10,17 +7,13 @@ pub(crate) const INSTANCE: &str = "dev.mcp-lifecycle.instance";
 pub(crate) const LAUNCH: &str = "dev.mcp-lifecycle.launch";
 /// The name of the server, as far as a label can hold it: for people.
 pub(crate) const SERVER: &str = "dev.mcp-lifecycle.server";
-/// Role of the object: [`ROLE_SERVER`] or [`ROLE_HOST`].
 pub(crate) const ROLE: &str = "dev.mcp-lifecycle.role";
-/// A server, or its environment.
 pub(crate) const ROLE_SERVER: &str = "server";
-/// The Lease of a host.
 pub(crate) const ROLE_HOST: &str = "host";
 
 /// The finalizer that keeps a pod's object until its end is proven.
 pub(crate) const FINALIZER: &str = "dev.mcp-lifecycle/proof";
 
-/// Returns the labels of everything that one launch creates.
 pub(crate) fn of_launch(instance: &str, launch: &str, server: &str) -> BTreeMap<String, String> {
     let labels = [
         (INSTANCE, instance),
@@ -33,7 +26,6 @@ pub(crate) fn of_launch(instance: &str, launch: &str, server: &str) -> BTreeMap<
         .into()
 }
 
-/// Returns the labels of a host's Lease.
 pub(crate) fn of_host(instance: &str) -> BTreeMap<String, String> {
     let labels = [(INSTANCE, instance), (ROLE, ROLE_HOST)];
     labels
@@ -41,7 +33,6 @@ pub(crate) fn of_host(instance: &str) -> BTreeMap<String, String> {
         .into()
 }
 
-/// Returns the name of a host's Lease.
 pub(crate) fn lease_name(instance: &str) -> String {
     format!("mcp-host-{}", instance.get(..16).unwrap_or(instance))
 }

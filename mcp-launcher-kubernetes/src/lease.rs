@@ -34,7 +34,6 @@ pub(crate) const VALID: Duration = Duration::from_secs(40);
 const SHORTEST: Duration = Duration::from_secs(8);
 pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
-/// Intervals of a Lease, all derived from its validity.
 #[derive(Debug, Clone, Copy)]
 struct Clocks {
     /// In whole seconds.
@@ -53,17 +52,15 @@ impl Clocks {
         Duration::from_secs(self.valid.into()) / part
     }
 
-    /// Returns the renewal interval, which tolerates some late or lost renewals.
+    /// Tolerates some late or lost renewals.
     fn renewed(self) -> Duration {
         self.part(4)
     }
 
-    /// Returns the time limit of one renewal.
     fn answered(self) -> Duration {
         self.part(8)
     }
 
-    /// Returns the pause after a failed renewal.
     fn again(self) -> Duration {
         self.part(20)
     }
@@ -72,7 +69,6 @@ impl Clocks {
 /// Longest wait of the last pod's end for the Lease's deletion.
 const DELETED: Duration = Duration::from_secs(2);
 
-/// The Lease of one launcher.
 #[derive(Debug, Clone)]
 pub(crate) struct Leases(Arc<Shared>);
 
@@ -94,7 +90,6 @@ struct State {
 #[derive(Debug)]
 struct Current {
     uid: String,
-    /// Version in the last response.
     version: String,
     holders: usize,
     renewing: JoinHandle<()>,
@@ -108,7 +103,6 @@ pub(crate) struct Held {
 }
 
 impl Leases {
-    /// Returns the Lease of the host `instance`, with this validity.
     pub(crate) fn new(cluster: Arc<Cluster>, instance: String, valid: Duration) -> Self {
         Self(Arc::new(Shared {
             cluster,
@@ -119,10 +113,8 @@ impl Leases {
     }
 
     /// Takes a share in the Lease, which exists until all shares are released. Must not be dropped
-    /// midway: a Lease created then has no holder.
-    ///
-    /// Callers proceed one after another. A failed attempt is charged to all that waited for it, so
-    /// that many callers fail together rather than in turn.
+    /// midway: a Lease created then has no holder. Callers proceed one after another, and share a
+    /// failure.
     pub(crate) async fn hold(&self, patience: &Patience) -> Result<Held, ClusterError> {
         let asked = Instant::now();
         let mut state = self.0.state.lock().await;
@@ -222,7 +214,6 @@ impl Leases {
 }
 
 impl Held {
-    /// Returns the owner reference for the pod's objects.
     pub(crate) fn owner(&self) -> Value {
         let name = labels::lease_name(&self.leases.0.instance);
         json!([{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": name, "uid": self.uid}])
@@ -380,7 +371,6 @@ fn renewal(uid: Option<&str>) -> Value {
     fields
 }
 
-/// Returns a holder name for people.
 fn holder(instance: &str) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{} pid {} ({instance})", host.trim(), std::process::id())

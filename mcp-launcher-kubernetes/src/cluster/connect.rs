@@ -1,5 +1,3 @@
-//! Builds a client from a kubeconfig or from the pod's own service account.
-
 use std::time::Duration;
 
 use base64::Engine;
@@ -18,16 +16,13 @@ use super::credentials::{Certificate, Credentials};
 use super::{Connected, Source};
 use crate::error::{ClusterError, NoCredentials};
 
-/// Time limit of one connection attempt.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Idle time after which TCP keep-alive probes the peer.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Time limit for reading the files of a configuration.
 const READ: Duration = Duration::from_secs(10);
 
-/// Time that an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Reads the configuration and gets credentials. Connects to nothing yet.

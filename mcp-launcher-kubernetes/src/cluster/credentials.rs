@@ -1,7 +1,5 @@
-//! Credentials from a program: `exec` in a kubeconfig.
-//!
-//! Not run by the client library: its errors quote the command line, the environment and the
-//! answer, and it leaves a program that hangs running.
+//! Credentials from a program: `exec` in a kubeconfig. Not run by the client library: its errors quote
+//! the command line, the environment and the answer, and it leaves a program that hangs running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +36,6 @@ pub(super) struct Credentials(Arc<Shared>);
 
 struct Shared {
     exec: ExecConfig,
-    /// Held while the program runs.
     state: Mutex<State>,
     is_refused: AtomicBool,
 }
@@ -49,7 +46,6 @@ struct State {
     failed: Option<(Instant, NoCredentials)>,
 }
 
-/// The credentials of one answer.
 #[derive(Clone)]
 struct Given {
     token: Option<HeaderValue>,
@@ -58,7 +54,6 @@ struct Given {
     at: Instant,
 }
 
-/// A client's certificate and its key, in PEM.
 #[derive(Clone)]
 pub(super) struct Certificate {
     pub(super) certificate: String,

@@ -31,8 +31,7 @@ pub(crate) use objects::{Deletion, Kind, Listed};
 pub(crate) use retry::{Patience, Pauses};
 pub(crate) use watch::{Entry, Watcher};
 
-/// Time in which a creation with a lost response may still take effect: an API server gives a
-/// request a minute.
+/// Time in which a creation with a lost response may still take effect.
 pub(crate) const LATE_CREATE: Duration = Duration::from_secs(75);
 
 /// Time limit of one response. A deletion by a busy server is requested again.
@@ -44,18 +43,13 @@ const PAGE: u32 = 500;
 /// Restarts of a list after its continue token has expired (5 minutes).
 const BEGUN_AGAIN: usize = 3;
 
-/// Source of the cluster's address and credentials.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Source {
-    /// A kubeconfig, instead of `KUBECONFIG`, `~/.kube/config` or the pod's own account.
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// A context in it, instead of its current one.
     pub(crate) context: Option<String>,
-    /// A namespace, instead of that of the context or of the pod.
     pub(crate) namespace: Option<String>,
 }
 
-/// A cluster. Connected to with the first request.
 pub(crate) struct Cluster {
     source: Source,
     connected: OnceCell<Connected>,
@@ -115,7 +109,6 @@ impl Cluster {
         self.object("create", kind.plural(), request).await
     }
 
-    /// Changes fields of an object and returns the result.
     pub(crate) async fn patch<T: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -137,7 +130,6 @@ impl Cluster {
         self.text("patch", "pods", request).await.map(drop)
     }
 
-    /// Lists the objects that a selector matches.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         kind: Kind,
@@ -200,7 +192,6 @@ impl Cluster {
         }))
     }
 
-    /// Opens a watch. It has no time limit of its own.
     async fn watch<T: DeserializeOwned>(
         &self,
         kind: Kind,

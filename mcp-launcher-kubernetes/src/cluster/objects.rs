@@ -12,7 +12,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the group and version of the API that serves it.
     pub(super) fn api(self) -> &'static str {
         match self {
             Self::Lease => "/apis/coordination.k8s.io/v1",
@@ -31,31 +30,25 @@ impl Kind {
     }
 }
 
-/// Result of a list.
 #[derive(Deserialize)]
 pub(crate) struct Listed<T> {
     pub(crate) metadata: ListMeta,
     pub(crate) items: Vec<T>,
 }
 
-/// Position of a list among all changes.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListMeta {
     /// A watch from here on reports everything that happened since.
     pub(crate) resource_version: String,
-    /// Token of the next page.
     #[serde(rename = "continue")]
     pub(super) rest: Option<String>,
 }
 
-/// Request to delete an object.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Deletion<'a> {
     pub(crate) name: &'a str,
-    /// Deletes only the object with this UID.
     pub(crate) uid: Option<&'a str>,
-    /// Deletes only this version of the object.
     pub(crate) version: Option<&'a str>,
     /// In seconds. Zero only for a pod that has ended: it removes the object and ends nothing.
     pub(crate) grace: Option<u32>,

@@ -10,7 +10,6 @@ use tracing::debug;
 
 use crate::error::{ClusterError, Meaning};
 
-/// Back-off between retries.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     next: Duration,
@@ -63,7 +62,6 @@ struct Left {
     /// For requests without a response, or with rejected credentials.
     silent: Duration,
     busy: Duration,
-    /// The last problem that was reported.
     words: String,
 }
 

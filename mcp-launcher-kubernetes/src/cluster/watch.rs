@@ -46,7 +46,6 @@ struct Shared {
     cluster: Arc<Cluster>,
     selector: String,
     state: Mutex<State>,
-    /// Notified when an entry is removed.
     left: Notify,
 }
 
@@ -63,7 +62,6 @@ struct Watched {
     seen: channel::Sender<Seen>,
     /// Its creation was confirmed: a later list without it is evidence.
     exists: bool,
-    /// UID of our pod; another object of the name is ignored.
     uid: Option<String>,
     /// It is outside the selection and polled by name.
     is_looked_for: bool,
@@ -78,7 +76,6 @@ pub(crate) struct Entry {
 }
 
 impl Watcher {
-    /// Watches the pods that this selector matches.
     pub(crate) fn new(cluster: Arc<Cluster>, selector: String) -> Self {
         Self(Arc::new(Shared {
             cluster,
@@ -88,7 +85,6 @@ impl Watcher {
         }))
     }
 
-    /// Starts at this version of an earlier list.
     pub(crate) fn beginning(self, version: String) -> Self {
         self.state().begins = Some(version);
         self
@@ -270,7 +266,6 @@ impl Watcher {
         }
     }
 
-    /// Polls a pod by name until it is absent or selected again.
     fn look_for(&self, name: &str) {
         if let Some(watched) = self.state().entries.get_mut(name)
             && !std::mem::replace(&mut watched.is_looked_for, true)
@@ -345,7 +340,6 @@ fn change(watched: &Watched, change: impl FnOnce(&mut Seen)) {
 }
 
 impl Entry {
-    /// Returns the observations, which continue to update.
     pub(crate) fn seen(&self) -> channel::Receiver<Seen> {
         self.seen.clone()
     }

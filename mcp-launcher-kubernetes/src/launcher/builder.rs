@@ -1,5 +1,3 @@
-//! [`KubernetesLauncherBuilder`].
-
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,5 +1,3 @@
-//! [`KubernetesLauncher`].
-
 mod builder;
 
 use std::fmt;
@@ -40,7 +38,6 @@ pub struct KubernetesLauncher {
 
 struct Shared {
     cluster: Arc<Cluster>,
-    /// Value of the instance label, random for each launcher.
     instance: String,
     watcher: Watcher,
     leases: Leases,

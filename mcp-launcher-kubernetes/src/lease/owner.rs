@@ -7,7 +7,6 @@ use tracing::warn;
 use crate::cluster::{Cluster, Kind, Patience};
 use crate::error::{Case, ClusterError, Meaning};
 
-/// The host's own pod.
 pub(super) struct Own {
     pub(super) name: String,
     pub(super) uid: String,
@@ -15,7 +14,6 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Reads it from the environment.
     pub(super) fn of_environment() -> Option<Self> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Some(Self {

@@ -27,13 +27,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns the objects to create.
     pub(crate) fn objects(&mut self) -> impl Iterator<Item = &mut Value> {
         std::iter::once(&mut self.pod).chain(&mut self.secret)
     }
 }
 
-/// Defaults of the launcher.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Defaults<'a> {
     pub(crate) image: Option<&'a str>,
@@ -43,13 +41,11 @@ pub(crate) struct Defaults<'a> {
 /// Name and labels that tie the objects to their host.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Owner {
-    /// The name of the pod, and of its secret.
     pub(crate) name: String,
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-/// Plans the launch of `spec`. Variables that are passed by name come from `host_env`. The owner's
-/// labels win.
+/// Plans the launch of `spec`. The owner's labels win.
 pub(crate) fn plan(
     spec: &ServerSpec,
     options: PodOptions,
@@ -171,7 +167,6 @@ fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
     raw::merge(pod, &options.pod)
 }
 
-/// Removes null fields.
 fn without_null(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -218,7 +213,6 @@ fn word(option: &str, value: &OsStr) -> Result<String, SpecError> {
     Ok(text(option, value)?.replace('$', "$$"))
 }
 
-/// Converts a value to UTF-8, as JSON requires.
 fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
     match value.to_str() {
         Some(text) => Ok(text.to_owned()),

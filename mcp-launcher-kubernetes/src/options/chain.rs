@@ -1,5 +1,3 @@
-//! Builder methods of [`PodOptions`].
-
 use mcp_lifecycle_core::backend::fields;
 use mcp_lifecycle_core::launch::SpecError;
 use serde::Serialize;

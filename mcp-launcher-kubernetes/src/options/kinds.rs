@@ -1,5 +1,3 @@
-//! Values of options.
-
 use serde::{Deserialize, Serialize};
 
 /// The image pull policy.

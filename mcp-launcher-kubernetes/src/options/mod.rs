@@ -1,5 +1,3 @@
-//! The options of a pod: [`PodOptions`].
-
 mod body;
 mod chain;
 mod kinds;
@@ -93,11 +91,6 @@ impl PodOptions {
         self.apply(ServerSpec::builder(name, program))
     }
 
-    /// Reads the options of a specification.
-    ///
-    /// # Errors
-    ///
-    /// [`SpecError::InvalidOption`] names the first invalid option.
     pub(crate) fn of(spec: &ServerSpec) -> Result<Self, SpecError> {
         spec.read_options()
     }

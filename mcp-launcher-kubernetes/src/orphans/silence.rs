@@ -1,5 +1,3 @@
-//! The observation of hosts that may be dead.
-
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -18,7 +16,6 @@ const SEARCH: Duration = Duration::from_secs(240);
 const UNHEARD: Duration = Duration::from_secs(120);
 const UNACCEPTED: Duration = Duration::from_secs(20);
 
-/// Outcome of an observation.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Observed {
     pub(super) dead: Vec<Seen>,

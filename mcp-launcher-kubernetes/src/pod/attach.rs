@@ -1,8 +1,5 @@
-//! The streams of a pod: one WebSocket and the two tasks that own it.
-//!
-//! Each message begins with its stream number. The client library's `AttachedProcess` is not used:
-//! it hangs for ever when the API server dies, and one unread stream blocks the others and the
-//! pings.
+//! The streams of a pod: one WebSocket and the two tasks that own it. Not the client library's
+//! `AttachedProcess`: it hangs for ever when the API server dies, and one unread stream blocks the others.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -35,7 +32,6 @@ mod write;
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
-/// The final status of the session.
 const STATUS: u8 = 3;
 /// Bytes that probe the supervised init before the gate is opened, and that open it.
 const PROBE: u8 = b'?';
@@ -47,10 +43,8 @@ const BEGIN: u8 = 0x02;
 /// Interval of probes: a reply is lost while the output is not yet attached.
 const PROBE_AGAIN: Duration = Duration::from_millis(50);
 
-/// Time limit for the init's reply.
 const ANSWERS: Duration = Duration::from_secs(20);
 
-/// Capacity of the queues between session and host, in messages.
 const QUEUE: usize = 8;
 
 /// Read buffer per server; the library's default is 128 KiB.
@@ -59,14 +53,12 @@ const READ: usize = 8 * 1024;
 /// Default keep-alive interval of a session.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// The host's ends of the streams.
 pub(super) struct Streams {
     pub(super) stdin: Input,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
 }
 
-/// An attached connection before use.
 pub(super) struct Attached<S = TokioIo<Upgraded>> {
     socket: WebSocketStream<S>,
     /// The protocol can close stdin alone.

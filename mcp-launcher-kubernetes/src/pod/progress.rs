@@ -17,7 +17,6 @@ use crate::cluster::Entry;
 use crate::error::{ClusterError, Meaning};
 use crate::facts::SERVER;
 
-/// Pause before an ended watch is restarted.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Reason of the event of a container's start, which precedes the status by up to a second.
@@ -38,7 +37,6 @@ pub(super) async fn tell(job: &Job, uid: &str, entry: &Entry, started: &Notify) 
     }
 }
 
-/// Reports events until the watch ends.
 async fn follow(
     job: &Job,
     uid: &str,

@@ -1,5 +1,3 @@
-//! The primitives that end a pod, for the ladder in the core.
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,15 +11,13 @@ use crate::cluster::{Deletion, Kind, Patience};
 use crate::control::CONTROL;
 use crate::error::Meaning;
 
-/// Ends one pod.
 #[derive(Debug)]
 pub(crate) struct PodTerminator {
     pod: Arc<LivePod>,
 }
 
-/// Describes the containment. A container has a process namespace that ends with its process 1.
-/// When the host dies, stdin ends with the connection: a polite server exits, and a supervised init
-/// ends a stubborn one. A supervised server starts only after the host opens the gate.
+/// Describes the containment. When the host dies, stdin ends with the connection: a polite server exits,
+/// and a supervised init ends a stubborn one.
 pub(crate) fn semantics(supervised: bool) -> TerminationSemantics {
     let containment = match supervised {
         true => Containment::new("pod with a supervised init", Reach::Container)

@@ -6,22 +6,18 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Time that the end of output waits for the exit report, and that the exit report waits for more
-/// output, after the last message that was read.
+/// Time without output after which neither the exit report nor more output is waited for.
 pub(super) const LATE_EXIT: Duration = Duration::from_secs(5);
 
 /// Longest time after the exit report in which output may arrive.
 pub(super) const LATE_OUTPUT: Duration = Duration::from_secs(60);
 
-/// Output that arrives after the exit report.
 #[derive(Default)]
 pub(super) struct Late {
-    /// Notified of each message that was read.
     pub(super) taken: Notify,
     pub(super) cut: OnceLock<Cut>,
 }
 
-/// The reason that the session was closed after the server's exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     /// No output was taken for [`LATE_EXIT`].
@@ -31,7 +27,6 @@ pub(super) enum Cut {
 }
 
 impl Cut {
-    /// Returns the reason, for the reader of stderr.
     pub(super) fn words(self) -> String {
         match self {
             Self::Quiet => {

@@ -1,5 +1,3 @@
-//! Reads a session: both outputs and the final status.
-
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -15,7 +13,6 @@ use tracing::debug;
 use super::late::{Cut, Late};
 use super::{BEGIN, STATUS, STDERR, STDOUT, frame};
 
-/// The reader of a session.
 pub(super) struct Reader<S> {
     pub(super) stream: SplitStream<WebSocketStream<S>>,
     pub(super) outputs: [mpsc::Sender<Bytes>; 2],
@@ -108,7 +105,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     }
 }
 
-/// Returns the message of a session's status, if it is a failure.
 fn failure(status: &[u8]) -> Option<String> {
     let status: kube::core::Status = serde_json::from_slice(status).ok()?;
     let is_failure = status.is_failure();

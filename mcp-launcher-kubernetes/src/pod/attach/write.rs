@@ -1,5 +1,3 @@
-//! Writes a session: stdin, and keep-alive messages.
-
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -101,7 +99,6 @@ pub(super) async fn write<S: AsyncRead + AsyncWrite + Unpin>(
     true
 }
 
-/// Builds a message to stdin.
 fn input(data: &[u8]) -> Message {
     let mut message = BytesMut::with_capacity(data.len() + 1);
     message.put_u8(STDIN);
