@@ -1,5 +1,4 @@
-//! Parses `/proc/PID/stat`. Pure, and the crate's only parser of it: guardian, host and tests
-//! include this file by path.
+//! Parses `/proc/PID/stat`. Pure: guardian, host and tests include this file by path.
 
 /// The fields of a process's `stat` file (proc_pid_stat(5)).
 #[derive(Debug)]
@@ -9,11 +8,17 @@ pub(crate) struct Stat {
     pub(crate) state: u8,
     pub(crate) parent: u32,
     pub(crate) group: u32,
+    pub(crate) session: u32,
     /// Flags of its first thread.
     pub(crate) flags: u64,
+    /// Clock ticks of processor time, without its children's.
+    pub(crate) used: u64,
     pub(crate) threads: u64,
     /// Clock ticks since boot. With the pid, it identifies a process until reboot.
     pub(crate) started: u64,
+    /// Its first thread has an environment, which may be empty: not before it executes, nor once it
+    /// has ended. `false` for a process that may not be read.
+    pub(crate) has_environment: bool,
 }
 
 impl Stat {
@@ -31,27 +36,24 @@ impl Stat {
             .filter(|field| !field.is_empty());
         // Numbered as in proc(5): state is field 3, and `nth` counts on from the previous one.
         let state = *fields.next()?.first()?;
-        let (parent, group) = (fields.next()?, fields.next()?);
+        let [parent, group, session] = [fields.next()?, fields.next()?, fields.next()?];
+        let id = |field| u32::try_from(number(field)?).ok();
         // Reaped while it was being read: it has no parent and no group any more.
         let (state, parent, group) = match group {
             b"-1" => (b'X', 0, 0),
-            _ => (
-                state,
-                u32::try_from(number(parent)?).ok()?,
-                u32::try_from(number(group)?).ok()?,
-            ),
+            _ => (state, id(parent)?, id(group)?),
         };
-        let flags = number(fields.nth(9 - 6)?)?;
-        let threads = number(fields.nth(20 - 10)?)?;
-        let started = number(fields.nth(22 - 21)?)?;
         Some(Self {
             comm,
             state,
             parent,
             group,
-            flags,
-            threads,
-            started,
+            session: id(session).unwrap_or(0),
+            flags: number(fields.nth(9 - 7)?)?,
+            used: number(fields.nth(14 - 10)?)?.saturating_add(number(fields.next()?)?),
+            threads: number(fields.nth(20 - 16)?)?,
+            started: number(fields.nth(22 - 21)?)?,
+            has_environment: fields.nth(51 - 23).is_some_and(|end| end != b"0"),
         })
     }
 
@@ -65,10 +67,22 @@ impl Stat {
     /// Returns whether the whole process is exiting: it has left its cgroup or is about to, and is
     /// not dead yet.
     pub(crate) fn is_exiting(&self) -> bool {
-        const PF_EXITING: u64 = 4;
         self.flags & PF_EXITING != 0 && self.threads <= 1
     }
+
+    /// Returns whether its first thread is exiting, or has ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.flags & PF_EXITING != 0 || matches!(self.state, b'Z' | b'X')
+    }
+
+    /// Returns whether it is a kernel thread.
+    pub(crate) fn is_kernel(&self) -> bool {
+        const PF_KTHREAD: u64 = 0x0020_0000;
+        self.flags & PF_KTHREAD != 0
+    }
 }
+
+const PF_EXITING: u64 = 4;
 
 /// Parses digits only.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {

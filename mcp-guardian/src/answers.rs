@@ -13,7 +13,6 @@ use std::thread;
 use std::time::Duration;
 
 use crate::sys;
-use crate::sys::stat::Stat;
 
 /// How long a process may take to answer. Microseconds are usual.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -172,7 +171,7 @@ impl<T> Round<T> {
             None => true,
             Some(None) => false,
             Some(Some(asker)) => {
-                Stat::read_in(asker).is_ok_and(|stat| stat.is_some_and(|stat| stat.state == 'R'))
+                sys::look_in(asker).is_ok_and(|seen| seen.is_some_and(|it| it.is_runnable))
             }
         }
     }

@@ -7,7 +7,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::sys::stat::Stat;
+use crate::sys;
 
 /// The limit of counted pauses. An exec takes a millisecond, but a build may start a thousand
 /// processes in a second; after this time, the caller reports why there is no proof.
@@ -50,7 +50,7 @@ impl Patience {
     /// Does the same while these processes are waited for: the pause does not count if one of them
     /// is itself waiting for a processor.
     pub fn lasts_beside(&mut self, processes: impl IntoIterator<Item = u32>) -> bool {
-        let waits = |pid| Stat::read(pid).is_ok_and(|stat| stat.is_some_and(|it| it.state == 'R'));
+        let waits = |pid| sys::see(pid).is_some_and(|seen| seen.is_runnable);
         let counts = !processes.into_iter().any(waits);
         let pause = self.course.next(counts);
         let pause = pause.filter(|_| Instant::now() < self.end);

@@ -9,8 +9,7 @@ use super::visibility;
 use crate::answers;
 use crate::identity::Cookie;
 use crate::patience::Patience;
-use crate::sys::stat::is_gone;
-use crate::sys::{self, ProcEntry, ProcessState, Seen};
+use crate::sys::{self, ProcEntry, ProcessState, Seen, is_gone};
 
 /// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,23 +38,24 @@ pub struct Carrier {
     pub identity: Option<Cookie>,
 }
 
-impl Carrier {
-    /// Returns whether it is in `execve`, after which its mark is readable.
-    pub fn is_passing(&self) -> bool {
-        self.identity.is_none() && self.seen.state != ProcessState::Exiting
-    }
-}
+/// The maximum numbers of processes, and of unknown ones, in a search on the watcher's thread.
+const MANY: usize = 2000;
+const UNKNOWN_MAX: usize = 64;
 
-enum Look {
-    Carrier(Carrier),
-    /// In this PID namespace, for life. Only where other namespaces are searched.
-    Resident,
-    /// Started at this time, before the searched server.
-    Older(u64),
-    /// Elsewhere, or without an identity, or not readable for this user.
-    Other,
-    /// It has gone, and may have left a child that was not listed.
-    Vanished,
+/// Returns whether [`take`] would find no process in other PID namespaces, if that can be found out
+/// quickly and without reading a mark: then all but a few processes of the machine are known from the
+/// last search. `false` proves nothing.
+///
+/// # Errors
+///
+/// The same as of [`take`].
+pub fn foreign_namespaces_are_clear(since: u64, childless: &[u32]) -> io::Result<bool> {
+    let mut census = Census::begin(Where::Foreign, since, childless)?;
+    if census.residents.as_ref().is_some_and(|it| it.len() > MANY) {
+        return Ok(false);
+    }
+    let unknown = census.list()?;
+    Ok(unknown.len() <= UNKNOWN_MAX && census.candidates(unknown)?.is_empty() && census.is_whole)
 }
 
 /// Finds the processes that carry an identity, or may soon, and are not older than `since`, in clock
@@ -69,61 +69,35 @@ enum Look {
 ///
 /// A process of this user could not be examined.
 pub fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Vec<Carrier>> {
-    let home = sys::home()?;
-    // Sorted. Not a set, which would allocate for each process of the machine.
-    let mut known = Vec::<u32>::new();
+    let mut census = Census::begin(place, since, childless)?;
     let mut found = Vec::new();
     let mut passing = Vec::<(ProcEntry, Carrier)>::new();
-    let mut residents = (place == Where::Foreign).then(Residents::of_last_search);
-    let mut is_whole = false;
     let mut patience = Patience::new();
     loop {
-        let mut entries: Vec<ProcEntry> = passing.drain(..).map(|(entry, _)| entry).collect();
-        if !is_whole {
-            let mut listed = sys::entries_of_proc()?;
-            listed.retain(|entry| known.binary_search(&entry.pid).is_err());
-            if let Some(residents) = &mut residents {
-                let is_resident = |entry: &mut ProcEntry| residents.still_has(entry, since);
-                known.extend(listed.extract_if(.., is_resident).map(|entry| entry.pid));
-            }
-            entries.append(&mut listed);
+        let mut entries: Vec<_> = passing.drain(..).map(|(entry, _)| entry).collect();
+        if !census.is_whole {
+            entries.append(&mut census.list()?);
         }
-        is_whole = true;
-        let looks = look_at_each(&entries, place, home, since);
-        // Those that are examined again are known already.
-        known.retain(|pid| entries.iter().all(|entry| entry.pid != *pid));
-        known.reserve(entries.len());
-        for (entry, look) in entries.into_iter().zip(looks) {
-            let pid = entry.pid;
-            match look? {
-                Look::Vanished => {
-                    // Its pid may have been reused by a process that is not listed yet.
-                    is_whole &= childless.contains(&pid);
-                    continue;
-                }
-                Look::Resident => residents.iter_mut().for_each(|them| them.note(entry)),
-                Look::Older(start) => residents
-                    .iter_mut()
-                    .for_each(|them| them.note_start(entry, start)),
-                Look::Carrier(carrier) if carrier.is_passing() => passing.push((entry, carrier)),
-                Look::Carrier(carrier) => {
-                    // An exiting process may have left a child that was not listed.
-                    is_whole &= carrier.identity.is_some();
+        let candidates = census.candidates(entries)?;
+        for (entry, carrier) in census.carriers(candidates)? {
+            match (&carrier.identity, carrier.seen.state) {
+                (Some(_), _) => found.push(carrier),
+                // It may have left a child that was not listed.
+                (None, ProcessState::Exiting) => {
+                    census.is_whole = false;
                     found.push(carrier);
                 }
-                Look::Other => {}
+                (None, _) => passing.push((entry, carrier)),
             }
-            known.push(pid);
         }
-        known.sort_unstable();
-        if is_whole && passing.is_empty() {
+        if census.is_whole && passing.is_empty() {
             return Ok(found);
         }
         if !patience.lasts_beside(passing.iter().map(|(entry, _)| entry.pid)) {
             break;
         }
     }
-    if !is_whole {
+    if !census.is_whole {
         return Err(io::Error::other(
             "processes come and go faster than they can be looked at",
         ));
@@ -132,112 +106,124 @@ pub fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Vec<Carri
     Ok(found)
 }
 
-/// The maximum numbers of processes, and of unknown ones, in a search on the watcher's thread.
-const MANY: usize = 2000;
-const UNKNOWN_MAX: usize = 64;
-
-/// Returns whether [`take`] would find no process in other PID namespaces, if that can be found out
-/// quickly and without reading a mark: then all but a few processes of the machine are known from the
-/// last search. `false` proves nothing.
-///
-/// # Errors
-///
-/// The same as of [`take`].
-pub fn foreign_namespaces_are_clear(since: u64, childless: &[u32]) -> io::Result<bool> {
-    let home = sys::home()?;
-    let mut residents = Residents::of_last_search();
-    if residents.len() > MANY {
-        return Ok(false);
-    }
-    let mut listed = sys::entries_of_proc()?;
-    listed.retain(|entry| !residents.still_has(entry, since));
-    if listed.len() > UNKNOWN_MAX {
-        return Ok(false);
-    }
-    for entry in listed {
-        match begin_look(entry.pid, Where::Foreign, home, since)? {
-            Begun::Over(Look::Resident) => residents.note(entry),
-            Begun::Over(Look::Older(start)) => residents.note_start(entry, start),
-            Begun::Over(Look::Other) => {}
-            Begun::Over(Look::Vanished) if childless.contains(&entry.pid) => {}
-            Begun::Over(Look::Vanished | Look::Carrier(_)) | Begun::Mark(_) => return Ok(false),
-        }
-    }
-    Ok(true)
-}
-
-/// Looks at each. A process that blocks its reader is left out in a search everywhere: if it belongs to a
-/// server without a guardian it was reparented, which prevents the proof.
-fn look_at_each(
-    entries: &[ProcEntry],
+/// The state of a search.
+struct Census<'a> {
     place: Where,
     home: u64,
     since: u64,
-) -> Vec<io::Result<Look>> {
-    let pids = entries.iter().map(|entry| entry.pid);
-    match place {
-        // There are few of them.
-        Where::Foreign => pids
-            .map(|pid| look_at(pid, place, home, since, mark_in_time))
-            .collect(),
-        Where::Everywhere => {
-            let look = move |pid| look_at(pid, place, home, since, mark_now);
-            let looks = answers::each(&pids.collect::<Vec<_>>(), look).into_iter();
-            looks.map(|look| look.unwrap_or(Ok(Look::Other))).collect()
-        }
-    }
-}
-
-fn mark_in_time(pid: u32) -> io::Result<Option<Mark>> {
-    answers::one(pid, mark_now).unwrap_or(Ok(Some(Mark::Passing)))
-}
-
-fn look_at(
-    pid: u32,
-    place: Where,
-    home: u64,
-    since: u64,
-    mark_of: fn(u32) -> io::Result<Option<Mark>>,
-) -> io::Result<Look> {
-    let seen = match begin_look(pid, place, home, since)? {
-        Begun::Over(look) => return Ok(look),
-        Begun::Mark(seen) => seen,
-    };
-    let identity = match mark_of(pid) {
-        Ok(Some(Mark::Cookie(identity))) => Some(identity),
-        Ok(Some(Mark::Passing)) => None,
-        Ok(Some(Mark::None | Mark::Unreadable | Mark::Unseen(_))) => return Ok(Look::Other),
-        // It has ended meanwhile, or is a kernel thread.
-        Ok(None) => {
-            return Ok(match sys::look_at(pid)? {
-                Some(_) => Look::Other,
-                None => Look::Vanished,
-            });
-        }
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Look::Other),
-        Err(error) => return Err(error),
-    };
-    Ok(Look::Carrier(Carrier { seen, identity }))
+    childless: &'a [u32],
+    /// Only for a search of other namespaces.
+    residents: Option<Residents>,
+    /// The listed pids, sorted. Not a set, which would allocate for each process of the machine.
+    listed: Vec<u32>,
+    /// Every process is listed, or inherits its environment from a listed one.
+    is_whole: bool,
 }
 
 /// The result of a look without reading the mark.
-enum Begun {
-    Over(Look),
+enum Look {
+    /// In this PID namespace, for life. Only where other namespaces are searched.
+    Resident,
+    /// Started at this time, before the searched server.
+    Older(u64),
+    /// Not searched for, or not readable for this user.
+    Other,
+    Vanished,
     /// Its mark decides.
-    Mark(Seen),
+    Candidate(Seen),
 }
 
-fn begin_look(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Begun> {
-    let over = |look| Ok(Begun::Over(look));
+impl<'a> Census<'a> {
+    fn begin(place: Where, since: u64, childless: &'a [u32]) -> io::Result<Self> {
+        Ok(Self {
+            place,
+            home: sys::home()?,
+            since,
+            childless,
+            residents: (place == Where::Foreign).then(Residents::of_last_search),
+            listed: Vec::new(),
+            is_whole: false,
+        })
+    }
+
+    /// Lists the processes that are not known yet.
+    fn list(&mut self) -> io::Result<Vec<ProcEntry>> {
+        self.is_whole = true;
+        let mut entries = sys::entries_of_proc()?;
+        entries.retain(|entry| self.listed.binary_search(&entry.pid).is_err());
+        self.listed.extend(entries.iter().map(|entry| entry.pid));
+        self.listed.sort_unstable();
+        if let Some(residents) = &mut self.residents {
+            entries.retain(|entry| !residents.still_has(entry, self.since));
+        }
+        Ok(entries)
+    }
+
+    /// Notes that a process has gone: it may have left a child that was not listed, and its pid may
+    /// have been reused by one.
+    fn vanished(&mut self, pid: u32) {
+        self.is_whole &= self.childless.contains(&pid);
+        self.listed.retain(|listed| *listed != pid);
+    }
+
+    /// Returns those of which the marks have to be read.
+    fn candidates(&mut self, entries: Vec<ProcEntry>) -> io::Result<Vec<(ProcEntry, Seen)>> {
+        let mut candidates = Vec::new();
+        for entry in entries {
+            let residents = self.residents.iter_mut();
+            match look_at(entry.pid, self.place, self.home, self.since)? {
+                Look::Resident => residents.for_each(|them| them.note(entry, None)),
+                Look::Older(start) => residents.for_each(|them| them.note(entry, Some(start))),
+                Look::Other => {}
+                Look::Vanished => self.vanished(entry.pid),
+                Look::Candidate(seen) => candidates.push((entry, seen)),
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// Reads the marks. A process that blocks its reader is left out in a search everywhere: if it
+    /// belongs to a server without a guardian it was reparented, which prevents the proof.
+    fn carriers(
+        &mut self,
+        candidates: Vec<(ProcEntry, Seen)>,
+    ) -> io::Result<Vec<(ProcEntry, Carrier)>> {
+        let pids: Vec<u32> = candidates.iter().map(|(entry, _)| entry.pid).collect();
+        let marks = answers::each(&pids, mark_now).into_iter();
+        let mut carriers = Vec::new();
+        for ((entry, seen), mark) in candidates.into_iter().zip(marks) {
+            let identity = match mark {
+                None if self.place == Where::Foreign => None,
+                Some(Ok(Some(Mark::Cookie(identity)))) => Some(identity),
+                Some(Ok(Some(Mark::Passing))) => None,
+                Some(Ok(None)) => {
+                    // Otherwise it is a kernel thread.
+                    if sys::look_at(entry.pid)?.is_none() {
+                        self.vanished(entry.pid);
+                    }
+                    continue;
+                }
+                Some(Err(error)) if error.kind() != io::ErrorKind::PermissionDenied => {
+                    return Err(error);
+                }
+                _ => continue,
+            };
+            carriers.push((entry, Carrier { seen, identity }));
+        }
+        Ok(carriers)
+    }
+}
+
+fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
     match visibility::namespace_of(pid) {
         Ok(namespace) if namespace == home && place == Where::Foreign => {
-            return over(Look::Resident);
+            return Ok(Look::Resident);
         }
         Ok(_) => {}
-        Err(error) if is_gone(&error) => return over(Look::Vanished),
+        Err(error) if is_gone(&error) => return Ok(Look::Vanished),
         // Also the error for a process that ends at this moment.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return over(match sys::look_at(pid) {
+            return Ok(match sys::look_at(pid) {
                 Ok(Some(seen)) if seen.start_time < since => Look::Older(seen.start_time),
                 Ok(Some(_)) => Look::Other,
                 Ok(None) => Look::Vanished,
@@ -247,19 +233,15 @@ fn begin_look(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Begun
         }
         Err(error) => return Err(error),
     }
-    let Some(seen) = sys::look_at(pid)? else {
-        return over(Look::Vanished);
-    };
-    if seen.start_time < since {
-        return over(Look::Older(seen.start_time));
-    }
-    if seen.state == ProcessState::Dead {
-        return over(Look::Other);
-    }
-    if place == Where::Foreign && !is_out_of_reach(has_parent_in(home, &seen)) {
-        return over(Look::Other);
-    }
-    Ok(Begun::Mark(seen))
+    Ok(match sys::look_at(pid)? {
+        None => Look::Vanished,
+        Some(seen) if seen.start_time < since => Look::Older(seen.start_time),
+        Some(seen) if seen.is_dead() => Look::Other,
+        Some(seen) if place == Where::Foreign && !is_out_of_reach(has_parent_in(home, &seen)) => {
+            Look::Other
+        }
+        Some(seen) => Look::Candidate(seen),
+    })
 }
 
 /// Returns whether the parent of a process is known to be in this PID namespace.
@@ -291,7 +273,7 @@ mod tests {
                 begun.elapsed()
             );
         }
-        let look = |pid, home| look_at(pid, Where::Foreign, home, 0, mark_in_time);
+        let look = |pid, home| look_at(pid, Where::Foreign, home, 0);
         assert!(matches!(look(std::process::id(), own), Ok(Look::Resident)));
         assert!(matches!(look(u32::MAX, own), Ok(Look::Vanished)));
         // Seen from anywhere else, this process is one that can be looked at, and so is

@@ -7,8 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use super::input;
 use super::inventory::{command_line, try_see};
 use super::known::{KnownProcess, KnownServer};
-use crate::sys;
-use crate::sys::stat::is_gone;
+use crate::sys::{self, is_gone};
 
 /// Finds the companion of a server: the process of this user with `role` as its first argument and,
 /// as its standard input, the other end of a socket of the server's shim or guardian. `None` if it

@@ -21,7 +21,6 @@ use super::verdict::DeadHost;
 use super::visibility::Visibility;
 use crate::cgroup;
 use crate::sys;
-use crate::sys::stat::Stat;
 
 /// The ledgers of some directories.
 #[derive(Default)]
@@ -193,10 +192,10 @@ fn not_ours() -> io::Error {
 /// living host must not be taken for dead.
 fn is_alive(contents: &Contents, visibility: &Visibility) -> bool {
     let host = &contents.host;
-    let is_host = |stat: Stat| stat.start_time == host.start_time() && !stat.is_ending();
+    let is_host = |seen: sys::Seen| seen.start_time == host.start_time() && !seen.is_ending;
     contents.namespace == visibility.namespace
         && visibility.proc_is_own
-        && Stat::read(host.pid()).is_ok_and(|stat| stat.is_some_and(is_host))
+        && sys::see(host.pid()).is_some_and(is_host)
 }
 
 fn read(file: &File) -> io::Result<Option<Contents>> {

@@ -12,8 +12,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 
-use crate::sys;
-use crate::sys::stat::{Stat, is_gone};
+use crate::sys::{self, is_gone};
 
 /// Returns whether its standard input is a pipe or a Unix socket with the other end closed in every
 /// process. A daemon has neither. `false` if that cannot be found out.
@@ -54,10 +53,7 @@ pub(super) fn may_listen(pid: u32) -> bool {
         }
         Ok(false)
     };
-    let has_ended = || {
-        let stat = Stat::read(pid);
-        stat.is_ok_and(|stat| stat.is_none_or(|stat| stat.is_dead() || stat.is_exiting()))
-    };
+    let has_ended = || sys::look_at(pid).is_ok_and(|it| it.is_none_or(|it| it.has_ended()));
     listens().unwrap_or_else(|_| !has_ended())
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::time::Duration;
 
 use super::directory;
 use super::foreign_ledgers::{self, Ledgers};
@@ -16,8 +15,7 @@ use super::visibility::Visibility;
 use crate::answers;
 use crate::identity::Cookie;
 use crate::program::shim;
-use crate::sys;
-use crate::sys::stat::is_gone;
+use crate::sys::{self, is_gone};
 
 /// Lists all of this user's servers, by all hosts' ledgers and the identities of all processes.
 /// Blocks, for a few milliseconds per hundred processes of the machine.
@@ -204,11 +202,7 @@ fn living_host(server: &KnownServer) -> Option<sys::Seen> {
 /// Returns whether this is the host that started at this time, and it is neither a zombie nor
 /// exiting: an exiting process does not show its program any more.
 fn is_living(host: &sys::Seen, start_time: u64) -> bool {
-    let has_ended = matches!(
-        host.state,
-        sys::ProcessState::Exiting | sys::ProcessState::Dead
-    );
-    host.start_time == start_time && !has_ended
+    host.start_time == start_time && !host.has_ended()
 }
 
 /// Describes a process; `None` if it has ended or cannot be looked at.
@@ -222,7 +216,7 @@ pub(super) fn see(pid: u32) -> Option<KnownProcess> {
 ///
 /// It cannot be looked at.
 pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
-    let seen = sys::look_at(pid)?.filter(|seen| seen.state != sys::ProcessState::Dead);
+    let seen = sys::look_at(pid)?.filter(|seen| !seen.is_dead());
     Ok(seen.map(|seen| {
         let ticks = sys::ticks_since_boot().saturating_sub(seen.start_time);
         KnownProcess {
@@ -231,7 +225,7 @@ pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
             name: seen.name,
             age: sys::of_ticks(ticks),
             memory: answers::one(pid, sys::memory_of).flatten(),
-            cpu: sys::cpu_of(pid).unwrap_or(Duration::ZERO),
+            cpu: seen.cpu,
             is_kept: false,
             start_time: seen.start_time,
         }

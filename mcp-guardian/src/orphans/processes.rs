@@ -12,8 +12,7 @@ use super::visibility;
 use crate::answers::{self, NO_ANSWER};
 use crate::identity::KEEP;
 use crate::program;
-use crate::sys;
-use crate::sys::stat::{Stat, is_gone};
+use crate::sys::{self, Seen, is_gone};
 
 /// The maximum length of an environment; the kernel's own limit is lower.
 const ENVIRONMENT_MAX: u64 = 16 << 20;
@@ -48,8 +47,8 @@ pub fn mark_of(pid: u32) -> io::Result<Option<Mark>> {
 
 /// Does the same as [`mark_of`], without a time limit: the process can block it.
 pub(super) fn mark_now(pid: u32) -> io::Result<Option<Mark>> {
-    match Stat::read(pid)? {
-        Some(stat) if !stat.is_dead() && !stat.is_kernel() => mark(pid, &stat),
+    match sys::look_at(pid)? {
+        Some(seen) if !seen.is_dead() && !seen.is_kernel => mark(&seen),
         _ => Ok(None),
     }
 }
@@ -61,34 +60,41 @@ pub(super) fn read(pid: u32) -> Option<Process> {
 
 /// Takes a snapshot of a process after the read of its environment timed out.
 fn silent(pid: u32) -> Option<Process> {
-    let stat = Stat::read(pid).ok()??;
+    let seen = sys::see(pid).filter(|seen| !seen.is_dead())?;
     let mark = unseen(pid, &io::Error::other(NO_ANSWER));
-    (!stat.is_dead()).then(|| describe(pid, Some(stat), mark))
+    Some(describe(seen, mark))
 }
 
 /// Does the same as [`read`], without a time limit.
 fn read_now(pid: u32) -> Option<Process> {
-    let (stat, mark) = match Stat::read(pid) {
-        Ok(stat) => {
-            let stat = stat.filter(|stat| !stat.is_dead() && !stat.is_kernel())?;
-            let mark = mark(pid, &stat).unwrap_or_else(|error| Some(unseen(pid, &error)))?;
-            (Some(stat), mark)
+    match sys::look_at(pid) {
+        Ok(seen) => {
+            let seen = seen.filter(|seen| !seen.is_dead() && !seen.is_kernel)?;
+            let mark = mark(&seen).unwrap_or_else(|error| Some(unseen(pid, &error)))?;
+            Some(describe(seen, mark))
         }
-        Err(error) => (None, unseen(pid, &error)),
-    };
-    Some(describe(pid, stat, mark))
+        Err(error) => Some(describe(unknown(pid), unseen(pid, &error))),
+    }
 }
 
-fn describe(pid: u32, stat: Option<Stat>, mark: Mark) -> Process {
+fn unknown(pid: u32) -> Seen {
+    let name = "?".to_owned();
+    Seen {
+        pid,
+        name,
+        ..Seen::default()
+    }
+}
+
+fn describe(seen: Seen, mark: Mark) -> Process {
+    let pid = seen.pid;
     let is_marked = matches!(mark, Mark::Cookie(_));
-    let known = stat.map(|stat| (stat.parent, stat.start_time, stat.name));
-    let (parent, start_time, name) = known.unwrap_or_else(|| (0, 0, "?".to_owned()));
     Process {
         pid,
-        parent,
-        start_time,
-        stays: is_marked && stays(pid, &name),
-        name,
+        parent: seen.parent,
+        start_time: seen.start_time,
+        stays: is_marked && stays(pid, &seen.name),
+        name: seen.name,
         is_guardian: is_marked && is_guardian(pid),
         container: (is_marked && is_in_a_container(pid)).then(|| visibility::inner(pid).0),
         mark,
@@ -112,21 +118,21 @@ fn is_host(process: &Process, living: &[Contents]) -> bool {
 
 /// Reads the mark in the initial environment of a process, which it may have overwritten; `None` if it
 /// has gone.
-fn mark(pid: u32, stat: &Stat) -> io::Result<Option<Mark>> {
-    let directory = PathBuf::from(format!("/proc/{pid}"));
+fn mark(seen: &Seen) -> io::Result<Option<Mark>> {
+    let directory = PathBuf::from(format!("/proc/{}", seen.pid));
     Ok(match environment(&directory)? {
         Environment::Text(text) => Some(find_mark(&text)),
         // Its environment is empty.
-        Environment::None if stat.has_environment() => Some(Mark::None),
+        Environment::None if seen.has_environment => Some(Mark::None),
         // Its first thread has ended, or is in `execve`.
-        Environment::None => Some(mark_of_threads(pid)?),
+        Environment::None => Some(mark_of_threads(&directory)?),
         Environment::Gone => None,
     })
 }
 
 /// Reads the mark from any other thread: they share the environment, and may outlive the first one.
-fn mark_of_threads(pid: u32) -> io::Result<Mark> {
-    let threads = match fs::read_dir(format!("/proc/{pid}/task")) {
+fn mark_of_threads(directory: &Path) -> io::Result<Mark> {
+    let threads = match fs::read_dir(directory.join("task")) {
         Ok(threads) => threads,
         Err(error) if is_gone(&error) => return Ok(Mark::Passing),
         Err(error) => return Err(error),
@@ -154,10 +160,10 @@ fn environment(directory: &Path) -> io::Result<Environment> {
     match read {
         Ok(0) => Ok(Environment::None),
         Ok(_) => Ok(Environment::Text(text)),
-        Err(error) => match Stat::read_in(directory)? {
+        Err(error) => match sys::look_in(directory)? {
             None => Ok(Environment::Gone),
             // The files of a process without memory belong to root.
-            Some(stat) if stat.is_ending() => Ok(Environment::None),
+            Some(seen) if seen.is_ending => Ok(Environment::None),
             Some(_) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Environment::None),
             Some(_) => Err(error),
         },
@@ -176,7 +182,7 @@ fn unseen(pid: u32, error: &io::Error) -> Mark {
 /// Describes a process of this user that `/proc` does not show.
 pub(super) fn hidden(pid: u32) -> Process {
     let why = "the /proc here does not show it (hidepid)";
-    describe(pid, None, Mark::Unseen(why.to_owned()))
+    describe(unknown(pid), Mark::Unseen(why.to_owned()))
 }
 
 /// Returns whether it is kept when its server ends, by the list that it carries.

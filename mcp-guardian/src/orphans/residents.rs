@@ -53,15 +53,8 @@ impl Residents {
         known.is_some()
     }
 
-    /// Adds a process of this namespace.
-    pub(super) fn note(&mut self, entry: ProcEntry) {
-        let started = None;
-        self.now.push(Known { entry, started });
-    }
-
-    /// Adds a process of any namespace, by its start time.
-    pub(super) fn note_start(&mut self, entry: ProcEntry, started: u64) {
-        let started = Some(started);
+    /// Adds a process of this namespace, or one of any namespace by its start time.
+    pub(super) fn note(&mut self, entry: ProcEntry, started: Option<u64>) {
         self.now.push(Known { entry, started });
     }
 }
@@ -119,13 +112,13 @@ mod tests {
             now: Vec::new(),
         };
         for (pid, inode) in [(1, 10), (2, 11), (7, 12)] {
-            residents.note(entry(pid, inode));
+            residents.note(entry(pid, inode), None);
         }
         residents.before = mem::take(&mut residents.now);
         assert!(residents.still_has(&entry(2, 11), 0));
         assert!(!residents.still_has(&entry(7, 13), 0));
         assert!(!residents.still_has(&entry(8, 12), 0));
-        residents.note(entry(7, 13));
+        residents.note(entry(7, 13), None);
         let now: Vec<_> = residents.now.iter().map(|known| known.entry).collect();
         assert_eq!(now, [entry(2, 11), entry(7, 13)]);
     }
@@ -137,7 +130,7 @@ mod tests {
             before: Vec::new(),
             now: Vec::new(),
         };
-        residents.note_start(entry, 100);
+        residents.note(entry, Some(100));
         residents.before = mem::take(&mut residents.now);
         // Started in the same tick, it may be the server's.
         assert!(!residents.still_has(&entry, 100));

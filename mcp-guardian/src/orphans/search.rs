@@ -16,7 +16,7 @@ use super::verdict::{Emptying, Hosts, Mark, Process, Scene, Verdict};
 use crate::cgroup::Leaf;
 use crate::identity::HostId;
 use crate::sys;
-use crate::sys::stat::Stat;
+use crate::sys::ProcessState::{Stopped, Traced};
 
 /// The result for a process. A greater one replaces a smaller one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -263,8 +263,8 @@ impl Judge for Search<'_> {
 
 /// Returns whether it still lives, as far as can be found out.
 fn may_live(process: &Process) -> bool {
-    let is_it = |stat: Stat| stat.start_time == process.start_time && !stat.is_dead();
-    Stat::read(process.pid).map_or(true, |stat| stat.is_some_and(is_it))
+    let is_it = |seen: sys::Seen| seen.start_time == process.start_time && !seen.is_dead();
+    sys::look_at(process.pid).map_or(true, |seen| seen.is_some_and(is_it))
 }
 
 /// Kills a process, or wakes a guardian.
@@ -278,8 +278,8 @@ pub(super) fn kill_or_wake(process: &Process, pidfd: &OwnedFd) -> io::Result<()>
 
 /// Resumes a guardian that was stopped.
 fn wake(guardian: &Process, pidfd: &OwnedFd) {
-    let is_stopped = |stat: Option<Stat>| stat.is_some_and(|stat| stat.is_stopped());
-    if Stat::read(guardian.pid).is_ok_and(is_stopped)
+    let is_stopped = |seen: sys::Seen| matches!(seen.state, Stopped | Traced);
+    if sys::see(guardian.pid).is_some_and(is_stopped)
         && let Err(error) = sys::continue_held(pidfd)
     {
         let pid = guardian.pid;

@@ -178,11 +178,8 @@ mod tests {
         Seen {
             pid,
             parent,
-            session: 1,
-            group: 1,
             start_time,
-            name: String::new(),
-            state: ProcessState::Live,
+            ..Seen::default()
         }
     }
 

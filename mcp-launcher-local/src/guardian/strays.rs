@@ -305,8 +305,8 @@ mod tests {
             session: 1,
             group: 1,
             start_time: 100,
-            name: String::new(),
             state,
+            ..Seen::default()
         };
         Carrier { seen, identity }
     }

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 
-use crate::sys::stat::is_gone;
-use crate::sys::{self, Pid};
+use crate::sys::{self, Pid, is_gone};
 
 /// The maximum of processes held by a descriptor at a time.
 const HELD_MAX: usize = 16;

@@ -127,6 +127,12 @@ fn whole(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Returns whether this error of opening or reading a file of `/proc/PID` means that the process
+/// has gone.
+pub fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
 /// Does the same as [`text_of`] for a process of this PID namespace.
 pub(super) fn text_of_process(pid: u32, file: &str) -> io::Result<String> {
     let bytes = bytes_of_process(pid, file)?;

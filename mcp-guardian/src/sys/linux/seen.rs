@@ -2,12 +2,17 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::kill;
 
-use super::super::stat::{Stat, is_gone};
 use super::super::{Member, Pid, reserve};
-use super::proc;
+use super::proc::{self, is_gone};
+use super::usage::of_ticks;
+
+// The guardian's parser, included by path, as there is no crate to share it in.
+#[path = "../../../guardian-bin/stat.rs"]
+mod stat;
 
 /// Returns the live members of a process group, by `/proc`; zombies do not count.
 pub fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
@@ -17,20 +22,18 @@ pub fn members_of_group(group: Pid) -> io::Result<Vec<Member>> {
 fn list_group(group: Pid) -> io::Result<Vec<Member>> {
     let mut members = Vec::new();
     for pid in numbers_in_proc()? {
-        let stat = match Stat::read(pid) {
+        let seen = match look_at(pid) {
             // Hidden from us, as only other users' processes are.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-            stat => stat?,
+            seen => seen?,
         };
         if let Some(pid) = Pid::new(pid.into())
-            && let Some(stat) = stat
-            && stat.group == group.as_u32()
-            && !stat.is_dead()
+            && let Some(seen) = seen
+            && seen.group == group.as_u32()
+            && !seen.is_dead()
         {
-            members.push(Member {
-                pid,
-                name: stat.name,
-            });
+            let name = seen.name;
+            members.push(Member { pid, name });
         }
     }
     Ok(members)
@@ -68,8 +71,8 @@ pub fn entries_of_proc() -> io::Result<Vec<ProcEntry>> {
     Ok(entries)
 }
 
-/// A process of any owner, as `/proc` shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A process of any owner, or a thread, as `/proc/PID/stat` shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     pub pid: u32,
     pub parent: u32,
@@ -80,11 +83,23 @@ pub struct Seen {
     pub start_time: u64,
     pub name: String,
     pub state: ProcessState,
+    /// Processor time, without its children's.
+    pub cpu: Duration,
+    /// Its first thread runs, or waits for a processor.
+    pub is_runnable: bool,
+    /// Its first thread is exiting, or has ended.
+    pub is_ending: bool,
+    /// It is a kernel thread.
+    pub is_kernel: bool,
+    /// Its first thread has an environment, which may be empty. Valid only for a process that we may
+    /// read.
+    pub has_environment: bool,
 }
 
 /// The state of a process, as far as its end is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ProcessState {
+    #[default]
     Live,
     /// Stopped by a signal, until SIGCONT or SIGKILL.
     Stopped,
@@ -102,27 +117,71 @@ pub fn see(pid: u32) -> Option<Seen> {
 }
 
 /// Looks at one process; `None` if it has gone.
+///
+/// # Errors
+///
+/// It cannot be read, or the `/proc` here is that of another PID namespace.
 pub fn look_at(pid: u32) -> io::Result<Option<Seen>> {
-    Ok(Stat::read(pid)?.map(|stat| Seen {
-        pid,
-        parent: stat.parent,
-        session: stat.session,
-        group: stat.group,
-        start_time: stat.start_time,
-        state: match stat.state {
-            _ if stat.is_dead() => ProcessState::Dead,
-            _ if stat.is_exiting() => ProcessState::Exiting,
-            'T' => ProcessState::Stopped,
-            't' => ProcessState::Traced,
-            _ => ProcessState::Live,
-        },
-        name: stat.name,
-    }))
+    Seen::of(proc::bytes_of_process(pid, "stat"))
 }
 
-/// Returns whether the main thread of a process has ended while others go on.
+/// Looks at the process, or thread, with this directory in `/proc`.
+pub fn look_in(directory: &Path) -> io::Result<Option<Seen>> {
+    Seen::of(proc::bytes_of(directory.join("stat")))
+}
+
+impl Seen {
+    fn of(content: io::Result<Vec<u8>>) -> io::Result<Option<Self>> {
+        match content {
+            Ok(stat) => Self::parse(&stat)
+                .map(Some)
+                .ok_or_else(|| io::Error::other("its /proc/PID/stat is not understood")),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let stat = stat::Stat::parse(line)?;
+        let pid = stat::number(line.split(|&byte| byte == b' ').next()?)?;
+        let name = stat.comm.split(|&byte| byte == 0).next();
+        Some(Self {
+            pid: u32::try_from(pid).ok()?,
+            parent: stat.parent,
+            session: stat.session,
+            group: stat.group,
+            start_time: stat.started,
+            name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            state: match stat.state {
+                _ if stat.is_dead() => ProcessState::Dead,
+                _ if stat.is_exiting() => ProcessState::Exiting,
+                b'T' => ProcessState::Stopped,
+                b't' => ProcessState::Traced,
+                _ => ProcessState::Live,
+            },
+            cpu: of_ticks(stat.used),
+            is_runnable: stat.state == b'R',
+            is_ending: stat.is_ending(),
+            is_kernel: stat.is_kernel(),
+            has_environment: stat.has_environment,
+        })
+    }
+
+    /// Returns whether all threads have ended. A zombie with other threads that are still exiting
+    /// holds its files, and may even run for ever.
+    pub fn is_dead(&self) -> bool {
+        self.state == ProcessState::Dead
+    }
+
+    /// Returns whether all threads have ended or are exiting, which cannot be undone.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, ProcessState::Exiting | ProcessState::Dead)
+    }
+}
+
+/// Returns whether the main thread of a process has ended, or is about to, while others go on.
 pub fn is_headless(pid: u32) -> io::Result<bool> {
-    Ok(Stat::read(pid)?.is_some_and(|stat| stat.state == 'Z' && !stat.is_dead()))
+    Ok(look_at(pid)?.is_some_and(|seen| seen.is_ending && !seen.has_ended()))
 }
 
 /// Reads all processes that can be read.
@@ -175,8 +234,8 @@ pub fn own_session() -> io::Result<u32> {
 /// with another pid for it.
 pub fn own_start_time() -> io::Result<u64> {
     // Unlike its other files, this one can be read also when the first thread has ended.
-    let stat = Stat::read_in(Path::new("/proc/self"))?.ok_or(io::ErrorKind::NotFound)?;
-    Ok(stat.start_time)
+    let own = look_in(Path::new("/proc/self"))?.ok_or(io::ErrorKind::NotFound)?;
+    Ok(own.start_time)
 }
 
 #[cfg(test)]
@@ -188,7 +247,8 @@ mod tests {
         let own = see(std::process::id()).unwrap();
         assert_eq!(own.parent, nix::unistd::getppid().as_raw() as u32);
         assert_eq!(own.state, ProcessState::Live);
-        assert!(see_all().unwrap().contains(&own));
+        let is_it = |it: &Seen| (it.pid, it.start_time) == (own.pid, own.start_time);
+        assert!(see_all().unwrap().iter().any(is_it));
         assert_eq!(tracer_of(own.pid), None);
     }
 
@@ -196,6 +256,39 @@ mod tests {
     fn dangerous_pids_do_not_exist() {
         for pid in [-1, 0, 1, i64::MAX] {
             assert_eq!(Pid::new(pid), None);
+        }
+    }
+
+    #[test]
+    fn a_zombie_whose_threads_live_is_not_dead() {
+        let stat = |state, threads| {
+            let stat = format!("42 (x) {state} 1 40 40 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 9");
+            Seen::parse(stat.as_bytes()).unwrap()
+        };
+        assert!(stat('Z', 1).is_dead());
+        assert!(stat('X', 0).is_dead());
+        assert!(!stat('Z', 2).is_dead());
+        assert!(!stat('S', 1).is_dead());
+        assert!(stat('T', 1).state == ProcessState::Stopped);
+        assert!(stat('Z', 2).is_ending && !stat('S', 2).is_ending);
+    }
+
+    #[test]
+    fn one_that_is_reaped_while_it_is_read_is_dead() {
+        let stat = b"42 (x) X 0 -1 -1 0 -1 4 0 0 0 0 0 0 0 0 20 0 0 0 9 0 0";
+        let stat = Seen::parse(stat).unwrap();
+        assert!(stat.is_dead());
+        assert_eq!((stat.parent, stat.group), (0, 0));
+    }
+
+    #[test]
+    fn this_process_has_an_environment_and_the_kernel_has_none() {
+        let own = look_at(std::process::id()).unwrap().unwrap();
+        assert!(own.has_environment && !own.is_kernel, "{}", own.name);
+        assert!(look_at(u32::MAX).unwrap().is_none());
+        match look_at(2).unwrap() {
+            Some(second) if second.name == "kthreadd" => assert!(second.is_kernel),
+            _ => eprintln!("SKIPPED: no thread of the kernel's own is visible"),
         }
     }
 }

@@ -20,31 +20,21 @@ pub fn memory_of(pid: u32) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Returns the processor time that a process has used itself.
-pub fn cpu_of(pid: u32) -> Option<Duration> {
-    let stat = proc::bytes_of_process(pid, "stat").ok()?;
-    let close = stat.iter().rposition(|&byte| byte == b')')?;
-    let rest = str::from_utf8(&stat[close + 1..]).ok()?;
-    // Fields 14 and 15 of proc_pid_stat(5); the first one here is field 3.
-    let mut fields = rest.split_ascii_whitespace().skip(14 - 3);
-    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some(of_ticks(user.saturating_add(system)))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::see;
     use super::*;
 
     #[test]
     fn this_process_uses_something() {
         let own = std::process::id();
         assert!(memory_of(own).unwrap() > 100_000);
-        let begun = cpu_of(own).unwrap();
+        let begun = see(own).unwrap().cpu;
         let mut sum = 0_u64;
-        while cpu_of(own).unwrap() < begun + Duration::from_millis(20) {
+        while see(own).unwrap().cpu < begun + Duration::from_millis(20) {
             sum = (0..100_000).fold(sum, |sum, number| sum.wrapping_mul(31) ^ number);
         }
         std::hint::black_box(sum);
-        assert_eq!((memory_of(u32::MAX), cpu_of(u32::MAX)), (None, None));
+        assert_eq!((memory_of(u32::MAX), see(u32::MAX)), (None, None));
     }
 }
