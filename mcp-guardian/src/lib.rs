@@ -47,4 +47,4 @@ pub mod worker;
 
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub use orphans::{known as inventory, past as history};
+pub use orphans::{known as inventory, ring as history};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mcp_guardian::history::{self, History, PastServer};
+use mcp_guardian::history::{self, Ended, History, PastServer};
 use serde_json::{Value, json};
 
 use super::ps;
@@ -41,8 +41,7 @@ impl How {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
-    let seen = history::look()
-        .map_err(|error| Failure::wrapper(format_args!("the history cannot be read: {error}")))?;
+    let seen = history::look();
     let running = ps::look()?.servers.into_iter().map(|server| server.id);
     let running: BTreeSet<String> = running.collect();
     let servers = seen.servers.iter().map(|it| (it, how(it, &running)));
@@ -58,11 +57,15 @@ fn how(server: &PastServer, running: &BTreeSet<String>) -> How {
     match &server.end {
         None if running.contains(&server.id) => How::Running,
         None => How::Unknown,
-        Some(end) if !end.is_proven => How::Unproven,
-        Some(end) if end.killed || end.out_of_memory => How::Killed,
+        Some(end) if end.unproven => How::Unproven,
+        Some(end) if end.forced || end.out_of_memory => How::Killed,
         Some(end) if end.asked => How::Asked,
         Some(_) => How::Itself,
     }
+}
+
+fn time_of(end: &Ended) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(end.at)
 }
 
 fn is_out_of_memory(server: &PastServer) -> bool {
@@ -92,7 +95,7 @@ impl Sum {
         }
         let end = server.end.as_ref();
         self.swept += end.map_or(0, |end| u64::from(end.swept));
-        self.last = self.last.max(end.map(|end| end.at));
+        self.last = self.last.max(end.map(|end| time_of(end)));
     }
 
     fn ended(&self) -> usize {
@@ -179,13 +182,13 @@ fn as_json(seen: &History, servers: &[(&PastServer, How)]) -> Value {
             "name": one_line(&server.name),
             "how": how.as_str(),
             "started": date(server.started),
-            "ended": end.map(|end| date(end.at)),
+            "ended": end.map(|end| date(time_of(end))),
             "host_gone": end.map(|end| end.host_gone),
             "out_of_memory": end.map(|end| end.out_of_memory),
-            "code": end.and_then(|end| end.code),
-            "signal": end.and_then(|end| end.signal),
+            "code": end.and_then(Ended::code),
+            "signal": end.and_then(Ended::signal),
             "swept": end.map(|end| end.swept),
-            "seconds": end.map(|end| end.took.as_secs_f64()),
+            "seconds": end.map(|end| f64::from(end.took) / 1000.0),
         })
     };
     json!({

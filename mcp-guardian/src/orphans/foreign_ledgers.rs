@@ -5,15 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::fcntl::OFlag;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::directory::{self, Refused};
+use super::directory;
 use super::format::{self, Contents, MAX, Record};
 use super::locked_file::Locked;
 use super::report::{Remnant, Unknown};
@@ -83,21 +82,11 @@ impl Ledgers {
             let record = Remnant::record(path.to_string_lossy(), "unknown content");
             unknown.push(Unknown::new(record, why));
         };
-        for path in directories {
-            let listed = directory::open_own(&path).and_then(|directory| {
-                let names = directory::names(&directory).map_err(Refused::Unusable)?;
-                Ok((Rc::new(directory), names))
-            });
-            let (directory, names) = match listed {
+        for (path, directory) in directory::open_own(directories) {
+            let listed = directory.and_then(|it| Ok((directory::names(&it)?, Rc::new(it))));
+            let (names, directory) = match listed {
                 Ok(listed) => listed,
-                Err(Refused::Missing) => continue,
-                Err(Refused::Foreign(owner)) => {
-                    sys::shielded(|| {
-                        tracing::debug!(?path, owner, "a directory belongs to another user");
-                    });
-                    continue;
-                }
-                Err(Refused::Unusable(error)) => {
+                Err(error) => {
                     unusable(&path, error.to_string());
                     continue;
                 }
@@ -143,33 +132,26 @@ enum Found {
 
 /// Opens the file `name` and finds out the state of its host; `None` if it has gone.
 fn look(directory: &OwnedFd, name: &OsStr, visibility: &Visibility) -> Option<Found> {
-    // A fifo must not block the open, and a link is not followed.
-    let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let found = match openat(directory, name, flags, Mode::empty()) {
-        Ok(file) => look_at(File::from(file), is_new(name), visibility),
-        Err(Errno::ENOENT) => return None,
-        Err(Errno::ELOOP | Errno::ENXIO | Errno::EISDIR) => Err(not_ours()),
-        Err(errno) => Err(errno.into()),
+    let found = match directory::open_file(directory, name, OFlag::O_RDWR) {
+        Ok(file) => look_at(&file, is_new(name), visibility),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => Err(error),
     };
     Some(found.unwrap_or_else(|error| Found::Unusable(error.to_string())))
 }
 
-fn look_at(file: File, is_new: bool, visibility: &Visibility) -> io::Result<Found> {
-    let stat = fstat(&file)?;
-    if !directory::is_own(&stat, SFlag::S_IFREG) {
-        return Err(not_ours());
-    }
+fn look_at(file: &File, is_new: bool, visibility: &Visibility) -> io::Result<Found> {
     // A host holds it exclusively. Inspecting processes share it, and do not take each other for hosts.
-    match Locked::shared(&file) {
-        Err(TryLockError::WouldBlock) => Ok(Found::Living(read(&file)?)),
+    match Locked::shared(file) {
+        Err(TryLockError::WouldBlock) => Ok(Found::Living(read(file)?)),
         Err(TryLockError::Error(error)) => {
             Err(io::Error::other(format!("it cannot be locked: {error}")))
         }
         // An unlocked one never gets its name: its host has died, or will create another one.
         Ok(_) if is_new => Ok(Found::Litter),
         Ok(_lock) => {
-            let is_old = stat.st_mtime < visibility.boot_time;
-            Ok(match read(&file)? {
+            let is_old = file.metadata()?.mtime() < visibility.boot_time;
+            Ok(match read(file)? {
                 Some(contents) if contents.host.boot_id() != visibility.boot_id => match is_old {
                     true => Found::Litter,
                     // It may be of a host in a virtual machine that shares the directory.
@@ -182,10 +164,6 @@ fn look_at(file: File, is_new: bool, visibility: &Visibility) -> io::Result<Foun
             })
         }
     }
-}
-
-fn not_ours() -> io::Error {
-    io::Error::other("it is not a private file of this user")
 }
 
 /// Returns whether the process of this host lives: on a file system where locks have no effect, a

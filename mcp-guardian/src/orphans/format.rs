@@ -71,22 +71,18 @@ pub(super) fn title(host: &HostId, namespace: u64, cgroups: Option<&Place>) -> S
     )
 }
 
-/// Returns the line of a server.
-pub(super) fn line(record: Record) -> [u8; LINE] {
-    let (pid, start_time) = record.process.unwrap_or_default();
-    let kind = if record.in_cgroup { 'c' } else { '-' };
-    let text = format!("{:016x} {pid} {start_time} {kind}", record.serial);
-    let mut line = blank();
+/// Returns the line of a server; `None` is one that has ended.
+pub(super) fn line(record: Option<Record>) -> [u8; LINE] {
+    let text = record.map_or_else(String::new, |record| {
+        let (pid, start_time) = record.process.unwrap_or_default();
+        let kind = if record.in_cgroup { 'c' } else { '-' };
+        format!("{:016x} {pid} {start_time} {kind}", record.serial)
+    });
+    let mut line = [b' '; LINE];
+    line[LINE - 1] = b'\n';
     for (to, from) in line[..LINE - 1].iter_mut().zip(text.bytes()) {
         *to = from;
     }
-    line
-}
-
-/// Returns the line of a server that has ended.
-pub(super) fn blank() -> [u8; LINE] {
-    let mut line = [b' '; LINE];
-    line[LINE - 1] = b'\n';
     line
 }
 
@@ -212,8 +208,8 @@ mod tests {
     fn written(records: &[Record]) -> Vec<u8> {
         let mut text = title(&host(), 4_026_531_836, Some(&place())).into_bytes();
         for record in records {
-            text.extend(blank());
-            text.extend(line(*record));
+            text.extend(line(None));
+            text.extend(line(Some(*record)));
         }
         text
     }

@@ -63,14 +63,11 @@ pub fn inventory() -> io::Result<Inventory> {
         let known = servers.entry(cookie.token());
         let server = known
             .or_insert_with(|| unrecorded(cookie.clone(), state.unwrap_or(HostState::Unknown)));
-        match () {
-            // A host that is itself a server carries the mark of its own host.
-            () if process.pid == server.host.pid && !process.is_guardian => {
-                server.processes.extend(see(process.pid));
-            }
-            () if process.pid == server.host.pid => {}
-            () if process.is_guardian => server.guardian = Some(process.pid),
-            () => server.processes.extend(see(process.pid)),
+        match process.is_guardian {
+            false => server.processes.extend(see(process.pid)),
+            // The shim, which is the same program.
+            true if process.pid == server.host.pid => {}
+            true => server.guardian = Some(process.pid),
         }
     }
     for server in servers.values_mut() {
@@ -151,13 +148,10 @@ fn recorded(
 ) -> KnownServer {
     // Pids of another namespace mean other processes here.
     let process = record.process.filter(|_| is_numbered);
-    let leaf = record
-        .in_cgroup
-        .then(|| foreign_ledgers::find_leaf(contents, record));
-    let (leaf, unfound) = match leaf {
-        Some(Err(why)) => (None, Some(why)),
-        Some(Ok(leaf)) => (leaf, None),
-        None => (None, None),
+    let leaf = || foreign_ledgers::find_leaf(contents, record);
+    let (leaf, unfound) = match record.in_cgroup.then(leaf).transpose() {
+        Ok(leaf) => (leaf.flatten(), None),
+        Err(why) => (None, Some(why)),
     };
     KnownServer {
         leader: process.map(|(pid, _)| pid),

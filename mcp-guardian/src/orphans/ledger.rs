@@ -1,12 +1,11 @@
 //! The ledger of this host.
 
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use crate::file_size;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 
 use super::format::{self, Record};
@@ -211,7 +210,7 @@ impl Ledger {
         let host = identity::this_host()?;
         let visibility = Visibility::look()?;
         let title = title(host, visibility.namespace, cgroup::parent())?;
-        let (file, _) = publish(host, None, title.as_bytes())?;
+        let (file, _) = publish(host, None, &title, &[])?;
         Ok(Self {
             host,
             title,
@@ -229,7 +228,7 @@ impl Ledger {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes one line of a few bytes, completely or not at all.
+    /// Writes the line of one server.
     ///
     /// # Errors
     ///
@@ -237,18 +236,15 @@ impl Ledger {
     fn write(&self, line: usize, record: Option<Record>) -> io::Result<()> {
         let mut book = self.lock();
         book.lines[line] = record;
-        let bytes = record.map_or_else(format::blank, format::line);
-        let at = self.title.len() + line * format::LINE;
         let result = match book.file.is_named() {
             false => self.renew(&mut book, None),
-            true => file_size::shielded(|| book.file.locked.write_all_at(&bytes, at as u64))
-                .or_else(|error| {
-                    sys::shielded(|| {
-                        tracing::warn!(%error, "the ledger of this host cannot be written: another directory is tried");
-                    });
-                    let full = book.file.path.clone();
-                    self.renew(&mut book, Some(&full))
-                }),
+            true => book.file.write(line, record).or_else(|error| {
+                sys::shielded(|| {
+                    tracing::warn!(%error, "the ledger of this host cannot be written: another directory is tried");
+                });
+                let full = book.file.path.clone();
+                self.renew(&mut book, Some(&full))
+            }),
         };
         result.inspect_err(|error| {
             sys::shielded(|| {
@@ -264,11 +260,8 @@ impl Ledger {
     /// Publishes the ledger again, after its name or directory was removed, or where no more can be
     /// written there.
     fn renew(&self, book: &mut Book, full: Option<&Path>) -> io::Result<()> {
-        let mut text = self.title.clone().into_bytes();
-        for record in &book.lines {
-            text.extend(record.map_or_else(format::blank, format::line));
-        }
-        let (file, _) = publish(self.host, full.and_then(Path::parent), &text)?;
+        let except = full.and_then(Path::parent);
+        let (file, _) = publish(self.host, except, &self.title, &book.lines)?;
         let replaced = std::mem::replace(&mut book.file, file);
         // A file without a name never gets one again.
         if replaced.locked.metadata()?.nlink() > 0 {

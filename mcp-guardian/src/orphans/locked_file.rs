@@ -7,7 +7,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::file_size;
@@ -16,6 +16,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::directory::{self, Refused};
+use super::format::{self, Record};
 use crate::identity::HostId;
 use crate::sys;
 
@@ -65,14 +66,23 @@ fn uninterrupted(mut lock: impl FnMut() -> Result<(), TryLockError>) -> Result<(
     }
 }
 
-/// The open file of a ledger. The kernel releases its lock when this host ends.
+/// The published file of a ledger. The kernel releases its lock when this host ends.
 #[derive(Debug)]
 pub(super) struct LedgerFile {
     pub(super) path: PathBuf,
     pub(super) locked: Locked,
+    /// The length of its first line.
+    title: usize,
 }
 
 impl LedgerFile {
+    /// Writes the line of one server, a few bytes, completely or not at all.
+    pub(super) fn write(&self, line: usize, record: Option<Record>) -> io::Result<()> {
+        let at = self.title + line * format::LINE;
+        let bytes = format::line(record);
+        file_size::shielded(|| self.locked.write_all_at(&bytes, at as u64))
+    }
+
     /// Returns whether its name still refers to this file.
     pub(super) fn is_named(&self) -> bool {
         match (fs::symlink_metadata(&self.path), self.locked.metadata()) {
@@ -82,12 +92,17 @@ impl LedgerFile {
     }
 }
 
-/// Creates a ledger in the first usable directory, and returns that too.
+/// Creates a ledger with this first line and these servers in the first usable directory, and returns
+/// that too.
 pub(super) fn publish(
     host: &HostId,
     except: Option<&Path>,
-    text: &[u8],
+    title: &str,
+    servers: &[Option<Record>],
 ) -> io::Result<(LedgerFile, OwnedFd)> {
+    let mut text = title.as_bytes().to_vec();
+    text.extend(servers.iter().flat_map(|record| format::line(*record)));
+    let text = text.as_slice();
     let name = format!("{:016x}", host.nonce());
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for path in directory::candidates() {
@@ -110,7 +125,13 @@ pub(super) fn publish(
         match published {
             Ok((locked, directory)) => {
                 let path = path.join(format!("{name}.ledger"));
-                return Ok((LedgerFile { path, locked }, directory));
+                let title = title.len();
+                let file = LedgerFile {
+                    path,
+                    locked,
+                    title,
+                };
+                return Ok((file, directory));
             }
             Err(error) if sys::is_shortage(&error) => return Err(error),
             Err(error) => last = error,

@@ -23,7 +23,7 @@
 //! hunt ───────────── finds processes by a judge, holds and signals them
 //! search ─────────── the judge of dead hosts' orphans, and its account
 //! reap ───────────── all of it in order
-//! ring, past ─────── the history of ended servers, and its types
+//! ring ───────────── the history of ended servers
 //! report ─────────── its result
 //! inventory, known ─ what runs, for administration tools, and its types
 //! members ────────── the processes of one server
@@ -52,13 +52,12 @@ mod mark;
 mod members;
 #[cfg(test)]
 mod model;
-pub mod past;
 mod place;
 mod processes;
 mod reap;
 pub mod report;
 mod residents;
-mod ring;
+pub mod ring;
 mod search;
 mod settle;
 mod stop;
@@ -84,7 +83,7 @@ pub use inventory::inventory;
 pub use ledger::{Entry, UNRECORDED, register, register_uncontained};
 pub use processes::{is_guardian, mark_of};
 pub use reap::reap;
-pub use ring::{claim, history};
+pub use ring::claim;
 pub use stop::{stop, stop_unclaimed};
 pub use unclaimed::unclaimed;
 pub use verdict::Mark;

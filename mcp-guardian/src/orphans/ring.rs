@@ -1,4 +1,7 @@
-//! The ring of ended servers: a file of fixed size with a record for each wrapped server.
+//! Record of the servers that this user's wrappers have started: how each was ended, as its guardian
+//! has recorded it. The servers of a launcher are not in it; their hosts have a report for each.
+//!
+//! It is a ring of fixed size in the state directory: the oldest records are overwritten.
 //!
 //! ```text
 //! header   "mcp-ring", number of the next record
@@ -21,15 +24,37 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::file_size;
-use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, SFlag, fstat};
+use nix::fcntl::OFlag;
 
-use super::directory::{self, Refused};
+use super::directory;
 use super::locked_file::Locked;
-use super::past::{End, History, PastServer};
 use super::report::{Remnant, Unknown};
-use crate::program::ending::{Ended, Ending, HEAD_LEN, RECORD_LEN};
+pub use crate::program::ending::Ended;
+use crate::program::ending::{Ending, HEAD_LEN, RECORD_LEN};
+
+/// Records of started servers.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct History {
+    /// Oldest first.
+    pub servers: Vec<PastServer>,
+    /// The entries that could not be read, and why.
+    pub unknown: Vec<Unknown>,
+}
+
+/// A server that was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PastServer {
+    /// [`KnownServer::id`](super::known::KnownServer::id).
+    pub id: String,
+    /// The name of the server: at most forty arbitrary bytes.
+    pub name: String,
+    /// Time of the start.
+    pub started: SystemTime,
+    /// Its end; `None` while it runs, and for ever if its guardian was killed.
+    pub end: Option<Ended>,
+}
 
 const NAME: &str = "ended.ring";
 
@@ -52,7 +77,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///
 /// The ring cannot be written: then the end of this server will not be in the history.
 pub fn claim(within: impl AsFd, serial: u64, name: &OsStr) -> io::Result<File> {
-    let mut ring = open(within, OFlag::O_RDWR | OFlag::O_CREAT)?;
+    let mut ring = directory::open_file(within, NAME, OFlag::O_RDWR | OFlag::O_CREAT)?;
     let lock = lock(&ring)?;
     let mut header = [0; 16];
     let known = ring.read_exact_at(&mut header, 0).is_ok() && header.starts_with(HEADER);
@@ -80,15 +105,10 @@ pub fn claim(within: impl AsFd, serial: u64, name: &OsStr) -> io::Result<File> {
 ///
 /// A directory that cannot be read is [unknown](History::unknown); invalid content of a ring is
 /// skipped.
-pub fn history() -> io::Result<History> {
+pub fn look() -> History {
     let mut history = History::default();
-    for path in directory::candidates() {
-        let read = match directory::open_own(&path) {
-            Ok(directory) => read(directory),
-            Err(Refused::Missing | Refused::Foreign(_)) => continue,
-            Err(Refused::Unusable(error)) => Err(error),
-        };
-        match read {
+    for (path, directory) in directory::open_own(directory::candidates()) {
+        match directory.and_then(read) {
             Ok(servers) => history.servers.extend(servers),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -98,33 +118,17 @@ pub fn history() -> io::Result<History> {
         }
     }
     history.servers.sort_by_key(|server| server.started);
-    Ok(history)
+    history
 }
 
 /// Reads all records of a ring.
 fn read(within: impl AsFd) -> io::Result<Vec<PastServer>> {
-    let ring = open(within, OFlag::O_RDONLY)?;
+    let ring = directory::open_file(within, NAME, OFlag::O_RDONLY)?;
     let mut bytes = Vec::new();
     ring.take((1 + SLOTS) * RECORD_LEN as u64)
         .read_to_end(&mut bytes)?;
     let records = bytes.chunks_exact(RECORD_LEN).skip(1);
     Ok(records.filter_map(past).collect())
-}
-
-/// Opens the ring without blocking. Links, devices and files of other users are refused.
-fn open(within: impl AsFd, flags: OFlag) -> io::Result<File> {
-    let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-    let ring = File::from(
-        openat(within, NAME, flags, mode).map_err(|errno| match errno {
-            Errno::ELOOP => io::Error::other("it is a link"),
-            errno => errno.into(),
-        })?,
-    );
-    match directory::is_own(&fstat(&ring)?, SFlag::S_IFREG) {
-        true => Ok(ring),
-        false => Err(io::Error::other("it is not a file of this user alone")),
-    }
 }
 
 fn lock(ring: &File) -> io::Result<Locked<&File>> {
@@ -144,35 +148,15 @@ fn past(record: &[u8]) -> Option<PastServer> {
     let name = head[NAME_AT..].split(|byte| *byte == 0).next()?;
     let end = match Ending::decode(tail.first_chunk()?) {
         Some(Ending::NotStarted) => return None,
-        Some(Ending::Ended(ended)) => Some(end(&ended)?),
+        Some(Ending::Ended(ended)) => Some(ended),
         None => None,
     };
     head.starts_with(RECORD).then_some(PastServer {
         id: format!("{:016x}", number(&head[8..16])),
         name: String::from_utf8_lossy(name).into_owned(),
-        started: date(number(&head[16..NAME_AT]))?,
+        started: UNIX_EPOCH.checked_add(Duration::from_millis(number(&head[16..NAME_AT])))?,
         end,
     })
-}
-
-fn end(ended: &Ended) -> Option<End> {
-    let signal = ended.status & 0x7f;
-    Some(End {
-        at: date(ended.at)?,
-        asked: ended.asked,
-        killed: ended.forced,
-        host_gone: ended.host_gone,
-        is_proven: !ended.unproven,
-        out_of_memory: ended.out_of_memory,
-        code: (signal == 0).then_some((ended.status >> 8) & 0xff),
-        signal: (signal != 0).then_some(signal),
-        swept: ended.swept,
-        took: Duration::from_millis(ended.took.into()),
-    })
-}
-
-fn date(milliseconds: u64) -> Option<SystemTime> {
-    UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds))
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -186,6 +170,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::os::fd::OwnedFd;
+
+    use nix::sys::stat::Mode;
 
     use super::*;
 

@@ -4,12 +4,9 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::file_size;
-
-use super::format::{self, Record};
+use super::format::Record;
 use super::ledger::title;
 use super::locked_file::{LedgerFile, publish};
 use crate::identity::{self, Cookie};
@@ -28,7 +25,6 @@ pub struct WrapperLedger {
     file: LedgerFile,
     directory: OwnedFd,
     name: CString,
-    line: u64,
     record: Record,
 }
 
@@ -42,21 +38,18 @@ impl WrapperLedger {
         let host = identity::this_host()?;
         // The rest of `Visibility` is not read: each look into `/proc` delays the start.
         let parent = cgroups.ok_or_else(|| io::ErrorKind::NotFound.into());
-        let mut text = title(host, sys::own_namespace()?, parent)?;
-        let line = text.len() as u64;
+        let title = title(host, sys::own_namespace()?, parent)?;
         let record = Record {
             serial: server.serial(),
             process: None,
             in_cgroup: cgroups.is_some(),
         };
-        text.push_str(&String::from_utf8_lossy(&format::line(record)));
-        let (file, directory) = publish(host, None, text.as_bytes())?;
+        let (file, directory) = publish(host, None, &title, &[Some(record)])?;
         let name = file.path.file_name().unwrap_or_default();
         let name = CString::new(name.as_bytes())?;
         Ok(Self {
             directory,
             name,
-            line,
             record,
             file,
         })
@@ -92,8 +85,7 @@ impl WrapperLedger {
 
     /// Writes the line again. If that fails, the old line is less exact, but not wrong.
     fn write(&self) {
-        let line = format::line(self.record);
-        let _ = file_size::shielded(|| self.file.locked.write_all_at(&line, self.line));
+        let _ = self.file.write(0, Some(self.record));
     }
 }
 

@@ -1,6 +1,5 @@
 //! A guardian's record of how a server has ended: half a record in the ring of ended servers.
-//!
-//! Compiled into both programs, as [`protocol`](super::protocol) is: it uses `core` alone.
+//! Compiled into both programs: it uses `core` alone.
 
 /// Bytes of a record.
 pub const RECORD_LEN: usize = 2 * HEAD_LEN;
@@ -25,27 +24,39 @@ pub enum Ending {
     Ended(Ended),
 }
 
-/// Details of a server's end.
+/// The end of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// It was sent SIGTERM.
+    /// SIGTERM was sent to all of its processes.
     pub asked: bool,
-    /// It was sent SIGKILL.
+    /// SIGKILL was sent to all of its processes.
     pub forced: bool,
-    /// The host had gone, or the shim was killed.
+    /// Its host had ended, or had killed the shim.
     pub host_gone: bool,
-    /// Its cgroup may not be empty.
+    /// Its cgroup could not be emptied.
     pub unproven: bool,
-    /// The kernel has killed it, because it needed more memory than its limit.
+    /// The kernel has killed it for exceeding its memory limit.
     pub out_of_memory: bool,
-    /// The wait status of its own process.
+    /// The wait status of its main process.
     pub status: i32,
-    /// Processes other than its own that had to be ended.
+    /// The number of other processes that had to be ended.
     pub swept: u32,
-    /// Milliseconds since 1970.
+    /// Time at which nothing of it was left, in milliseconds since 1970.
     pub at: u64,
-    /// Milliseconds since the first signal.
+    /// Milliseconds from the first signal to its end.
     pub took: u32,
+}
+
+impl Ended {
+    /// Returns the exit code of its main process, if that has exited.
+    pub fn code(&self) -> Option<i32> {
+        self.signal().is_none().then_some((self.status >> 8) & 0xff)
+    }
+
+    /// Returns the signal that has ended its main process, if one has.
+    pub fn signal(&self) -> Option<i32> {
+        Some(self.status & 0x7f).filter(|signal| *signal != 0)
+    }
 }
 
 impl Ending {
