@@ -20,7 +20,8 @@ pub fn create(directory: &Path) -> io::Result<()> {
         .mode(0o700)
         .create(directory)?;
     let found = fs::symlink_metadata(directory)?;
-    if !is_own(&found) || found.mode() & 0o022 != 0 {
+    let is_own = found.is_dir() && found.uid() == geteuid().as_raw();
+    if !is_own || found.mode() & 0o022 != 0 {
         return Err(not_private(directory));
     }
     check_above(directory)
@@ -45,15 +46,6 @@ pub fn check(directory: &Path) -> io::Result<()> {
 /// Same as [`create`].
 pub fn check_above(directory: &Path) -> io::Result<()> {
     check_from(directory, 1)
-}
-
-/// Returns whether this is a directory of this user, and no symbolic link.
-pub fn is_mine(directory: &Path) -> bool {
-    fs::symlink_metadata(directory).is_ok_and(|found| is_own(&found))
-}
-
-fn is_own(found: &fs::Metadata) -> bool {
-    found.is_dir() && found.uid() == geteuid().as_raw()
 }
 
 /// Checks the directory `levels` above this one, and all above it.

@@ -26,27 +26,8 @@ mod unix;
 #[cfg(target_os = "linux")]
 pub mod watch;
 
-#[cfg(target_os = "linux")]
-pub use os::hold_parent;
-#[cfg(target_os = "linux")]
-pub use os::{
-    Child, FIRST_NAMESPACE, HeldSignals, OTHER_PROC, ProcEntry, ProcessState, Seen, boot_id,
-    bytes_of, bytes_of_process, cgroup_of, close_on_exec_from, continue_held, duplicate_from,
-    end_within, ends_within, entries_of_proc, hold, hold_this, home, in_a_session, is_gone,
-    is_headless, is_running, kill_held, look_at, look_in, may_signal, memory_of, name_of,
-    namespace_at, numbers_in, numbers_in_proc, of_ticks, own_namespace, own_session,
-    own_start_time, see, see_all, shows_own_namespace, terminate_held, text_of, ticks_since_boot,
-    tracer_of, waited,
-};
-pub use os::{
-    Leader, can_lead, is_not_executable, kill_group_of_child, members_of_group, set_pipe_size,
-    start_time, watch_process,
-};
-#[cfg(target_os = "linux")]
-pub use unix::may_write;
-pub use unix::{
-    DEFAULT_PATH, is_in_group, limit_of, may_execute, names_a_path, spellings, variable,
-};
+pub use os::*;
+pub use unix::*;
 
 /// Returns the end of a time limit from outside, of 49 days at most, as for a guardian.
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ use crate::exit::ExitStatus;
 use super::super::watch::{self, once};
 use super::super::{self as sys, Pid, Signal, reserve, unix};
 use super::pidfd::{
-    group_flag_works, hold_this, is_refusal, pidfd_open, pidfd_signal_alone, pidfd_signal_group,
+    group_flag_works, hold, hold_this, is_refusal, pidfd_signal_alone, pidfd_signal_group,
 };
 use super::wait::{Child, is_child, peek, reap, waited};
 
@@ -65,7 +65,7 @@ impl Leader {
     pub fn new(pid: Pid) -> io::Result<Self> {
         Ok(Self {
             pid,
-            pidfd: Arc::new(pidfd_open(pid)?),
+            pidfd: Arc::new(hold(pid)?),
         })
     }
 
@@ -179,7 +179,7 @@ pub fn watch_process(
     still: impl FnMut() -> io::Result<bool>,
     on_exit: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
-    let pidfd = match pidfd_open(pid) {
+    let pidfd = match hold(pid) {
         Ok(pidfd) => pidfd,
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {
             on_exit();

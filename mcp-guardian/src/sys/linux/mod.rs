@@ -13,19 +13,10 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 
-pub use leader::{Leader, can_lead, kill_group_of_child, watch_process};
-pub use pidfd::{
-    continue_held, end_within, ends_within, hold, hold_this, is_running, kill_held, terminate_held,
-};
-pub use proc::{
-    FIRST_NAMESPACE, OTHER_PROC, bytes_of, bytes_of_process, home, is_gone, namespace_at,
-    numbers_in, own_namespace, shows_own_namespace, text_of,
-};
-pub use seen::{
-    ProcEntry, ProcessState, Seen, cgroup_of, entries_of_proc, is_headless, look_at, look_in,
-    may_signal, members_of_group, name_of, numbers_in_proc, own_session, own_start_time, see,
-    see_all, start_time, tracer_of,
-};
+pub use leader::*;
+pub use pidfd::*;
+pub use proc::*;
+pub use seen::*;
 pub use signals::HeldSignals;
 pub use usage::{memory_of, of_ticks};
 pub use wait::{Child, waited};

@@ -12,7 +12,7 @@ use super::super::{Pid, deadline, uninterrupted};
 
 /// Holds a process that need not be ours. The caller must then check that it is the right one.
 pub fn hold(pid: Pid) -> io::Result<OwnedFd> {
-    pidfd_open(pid)
+    open(pid.0)
 }
 
 /// Sends SIGKILL to a held process.
@@ -36,7 +36,7 @@ pub fn is_running(pid: u32) -> bool {
     let Some(pid) = Pid::new(pid.into()) else {
         return false;
     };
-    match pidfd_open(pid) {
+    match hold(pid) {
         Ok(pidfd) => !ends_within(pidfd.as_fd(), Duration::ZERO).unwrap_or(false),
         // Kernels differ in their error for a thread. Any other error leaves it open, so `true` is
         // the answer.
@@ -82,10 +82,6 @@ pub fn end_within(held: &mut Vec<OwnedFd>, limit: Duration) {
 /// and a sandbox permit pidfds.
 pub fn hold_this() -> io::Result<OwnedFd> {
     open(nix::unistd::getpid().as_raw())
-}
-
-pub(super) fn pidfd_open(pid: Pid) -> io::Result<OwnedFd> {
-    open(pid.0)
 }
 
 fn open(pid: i32) -> io::Result<OwnedFd> {
