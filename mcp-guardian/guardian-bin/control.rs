@@ -98,8 +98,9 @@ impl Control {
         };
         let mut message = [0; 4];
         match sys::recv(socket, &mut message) {
-            Ok(0) => {
-                // The host may still read: it closes its half when its queue of requests is full.
+            Err(Errno::EAGAIN) => Received::Nothing,
+            // The host may still read: it closes its half when its queue of requests is full.
+            Ok(0) | Err(_) => {
                 self.is_deaf = true;
                 self.how_it_ended()
             }
@@ -108,11 +109,6 @@ impl Control {
                 .get(..len)
                 .and_then(Request::decode)
                 .map_or(Received::Nothing, Received::Request),
-            Err(Errno::EAGAIN) => Received::Nothing,
-            Err(_) => {
-                self.is_deaf = true;
-                self.how_it_ended()
-            }
         }
     }
 

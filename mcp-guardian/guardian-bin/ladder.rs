@@ -2,8 +2,6 @@
 //! include this file by path. The host of a shim has no ladder, so the shim climbs it, and never
 //! goes back.
 
-/// Grace of descendants after the server's own process, before SIGTERM.
-const STRAGGLERS: u64 = 50_000_000;
 /// Pause before a request that the guardian did not accept is repeated.
 const RETRY: u64 = 10_000_000;
 /// Pause before a kill order is repeated: a guardian may have been stopped or have lost it.
@@ -12,7 +10,10 @@ const AGAIN: u64 = 500_000_000;
 /// Progress of one server's end. Times are nanoseconds of any steady clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ladder {
+    /// Time between two rungs.
     grace: u64,
+    /// Grace of descendants after the server's own process, before SIGTERM.
+    straggler_grace: u64,
     rung: Rung,
     /// Number of SIGTERMs sent and wanted.
     asked: u32,
@@ -49,9 +50,10 @@ pub(crate) enum Order {
 }
 
 impl Ladder {
-    pub(crate) const fn new(grace: u64) -> Self {
+    pub(crate) const fn new(grace: u64, straggler_grace: u64) -> Self {
         Self {
             grace,
+            straggler_grace,
             rung: Rung::Running,
             asked: 0,
             wanted: 0,
@@ -71,7 +73,7 @@ impl Ladder {
 
     /// Notes the exit of the server's own process.
     pub(crate) fn main_exited(&mut self, now: u64) {
-        let soon = now.saturating_add(STRAGGLERS);
+        let soon = now.saturating_add(self.straggler_grace);
         self.rung = match self.rung {
             Rung::Running => Rung::Told { until: soon },
             Rung::Told { until } => Rung::Told {

@@ -60,7 +60,8 @@ impl Shim {
         let fd = |index: usize| sys::inherited(numbers.get(index).copied()??.cast_signed());
         // A copy of the server's output would hide its end.
         drop(sys::inherited(1));
-        let grace = u64::from(number(args.get(5)?)?).saturating_mul(1_000_000);
+        let time = |index| Some(u64::from(number(args.get(index)?)?).saturating_mul(1_000_000));
+        let grace = time(5)?;
         Some(Self {
             control: fd(0)?,
             host: fd(1),
@@ -73,7 +74,7 @@ impl Shim {
             input: sys::inherited(0).and_then(|input| sys::end_of(&input).ok()),
             log: sys::inherited(2),
             signals: sys::signalfd(Signals::PASSED_ON).ok()?,
-            ladder: Ladder::new(grace),
+            ladder: Ladder::new(grace, time(9)?),
         })
     }
 
@@ -177,7 +178,7 @@ impl Shim {
                 Err(_) => self.end_without_guardian(),
             };
             let report = buffer.get(..len).and_then(Report::decode);
-            if let Some(Report::MainExited { .. } | Report::Gone { .. } | Report::Unproven { .. }) = report {
+            if let Some(Report::MainExited { .. } | Report::Gone { .. }) = report {
                 // The server does not read it any more.
                 self.input = None;
             }
@@ -186,12 +187,12 @@ impl Shim {
                 Some(Report::OutOfMemory) => {
                     self.say(b"mcp-contain: the server and all that it had started were killed: they needed more memory than --memory lets them have\n");
                 }
+                Some(Report::Gone { emptied: false, .. }) => self.unproven(
+                    b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
+                ),
                 Some(Report::Gone { status, .. }) if self.companion_is_done() => self.end(status),
                 Some(Report::Gone { .. }) => self.unproven(
                     b"mcp-contain: what ends the containers of the server did not do so: some may live (see `mcp-contain reap`)\n",
-                ),
-                Some(Report::Unproven { .. }) => self.unproven(
-                    b"mcp-contain: the server's cgroup cannot be emptied: something of it may live\n",
                 ),
                 Some(Report::Started { .. } | Report::ExecFailed { .. } | Report::Adopted { .. }) | None => {}
             }

@@ -222,7 +222,6 @@ impl Supervisor {
         if self.course.nobody_is_left()
             && let Some(swept) = self.swept.take()
         {
-            let status = self.course.status();
             // A host that is told that nothing was started cleans up itself.
             let is_left_to_host = self.failed.is_some() && !self.control.is_closed();
             let out_of_memory = self.server.record.is_out_of_memory();
@@ -238,13 +237,11 @@ impl Supervisor {
                     stage,
                     errno: errno.0,
                 },
-                None => {
-                    let swept = swept.into_listing();
-                    match emptied {
-                        true => Report::Gone { status, swept },
-                        false => Report::Unproven { status, swept },
-                    }
-                }
+                None => Report::Gone {
+                    status: self.course.status(),
+                    emptied,
+                    swept: swept.into_listing(),
+                },
             });
         }
     }

@@ -91,7 +91,7 @@ fn supervise(server: Pid, signals: &Fd, grace: u64, all: bool) -> ! {
     // Only the server holds its outputs, so that their end is seen outside.
     sys::close(1);
     sys::close(2);
-    let mut ladder = Ladder::new(grace);
+    let mut ladder = Ladder::new(grace, 0);
     let mut input = Some(&sys::STDIN);
     loop {
         // Data is left to the server.

@@ -170,19 +170,13 @@ pub enum Report<'a> {
         /// Wait status, as `waitpid` reports it.
         status: i32,
     },
-    /// The last message: every process of the server has been reaped.
+    /// The last message: every descendant has been reaped.
     Gone {
         /// Wait status of the server's own process.
         status: i32,
+        /// The server's cgroup, if it was to be removed, has been.
+        emptied: bool,
         /// Other processes that were reaped after the guardian had begun to signal.
-        swept: Listing<'a>,
-    },
-    /// The last message, in place of [`Gone`](Self::Gone): every descendant has been reaped, but
-    /// the server's cgroup, which was to be removed, is still there.
-    Unproven {
-        /// The same as of [`Gone`](Self::Gone).
-        status: i32,
-        /// The same as of [`Gone`](Self::Gone).
         swept: Listing<'a>,
     },
     /// The kernel has killed the server, which needed more memory than its limit. Sent before the
@@ -207,11 +201,12 @@ impl<'a> Report<'a> {
                 .word(errno.cast_unsigned()),
             Self::MainExited { status } => out.byte(MAIN_EXITED).word(status.cast_unsigned()),
             Self::OutOfMemory => out.byte(OUT_OF_MEMORY),
-            Self::Gone { status, swept } => {
-                out.byte(GONE).word(status.cast_unsigned()).listing(swept)
-            }
-            Self::Unproven { status, swept } => out
-                .byte(UNPROVEN)
+            Self::Gone {
+                status,
+                emptied,
+                swept,
+            } => out
+                .byte(if emptied { GONE } else { UNPROVEN })
                 .word(status.cast_unsigned())
                 .listing(swept),
             Self::Adopted { by } => out.byte(ADOPTED).word(by),
@@ -244,11 +239,10 @@ impl<'a> Report<'a> {
             ADOPTED if rest.is_empty() => Some(Self::Adopted { by: first }),
             GONE | UNPROVEN => {
                 let (total, entries) = rest.split_first_chunk::<4>()?;
-                let status = first.cast_signed();
-                let swept = Listing::new(u32::from_le_bytes(*total), entries)?;
-                Some(match tag {
-                    GONE => Self::Gone { status, swept },
-                    _ => Self::Unproven { status, swept },
+                Some(Self::Gone {
+                    status: first.cast_signed(),
+                    emptied: tag == GONE,
+                    swept: Listing::new(u32::from_le_bytes(*total), entries)?,
                 })
             }
             _ => None,

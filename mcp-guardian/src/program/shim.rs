@@ -26,6 +26,8 @@ pub struct Shim<'a> {
     pub companion: Option<BorrowedFd<'a>>,
     /// The time between the rungs of its ladder.
     pub grace: Duration,
+    /// The time that descendants have after the server's own process, before SIGTERM.
+    pub straggler_grace: Duration,
     /// Set if the shim exits with 137 where the server died of SIGKILL, instead of dying of SIGKILL
     /// too.
     pub sigkill_as_code: bool,
@@ -39,7 +41,7 @@ pub struct Shim<'a> {
 const COMPANION: usize = 7;
 
 /// The index of the server's name.
-const NAME: usize = 9;
+const NAME: usize = 10;
 
 /// The placeholder for a missing name or descriptor.
 pub const NAMELESS: &str = "-";
@@ -79,7 +81,7 @@ pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         Some(fd) => number(fd.as_raw_fd().unsigned_abs()),
         None => c"-".to_owned(),
     };
-    let grace = u32::try_from(shim.grace.as_millis()).unwrap_or(u32::MAX);
+    let time = |time: Duration| number(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
     let [control, host, cgroup_kill, companion] = passed.map(text);
     let guardian = number(shim.guardian.pid());
     let parameters = [
@@ -88,13 +90,14 @@ pub fn exec(shim: &Shim<'_>) -> io::Result<Infallible> {
         control,
         host,
         cgroup_kill,
-        number(grace),
+        time(shim.grace),
         guardian,
         companion,
         number(u32::from(shim.sigkill_as_code)),
+        time(shim.straggler_grace),
         shim.name.clone(),
     ];
-    const { assert!(NAME == 9 && COMPANION == 7, "the last of them") };
+    const { assert!(NAME == 10 && COMPANION == 7, "the last of them") };
     let argv: Vec<&CStr> = parameters
         .iter()
         .chain(shim.argv)

@@ -71,8 +71,8 @@ pub struct Record<'a> {
     /// The name of the server's cgroup, which is that of [`SpawnRequest::cgroup_leaf`].
     pub cgroup: Option<&'a CStr>,
     /// Set if no host empties that cgroup: the guardian kills what is left inside. Otherwise it
-    /// [reports](super::protocol::Report::Unproven) that the cgroup is not empty, unless the host
-    /// is gone.
+    /// [reports](super::protocol::Report::Gone) that the cgroup is not empty, unless the host is
+    /// gone.
     pub is_alone: bool,
     /// Set if that cgroup has a memory limit: the guardian
     /// [reports](super::protocol::Report::OutOfMemory) when it was reached.

@@ -46,7 +46,7 @@ impl From<Received<'_>> for Said {
             Received::Report(Report::Started { pid }) => Self::Started(pid),
             Received::Report(Report::ExecFailed { stage, errno }) => Self::ExecFailed(stage, errno),
             Received::Report(Report::MainExited { status }) => Self::MainExited(status),
-            Received::Report(Report::Gone { status, swept }) => Self::Gone {
+            Received::Report(Report::Gone { status, swept, .. }) => Self::Gone {
                 status,
                 swept: Swept {
                     count: swept.total(),
@@ -54,7 +54,6 @@ impl From<Received<'_>> for Said {
                 },
             },
             Received::Report(Report::Adopted { .. }) => unreachable!("there is a server"),
-            Received::Report(Report::Unproven { .. }) => unreachable!("it removes no cgroup"),
             Received::Report(Report::OutOfMemory) => unreachable!("there is no limit"),
             Received::Nothing => unreachable!("waited for"),
             Received::Closed => Self::Closed,

@@ -113,8 +113,12 @@ impl Server {
             // Not sent by the guardians of a launcher: `Adopted` is for one without a server,
             // `OutOfMemory` for one with a limit.
             Report::Adopted { .. } | Report::OutOfMemory => {}
-            Report::Gone { status, swept } | Report::Unproven { status, swept } => {
-                heard.emptied = matches!(report, Report::Gone { .. });
+            Report::Gone {
+                status,
+                emptied,
+                swept,
+            } => {
+                heard.emptied = emptied;
                 heard.exit = Some(exit_status(status));
                 heard.gone = Some(account(&swept));
             }

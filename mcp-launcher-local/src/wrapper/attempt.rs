@@ -9,6 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use mcp_lifecycle_core::TerminationPolicy;
 use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use super::{Require, Server, WrapError, Wrapper};
@@ -232,6 +233,7 @@ impl Start<'_> {
                 .map(|doors| doors.kill.as_fd()),
             companion: self.wrapper.companion_fd(),
             grace: self.wrapper.grace,
+            straggler_grace: TerminationPolicy::default().straggler_grace,
             sigkill_as_code: self.wrapper.sigkill_as_code,
             argv: &argv,
         });
@@ -370,7 +372,7 @@ fn first_word(guardian: &GuardianHandle) -> FirstWord {
             Ok(Received::Report(Report::ExecFailed { stage, errno })) => {
                 return FirstWord::Failed(stage, errno);
             }
-            Ok(Received::Report(Report::Gone { .. })) => return FirstWord::Gone,
+            Ok(Received::Report(Report::Gone { emptied: true, .. })) => return FirstWord::Gone,
             Ok(Received::Report(_)) => {}
             Ok(Received::Nothing) => {
                 // Asked again in both cases, whether it is readable or not.
@@ -387,7 +389,7 @@ fn first_word(guardian: &GuardianHandle) -> FirstWord {
 fn is_gone(guardian: &GuardianHandle) -> bool {
     let mut buffer = [0; MESSAGE_MAX];
     while let Ok(Received::Report(report)) = guardian.receive(&mut buffer) {
-        if let Report::Gone { .. } = report {
+        if let Report::Gone { emptied: true, .. } = report {
             return true;
         }
     }

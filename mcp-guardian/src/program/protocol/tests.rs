@@ -7,7 +7,11 @@ fn encoded(report: Report<'_>) -> Vec<u8> {
 }
 
 fn gone(swept: Listing<'_>) -> Report<'_> {
-    Report::Gone { status: 9, swept }
+    Report::Gone {
+        status: 9,
+        emptied: true,
+        swept,
+    }
 }
 
 #[test]
@@ -33,17 +37,20 @@ fn reports_round_trip() {
         },
         Report::MainExited { status: 0x0700 },
         Report::Adopted { by: 1 },
-        Report::Unproven {
+        Report::Gone {
             status: 9,
+            emptied: false,
             swept: names.finish(),
         },
         Report::OutOfMemory,
         Report::Gone {
             status: -1,
+            emptied: true,
             swept: names.finish(),
         },
         Report::Gone {
             status: 0,
+            emptied: true,
             swept: ListingBuilder::new().finish(),
         },
     ] {
