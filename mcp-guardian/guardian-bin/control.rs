@@ -16,17 +16,14 @@ pub(crate) struct Control {
 
 pub(crate) enum Received {
     Request(Request),
-    /// Nothing now.
     Nothing,
-    /// The host has closed its sending half but still reads: an order to kill that its queue had no
-    /// room for.
+    /// The host has closed its sending half but still reads: an order to kill without room.
     Muted,
     /// The host is gone.
     Gone,
 }
 
 impl Control {
-    /// Takes over the inherited socket.
     pub(crate) fn inherited() -> Option<Self> {
         sys::inherited(CONTROL_FD).map(|socket| Self {
             socket: Some(socket),
@@ -42,12 +39,10 @@ impl Control {
         if self.is_deaf { all.not_readable() } else { all }
     }
 
-    /// Returns whether the host is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.socket.is_none()
     }
 
-    /// Closes the socket: no reports are possible.
     pub(crate) fn close(&mut self) {
         self.socket = None;
         self.owed = [const { None }; OWED_MAX];

@@ -1,9 +1,7 @@
-//! Decides a guardian's next step by state and event. Pure: no system call, no clock; the crate's
-//! tests include this file by path.
+//! Decides a guardian's next step by state and event. Pure; the tests include this file by path.
 //!
-//! While the host lives, no timer ends or kills anything. When the host is gone there is one grace,
-//! if the host set one. The pauses below are between rounds of killing, which only the end of
-//! everything stops.
+//! While the host lives, no timer ends anything. When it is gone there is one grace, if it has set
+//! one. Rounds of killing stop only when nothing is left.
 
 /// Pause for the first signals to take effect.
 const FIRST_PAUSE: u64 = 500_000;
@@ -30,20 +28,18 @@ pub(crate) struct Course {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Waiting for events.
     Waiting,
     /// The host is gone; its descendants may end by themselves until this time.
     Orphaned {
         until: u64,
     },
     Killing(Killing),
-    /// No descendant is left.
     Done,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Killing {
-    /// Time of the next round, unless all reached processes are reaped before.
+    /// Time of the next round, unless all that were reached are reaped before.
     next: u64,
     pause: u64,
     /// Number of processes reached in the last round and not reaped yet; `None` if it reached none.
@@ -64,14 +60,14 @@ impl Course {
         }
     }
 
-    /// Notes the host's request to end. The caller sends SIGTERM now.
+    /// Notes the host's request. The caller sends SIGTERM now.
     pub(crate) fn ask(&mut self) {
         self.sweeping = true;
         self.asked = true;
     }
 
-    /// Notes that the host is gone, with this grace for the tree. Returns whether the caller sends
-    /// SIGTERM now: never twice, as a second one means "at once" to many programs.
+    /// Returns whether the caller sends SIGTERM now: never twice, as a second one means "at once" to
+    /// many programs.
     #[must_use]
     pub(crate) fn host_gone(&mut self, now: u64, grace: u64) -> bool {
         self.orphaned = true;
@@ -90,7 +86,6 @@ impl Course {
         news
     }
 
-    /// Advances the time: a grace may be over.
     pub(crate) fn pass(&mut self, now: u64) {
         if matches!(self.phase, Phase::Orphaned { until } if now >= until) {
             self.kill();
@@ -111,7 +106,6 @@ impl Course {
         }
     }
 
-    /// Notes a reaped child.
     pub(crate) fn reaped(&mut self) {
         if let Phase::Killing(killing) = &mut self.phase {
             killing.progress = true;
@@ -141,7 +135,6 @@ impl Course {
         }
     }
 
-    /// Notes how many children a round reached.
     pub(crate) fn round_reached(&mut self, reached: usize, now: u64) {
         let Phase::Killing(killing) = &mut self.phase else {
             return;
@@ -170,8 +163,7 @@ impl Course {
         matches!(self.phase, Phase::Done)
     }
 
-    /// Returns whether the tree got SIGTERM, whether it was to be killed, and whether the host was
-    /// gone.
+    /// Returns `asked`, `forced` and `orphaned`.
     pub(crate) fn means(&self) -> [bool; 3] {
         [self.asked, self.forced, self.orphaned]
     }

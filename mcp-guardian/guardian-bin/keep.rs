@@ -1,5 +1,4 @@
-//! Patterns of processes that outlive their server. Pure: guardian, host and tests include this
-//! file by path.
+//! Patterns of processes that outlive their server. Pure; guardian and host include this file.
 //!
 //! A pattern with a slash is compared with the whole command line, joined by single spaces; any
 //! other with the names of the process and its program. `*` matches any characters, `?` one.
@@ -60,7 +59,6 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Converts the separator of /proc to a space.
 fn spaced(byte: u8) -> u8 {
     if byte == 0 { b' ' } else { byte }
 }

@@ -1,6 +1,5 @@
-//! The ladder by which a shim ends its server. Pure: no system call, no clock; the crate's tests
-//! include this file by path. The host of a shim has no ladder, so the shim climbs it, and never
-//! goes back.
+//! The ladder by which a shim ends its server, since its host has none. It is never climbed down.
+//! Pure; the tests include this file by path.
 
 /// Pause before a request that the guardian did not accept is repeated.
 const RETRY: u64 = 10_000_000;
@@ -18,7 +17,6 @@ pub(crate) struct Ladder {
     /// Number of SIGTERMs sent and wanted.
     asked: u32,
     wanted: u32,
-    /// Time of the next attempt after a refused request.
     retry: Option<u64>,
     /// Number of SIGTERMs from the host.
     terms: u32,
@@ -31,7 +29,6 @@ enum Rung {
     Told {
         until: u64,
     },
-    /// The tree got SIGTERM.
     Asked {
         until: u64,
     },
@@ -71,7 +68,6 @@ impl Ladder {
         }
     }
 
-    /// Notes the exit of the server's own process.
     pub(crate) fn main_exited(&mut self, now: u64) {
         let soon = now.saturating_add(self.straggler_grace);
         self.rung = match self.rung {
@@ -90,24 +86,21 @@ impl Ladder {
         self.order(now)
     }
 
-    /// Notes that the host is gone.
     pub(crate) fn host_gone(&mut self, now: u64) -> Order {
         self.ask(now, 1);
         self.order(now)
     }
 
-    /// Notes an accepted request.
     pub(crate) fn sent(&mut self) {
         self.asked = self.wanted;
         self.retry = None;
     }
 
-    /// Notes a refused request: there was no room or memory.
+    /// Notes that there was no room or memory for a request.
     pub(crate) fn refused(&mut self, now: u64) {
         self.retry = Some(now.saturating_add(RETRY));
     }
 
-    /// Advances the time.
     pub(crate) fn pass(&mut self, now: u64) -> Order {
         match self.rung {
             Rung::Told { until } if now >= until => self.ask(now, 1),

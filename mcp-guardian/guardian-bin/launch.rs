@@ -1,10 +1,9 @@
 //! Starts the server, up to exec in the child.
 //!
-//! Its process is created in its cgroup if the kernel supports that, else it joins by
-//! `cgroup.procs`, which waits for a kernel grace period of 7 to 16 ms on an idle machine. But a
-//! kernel that counts kills kills a child at birth if its parent's cgroup was ever killed (Linux
-//! 6.18), and filters refuse the call. So the child reports that it is alive, and otherwise a
-//! second one joins. A child killed at birth has executed nothing.
+//! Its process is created in its cgroup if that works; joining by `cgroup.procs` waits for a kernel
+//! grace period of 7 to 16 ms. Linux 6.18 kills a child at birth if its parent's cgroup was ever
+//! killed, and filters refuse the call: so the child reports that it is alive, and otherwise a
+//! second one joins.
 
 use crate::control::Control;
 use crate::namespace::{self, Namespace};
@@ -14,7 +13,7 @@ use crate::record::Record;
 use crate::staying::Staying;
 use crate::sys::{self, Args, Errno, Fd, Fork, Pid, PollFd, Reaped, Signals};
 
-/// A created server process. [`Server::outcome`] reports its exec.
+/// A created server process.
 pub(crate) struct Server {
     pub(crate) pid: Pid,
     /// Readable when the host dies; `None` without pidfds.
@@ -25,14 +24,12 @@ pub(crate) struct Server {
     pub(crate) outcome: Fd,
     pub(crate) namespace: Option<Namespace>,
     pub(crate) cgroup_kill: Option<Fd>,
-    /// Same as [`Params::grace`].
     pub(crate) grace: u64,
     pub(crate) record: Record,
     pub(crate) staying: Staying,
 }
 
 pub(crate) enum Failure {
-    /// The host died first.
     HostGone,
     Failed(Stage, Errno),
 }
@@ -82,7 +79,7 @@ pub(crate) fn launch(args: &Args, params: Params, control: &Control) -> Result<S
     }
     let guardian = sys::getpid();
     let is_born = |pid| is_born(pid, &outcome, &children, host.as_ref(), control);
-    let (fork, is_inside) = fork(params.cgroup_leaf.as_ref(), &report, is_born).map_err(failed(Stage::Fork))?;
+    let (fork, is_inside) = fork(params.record.leaf.as_ref(), &report, is_born).map_err(failed(Stage::Fork))?;
     match fork {
         Fork::Child => {
             let joined = if is_inside { Ok(()) } else { join_cgroup(&params) };
@@ -113,9 +110,8 @@ fn fork(leaf: Option<&Fd>, report: &Fd, is_born: impl Fn(Pid) -> bool) -> sys::R
     sys::fork_leader().map(|fork| (fork, false))
 }
 
-/// Waits for the child's first report, an order, or the host's end. The latter two are handled
-/// later, and the child counts as the server. If it was killed at birth and nothing else happened,
-/// it is reaped.
+/// Waits for the child's first report, an order, or the host's end. Returns `false` only if it was
+/// killed at birth and nothing else happened; it is reaped then.
 fn is_born(pid: Pid, outcome: &Fd, children: &Fd, host: Option<&Fd>, control: &Control) -> bool {
     loop {
         let mut fds = [
@@ -139,7 +135,7 @@ fn is_born(pid: Pid, outcome: &Fd, children: &Fd, host: Option<&Fd>, control: &C
 }
 
 fn started(
-    mut params: Params,
+    params: Params,
     pid: Pid,
     host: Option<Fd>,
     children: Fd,
@@ -156,22 +152,20 @@ fn started(
         children,
         outcome,
         namespace,
-        record: Record::take(&mut params),
+        record: params.record,
         staying: Staying::new(params.keep),
         cgroup_kill: params.cgroup_kill,
         grace: params.grace,
     }
 }
 
-/// Reports a failure before exec, and exits.
 pub(crate) fn fail(report: &Fd, stage: Stage, errno: Errno) -> ! {
     let [a, b, c, d] = errno.0.to_le_bytes();
     let _ = sys::write(report, &[stage as u8, a, b, c, d]);
     sys::exit(crate::EXIT_NOT_STARTED)
 }
 
-/// Joins the cgroup by writing "0". The opener's permissions count, so it works if the host could
-/// open the file.
+/// Joins the cgroup by writing "0". The opener's permissions count: the host's.
 pub(crate) fn join_cgroup(params: &Params) -> sys::Result<()> {
     match &params.cgroup_procs {
         Some(procs) => sys::write(procs, b"0").map(|_| ()),
@@ -192,8 +186,7 @@ fn watch(host: u32) -> Result<Option<Fd>, Failure> {
     }
 }
 
-/// Runs between fork and exec. Returns what failed. Every descriptor but the server's streams
-/// closes on exec.
+/// Runs between fork and exec. Returns what failed.
 pub(crate) fn become_server(args: &Args, params: &Params, guardian: u32) -> (Stage, Errno) {
     // The guardian has one thread, so this reacts only to its death.
     if let Err(errno) = sys::die_with_parent() {

@@ -1,8 +1,7 @@
 //! The program between a host and one server, which ends the server when its host cannot.
 //!
-//! A static program without libc, built by this crate's build script. `docs/containment.md` in the
-//! repository has its states, its protocol and its limits. Its arguments name its role: the
-//! guardian is the server's parent.
+//! A static program without libc, built by this crate's build script. `docs/containment.md` has its
+//! states, its protocol and its limits. Its arguments name its role.
 //!
 //! - [`params`]: the guardian's arguments and descriptors
 //! - [`launch`]: the fork, and the server's side of it, up to exec
@@ -65,7 +64,6 @@ use params::Params;
 use protocol::Report;
 use sys::Signals;
 
-/// Exit code for invalid arguments.
 const EXIT_USAGE: i32 = 126;
 /// Exit code if no server was started, as in a shell.
 const EXIT_NOT_STARTED: i32 = 127;
@@ -104,8 +102,7 @@ fn main(args: sys::Args) -> ! {
     }
 }
 
-/// Closes descriptors from `first` on, except those meant for it: leaked ones of the host and other
-/// servers, and the image itself.
+/// Closes descriptors from `first` on that are not meant for it: leaked ones, and the image.
 fn close_inherited_but<const N: usize>(first: u32, mut kept: [Option<u32>; N]) {
     kept.sort_unstable();
     let mut from = first;

@@ -1,8 +1,7 @@
 //! A server in a PID namespace. This program is also the namespace's init.
 //!
 //! The kernel ends everything in the namespace when its init ends, and init ends when the guardian
-//! does, for any reason: nothing else needs to be alive. Init reaps orphans inside and exits when
-//! the namespace is empty.
+//! does, for any reason.
 
 use crate::launch;
 use crate::params::Params;
@@ -17,8 +16,7 @@ pub(crate) struct Namespace {
     _lifeline: Fd,
 }
 
-/// Creates the init of a new namespace. Returns in the guardian only. Init and the server report
-/// failures to `report`.
+/// Creates the init of a new namespace. Returns in the guardian only.
 pub(crate) fn create(args: &Args, params: &Params, report: Fd) -> Result<(Pid, Namespace), Errno> {
     let (status, inner_status) = sys::pipe()?;
     let (inner_lifeline, lifeline) = sys::pipe()?;
@@ -48,8 +46,7 @@ pub(crate) fn create(args: &Args, params: &Params, report: Fd) -> Result<(Pid, N
     }
 }
 
-/// Prepares init and starts the server. Returns init's own view of it: the server, and the
-/// descriptor of its children's exits.
+/// Starts the server inside. Returns it, and the descriptor of the exits of init's children.
 fn start(args: &Args, params: &Params, unmapped: Option<(u32, u32)>) -> Result<(Pid, Fd), (Stage, Errno)> {
     /// Pid of the server's parent inside.
     const INIT: u32 = 1;
@@ -66,8 +63,7 @@ fn start(args: &Args, params: &Params, unmapped: Option<(u32, u32)>) -> Result<(
     }
 }
 
-/// Reports the server's end, and exits once the namespace is empty or the guardian is gone, which
-/// ends the namespace.
+/// Reaps, and reports the server's end. Exits once the namespace is empty or the guardian is gone.
 fn watch(server: Pid, children: &Fd, status: &Fd, lifeline: &Fd) -> ! {
     loop {
         let mut fds = [PollFd::readable(Some(children)), PollFd::readable(Some(lifeline))];

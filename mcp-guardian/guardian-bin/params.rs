@@ -6,6 +6,7 @@ use crate::protocol::{
     CGROUP_KILL_FD, CGROUP_LEAF_FD, CGROUP_PROCS_FD, COMPANION_FD, FLAG_ALONE, FLAG_MEMORY, FLAG_ORPHAN, FLAG_OWN_VARIABLE,
     FLAG_PID_NAMESPACE, LEDGER_DIR_FD, LEDGER_FD, PARAM_COUNT, RING_FD, flag_of,
 };
+use crate::record::{Record, Slot};
 use crate::stat::number;
 use crate::sys::{self, Args, Fd};
 
@@ -16,33 +17,16 @@ pub(crate) struct Params {
     /// The server's working directory; the host's if `None`.
     pub(crate) cwd: Option<&'static CStr>,
     pub(crate) program: &'static CStr,
-    /// Creates a PID namespace for the server.
     pub(crate) pid_namespace: bool,
     /// Starts no server; leaves an orphan to find its adopter.
     pub(crate) orphan: bool,
-    /// The cgroup that the server is created in, or joins by `cgroup_procs`.
-    pub(crate) cgroup_leaf: Option<Fd>,
     pub(crate) cgroup_procs: Option<Fd>,
     pub(crate) cgroup_kill: Option<Fd>,
-    /// The path of that cgroup from itself, which is removed at the end.
-    pub(crate) cgroup_path: &'static CStr,
-    /// No host empties the cgroup.
-    pub(crate) is_alone: bool,
-    /// The cgroup has a memory limit.
-    pub(crate) has_memory_limit: bool,
-    /// The ledger to remove at the end: the file, its directory and its name.
-    pub(crate) ledger: Option<Fd>,
-    pub(crate) ledger_dir: Option<Fd>,
-    pub(crate) ledger_name: &'static CStr,
-    /// The history ring, positioned at this server's record.
-    pub(crate) ring: Option<Fd>,
-    /// Patterns of processes that stay.
+    pub(crate) record: Record,
     pub(crate) keep: &'static CStr,
-    pub(crate) companion: Option<Fd>,
 }
 
 impl Params {
-    /// Parses argv and takes over the descriptors. `None` if argv is invalid.
     pub(crate) fn take(args: &Args) -> Option<Self> {
         let text = |index| args.parameter(index);
         let host = small_number(text(1)?)?;
@@ -70,17 +54,19 @@ impl Params {
             keep: text(8)?,
             pid_namespace: flags & FLAG_PID_NAMESPACE != 0,
             orphan: flags & FLAG_ORPHAN != 0,
-            cgroup_leaf: taken(CGROUP_LEAF_FD),
             cgroup_procs: taken(CGROUP_PROCS_FD),
             cgroup_kill: taken(CGROUP_KILL_FD),
-            cgroup_path: text(4)?,
-            is_alone: flags & FLAG_ALONE != 0,
-            has_memory_limit: flags & FLAG_MEMORY != 0,
-            ledger: taken(LEDGER_FD),
-            ledger_dir: taken(LEDGER_DIR_FD),
-            ledger_name: text(5)?,
-            ring: taken(RING_FD),
-            companion: taken(COMPANION_FD),
+            record: Record {
+                leaf: taken(CGROUP_LEAF_FD),
+                path: text(4)?,
+                is_alone: flags & FLAG_ALONE != 0,
+                has_memory_limit: flags & FLAG_MEMORY != 0,
+                _ledger: taken(LEDGER_FD),
+                ledger_dir: taken(LEDGER_DIR_FD),
+                ledger_name: text(5)?,
+                ring: taken(RING_FD).and_then(Slot::new),
+                _companion: taken(COMPANION_FD),
+            },
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Parsers of other files in /proc. Pure: the crate's tests include this file by path.
+//! Parsers of other files in /proc. Pure; the tests include this file by path.
 
 use core::ffi::CStr;
 
@@ -37,7 +37,6 @@ impl Numbers {
 /// namespace from that of the /proc down. Zero if the kernel has no such namespaces.
 #[derive(Default)]
 pub(crate) struct Levels {
-    /// Matched bytes of the line's name.
     seen: usize,
     numbers: Numbers,
     count: u32,
@@ -72,7 +71,6 @@ impl Levels {
 const TYPE: usize = 18;
 const NAME: usize = 19;
 
-/// Calls `each` with the entries that are numbers.
 pub(crate) fn numeric_entries(buffer: &[u8], each: &mut impl FnMut(u32)) {
     entries(buffer, &mut |entry| {
         let name = entry.get(NAME..).unwrap_or_default();
@@ -83,7 +81,6 @@ pub(crate) fn numeric_entries(buffer: &[u8], each: &mut impl FnMut(u32)) {
     });
 }
 
-/// Calls `each` with the subdirectories, without `.` and `..`.
 pub(crate) fn subdirectories(buffer: &[u8], each: &mut impl FnMut(&CStr)) {
     const DIRECTORY: u8 = 4;
     entries(buffer, &mut |entry| {

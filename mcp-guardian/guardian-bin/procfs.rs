@@ -9,8 +9,7 @@ use crate::parse::{Levels, Numbers, numeric_entries};
 use crate::stat::Stat;
 use crate::sys::{self, Errno, Fd, Filled};
 
-/// Returns the /proc of this program's PID namespace, if it is the one here. Opened once, since
-/// another could be mounted over it.
+/// Returns /proc. Opened once, since another could be mounted over it.
 fn own() -> sys::Result<&'static Fd> {
     static OWN: Filled<Fd> = Filled(OnceCell::new());
     if let Some(own) = OWN.0.get() {
@@ -23,15 +22,14 @@ fn own() -> sys::Result<&'static Fd> {
     while let len @ 1.. = sys::read(&status, &mut buffer)? {
         levels.feed(buffer.get(..len).unwrap_or_default());
     }
-    // A process has one pid in its own namespace and one in each above. Comparing pids would not
-    // suffice, as two can be equal.
+    // A process has one pid in its own namespace and one in each above.
     if levels.count() > 1 {
         return Err(Errno::ENOENT);
     }
     Ok(OWN.0.get_or_init(|| proc))
 }
 
-/// A path below /proc, built without an allocator.
+/// A short text, built without an allocator: mostly a path below /proc.
 pub(crate) struct Path {
     text: [u8; 64],
     len: usize,
@@ -46,7 +44,6 @@ impl Path {
         .then(start)
     }
 
-    /// Appends text. No path reaches the limit.
     pub(crate) fn then(mut self, part: &str) -> Self {
         part.bytes().for_each(|byte| self.push(byte));
         self
@@ -82,7 +79,6 @@ impl Path {
         sys::open_to_write(CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
     }
 
-    /// Opens the path in the /proc of this program's own namespace.
     pub(crate) fn open(&self) -> sys::Result<Fd> {
         sys::open_in(own()?, CStr::from_bytes_until_nul(&self.text).unwrap_or_default())
     }
@@ -113,8 +109,7 @@ pub(crate) fn children(pid: u32, each: &mut impl FnMut(u32)) {
                 listed = true;
                 read_numbers(&file, each);
             }
-            // The thread has ended, or the file does not exist, in which case nothing is listed.
-            // Other errors justify no scan.
+            // The thread has ended, or the kernel lacks the file.
             Err(errno) => listed |= errno != Errno::ENOENT,
         }
     });

@@ -1,44 +1,43 @@
-//! The records of a server: its cgroup, and its ledger entry if there is no host to keep it, both
-//! removed here, and the history of its end.
+//! The records of a server: its cgroup and its ledger, both removed here, and the history of its end.
 
 use core::ffi::CStr;
 
 use crate::ending::{Ending, HEAD_LEN};
 use crate::parse::{is_counted, subdirectories};
-use crate::params::Params;
 use crate::sys::{self, Errno, Fd};
 
 /// Number and interval of checks of an emptied cgroup. The kernel takes a moment; after that, a
 /// process inside is an orphan of another PID namespace.
 const ROUNDS: u32 = 200;
 const PAUSE: u64 = 10_000_000;
-/// The first checks follow at shorter intervals.
 const SHORT_ROUNDS: u32 = 20;
 const SHORT_PAUSE: u64 = 500_000;
 /// Maximum nesting of a server's cgroups (`cgroup.max.depth`).
 const DEPTH: u32 = 64;
 
 pub(crate) struct Record {
-    /// The path of the cgroup from itself.
-    cgroup: Option<Entry>,
+    /// The server's cgroup, and its path from itself; empty if it is not removed here.
+    pub(crate) leaf: Option<Fd>,
+    pub(crate) path: &'static CStr,
     /// No host empties the cgroup.
     pub(crate) is_alone: bool,
-    has_memory_limit: bool,
-    /// The ledger entry with the file itself, which is locked while the server has an owner.
-    ledger: Option<(Entry, Fd)>,
-    ring: Option<Slot>,
-    /// Closed only by the guardian's exit.
-    _companion: Option<Fd>,
+    pub(crate) has_memory_limit: bool,
+    /// Locked while the server has an owner.
+    pub(crate) _ledger: Option<Fd>,
+    pub(crate) ledger_dir: Option<Fd>,
+    pub(crate) ledger_name: &'static CStr,
+    pub(crate) ring: Option<Slot>,
+    pub(crate) _companion: Option<Fd>,
 }
 
 /// A record in the history ring; its first half identifies the server.
-struct Slot {
+pub(crate) struct Slot {
     ring: Fd,
     head: [u8; HEAD_LEN],
 }
 
 impl Slot {
-    fn new(ring: Fd) -> Option<Self> {
+    pub(crate) fn new(ring: Fd) -> Option<Self> {
         let mut head = [0; HEAD_LEN];
         let is_whole = sys::read(&ring, &mut head) == Ok(HEAD_LEN);
         is_whole.then_some(Self { ring, head })
@@ -55,41 +54,25 @@ impl Slot {
     }
 }
 
-/// A name in a directory.
-struct Entry {
-    directory: Fd,
-    name: &'static CStr,
-}
-
 impl Record {
-    pub(crate) fn take(params: &mut Params) -> Self {
-        let entry = |directory: Option<Fd>, name: &'static CStr| {
-            let directory = directory.filter(|_| !name.is_empty())?;
-            Some(Entry { directory, name })
-        };
-        Self {
-            cgroup: entry(params.cgroup_leaf.take(), params.cgroup_path),
-            is_alone: params.is_alone,
-            has_memory_limit: params.has_memory_limit,
-            ledger: entry(params.ledger_dir.take(), params.ledger_name).zip(params.ledger.take()),
-            ring: params.ring.take().and_then(Slot::new),
-            _companion: params.companion.take(),
-        }
+    /// Returns the cgroup that is removed here.
+    fn removed(&self) -> Option<&Fd> {
+        self.leaf.as_ref().filter(|_| !self.path.is_empty())
     }
 
-    /// Returns the name of the cgroup.
+    /// Returns the name of that cgroup.
     pub(crate) fn cgroup(&self) -> &[u8] {
-        let path = self.cgroup.as_ref().map(|cgroup| cgroup.name.to_bytes());
-        path.and_then(|path| path.strip_prefix(b"../")).unwrap_or_default()
+        let path = self.removed().and_then(|_| self.path.to_bytes().strip_prefix(b"../"));
+        path.unwrap_or_default()
     }
 
     /// Returns whether the kernel has killed because of the cgroup's own memory limit. Known while
     /// the cgroup exists.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        let limited = self.cgroup.as_ref().filter(|_| self.has_memory_limit);
+        let limited = self.removed().filter(|_| self.has_memory_limit);
         let says = |file, event| {
             let mut text = [0; 512];
-            let file = limited.and_then(|cgroup| sys::open_in(&cgroup.directory, file).ok());
+            let file = limited.and_then(|cgroup| sys::open_in(cgroup, file).ok());
             let len = file.and_then(|file| sys::read(&file, &mut text).ok()).unwrap_or(0);
             is_counted(text.get(..len).unwrap_or_default(), event)
         };
@@ -98,33 +81,32 @@ impl Record {
         says(c"memory.events.local", b"oom") && says(c"memory.events", b"oom_kill")
     }
 
-    /// Records the server's end, if there is a history.
     pub(crate) fn complete(&self, ending: Ending) {
         if let Some(slot) = &self.ring {
             slot.complete(ending);
         }
     }
 
-    /// Removes both once no descendant is left. Returns whether the cgroup is empty; otherwise the
-    /// record stays for the host or a later search. Without `kill`, a process inside is left alone.
+    /// Removes both once no descendant is left. Returns whether the cgroup is empty; otherwise both
+    /// stay for the host or a later search. Without `kill`, a process inside is left alone.
     pub(crate) fn end(&self, kill: Option<&Fd>) -> bool {
-        let emptied = self.cgroup.as_ref().is_none_or(|cgroup| empty(cgroup, kill));
-        if let Some((ledger, _)) = self.ledger.as_ref().filter(|_| emptied) {
-            let _ = sys::unlink(&ledger.directory, ledger.name);
+        let emptied = self.removed().is_none_or(|cgroup| empty(cgroup, self.path, kill));
+        if let Some(directory) = self.ledger_dir.as_ref().filter(|_| emptied) {
+            let _ = sys::unlink(directory, self.ledger_name);
         }
         emptied
     }
 }
 
-fn empty(cgroup: &Entry, kill: Option<&Fd>) -> bool {
+fn empty(cgroup: &Fd, path: &CStr, kill: Option<&Fd>) -> bool {
     for round in 0..ROUNDS {
-        match (remove(&cgroup.directory, cgroup.name, DEPTH), kill) {
+        match (remove(cgroup, path, DEPTH), kill) {
             (Ok(()), _) => return true,
             (Err(_), Some(kill)) => {
                 let _ = sys::write(kill, b"1");
             }
             // The host does the rest at once, unless a process inside is just exiting.
-            (Err(errno), None) if errno != Errno::EBUSY || has_member(&cgroup.directory) => return false,
+            (Err(errno), None) if errno != Errno::EBUSY || has_member(cgroup) => return false,
             (Err(_), None) => {}
         }
         let pause = if round < SHORT_ROUNDS { SHORT_PAUSE } else { PAUSE };

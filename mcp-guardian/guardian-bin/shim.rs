@@ -1,8 +1,7 @@
 //! The shim: the process that `Wrapper` becomes, and that a wrapped server's host knows.
 //!
-//! The server has the host's own streams, so nothing is copied here. The shim notices the end of
-//! the server's input, the host's end, signals and the guardian's reports, forwards signals, and
-//! exits like the server. `docs/contain-reference.md` has the tables.
+//! The server has the host's own streams, so nothing is copied here. The shim forwards signals,
+//! climbs the ladder, and exits like the server (`docs/contain-reference.md`).
 
 use core::ffi::CStr;
 
@@ -22,14 +21,10 @@ struct Shim {
     guardian: Pid,
     control: Fd,
     signals: Fd,
-    /// Readable when the host has exited.
     host: Option<Fd>,
-    /// Readable at the end of the server's input.
     input: Option<Fd>,
-    /// The host's log, for one line if there is no proof or memory ran out.
     log: Option<Fd>,
     cgroup_kill: Option<Fd>,
-    /// The socket to a process that ends processes outside the server's tree.
     companion: Option<Fd>,
     grace: u64,
     /// Reports a SIGKILL of the server by exit code, so that the shim's own death by SIGKILL means
@@ -47,15 +42,12 @@ pub(crate) fn run(args: &Args) -> ! {
     shim.watch()
 }
 
-/// The number of signals that are forwarded before the ladder is looked at again.
 const SIGNALS_EACH_TURN: usize = 32;
 
 impl Shim {
-    /// Takes over the arguments and descriptors of the wrapper.
     fn take(args: &Args) -> Option<Self> {
         let numbers = [2, 3, 4, 7].map(|index| args.get(index).and_then(number));
-        // Closes descriptors that the host leaked: a writing end of another server's input would
-        // keep that from ending.
+        // A leaked writing end of another server's input would keep that from ending.
         crate::close_inherited_but(3, numbers);
         let fd = |index: usize| sys::inherited(numbers.get(index).copied()??.cast_signed());
         // A copy of the server's output would hide its end.
@@ -112,8 +104,7 @@ impl Shim {
         }
     }
 
-    /// Forwards the shim's signals to the server, a bounded number each turn: those queued meanwhile must not hold up the
-    /// ladder.
+    /// Forwards signals to the server, a bounded number each turn: they must not hold up the ladder.
     fn pass_on(&mut self, now: u64) {
         for _ in 0..SIGNALS_EACH_TURN {
             let Some(signal) = sys::next_signal(&self.signals) else {
@@ -199,8 +190,7 @@ impl Shim {
         }
     }
 
-    /// Tells the companion that the server is gone, and waits for its reply that nothing else is
-    /// left. A killed companion does not reply.
+    /// Asks the companion whether nothing else is left. A killed one does not reply.
     fn companion_is_done(&self) -> bool {
         let Some(companion) = &self.companion else {
             return true;
@@ -233,8 +223,7 @@ impl Shim {
         }
     }
 
-    /// Reaps the guardian, which exits after its final report or was killed. If it is stopped by a
-    /// debugger, process 1 reaps it later.
+    /// Reaps the guardian, which exits now. One that a debugger holds is left to process 1.
     fn reap_guardian(&self) {
         const ROUNDS: u32 = 120;
         for round in 0..ROUNDS {
@@ -246,8 +235,8 @@ impl Shim {
         }
     }
 
-    /// Handles the guardian's death: the server died with it, unless it has changed its
-    /// credentials. The rest can be ended only by its cgroup.
+    /// The server died with its guardian, unless it has changed its credentials. The rest can be ended
+    /// only by its cgroup.
     fn end_without_guardian(&self) -> ! {
         self.kill_cgroup();
         self.unproven(b"mcp-contain: the guardian of the server was killed: something of the server may live\n")
@@ -260,7 +249,6 @@ impl Shim {
         sys::exit(EXIT_UNPROVEN)
     }
 
-    /// Writes a line to stderr.
     fn say(&self, line: &[u8]) {
         // Only if there is room: a host that does not read must not block the wrapper.
         if let Some(log) = &self.log {

@@ -11,7 +11,6 @@ use crate::sys::{self, Errno};
 /// Compared bytes of a process's cgroups: some twelve hierarchies.
 const CGROUPS_MAX: usize = 4096;
 
-/// The patterns of processes that stay.
 #[derive(Clone, Copy)]
 pub(crate) struct Staying(&'static [u8]);
 
@@ -20,7 +19,6 @@ impl Staying {
         Self(patterns.to_bytes())
     }
 
-    /// Returns whether any process may stay.
     pub(crate) fn is_possible(&self) -> bool {
         !self.0.is_empty()
     }
@@ -36,7 +34,6 @@ impl Staying {
     }
 }
 
-/// Returns whether a process is in the cgroup of this name, or in a nested one.
 pub(crate) fn is_inside(pid: u32, cgroup: &[u8]) -> bool {
     let mut text = [0; CGROUPS_MAX];
     let file = Path::new("").number(pid).then("/cgroup").open();

@@ -16,19 +16,15 @@ pub(crate) struct Supervisor {
     host: Option<Fd>,
     sweep: Sweep,
     course: Course,
-    /// `None` once they are reported.
     swept: Option<Swept>,
     /// The server's own process, until it is reaped.
     leader: Option<Pid>,
-    /// The arguments, which exec needs, until its outcome is known.
+    /// Kept until the outcome of exec is known.
     starting: Option<Args>,
     failed: Option<(Stage, Errno)>,
-    /// Wait status of the server's own process until it is reported, which the final report does if
-    /// nothing else is left.
+    /// Wait status of the server's own process until it is reported.
     main_exit: Option<i32>,
-    /// The namespace's init has sent its report.
     heard_inside: bool,
-    /// The time of the first signal to the tree.
     signalled: Option<u64>,
 }
 
@@ -62,8 +58,7 @@ impl Supervisor {
             self.wait();
             self.control.flush();
             self.settle_start();
-            // After collecting the deaths that woke `wait`, and before reaping them: an earlier
-            // kill order counts first.
+            // Before reaping: an earlier kill order counts first.
             self.hear();
             self.reap();
             self.tell_main_exit();
@@ -129,7 +124,6 @@ impl Supervisor {
         }
     }
 
-    /// Reports the outcome of exec once it is known.
     fn settle_start(&mut self) {
         if self.starting.is_none() {
             return;
@@ -179,7 +173,6 @@ impl Supervisor {
         }
     }
 
-    /// Notes the exit of the server's own process, or its death with its namespace.
     fn main_exited(&mut self, status: i32) {
         if self.course.main_exited(status) && self.failed.is_none() {
             self.main_exit = Some(status);
@@ -195,7 +188,6 @@ impl Supervisor {
         }
     }
 
-    /// Returns the pipe from the namespace's init until its report.
     fn inside(&self) -> Option<&Fd> {
         let namespace = self.server.namespace.as_ref();
         namespace.filter(|_| !self.heard_inside).map(|namespace| &namespace.status)
@@ -258,7 +250,6 @@ impl Supervisor {
         }
     }
 
-    /// Returns the record of its end.
     fn ending(&self, emptied: bool, out_of_memory: bool, swept: &Swept) -> Ending {
         if self.failed.is_some() {
             return Ending::NotStarted;
@@ -279,8 +270,7 @@ impl Supervisor {
         })
     }
 
-    /// Returns the server's exit code in the shell's form. A guardian that dies of a signal was
-    /// killed.
+    /// Returns the server's exit code in the shell's form: a guardian that dies of a signal was killed.
     fn exit_code(&self) -> i32 {
         match self.failed {
             Some(_) => crate::EXIT_NOT_STARTED,

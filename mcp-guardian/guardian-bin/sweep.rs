@@ -19,7 +19,6 @@ const KEEP_ROUNDS: u32 = 8;
 /// The largest pid of any kernel.
 const PID_MAX: u32 = 1 << 22;
 
-/// The processes to end, and the means.
 pub(crate) struct Sweep {
     tree: Tree,
     me: u32,
@@ -46,8 +45,7 @@ impl Sweep {
         // Read first: SIGTERM changes the tree.
         let may_keep = self.tree.may_keep();
         let processes = self.tree.read(self.me, leader);
-        // The group in one call. Its ID is the leader's pid, which is reserved until it is reaped.
-        // Not if a member may stay.
+        // The group in one call, whose ID is reserved until its leader is reaped; not if a member may stay.
         let leader = leader.filter(|_| !may_keep);
         if let Some(leader) = leader {
             for signal in SIGNALS {
@@ -82,7 +80,6 @@ impl Sweep {
             .for_each(|process| process.signal(&[signal]));
     }
 
-    /// Returns whether only staying processes are left.
     pub(crate) fn only_those_who_stay_are_left(&self) -> bool {
         self.tree.may_keep() && self.tree.has_only_children_that_stay(self.me)
     }
@@ -105,8 +102,7 @@ impl Sweep {
         false
     }
 
-    /// Does the same as [`kill`](Self::kill) with staying processes: kills individually, and the
-    /// cgroup only if none of them is inside.
+    /// Does the same as [`kill`](Self::kill) beside staying processes.
     fn kill_others(&mut self, leader: Option<Pid>, cgroup: &[u8]) -> usize {
         if !cgroup.is_empty() && self.put_beside(leader, cgroup) && let Some(kill) = &self.cgroup_kill {
             let _ = sys::write(kill, b"1");

@@ -7,7 +7,6 @@ use crate::sys::{self, Once, Pid, Reaped};
 
 static NAMES: Once<ListingBuilder> = Once::new(ListingBuilder::new());
 
-/// The processes reaped after the tree was signalled.
 pub(crate) struct Swept {
     names: &'static mut ListingBuilder,
     /// Name of a zombie that may be counted.
@@ -15,7 +14,6 @@ pub(crate) struct Swept {
 }
 
 impl Swept {
-    /// Returns the only list.
     pub(crate) fn take() -> Option<Self> {
         NAMES.take().map(|names| Self { names, last: None })
     }
@@ -37,7 +35,6 @@ impl Swept {
         }
     }
 
-    /// Counts a process that was just reaped.
     pub(crate) fn count(&mut self, pid: u32) {
         let name = self.last.take().filter(|(known, _)| known.get() == pid);
         self.names.push(pid, &name.map_or([0; COMM_LEN], |(_, name)| name));

@@ -5,11 +5,9 @@ use crate::stat::Stat;
 use crate::staying::Staying;
 use crate::sys::{self, Once, Pid, Signal};
 
-/// Maximum number of known descendants. Others do not get SIGTERM, but SIGKILL, since killing
-/// repeats until all are reaped.
+/// Maximum number of known descendants. Others get no SIGTERM; killing repeats until all are reaped.
 const CAPACITY: usize = 2048;
 
-/// Maximum number of attempts to read a changing tree.
 const ATTEMPTS: u32 = 8;
 
 /// A descendant, identified by pid and start time.
@@ -30,7 +28,6 @@ impl Process {
         started: 0,
     };
 
-    /// Returns whether only its pid is known.
     const fn is_hidden(&self) -> bool {
         self.started == 0
     }
@@ -62,7 +59,6 @@ impl Process {
 /// The live descendants at one time, parents before their children.
 pub(crate) struct Tree {
     len: usize,
-    /// Number of ended processes in the last reading.
     dead: usize,
     staying: Staying,
     /// The server's own process, which never stays.
@@ -73,7 +69,6 @@ pub(crate) struct Tree {
 static PROCESSES: Once<[Process; CAPACITY]> = Once::new([Process::NONE; CAPACITY]);
 
 impl Tree {
-    /// Returns the only tree.
     pub(crate) fn take(staying: Staying) -> Option<Self> {
         PROCESSES.take().map(|processes| Self {
             len: 0,
@@ -84,7 +79,6 @@ impl Tree {
         })
     }
 
-    /// Returns whether any process may stay.
     pub(crate) fn may_keep(&self) -> bool {
         self.staying.is_possible()
     }
@@ -106,9 +100,8 @@ impl Tree {
         self.processes.get(..self.len).unwrap_or_default()
     }
 
-    /// Returns whether the caller has children, and all of them stay. A child that is unreadable or
-    /// not yet reaped does not stay. Uses the kernel's list, which includes children hidden in
-    /// /proc.
+    /// Returns whether the caller has children, and all of them stay. One that is unreadable, or not yet
+    /// reaped, does not stay.
     pub(crate) fn has_only_children_that_stay(&self, me: u32) -> bool {
         let (mut anybody, mut all) = (false, true);
         procfs::children(me, &mut |pid| {
@@ -185,7 +178,6 @@ impl Tree {
         });
     }
 
-    /// Adds a child that is hidden in /proc: its group is unknown, and it does not stay.
     fn push_hidden(&mut self, pid: u32) {
         self.add(Process { pid, ..Process::NONE });
     }

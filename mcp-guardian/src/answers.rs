@@ -1,9 +1,8 @@
-//! Questions that the process which is asked can leave unanswered.
+//! Reads that another process can block: of its environment, its command line, its memory's size.
 //!
-//! Reading another process's memory (its environment, its command line) blocks while that process
-//! holds its memory lock, for instance while it loads from a hanging file system or serves its own
-//! page faults. Only the end of one of the two ends the wait. So the read runs on a thread of its
-//! own, which is left behind if no answer comes.
+//! They wait for its memory lock, which it holds for instance while it loads from a hanging file
+//! system or serves its own page faults; only the end of one of the two ends the wait. So the read
+//! runs on a thread of its own, which is left behind if no answer comes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,11 +19,10 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// The limit while another process has not answered.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// The number of slices of a wait. While this process is stopped, only one of them passes.
+/// The slices of a wait. While this process is stopped, only one of them passes.
 const SLICES: u32 = 10;
 
-/// The maximum of further slices while the asking thread waits for a processor, which is not the
-/// process's fault.
+/// The maximum of further slices while the asking thread waits for a processor.
 const BUSY_SLICES: u32 = 10 * SLICES;
 
 /// The maximum of threads left behind; then no process is asked.
@@ -33,7 +31,6 @@ const LEFT_MAX: usize = 16;
 /// The reason given for a process that does not answer.
 pub const NO_ANSWER: &str = "reading its memory blocks";
 
-/// The processes that have not answered yet.
 static SILENT: Mutex<Vec<Silent>> = Mutex::new(Vec::new());
 
 struct Silent {
@@ -51,9 +48,8 @@ pub fn one<T: Send + 'static>(
     each(&[pid], question).pop().flatten()
 }
 
-/// Asks each of these processes in turn; `None` for one that does not answer. Those that do not
-/// answer cost at most three seconds together, not counting the time for which a busy machine
-/// delays the asking thread.
+/// Asks each of these processes in turn; `None` for one that does not answer. All of those cost at
+/// most three seconds together, on a machine that is not busy.
 pub fn each<T: Send + 'static>(
     pids: &[u32],
     question: impl Fn(u32) -> T + Copy + Send + 'static,
@@ -102,7 +98,6 @@ fn start_time(pid: u32) -> Option<u64> {
     sys::see(pid).map(|seen| seen.start_time)
 }
 
-/// Some processes and their answers so far.
 struct Round<T> {
     pids: Vec<u32>,
     answers: Mutex<Vec<T>>,
@@ -161,11 +156,8 @@ impl<T> Round<T> {
         let unanswered = self.pids.get(answers.len()).copied();
         (std::mem::take(&mut *answers), unanswered)
     }
-}
 
-impl<T> Round<T> {
-    /// Returns whether the asking thread is runnable. One that is blocked by a process sleeps
-    /// instead.
+    /// Returns whether the asking thread is runnable, not blocked.
     fn waits_for_a_processor(&self) -> bool {
         match self.asker.get() {
             None => true,

@@ -7,7 +7,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Calls `write`. What exceeds the limit is an error (`EFBIG`); by itself, the kernel also sends SIGXFSZ, which ends the process.
+/// Calls `write`. Exceeding the limit is an error (`EFBIG`), without the SIGXFSZ that ends a process.
 ///
 /// # Errors
 ///
@@ -21,14 +21,13 @@ pub fn shielded<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let written = write();
     let exceeds = |error: &io::Error| error.raw_os_error() == Some(Errno::EFBIG as i32);
     let is_sent = written.as_ref().err().is_some_and(exceeds);
-    // Taken also where it was blocked before: it would end the process later. Where it cannot be taken, it stays blocked in this thread.
+    // Where it cannot be taken, it stays blocked in this thread.
     if !is_sent || take(&signal).is_ok() {
         before.thread_set_mask()?;
     }
     written
 }
 
-/// Takes the signal that the kernel has sent to this thread.
 fn take(signal: &SigSet) -> nix::Result<()> {
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     SignalFd::with_flags(signal, flags)?.read_signal().map(drop)

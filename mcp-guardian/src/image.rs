@@ -61,7 +61,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// Errors of `run` and of the system. None is remembered, since it may be transient.
+    /// Errors of `run` and of the system, which may be transient.
     pub fn run<T>(&self, run: impl Fn(BorrowedFd<'_>) -> io::Result<T>) -> io::Result<T> {
         let by =
             |place, make: &dyn Fn() -> io::Result<OwnedFd>| run(self.open(place, make)?.as_fd());
@@ -113,7 +113,6 @@ pub fn is_refusal(error: &io::Error) -> bool {
         .contains(&error.raw_os_error())
 }
 
-/// Puts the program into sealed anonymous memory.
 fn sealed_memfd(name: &CStr, program: &[u8]) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     // Newer kernels may require the flag; older ones reject it.
@@ -142,8 +141,7 @@ pub fn directories() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Puts the program into an unlinked file that only its owner can open and that is not open for
-/// writing.
+/// Puts the program into an unlinked file of this user that is not open for writing.
 fn unnamed_file(name: &str, program: &[u8], directories: &[PathBuf]) -> io::Result<OwnedFd> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
     for directory in directories {

@@ -1,13 +1,10 @@
 //! The supervised init: process 1 of a container or pod, and the last will of a host. It is the
-//! guardian's program in another role, which its name tells.
-//!
-//! It is executed from memory, so that it cannot be replaced and needs no executable file system.
+//! guardian's program in another role.
 
 use std::io;
 use std::process::{Child, Command};
 
-/// The program, a static ELF file for Linux on the architecture of this build. Empty where it is
-/// not available.
+/// The program, a static ELF file for Linux on this architecture. Empty where it is not available.
 pub const PROGRAM: &[u8] = {
     #[cfg(programs_available)]
     {
@@ -29,7 +26,7 @@ pub const fn is_available() -> bool {
     !PROGRAM.is_empty()
 }
 
-/// Starts the program on this machine, with the arguments and streams that `prepare` sets.
+/// Starts the program from memory, with the arguments and streams that `prepare` sets.
 ///
 /// # Errors
 ///

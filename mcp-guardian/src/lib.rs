@@ -1,14 +1,7 @@
 //! A tree of processes on one machine: started, held, found, ended, proven.
 //!
-//! The crate knows no protocol and has no async runtime. Its API is not complete yet: what it has
-//! serves the launchers of this workspace, and changes without notice.
-//!
-//! * [`state`]: directories for records that outlive a process. Checked by descriptor rather than
-//!   by name, since `/tmp` is shared.
-//! * [`file_size`]: writing below a limit on the size of files.
-//! * [`private`]: directories that no other user can change, for files that are found by name.
-//! * [`image`]: an embedded program in executable form.
-//! * [`init`]: the program for process 1 of a container or pod.
+//! It has no protocol and no async runtime. Its API serves the launchers of this workspace, and
+//! changes without notice.
 
 #[cfg(target_os = "linux")]
 #[doc(hidden)]

@@ -1,16 +1,15 @@
 //! The time limit of repeated looks while processes keep appearing.
 //!
-//! It counts the pauses between looks instead of the clock, which runs on while a busy machine runs
-//! neither the search nor the processes that it waits for. Only pauses in which these could have
-//! run count.
+//! It counts pauses between looks, and only those in which the awaited processes could have run: the
+//! clock runs on while a busy machine runs neither them nor the search.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// The limit of counted pauses. An exec takes a millisecond, but a build may start a thousand
-/// processes in a second; after this time, the caller reports why there is no proof.
+/// The limit of counted pauses. An exec takes a millisecond; a build may start a thousand processes
+/// in a second.
 const LIMIT: Duration = Duration::from_millis(1500);
 
 /// The limit of the whole time, on any machine.
@@ -19,7 +18,6 @@ const LONGEST: Duration = Duration::from_millis(16_500);
 /// The longest pause between two looks.
 const PAUSE_MAX: Duration = Duration::from_millis(16);
 
-/// Pauses between looks, until a limit is reached.
 #[derive(Debug)]
 pub struct Patience {
     end: Instant,
@@ -58,11 +56,9 @@ impl Patience {
     }
 }
 
-/// The pauses so far. Pure.
 #[derive(Debug)]
 struct Course {
     pause: Duration,
-    /// The sum of the pauses that count.
     total: Duration,
 }
 
@@ -74,7 +70,6 @@ impl Course {
         }
     }
 
-    /// Returns the next pause; `None` when enough of them have counted.
     fn next(&mut self, counts: bool) -> Option<Duration> {
         if self.total >= LIMIT {
             return None;

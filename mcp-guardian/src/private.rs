@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::unistd::geteuid;
 
 /// Creates a directory for this user alone, or makes sure that an existing one is this user's and
-/// [cannot be replaced](check).
+/// cannot be replaced.
 ///
 /// # Errors
 ///
@@ -27,10 +27,8 @@ pub fn create(directory: &Path) -> io::Result<()> {
     check_above(directory)
 }
 
-/// Makes sure that only this user and root can replace anything in this directory.
-///
-/// The directory and all above it must belong to one of the two and be writable by no other user,
-/// except sticky ones (`/tmp`).
+/// Makes sure that only this user and root can replace anything in this directory: it and all above
+/// it must be theirs and, except sticky ones (`/tmp`), writable by no other user.
 ///
 /// # Errors
 ///
@@ -48,7 +46,6 @@ pub fn check_above(directory: &Path) -> io::Result<()> {
     check_from(directory, 1)
 }
 
-/// Checks the directory `levels` above this one, and all above it.
 fn check_from(directory: &Path, levels: usize) -> io::Result<()> {
     let me = geteuid().as_raw();
     for path in [
@@ -68,7 +65,6 @@ fn check_from(directory: &Path, levels: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Another user created the directory in a shared one, or has write access.
 fn not_private(directory: &Path) -> io::Error {
     let problem = format!("other users can change {}", directory.display());
     io::Error::new(io::ErrorKind::PermissionDenied, problem)

@@ -1,5 +1,5 @@
-//! State directories. Their place depends on the user ID, so that hosts find each other's state
-//! with any environment (`docs/containment.md`).
+//! Directories for records that outlive a process. Their place depends on the user ID, so that
+//! hosts find each other's state with any environment (`docs/containment.md`).
 
 use std::collections::BTreeSet;
 use std::env;
@@ -81,10 +81,8 @@ pub fn make_in(within: impl AsFd, path: &Path) -> Result<OwnedFd, Refused> {
     }
 }
 
-/// Opens a directory if only this user can write to it.
-///
-/// Checks the opened descriptor, since a name in a shared directory can be replaced between check
-/// and open.
+/// Opens a directory if only this user can write to it. Checks the descriptor, since a name in
+/// `/tmp` can be replaced between check and open.
 ///
 /// # Errors
 ///
@@ -116,7 +114,6 @@ pub fn open_own_in(within: impl AsFd, path: &Path) -> Result<OwnedFd, Refused> {
     Ok(directory)
 }
 
-/// Returns the owner of an unreadable directory, if it is another user.
 fn owner_of(within: impl AsFd, path: &Path) -> Option<u32> {
     let owner = fstatat(within, path, AtFlags::AT_SYMLINK_NOFOLLOW)
         .ok()?

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::sys;
 
-/// A background thread and its queue. The thread takes the whole queue at once.
+/// A background thread that takes its whole queue at once.
 #[derive(Debug)]
 pub struct Worker<T: 'static> {
     name: &'static str,
@@ -27,10 +27,8 @@ impl<T: Send> Worker<T> {
         }
     }
 
-    /// Starts the thread, if it does not run yet.
-    ///
-    /// Called before there is any work: a proof must not depend on whether a thread can be started
-    /// at that moment.
+    /// Starts the thread, if it does not run yet. Called before there is any work: a proof must not
+    /// depend on whether a thread can be started at that moment.
     pub fn start(&'static self) -> io::Result<()> {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         if !*runs {
@@ -46,7 +44,6 @@ impl<T: Send> Worker<T> {
         Ok(())
     }
 
-    /// Adds work to the queue.
     pub fn add(&self, one: T) {
         self.lock().push(one);
         self.filled.notify_one();

@@ -4,11 +4,9 @@
 
 use crate::sys::{self, Errno, Fd, PollFd};
 
-/// Length of an ID.
 pub(crate) const ID: usize = 64;
 
-/// Reads the response to a removal. Returns whether the container is gone, or `None` without a
-/// response in time.
+/// Returns whether the container is gone, or `None` without a response in time.
 pub(crate) fn is_gone(daemon: &Fd, until: u64) -> Option<bool> {
     let mut status = [0; 12];
     let mut seen = read_by(daemon, &mut status, until)?;
@@ -99,7 +97,6 @@ fn read_by(fd: &Fd, buffer: &mut [u8], until: u64) -> Option<usize> {
     }
 }
 
-/// Finds a quoted key.
 struct Key {
     key: &'static [u8],
     matched: usize,

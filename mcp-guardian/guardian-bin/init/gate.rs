@@ -5,10 +5,9 @@
 
 use crate::sys::{self, Fd, PollFd, STDERR, STDIN, STDOUT, Signal};
 
-/// Time limit for opening the gate, for the case that the host died.
+/// Time limit, for the case that the host died.
 const PATIENCE: u64 = 60_000_000_000;
 
-/// Bytes that probe the gate and that open it.
 const PROBE: u8 = b'?';
 const OPEN: u8 = b'!';
 const ANSWER: &[u8] = &[0x06];

@@ -3,10 +3,8 @@
 //! `mcp-init [--gate] GRACE-MS PROGRAM ARGS...` runs the program as its child, forwards signals,
 //! reaps orphans, and exits as the program does; the kernel then kills the rest. When the other end
 //! of stdin is closed, the server has the grace to exit by itself, then everything in the container
-//! gets SIGTERM, and after another grace process 1 exits, which is SIGKILL for all others.
-//!
-//! With `--gate` the program is started by a command on stdin, and SIGTERM goes to everything in
-//! the container: see [`gate`]. `mcp-init --last-will` runs outside of containers: see [`will`].
+//! gets SIGTERM, and after another grace process 1 exits. With `--gate` the program is started by a
+//! command on stdin ([`gate`]), and SIGTERM goes to everything. `--last-will`: see [`will`].
 
 mod answers;
 mod gate;
@@ -21,12 +19,9 @@ use crate::sys::{self, Args, Fd, Fork, Pid, PollFd, Reaped, Signal, Signals};
 /// Exit code after SIGKILL, as seen from outside.
 const EXIT_KILLED: i32 = 128 + 9;
 
-/// First argument of an init with a gate.
 const GATE: &CStr = c"--gate";
-/// First argument of the last will.
 const LAST_WILL: &CStr = c"--last-will";
 
-/// The kernel's limit of a path.
 const PATH_MAX: usize = 4096;
 /// Search path without PATH, as in execvp.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -56,7 +51,6 @@ pub(crate) fn run(args: &Args) -> ! {
     }
 }
 
-/// Returns an argument in milliseconds as nanoseconds.
 fn time(args: &Args, index: usize) -> Option<u64> {
     number(args.get(index)?.to_bytes())?.checked_mul(1_000_000)
 }
@@ -86,7 +80,7 @@ fn execute(args: &Args, index: usize) -> ! {
     sys::exit(crate::EXIT_NOT_STARTED)
 }
 
-/// Supervises the server. With `all`, SIGTERM goes to everything and begins the grace.
+/// With `all`, SIGTERM goes to everything and begins the grace.
 fn supervise(server: Pid, signals: &Fd, grace: u64, all: bool) -> ! {
     // Only the server holds its outputs, so that their end is seen outside.
     sys::close(1);

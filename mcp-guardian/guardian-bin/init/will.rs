@@ -6,9 +6,8 @@
 //! container may have taken the name.
 //!
 //! `CONTAINERS` is a request for all containers of the host; `IMAGES` is one for images built from
-//! the host's containers: containers of such images carry the host's labels, but are not its own.
-//! Creations in flight may complete late, so the search repeats until nothing new has appeared for
-//! some time. A daemon that does not answer is asked again until the limit.
+//! them, whose containers carry the host's labels, but are not its own. Creations in flight may
+//! complete late, so the search repeats until nothing new has appeared for some time.
 
 use super::answers::{self, ID};
 use crate::sys::{self, Args, Fd, STDIN, Signals};
@@ -18,20 +17,16 @@ const MOST: usize = 1024;
 /// Concurrent removals; a slow batch does not delay the next.
 const AT_ONCE: usize = 16;
 const LONG: u64 = 250_000_000;
-/// Time limit for the responses of one round.
 const ROUND: u64 = 15_000_000_000;
-/// Pause between two rounds.
 const PAUSE: u64 = 250_000_000;
 /// Time in which late creations are searched for.
 const LATE: u64 = 4_000_000_000;
 
-/// A list of IDs.
 struct Ids {
     all: [[u8; ID]; MOST],
     count: usize,
 }
 
-/// Waits for the end of the host, then removes its containers.
 pub(crate) fn run(args: &Args) -> ! {
     let text = |index| args.get(index).map(core::ffi::CStr::to_bytes);
     let (Some(socket), Some(containers), Some(images)) = (text(2), text(5), text(6)) else {

@@ -59,7 +59,6 @@ impl Args {
         )
     }
 
-    /// Returns the entries of the environment.
     fn environment(&self) -> impl Iterator<Item = *const *const c_char> {
         let (_, mut next) = self.vectors(0);
         core::iter::from_fn(move || {
@@ -72,8 +71,7 @@ impl Args {
     }
 }
 
-/// Hides the last variable from programs executed later. This program's own environment is
-/// unchanged for other processes.
+/// Hides the last variable from programs executed later; other processes still see it here.
 pub(crate) fn keep_last_variable(args: &Args) {
     if let Some(last) = args.environment().last() {
         // SAFETY: an entry of the vector that the kernel put on our stack, which is ours to write;

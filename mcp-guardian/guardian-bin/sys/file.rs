@@ -18,9 +18,8 @@ pub(crate) fn inherited(fd: i32) -> Option<Fd> {
     set.ok().map(|_| Fd(fd))
 }
 
-/// Returns a descriptor that is readable at the end of this input: its other end, or that end's
-/// writing half, is closed. Received data is not touched. It does not keep the input open: once no
-/// process has it, the end is never reported. Fails for a file, which has no end.
+/// Returns a descriptor that is readable at the end of this input, without reading it. It does not
+/// keep the input open: once no process has it, the end is never reported. Fails for a file.
 pub(crate) fn end_of(input: &Fd) -> Result<Fd> {
     const ADD: usize = 1;
     const RDHUP: u32 = 0x2000;
@@ -41,14 +40,12 @@ pub(crate) fn end_of(input: &Fd) -> Result<Fd> {
     Ok(end)
 }
 
-/// Closes a descriptor that no value of this program owns.
 pub(crate) fn close(fd: i32) {
     // Not repeated after an interrupt: it is closed, and its number may be reused.
     // SAFETY: the call takes a number only.
     let _ = unsafe { arch::syscall(nr::CLOSE, [word(fd), 0, 0, 0, 0, 0]) };
 }
 
-/// Closes every descriptor in `first..=last`.
 pub(crate) fn close_range(first: u32, last: u32) -> Result<()> {
     scalar(nr::CLOSE_RANGE, first as usize, last as usize, 0, 0).map(|_| ())
 }
@@ -82,12 +79,10 @@ pub(crate) fn open_directory(directory: &Fd, name: &CStr) -> Result<Fd> {
     opened(at(nr::OPENAT, directory.0, name, flags))
 }
 
-/// Removes a file from a directory.
 pub(crate) fn unlink(directory: &Fd, name: &CStr) -> Result<()> {
     at(nr::UNLINKAT, directory.0, name, 0).map(|_| ())
 }
 
-/// Removes an empty directory from a directory.
 pub(crate) fn remove_directory(directory: &Fd, name: &CStr) -> Result<()> {
     const AT_REMOVEDIR: usize = 0x200;
     at(nr::UNLINKAT, directory.0, name, AT_REMOVEDIR).map(|_| ())
@@ -101,12 +96,10 @@ pub(crate) fn write(fd: &Fd, bytes: &[u8]) -> Result<usize> {
     put(nr::WRITE, fd, bytes, 0)
 }
 
-/// Reads directory entries; see [`crate::parse`] for their layout.
 pub(crate) fn getdents(fd: &Fd, buffer: &mut [u8]) -> Result<usize> {
     fill(nr::GETDENTS64, fd, buffer, 0)
 }
 
-/// Moves the file position back.
 pub(crate) fn seek_back(fd: &Fd, bytes: usize) -> Result<()> {
     const SEEK_CUR: usize = 1;
     scalar(nr::LSEEK, word(fd.0), bytes.wrapping_neg(), SEEK_CUR, 0).map(|_| ())

@@ -52,7 +52,6 @@ pub(crate) fn leave_terminal() {
     }
 }
 
-/// Makes the caller inherit orphaned descendants.
 pub(crate) fn become_subreaper() -> Result<()> {
     const PR_SET_CHILD_SUBREAPER: usize = 36;
     scalar(nr::PRCTL, PR_SET_CHILD_SUBREAPER, 1, 0, 0).map(|_| ())
@@ -64,19 +63,16 @@ pub(crate) fn die_with_parent() -> Result<()> {
     scalar(nr::PRCTL, PR_SET_PDEATHSIG, Signal::KILL.word(), 0, 0).map(|_| ())
 }
 
-/// Sets the name that `ps` shows.
 pub(crate) fn set_name(name: &CStr) {
     const PR_SET_NAME: usize = 15;
     // SAFETY: the kernel reads at most 16 bytes and stops at the terminator.
     let _ = unsafe { syscall(nr::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
-/// Creates a child.
 pub(crate) fn fork() -> Result<Fork> {
     cloned(scalar(nr::CLONE, Signal::CHLD.word(), 0, 0, 0)?)
 }
 
-/// Creates a child, which leads a process group.
 pub(crate) fn fork_leader() -> Result<Fork> {
     fork().inspect(lead_group)
 }
@@ -88,8 +84,8 @@ fn cloned(child: usize) -> Result<Fork> {
     }
 }
 
-/// Makes the child lead a process group. Both sides do it, whichever is first: so the group exists
-/// before any request, and a signal to the host's group does not reach the child.
+/// Makes the child lead a process group. Both sides do it, so that the group exists before any
+/// request, and a signal to the host's group does not reach the child.
 fn lead_group(fork: &Fork) {
     let pid = match fork {
         Fork::Child => 0,
@@ -129,7 +125,6 @@ pub(crate) fn fork_into_namespace() -> Result<(Fork, bool)> {
     }
 }
 
-/// Returns effective user and group.
 pub(crate) fn effective_ids() -> (u32, u32) {
     let id = |number| scalar(number, 0, 0, 0, 0).unwrap_or(0) as u32;
     (id(nr::GETEUID), id(nr::GETEGID))
@@ -152,12 +147,10 @@ pub(crate) fn forbid_forks(pid: Pid) {
     let _ = unsafe { syscall(nr::PRLIMIT64, [word(pid.raw()), RLIMIT_NPROC, none.as_ptr() as usize, 0, 0, 0]) };
 }
 
-/// Reaps one child if one has exited.
 pub(crate) fn reap() -> Reaped {
     wait4(usize::MAX)
 }
 
-/// Reaps this child if it has exited.
 pub(crate) fn reap_one(pid: Pid) -> Reaped {
     wait4(word(pid.raw()))
 }

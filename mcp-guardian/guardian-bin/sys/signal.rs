@@ -16,7 +16,7 @@ pub(crate) fn kill_all(signal: Signal) {
     let _ = scalar(nr::KILL, word(-1), signal.word(), 0, 0);
 }
 
-/// Returns whether any process has this pid, without signalling it.
+/// Returns whether any process has this pid.
 pub(crate) fn exists(pid: Pid) -> bool {
     scalar(nr::KILL, word(pid.raw()), 0, 0, 0) != Err(Errno::ESRCH)
 }
@@ -60,7 +60,6 @@ pub(crate) fn signalfd(signals: Signals) -> Result<Fd> {
     opened(unsafe { syscall(nr::SIGNALFD4, [usize::MAX, mask, 8, O_CLOEXEC | O_NONBLOCK, 0, 0]) })
 }
 
-/// Returns the next pending signal.
 pub(crate) fn next_signal(signals: &Fd) -> Option<Signal> {
     // A `signalfd_siginfo`, which begins with the number.
     let mut info = [0; 128];

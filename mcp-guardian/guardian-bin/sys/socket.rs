@@ -14,7 +14,6 @@ pub(crate) fn recv(socket: &Fd, buffer: &mut [u8]) -> Result<usize> {
     fill(nr::RECVFROM, socket, buffer, MSG_DONTWAIT)
 }
 
-/// Shuts down the sending half.
 pub(crate) fn shutdown_sending(socket: &Fd) {
     const SHUT_WR: usize = 1;
     let _ = scalar(nr::SHUTDOWN, word(socket.0), SHUT_WR, 0, 0);
@@ -28,7 +27,6 @@ struct Address {
 
 /// Connects to a Unix socket. Retries until the deadline while its backlog is full.
 pub(crate) fn connect(path: &[u8], until: u64) -> Result<Fd> {
-    /// Pause between retries.
     const PAUSE: u64 = 5_000_000;
     const AF_UNIX: u16 = 1;
     const SOCK_STREAM: usize = 1;

@@ -22,7 +22,6 @@ impl Pid {
     }
 }
 
-/// An error number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
@@ -57,7 +56,6 @@ impl Drop for Fd {
     }
 }
 
-/// A signal, by its number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signal(u8);
 
@@ -81,7 +79,6 @@ impl Signal {
     }
 }
 
-/// A set of signals.
 #[derive(Clone, Copy)]
 pub(crate) struct Signals(pub(super) u64);
 
@@ -135,7 +132,6 @@ impl PollFd {
         }
     }
 
-    /// Also waits for room to write, if `wanted`.
     pub(crate) fn or_writable(mut self, wanted: bool) -> Self {
         self.events |= if wanted { Self::OUT } else { 0 };
         self
@@ -147,7 +143,6 @@ impl PollFd {
         self
     }
 
-    /// Returns whether the other end is closed.
     pub(crate) fn hung_up(&self) -> bool {
         const ERR: i16 = 8;
         const HUP: i16 = 16;

@@ -19,9 +19,7 @@ use crate::sys::{self, reserve};
 
 mod tree;
 
-/// A cgroup that this process has created, and removes.
-///
-/// Holds no descriptor; files are opened when needed.
+/// A cgroup that this process has created, and removes. It holds no descriptor.
 ///
 /// # Drop
 ///
@@ -33,8 +31,7 @@ pub struct Leaf {
     settled: Arc<AtomicBool>,
 }
 
-/// The maximum depth of cgroups that a server may nest in its own; a container with a service
-/// manager needs far less.
+/// The maximum depth of cgroups that a server may nest in its own.
 const DEPTH_MAX: &[u8] = b"64";
 
 /// The files of a leaf that the guardian and the server need.
@@ -54,7 +51,6 @@ impl Leaf {
     pub fn create(parent: &Path, name: &str) -> io::Result<Self> {
         let path = parent.join(name);
         DirBuilder::new().mode(0o755).create(&path)?;
-        // Best effort: it keeps paths short enough to walk.
         let depth = open_to_write(&path.join("cgroup.max.depth"));
         let _ = depth.and_then(|mut file| file.write_all(DEPTH_MAX));
         Ok(Self::at(path))
@@ -105,7 +101,6 @@ impl Leaf {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// Returns its name.
     pub fn name(&self) -> &OsStr {
         self.path.file_name().unwrap_or_default()
     }
@@ -175,9 +170,7 @@ impl Leaf {
     }
 
     /// Kills what is inside and removes the cgroup. Calls `done` when nothing is left: at once, or
-    /// on the watcher's thread. Can be called again after a failure.
-    ///
-    /// There is no timer: the kernel reports the end of the last process.
+    /// on the watcher's thread, when the kernel reports it. Can be called again after a failure.
     pub fn end(&self, done: impl FnOnce(io::Result<()>) + Send + 'static) {
         let settled = Arc::clone(&self.settled);
         end(self.path.clone(), move |result| {
@@ -247,8 +240,7 @@ impl Emptying {
                 Interest::Done
             }
         };
-        // The first look reads the file. Later changes are relative to it; before any read the
-        // kernel always reports a change.
+        // Before the first read, the kernel always reports a change.
         if let Err(error) = watch::changed(events, look) {
             say_no(Err(error));
         }

@@ -1,19 +1,12 @@
 //! A cgroup (version 2) of its own for each server, where there can be one.
 //!
-//! One write to `cgroup.kill` ends everything inside, whatever it forks meanwhile; the guardian
-//! needs repeated sweeps for that. The cgroup also lets the host end a server, and *prove* its end,
-//! when the guardian was killed.
+//! One write to `cgroup.kill` ends everything inside, whatever it forks meanwhile. It also lets the
+//! host end a server, and *prove* its end, when the guardian was killed.
 //!
-//! ```text
-//! place ── the cgroup of this process, by what the kernel reports. Pure
-//! room ─── where a cgroup with a memory limit can be: above that of this process. Pure
-//! leaf ─── one cgroup: created, opened for the guardian, emptied, removed
-//! ```
-//!
-//! The rules (measured in `docs/containment.md`): a server joins by itself, before its first
-//! instruction. A leaf is used for one server only, and not again after `cgroup.kill`. It lies
-//! below the host's own cgroup, so that what ends or limits the host reaches its servers as well
-//! (except a server with its own limit: `docs/contain-reference.md`).
+//! The rules (`docs/containment.md`): a server joins by itself, before its first instruction. A leaf
+//! is used for one server only, and not again after `cgroup.kill`. It lies below the host's own
+//! cgroup, so that what ends or limits the host reaches its servers as well (except a server with
+//! its own limit: `docs/contain-reference.md`).
 
 mod leaf;
 mod place;
@@ -115,7 +108,6 @@ fn level(path: &Path) -> Option<room::Level> {
     })
 }
 
-/// Returns whether a cgroup of this name is a server's.
 fn is_servers(name: &str) -> bool {
     const TOKEN: usize = 32;
     let token = name.strip_prefix("mcp-").unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The cgroup below which one with a memory limit can be created. Pure: the input is what the
-//! kernel reports of each cgroup from a process's own up to the visible top.
+//! The cgroup below which one with a memory limit can be created. Pure.
 //!
 //! The kernel offers `memory.max` below a cgroup that has `memory` in its `cgroup.subtree_control`.
 //! Only a cgroup without processes of its own (or the root) can have that. The host is in its own,
@@ -16,12 +15,10 @@ pub(super) struct Level {
     pub(super) has_memory: bool,
     /// It delegates `memory`: `cgroup.subtree_control`.
     pub(super) gives_memory: bool,
-    /// Its own limit: the value of `memory.max`, unless that is `max`.
+    /// The value of `memory.max`, unless that is `max`.
     pub(super) limit: Option<String>,
-    /// It is the cgroup of a server.
     pub(super) is_servers: bool,
-    /// A cgroup can be created in it and a process moved there, which needs its own `cgroup.procs`
-    /// too.
+    /// A cgroup can be created in it and a process moved there.
     pub(super) is_writable: bool,
 }
 

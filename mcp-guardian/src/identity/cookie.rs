@@ -23,7 +23,6 @@ pub struct Cookie {
     serial: u64,
 }
 
-/// Digits of each half of a [`Cookie::token`].
 const HALF: usize = 16;
 
 impl HostId {

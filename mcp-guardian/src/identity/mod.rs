@@ -1,8 +1,8 @@
 //! The identities of this host and of each of its servers.
 //!
-//! A pid alone identifies nothing: it is reused. A host is its pid, its start time, the boot of the
-//! machine, and a random number, which tells two hosts apart that have the rest in common (first
-//! processes of two containers, started together). A server adds a number of its own.
+//! A pid is reused. A host is its pid, its start time, the boot of the machine, and a random number,
+//! which tells apart the first processes of two containers that were started together. A server adds
+//! a number of its own.
 
 mod cookie;
 
@@ -25,9 +25,8 @@ pub const KEEP: &str = "MCP_LIFECYCLE_KEEP";
 ///
 /// # Errors
 ///
-/// The start time or the boot id is not available, or not at this moment: half an identity is worse
-/// than none. A pid is reused and a start time counts from the boot, so without the boot id an
-/// identity of the boot before could be a stranger's.
+/// The start time or the boot id is not available, or not at this moment. A start time counts from
+/// the boot, so without the boot id an identity of the boot before could be a stranger's.
 #[cfg(target_os = "linux")]
 pub fn this_host() -> io::Result<&'static HostId> {
     static THIS: OnceLock<HostId> = OnceLock::new();
@@ -42,8 +41,7 @@ pub fn this_host() -> io::Result<&'static HostId> {
     Ok(THIS.get_or_init(|| this))
 }
 
-/// Returns the identity of this process: none, since only Linux tells a process from a later one with
-/// its pid. On Windows no process outlives its job, so none has to be found.
+/// Fails: only Linux tells a process from a later one with its pid.
 ///
 /// # Errors
 ///
@@ -59,8 +57,7 @@ pub fn refusal() -> Option<io::Error> {
     this_host().err().filter(|error| !sys::is_shortage(error))
 }
 
-/// Returns the sessions in which this process has started servers: the first known one, and the
-/// present one. A process can leave its session once.
+/// Returns the sessions in which this process has started servers: it can leave its session once.
 ///
 /// # Errors
 ///
@@ -81,7 +78,6 @@ pub fn new_server() -> io::Result<Cookie> {
     Ok(Cookie::new(this_host()?.clone(), random()?))
 }
 
-/// Returns a random number.
 pub fn random() -> io::Result<u64> {
     getrandom::u64().map_err(|error| match error.raw_os_error() {
         Some(errno) => io::Error::from_raw_os_error(errno),

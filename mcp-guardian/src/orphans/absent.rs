@@ -1,6 +1,5 @@
-//! Systems other than Linux have no ledgers. Windows has no orphans: the kernel closes the last handle
-//! of a job when its owner ends, and ends every process inside. Elsewhere an orphan cannot be
-//! identified.
+//! Systems other than Linux have no ledgers. Windows has no orphans: the kernel ends every process of
+//! a job with its owner. Elsewhere an orphan cannot be identified.
 
 use std::io;
 

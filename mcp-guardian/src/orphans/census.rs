@@ -5,7 +5,6 @@ use std::io;
 use super::processes::mark_now;
 use super::residents::Residents;
 use super::verdict::Mark;
-use super::visibility;
 use crate::answers;
 use crate::identity::Cookie;
 use crate::patience::Patience;
@@ -38,7 +37,7 @@ pub struct Carrier {
     pub identity: Option<Cookie>,
 }
 
-/// The maximum numbers of processes, and of unknown ones, in a search on the watcher's thread.
+/// The maximum numbers of processes, and of unknown ones, for the watcher's thread.
 const MANY: usize = 2000;
 const UNKNOWN_MAX: usize = 64;
 
@@ -106,7 +105,6 @@ pub fn take(place: Where, since: u64, childless: &[u32]) -> io::Result<Vec<Carri
     Ok(found)
 }
 
-/// The state of a search.
 struct Census<'a> {
     place: Where,
     home: u64,
@@ -215,7 +213,7 @@ impl<'a> Census<'a> {
 }
 
 fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
-    match visibility::namespace_of(pid) {
+    match sys::namespace_of(pid) {
         Ok(namespace) if namespace == home && place == Where::Foreign => {
             return Ok(Look::Resident);
         }
@@ -246,7 +244,7 @@ fn look_at(pid: u32, place: Where, home: u64, since: u64) -> io::Result<Look> {
 
 /// Returns whether the parent of a process is known to be in this PID namespace.
 fn has_parent_in(home: u64, child: &Seen) -> bool {
-    let is_here = visibility::namespace_of(child.parent).is_ok_and(|namespace| namespace == home);
+    let is_here = sys::namespace_of(child.parent).is_ok_and(|namespace| namespace == home);
     // The parent's pid can have been reused before the look; but no younger process becomes a parent
     // of this one.
     let now = sys::see(child.pid).filter(|now| now.start_time == child.start_time);

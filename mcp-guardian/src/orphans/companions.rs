@@ -40,10 +40,9 @@ pub fn companion(server: &KnownServer, role: &str) -> io::Result<Option<KnownPro
     }
 }
 
-/// Finds companions of this user that have outlived both shim and guardian of their server, with
-/// `role` as their first argument: the other end of the socket that is their standard input is
-/// closed, or the kernel does not report it. A process that may be one and cannot be examined is
-/// returned too. What they look after may live as long as they do.
+/// Finds companions of this user, with `role` as their first argument, that have outlived both shim
+/// and guardian of their server: the other end of their standard input is closed, or that cannot be
+/// found out. A process that may be one and cannot be examined is returned too.
 pub fn without_server(role: &str) -> io::Result<Vec<KnownProcess>> {
     let found = all(role, |pid| Some(input::may_be_without_server(pid)))?;
     Ok(found.certain.into_iter().chain(found.possible).collect())
@@ -56,7 +55,6 @@ struct Found {
     possible: Vec<KnownProcess>,
 }
 
-/// Finds this user's wanted processes with `role` as their first argument.
 fn all(role: &str, is_wanted: impl Fn(u32) -> Option<bool>) -> io::Result<Found> {
     let user = nix::unistd::geteuid().as_raw();
     let may_be_own = |pid: u32| match fs::metadata(format!("/proc/{pid}")) {

@@ -21,15 +21,12 @@ use super::visibility::Visibility;
 use crate::cgroup;
 use crate::sys;
 
-/// The ledgers of some directories.
 #[derive(Default)]
 pub(super) struct Ledgers {
     pub(super) dead: Vec<DeadLedger>,
-    /// The ledgers of living hosts.
     pub(super) living: Vec<Contents>,
 }
 
-/// The ledger of a dead host.
 pub(super) struct DeadLedger {
     directory: Rc<OwnedFd>,
     name: OsString,
@@ -59,7 +56,6 @@ impl DeadLedger {
                     removed => removed.is_ok(),
                 }
         };
-        // All of them are tried, also after a failure.
         let servers: Vec<_> = self.contents.servers.iter().map(is_gone).collect();
         self.contents.unreadable == 0 && !servers.contains(&false)
     }
@@ -70,8 +66,7 @@ impl DeadLedger {
 }
 
 impl Ledgers {
-    /// Reads those of these directories, and removes litter. No file remains open: a dead host
-    /// remains dead, and its processes may be ended by two searches at once.
+    /// Reads those of these directories, and removes litter. No file remains open.
     pub(super) fn look(
         directories: impl IntoIterator<Item = PathBuf>,
         visibility: &Visibility,
@@ -121,12 +116,10 @@ impl Ledgers {
 enum Found {
     /// Its host lives, as far as can be found out.
     Living(Option<Contents>),
-    /// Its host is dead.
     Dead(Contents),
     /// Nothing of its servers can be left: it was written before this boot, or its host died before
     /// the ledger got its name.
     Litter,
-    /// It cannot be used, for this reason.
     Unusable(String),
 }
 
@@ -166,8 +159,7 @@ fn look_at(file: &File, is_new: bool, visibility: &Visibility) -> io::Result<Fou
     }
 }
 
-/// Returns whether the process of this host lives: on a file system where locks have no effect, a
-/// living host must not be taken for dead.
+/// Returns whether the process of this host lives: locks may have no effect on this file system.
 fn is_alive(contents: &Contents, visibility: &Visibility) -> bool {
     let host = &contents.host;
     let is_host = |seen: sys::Seen| seen.start_time == host.start_time() && !seen.is_ending;
@@ -182,7 +174,6 @@ fn read(file: &File) -> io::Result<Option<Contents>> {
     Ok(format::parse(&bytes))
 }
 
-/// Returns whether a ledger has not got its name yet.
 fn is_new(name: &OsStr) -> bool {
     name.as_encoded_bytes().ends_with(b".new")
 }

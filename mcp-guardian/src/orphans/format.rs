@@ -11,9 +11,8 @@
 //! the mount through which DIRECTORY leads to it, DEPTH parts further down. A host without cgroups
 //! has a `-` in place of the four.
 //!
-//! The line of a server that has ended is overwritten with spaces and then reused, so the length
-//! follows the largest number of servers at a time. A ledger holds no command, argument or
-//! environment.
+//! The line of a server that has ended is overwritten with spaces and then reused. A ledger holds no
+//! command, argument or environment.
 
 use std::path::{Component, Path};
 
@@ -30,7 +29,6 @@ pub(super) const LINE: usize = 64;
 /// The maximum length of a ledger in bytes: sixteen thousand servers.
 pub(super) const MAX: usize = 1 << 20;
 
-/// The content of a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) host: HostId,
@@ -53,9 +51,7 @@ pub(super) struct Record {
     pub(super) in_cgroup: bool,
 }
 
-/// Returns the first line.
 pub(super) fn title(host: &HostId, namespace: u64, cgroups: Option<&Place>) -> String {
-    // A path that does not fit on a line is left out; the probe does not use such a directory either.
     let cgroups = cgroups.and_then(|place| {
         let path = place.path.to_str().filter(|path| is_plain(path))?;
         let (id, root, depth) = (place.id, place.root_id, place.depth);
@@ -165,7 +161,6 @@ fn place(text: &str) -> Option<Place> {
 }
 
 impl Contents {
-    /// Returns the identity of one of its servers.
     pub(super) fn cookie(&self, record: Record) -> Cookie {
         Cookie::new(self.host.clone(), record.serial)
     }

@@ -12,8 +12,7 @@ use crate::sys::{self, Pid};
 /// Kills the members of this group that carry this identity, and returns whether none is left.
 /// Blocks, at most for `limit`.
 ///
-/// The number of a group is not reused while it has members. That of an empty one may be; the new
-/// members do not carry the identity.
+/// The number of a group is reused once it is empty; the new members do not carry the identity.
 pub fn end_group(group: Pid, server: &Cookie, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     while !is_ended(group, server) {

@@ -1,7 +1,6 @@
 //! The hunt for processes: look, hold by a pidfd, judge again, signal, until two looks find none.
 //!
-//! A [`Judge`] finds the processes; this module holds and signals them. It is shared by the search
-//! for orphans, by [`stop`](super::stop), and, one process at a time, by the guardian's host.
+//! A [`Judge`] finds the processes; this module holds and signals them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,14 +27,11 @@ const BRIEFLY: Duration = Duration::from_millis(100);
 /// The longest pause, for processes that no signal ends.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Processes by pid and start time.
 pub(super) type Signalled = BTreeMap<(u32, u64), Process>;
 
-/// Finds the processes to signal.
 pub(super) trait Judge {
-    /// Looks once. Those that were `signalled` count for as long as they live.
-    ///
-    /// It may wait for processes in `execve`, until `end` at most.
+    /// Looks once. Those that were `signalled` count for as long as they live. It may wait for
+    /// processes in `execve`, until `end` at most.
     fn look(&mut self, signalled: &Signalled, end: Instant) -> Look;
 
     /// Judges a process again, which is held now: its pid can have been reused since the look.
@@ -45,7 +41,6 @@ pub(super) trait Judge {
     fn refused(&mut self, _process: &Process, _error: io::Error) {}
 }
 
-/// The result of one look.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     /// The processes found, those already signalled included.
@@ -54,10 +49,8 @@ pub(super) struct Look {
     pub(super) unsettled: Option<String>,
 }
 
-/// The result of a hunt.
 pub(super) struct Trail {
     pub(super) signalled: Signalled,
-    /// The last look.
     pub(super) last: Look,
     /// Every process was found: the last two looks were settled and found no new one.
     pub(super) is_complete: bool,
@@ -71,8 +64,7 @@ impl Look {
 }
 
 /// Signals each process once, and waits until two looks in a row find none, or until the deadline.
-/// At least one round is made. A process that cannot be signalled does not stop the others from
-/// being signalled.
+/// At least one round is made.
 pub(super) fn hunt(
     judge: &mut impl Judge,
     signal: impl Fn(&Process, &OwnedFd) -> io::Result<()>,
@@ -135,8 +127,8 @@ pub(super) fn hunt(
     }
 }
 
-/// Signals a process, which is held by a pidfd before `is_it` judges it, so that its pid cannot be
-/// reused in between. `None` if it has gone or was rejected.
+/// Signals a process, which is held by a pidfd before `is_it` judges it. `None` if it has gone or was
+/// rejected.
 ///
 /// # Errors
 ///

@@ -1,5 +1,4 @@
-//! The other ends of a process's descriptors: whether its standard input can still be written to, and
-//! whether it listens on a socket.
+//! The other ends of a process's descriptors.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -26,8 +25,7 @@ pub(super) fn is_abandoned(pid: u32) -> bool {
     }
 }
 
-/// Returns whether its standard input is a socket with the other end closed, or that cannot be found
-/// out.
+/// Does the same for a socket only, and returns `true` if that cannot be found out.
 pub(super) fn may_be_without_server(pid: u32) -> bool {
     let Some(input) = target(pid, "0") else {
         return true;
@@ -36,8 +34,7 @@ pub(super) fn may_be_without_server(pid: u32) -> bool {
     inode.is_some_and(|inode| peer_is_closed(inode).unwrap_or(true))
 }
 
-/// Returns whether it listens on a socket, and so may serve clients that are not visible. `true` if
-/// that cannot be found out.
+/// Returns whether it listens on a socket; `true` if that cannot be found out.
 pub(super) fn may_listen(pid: u32) -> bool {
     let listens = || -> io::Result<bool> {
         let own = sockets_of(pid)?;
@@ -57,8 +54,7 @@ pub(super) fn may_listen(pid: u32) -> bool {
     listens().unwrap_or_else(|_| !has_ended())
 }
 
-/// Returns whether no process has the pipe open for writing: exactly then it hangs up for a reader,
-/// also for a new one.
+/// Returns whether no process has the pipe open for writing: exactly then it hangs up for a reader.
 fn has_no_writer(pid: u32) -> io::Result<bool> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NONBLOCK);
@@ -99,11 +95,7 @@ pub(super) fn peers_of(pid: u32) -> io::Result<BTreeSet<u32>> {
     }
 }
 
-/// Returns the number of the socket that is the standard input of a process; `None` if that is something else, or there is none.
-///
-/// # Errors
-///
-/// It cannot be looked at.
+/// Returns the number of the socket that is the standard input of a process, if it is one.
 pub(super) fn input_of(pid: u32) -> io::Result<Option<u32>> {
     match fs::read_link(format!("/proc/{pid}/fd/0")) {
         Ok(input) => Ok(input.to_str().and_then(|it| number_in(it, "socket:["))),
@@ -112,13 +104,13 @@ pub(super) fn input_of(pid: u32) -> io::Result<Option<u32>> {
     }
 }
 
-/// Returns whether the peer of a Unix socket is closed: it has no number any more, and both
-/// directions are shut down. A peer that waits to be accepted has no number either.
+/// Returns whether the peer of a Unix socket is closed: it has no number, as one that waits to be
+/// accepted has none, and both directions are shut down.
 fn peer_is_closed(inode: u32) -> io::Result<bool> {
     Ok(peer_of(inode)? == (Some(0), Some(3)))
 }
 
-/// Queries the kernel by `sock_diag` for the peer and for the directions that were shut down.
+/// Queries the kernel for the peer and for the directions that were shut down (`sock_diag(7)`).
 fn peer_of(inode: u32) -> io::Result<(Option<u32>, Option<u8>)> {
     const BY_FAMILY: u16 = 20;
     const SHOW_PEER: u32 = 4;
@@ -171,7 +163,6 @@ fn peer_in(answer: &[u8], wanted: u16) -> Option<(Option<u32>, Option<u8>)> {
     Some((peer, shutdown))
 }
 
-/// A kernel file that lists the sockets of one kind.
 struct List {
     name: &'static str,
     /// The column with the state, and the value of a listening socket.

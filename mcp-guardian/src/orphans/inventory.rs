@@ -163,7 +163,6 @@ fn recorded(
     }
 }
 
-/// Returns a server of which only the identity is known.
 fn unrecorded(cookie: Cookie, state: HostState) -> KnownServer {
     KnownServer {
         id: format!("{:016x}", cookie.serial()),
@@ -193,8 +192,8 @@ fn living_host(server: &KnownServer) -> Option<sys::Seen> {
     is_living(&host, server.cookie.host().start_time()).then_some(host)
 }
 
-/// Returns whether this is the host that started at this time, and it is neither a zombie nor
-/// exiting: an exiting process does not show its program any more.
+/// Returns whether this is the host that started at this time. An exiting process does not show its
+/// program any more.
 fn is_living(host: &sys::Seen, start_time: u64) -> bool {
     host.start_time == start_time && !host.has_ended()
 }
@@ -205,10 +204,6 @@ pub(super) fn see(pid: u32) -> Option<KnownProcess> {
 }
 
 /// Describes a process; `None` if it has ended.
-///
-/// # Errors
-///
-/// It cannot be looked at.
 pub(super) fn try_see(pid: u32) -> io::Result<Option<KnownProcess>> {
     let seen = sys::look_at(pid)?.filter(|seen| !seen.is_dead());
     Ok(seen.map(|seen| {

@@ -1,8 +1,5 @@
-//! Lists this user's running servers and those left by dead hosts, and stops them: for
-//! administration tools.
-//!
-//! A server is known by the ledger of its host and by the identity in its environment, never by a
-//! name (`docs/containment.md`).
+//! Lists this user's running servers and those left by dead hosts, and stops them. A server is known
+//! by the ledger of its host and by the identity in its environment, never by a name.
 
 use std::time::Duration;
 
@@ -61,8 +58,7 @@ pub struct KnownHost {
     pub parent: Option<(u32, String)>,
     /// `true` if it is a wrapper of one server: its parent is the user of the server.
     pub is_wrapper: bool,
-    /// `true` if it is a wrapper with a companion and awaits its report
-    /// when nothing else of the server is left; also `true` if it lives and that cannot be found out.
+    /// `true` if it is a wrapper with a companion, or lives and that cannot be found out.
     pub has_companion: bool,
     /// State of the host: alive, dead, or not known.
     pub state: HostState,
@@ -143,11 +139,6 @@ impl KnownProcess {
 }
 
 impl KnownServer {
-    /// Returns whether this is its main process.
-    pub(crate) fn is_recorded(&self, pid: u32, start_time: u64) -> bool {
-        self.recorded == Some((pid, start_time))
-    }
-
     /// Returns the time since its oldest process started.
     pub fn age(&self) -> Duration {
         let ages = self.processes.iter().map(|process| process.age);
@@ -169,9 +160,8 @@ impl KnownServer {
 }
 
 impl StopReport {
-    /// Returns whether nothing of the server is left: no process carries its identity, descends from
-    /// its guardian or its main process, or is in its cgroup, and every process that may be the
-    /// server's could be examined.
+    /// Returns whether nothing of the server is left, and every process that may be its could be
+    /// examined.
     pub fn is_gone(&self) -> bool {
         self.survivors.is_empty() && self.unknown.is_none()
     }

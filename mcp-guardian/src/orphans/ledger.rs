@@ -18,7 +18,7 @@ use crate::identity::{self, Cookie, HostId};
 use crate::sys;
 use crate::sys::watch::Interest;
 
-/// The intended content of the ledger. Its file may have to be created again.
+/// The ledger of this host.
 #[derive(Debug)]
 struct Ledger {
     host: &'static HostId,
@@ -32,8 +32,7 @@ struct Ledger {
 #[derive(Debug)]
 struct Book {
     file: LedgerFile,
-    /// Former files that may still have a name. They stay locked: an unlocked one would mean that this
-    /// host is dead.
+    /// Former files that may still have a name: an unlocked one would mean that this host is dead.
     replaced: Vec<Locked>,
     lines: Vec<Option<Record>>,
 }
@@ -46,12 +45,11 @@ pub struct Entry {
     record: Record,
 }
 
-/// The error of a launch that could not be recorded.
 pub const UNRECORDED: &str = "the server could not be recorded, so it would not be found \
                                      if this host were killed";
 
-/// Records that a server is about to start. `None` where no ledger can be kept: then the death of this
-/// host cannot be proven, and no later host will end its servers.
+/// Records that a server is about to start. `None` where no ledger can be kept: then no later host
+/// will end the servers of this one.
 ///
 /// # Errors
 ///
@@ -72,7 +70,6 @@ pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
             book.lines.push(None);
             book.lines.len() - 1
         });
-        // Taken before another thread looks for a free one.
         book.lines[line] = Some(record);
         line
     };
@@ -90,8 +87,7 @@ pub fn register(server: &Cookie, in_cgroup: bool) -> io::Result<Option<Entry>> {
     }
 }
 
-/// Records once that this host has servers without a provable end: a process that has left the
-/// process group may outlive it.
+/// Records once that this host has servers without a provable end.
 ///
 /// # Errors
 ///
@@ -111,7 +107,6 @@ pub fn register_uncontained(server: &Cookie) -> io::Result<()> {
 }
 
 impl Entry {
-    /// Records that the server has no cgroup of its own after all.
     pub fn without_cgroup(&mut self) {
         self.record.in_cgroup = false;
         let _ = self.ledger.write(self.line, Some(self.record));
@@ -127,7 +122,6 @@ impl Entry {
         let _ = self.ledger.write(self.line, Some(record));
     }
 
-    /// Removes the line: nothing is left of the server.
     pub fn end(self) {
         let _ = self.ledger.write(self.line, None);
     }
@@ -176,10 +170,8 @@ impl Ledger {
         Ok(this)
     }
 
-    /// Removes ledgers of earlier hosts of which nothing is left.
-    ///
-    /// Runs once, after this ledger was published, on a thread of its own, because a process can block
-    /// a look at it. Nothing depends on the result.
+    /// Removes ledgers of earlier hosts of which nothing is left, once, on a thread of its own, because
+    /// a process can block a look at it. Nothing depends on the result.
     fn tidy(&'static self) -> io::Result<()> {
         let directory = self.lock().file.path.parent().map(Path::to_owned);
         let thread = thread::Builder::new().name("mcp-lifecycle-tidy".to_owned());
@@ -257,8 +249,7 @@ impl Ledger {
         })
     }
 
-    /// Publishes the ledger again, after its name or directory was removed, or where no more can be
-    /// written there.
+    /// Publishes the ledger again.
     fn renew(&self, book: &mut Book, full: Option<&Path>) -> io::Result<()> {
         let except = full.and_then(Path::parent);
         let (file, _) = publish(self.host, except, &self.title, &book.lines)?;
@@ -276,7 +267,6 @@ impl Ledger {
     }
 }
 
-/// Watches for changes of the file's name.
 fn watch_name(inotify: &Inotify, file: &LedgerFile) -> io::Result<()> {
     let what = AddWatchFlags::IN_ATTRIB | AddWatchFlags::IN_MOVE_SELF;
     Ok(inotify.add_watch(&file.path, what).map(drop)?)

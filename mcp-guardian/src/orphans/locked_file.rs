@@ -24,19 +24,16 @@ use crate::sys;
 ///
 /// # Drop
 ///
-/// Unlocks it, also if a forked child of the host has a copy of the descriptor. An error does not
-/// matter: the file is about to be closed.
+/// Unlocks it, also if a forked child of the host has a copy of the descriptor.
 #[derive(Debug)]
 pub(super) struct Locked<F: Borrow<File> = File>(F);
 
 impl<F: Borrow<File>> Locked<F> {
-    /// Locks it exclusively, without waiting.
     pub(super) fn exclusive(file: F) -> Result<Self, TryLockError> {
         uninterrupted(|| file.borrow().try_lock())?;
         Ok(Self(file))
     }
 
-    /// Locks it shared, without waiting.
     pub(super) fn shared(file: F) -> Result<Self, TryLockError> {
         uninterrupted(|| file.borrow().try_lock_shared())?;
         Ok(Self(file))
@@ -110,8 +107,7 @@ pub(super) fn publish(
             continue;
         }
         let published = match directory::make(&path) {
-            // Another host that tidies up may remove the file before it is locked, or lock it for a
-            // moment: it is tried again.
+            // Another host that tidies up may remove the file before it is locked, or lock it.
             Ok(directory) => publish_in(&directory, &name, text)
                 .or_else(|_| publish_in(&directory, &name, text))
                 .or_else(|_| publish_in(&directory, &name, text))

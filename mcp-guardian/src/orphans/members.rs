@@ -13,7 +13,6 @@ use crate::cgroup::Leaf;
 use crate::patience::Patience;
 use crate::sys;
 
-/// The longest line of ancestors: one that is read while it changes may contain cycles.
 const DEPTH: usize = 1024;
 
 pub(super) const HIDDEN: &str =
@@ -21,10 +20,6 @@ pub(super) const HIDDEN: &str =
 
 /// Returns the pids of the members of its cgroup; none if the cgroup is gone. A member that is not
 /// visible here is listed as 0.
-///
-/// # Errors
-///
-/// They cannot be read, which proves nothing.
 pub(super) fn inside(server: &KnownServer) -> io::Result<Vec<u32>> {
     let leaf = match server.leaf.clone().map(Leaf::adopt) {
         None => return Ok(Vec::new()),
@@ -186,7 +181,6 @@ impl Judge for Roster<'_> {
     }
 }
 
-/// Returns whether the pid of a process still refers to it.
 pub(super) fn is_unchanged(process: &Process) -> bool {
     sys::see(process.pid).is_some_and(|now| now.start_time == process.start_time)
 }
@@ -197,7 +191,7 @@ pub(super) fn is_of(server: &KnownServer, process: &Process, scene: &Scene) -> b
         Some(mark) => *mark == server.cookie,
         None => scene.line(process.pid).any(|above| {
             let above = scene.processes.get(&above);
-            above.is_some_and(|above| server.is_recorded(above.pid, above.start_time))
+            above.is_some_and(|above| server.recorded == Some((above.pid, above.start_time)))
         }),
     }
 }

@@ -5,34 +5,11 @@
 //! a ledger has the proof that its owner is dead, and ends the processes with that cookie. The rules
 //! and their reasons are in `docs/containment.md`.
 //!
-//! ```text
-//! directory ──────── the directories of ledgers, and that they are private
-//! locked_file ────── file locks, and the file of a ledger
-//! ledger ─────────── this host's: written as servers start and end
-//! wrapper_ledger ─── that of a process that wraps one server
-//! foreign_ledgers ── other hosts' ledgers, and whether their hosts are dead
-//! format ─────────── the text of a ledger. Pure
-//! place ──────────── the place of cgroups, and that they are visible
-//! visibility ─────── which processes are visible
-//! processes ──────── a snapshot of all processes and their cookies
-//! census ─────────── the processes with a cookie, all of them
-//! residents ──────── the cache of the census
-//! mark ───────────── the cookie in an environment. Pure
-//! verdict ────────── which processes to end and which to spare. Pure
-//! settle ─────────── which ledgers can be removed. Pure
-//! hunt ───────────── finds processes by a judge, holds and signals them
-//! search ─────────── the judge of dead hosts' orphans, and its account
-//! reap ───────────── all of it in order
-//! ring ───────────── the history of ended servers
-//! report ─────────── its result
-//! inventory, known ─ what runs, for administration tools, and its types
-//! members ────────── the processes of one server
-//! unclaimed ──────── the remains of hosts without ledgers
-//! companions ─────── the processes that look after the containers of servers
-//! input ──────────── whether a process can still be written to, or reached
-//! stop ───────────── ends one server on request
-//! group ──────────── ends a process group that has lost its leader
-//! ```
+//! - records: `ledger`, `wrapper_ledger` and `foreign_ledgers`; `ring` of ended servers
+//! - looks: `processes` (a snapshot), `census` (all that carry a cookie), `visibility`
+//! - decisions, pure: `verdict`, `settle`
+//! - ends: `hunt`, by the judges `search`, `members` and `unclaimed`; `reap`, `stop`
+//! - administration: `inventory`, `known`, `companions`
 
 mod census;
 mod companions;

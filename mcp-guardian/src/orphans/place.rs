@@ -1,10 +1,6 @@
-//! The place of the cgroups of a host's servers.
-//!
-//! A recorded path may mean another cgroup, or none, in the process that reads it. So the place holds
-//! inode numbers too.
-//!
-//! A cgroup's inode number is the same through every mount and in every namespace, and is not reused
-//! in one boot.
+//! The place of the cgroups of a host's servers. A recorded path may mean another cgroup, or none, in
+//! the process that reads it; an inode number is the same through every mount and in every namespace,
+//! and is not reused in one boot.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -35,11 +35,7 @@ pub(super) fn look(living: &[Contents]) -> io::Result<Scene> {
     Ok(scene)
 }
 
-/// Reads the mark of a process; `None` if it has gone.
-///
-/// # Errors
-///
-/// It could not be read, which proves nothing.
+/// Reads the mark of a process; `None` if it has gone. A failure proves nothing.
 pub fn mark_of(pid: u32) -> io::Result<Option<Mark>> {
     let answer = answers::one(pid, mark_now);
     answer.unwrap_or_else(|| Ok(Some(Mark::Unseen(NO_ANSWER.to_owned()))))
@@ -145,7 +141,6 @@ fn mark_of_threads(directory: &Path) -> io::Result<Mark> {
     Ok(Mark::Passing)
 }
 
-/// The environment of a process or thread.
 enum Environment {
     Text(Vec<u8>),
     /// There is none, or it is empty.
@@ -185,7 +180,6 @@ pub(super) fn hidden(pid: u32) -> Process {
     describe(unknown(pid), Mark::Unseen(why.to_owned()))
 }
 
-/// Returns whether it is kept when its server ends, by the list that it carries.
 fn stays(pid: u32, name: &str) -> bool {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let Ok(Environment::Text(text)) = environment(&directory) else {
@@ -202,8 +196,7 @@ fn stays(pid: u32, name: &str) -> bool {
 }
 
 /// Returns whether it is in a container, by its cgroups: container engines put the 64 digits of the
-/// container's id into a name; LXC and systemd-nspawn have prefixes. If they cannot be read, the mark
-/// alone decides.
+/// container's id into a name; LXC and systemd-nspawn have prefixes.
 fn is_in_a_container(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cgroup")).is_ok_and(|cgroups| names_a_container(&cgroups))
 }
@@ -225,11 +218,7 @@ pub fn is_guardian(pid: u32) -> bool {
     try_is_guardian(pid).unwrap_or(false)
 }
 
-/// Does the same as [`is_guardian`].
-///
-/// # Errors
-///
-/// Its program cannot be found out: it has ended or, for example, belongs to another user.
+/// Does the same; fails if it has ended or, for example, belongs to another user.
 pub(super) fn try_is_guardian(pid: u32) -> io::Result<bool> {
     let image = format!("/proc/{pid}/exe");
     let is_called_so = program::is_image_path(&fs::read_link(&image)?);

@@ -16,8 +16,7 @@ use super::visibility::{self, Visibility};
 use crate::cgroup::Leaf;
 use crate::identity;
 
-/// The limit of the whole run. Killed processes are gone within milliseconds; this is for processes
-/// that SIGKILL does not end.
+/// The limit of the whole run, for processes that SIGKILL does not end.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The limit of the search before ledgers are removed at the start of a host.
@@ -59,12 +58,11 @@ pub fn reap() -> io::Result<ReapReport> {
     Ok(report)
 }
 
-/// Removes the ledgers in this directory of dead hosts of which nothing is left, and those that never
-/// got their name. No process is signalled. Best effort.
+/// Removes the ledgers in this directory of dead hosts of which nothing is left. No process is
+/// signalled. Best effort.
 pub(super) fn tidy(directory: Option<PathBuf>, visibility: &Visibility) {
     let mut ledgers = Ledgers::look(directory, visibility, &mut Vec::new());
     ledgers.dead.retain(DeadLedger::has_no_cgroups);
-    // Most hosts end their servers: where none is on record, no process is looked for.
     let is_blank = |ledger: &mut DeadLedger| ledger.contents.servers.is_empty();
     for ledger in ledgers.dead.extract_if(.., is_blank) {
         ledger.remove();
@@ -95,7 +93,6 @@ fn hosts<'a>(dead: &'a [DeadHost], visibility: &'a Visibility) -> Hosts<'a> {
     }
 }
 
-/// Sends SIGKILL to all members of the cgroups of a dead host's servers.
 fn kill_inside(
     search: &mut Search<'_>,
     ledger: &DeadLedger,
@@ -128,7 +125,6 @@ fn note_hidden(search: &mut Search<'_>, visibility: &Visibility) -> Result<(), S
     Ok(())
 }
 
-/// Decides about the ledger of one dead host by what was found.
 fn look_back(
     search: &mut Search<'_>,
     ledger: &DeadLedger,
@@ -143,7 +139,6 @@ fn look_back(
     })
 }
 
-/// Sums up what was found of the servers of one dead host.
 fn sum_up(
     search: &mut Search<'_>,
     ledger: &DeadLedger,

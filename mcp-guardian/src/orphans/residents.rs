@@ -1,23 +1,17 @@
 //! A cache of the processes known to be in this host's PID namespace, from one search to the next.
 //!
-//! A process is in the same PID namespace for life (`pid_namespaces(7)`), so this is read once and not
-//! at each end of a server: a search is then little more than one listing of `/proc`. A process is
-//! recognized by its pid *and* the inode of its directory, which the kernel numbers by a 32-bit
-//! counter.
-//!
-//! The start time of a process that is elsewhere, or may not be examined, is kept: it belongs to no
-//! server that was started later, and is skipped at the end of that one. To a host that is not root,
-//! most processes of a machine are like that.
+//! A process is in the same PID namespace for life (`pid_namespaces(7)`), so a search is little more
+//! than one listing of `/proc`. A process is recognized by its pid *and* the inode of its directory,
+//! which the kernel numbers by a 32-bit counter. Of one that is elsewhere, or may not be examined,
+//! the start time is kept: it belongs to no server that was started later.
 
 use std::mem;
 use std::sync::{Mutex, PoisonError};
 
 use crate::sys::ProcEntry;
 
-/// The processes that the last search has found, sorted.
 static LAST: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
-/// The processes known from the last search, and those found by this one.
 pub(super) struct Residents {
     before: Vec<Known>,
     now: Vec<Known>,
@@ -31,14 +25,13 @@ struct Known {
 }
 
 impl Residents {
-    /// Takes the cache. A second search at the same time finds it empty and examines all processes.
+    /// Takes the cache. A second search at the same time finds it empty.
     pub(super) fn of_last_search() -> Self {
         let before = mem::take(&mut *LAST.lock().unwrap_or_else(PoisonError::into_inner));
         let now = Vec::with_capacity(before.len() + 64);
         Self { before, now }
     }
 
-    /// Returns the number of processes that the last search has found.
     pub(super) fn len(&self) -> usize {
         self.before.len()
     }

@@ -10,9 +10,8 @@
 //! ```
 //!
 //! A record is claimed under a lock that is held for microseconds, and its space on the disk is
-//! allocated then. The guardian has the file open at its record, and completes it if the first half is
-//! still its own. So no process waits for another one, and a process that is killed in between leaves
-//! whole records. A file with other contents is overwritten and prevents no start.
+//! allocated then. The guardian completes its record if the first half is still its own. A file with
+//! other contents is overwritten and prevents no start.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
@@ -64,10 +63,8 @@ const SLOTS: u64 = 4096;
 const HEADER: &[u8; 8] = b"mcp-ring";
 const RECORD: &[u8; 8] = b"mcp-end1";
 
-/// The offset of the name, the last field of the first half.
 const NAME_AT: usize = 24;
 
-/// The number of attempts to take the lock, which is held for microseconds.
 const ATTEMPTS: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -121,7 +118,6 @@ pub fn look() -> History {
     history
 }
 
-/// Reads all records of a ring.
 fn read(within: impl AsFd) -> io::Result<Vec<PastServer>> {
     let ring = directory::open_file(within, NAME, OFlag::O_RDONLY)?;
     let mut bytes = Vec::new();

@@ -30,7 +30,6 @@ enum Outcome {
 /// How a process that was found is treated, while it is held.
 pub(super) type Means = fn(&Process, &OwnedFd) -> io::Result<()>;
 
-/// A search, and its results so far.
 pub(super) struct Search<'a> {
     hosts: &'a Hosts<'a>,
     living: &'a [Contents],
@@ -61,8 +60,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Sends SIGKILL to all members of the cgroup of a dead host's server, without waiting: a process
-    /// that cannot be ended must not delay the end of others.
+    /// Sends SIGKILL to all members of the cgroup of a dead host's server, without waiting.
     ///
     /// # Errors
     ///
@@ -133,8 +131,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Hunts the processes that are marked as a dead host's, and those that they start meanwhile: all
-    /// are signalled first, and then waited for together.
+    /// Hunts the processes that are marked as a dead host's, and those that they start meanwhile.
     ///
     /// # Errors
     ///
@@ -152,7 +149,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Notes whether a killed process has ended.
     fn note_end(&mut self, process: Process) {
         match may_live(&process) {
             true => self.note(process, Outcome::Failed),
@@ -176,7 +172,6 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Notes a process that could not be examined.
     pub(super) fn doubt(&mut self, process: Process, why: String) {
         self.note(process, Outcome::Unknown(why));
     }
@@ -261,7 +256,6 @@ impl Judge for Search<'_> {
     }
 }
 
-/// Returns whether it still lives, as far as can be found out.
 fn may_live(process: &Process) -> bool {
     let is_it = |seen: sys::Seen| seen.start_time == process.start_time && !seen.is_dead();
     sys::look_at(process.pid).map_or(true, |seen| seen.is_some_and(is_it))
@@ -276,7 +270,6 @@ pub(super) fn kill_or_wake(process: &Process, pidfd: &OwnedFd) -> io::Result<()>
     sys::kill_held(pidfd)
 }
 
-/// Resumes a guardian that was stopped.
 fn wake(guardian: &Process, pidfd: &OwnedFd) {
     let is_stopped = |seen: sys::Seen| matches!(seen.state, Stopped | Traced);
     if sys::see(guardian.pid).is_some_and(is_stopped)

@@ -1,17 +1,13 @@
 //! Decides whether the ledger of a dead host can be removed. Pure.
 
-/// The state of one server's cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LeafState {
-    /// It is gone, with all members.
     Gone,
     /// It has, or may have, members.
     Occupied,
-    /// Unknown, for this reason.
     Unseen(String),
 }
 
-/// The result of looking at processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Looked {
     /// Every process that could be its servers' was examined, and none is.
@@ -20,11 +16,9 @@ pub(super) enum Looked {
     Survivor,
     /// A process that may be one could not be examined. It is in the report.
     Suspect,
-    /// Not all could be examined, for this reason.
     Unseen(String),
 }
 
-/// The facts about the remains of a dead host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
     /// The cgroup of each recorded server; `None` for one without.
@@ -34,7 +28,6 @@ pub(super) struct Evidence {
     pub(super) looked: Looked,
 }
 
-/// The decision about a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Settlement {
     /// Nothing of its servers is left: it is removed.

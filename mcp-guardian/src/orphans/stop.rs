@@ -14,7 +14,6 @@ use super::verdict::Process;
 use crate::cgroup::Leaf;
 use crate::sys;
 
-/// The longest time that killed processes are waited for.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Ends one server, also one of another host: SIGTERM to each of its processes, and after `grace`
@@ -24,8 +23,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// # Errors
 ///
 /// This process is one of the server's, or was started by one; or the server's processes cannot be
-/// found out. Nothing was done then. A process that may not be signalled is a survivor, and does not
-/// stop the others from being ended.
+/// found out. Nothing was done then.
 pub fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
     let mut report = end(Roster::of(server), grace, || kill_cgroup(server))?;
     if let Some(why) = &server.unfound {
@@ -37,8 +35,7 @@ pub fn stop(server: &KnownServer, grace: Duration) -> io::Result<StopReport> {
 /// Ends a process that no host claims, and its descendants, as [`stop`] does, unless it has changed
 /// since. A descendant with an identity of its own is left to its guardian.
 ///
-/// That no host claims it is a guess, so this is for programs that have asked a person. A process
-/// that starts between two looks, and loses its parent before the second, is not found.
+/// That no host claims it is a guess, so this is for programs that have asked a person.
 ///
 /// # Errors
 ///
@@ -97,7 +94,6 @@ fn kill_cgroup(server: &KnownServer) -> bool {
     let Some(Ok(leaf)) = server.leaf.clone().map(Leaf::adopt) else {
         return false;
     };
-    // The members are killed once more by the hunt, which does no harm.
     if let Err(error) = leaf.kill() {
         sys::shielded(|| tracing::debug!(%error, "a cgroup cannot be killed as a whole"));
     }

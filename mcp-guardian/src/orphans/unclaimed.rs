@@ -55,7 +55,6 @@ pub fn unclaimed() -> io::Result<Vec<Unclaimed>> {
 /// An unclaimed process and its descendants, as far as they are seen before they are reparented.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// By pid and start time, also those that have ended.
     known: BTreeSet<(u32, u64)>,
 }
 
@@ -102,7 +101,7 @@ impl Judge for Line {
 }
 
 /// Returns whether it descends from one of these, and no process in between carries an identity or is
-/// a guardian: a server's descendants belong to that server, also without a mark.
+/// a guardian.
 fn is_only_below(scene: &Scene, pid: u32, roots: &BTreeSet<u32>) -> bool {
     let mut line = scene.line(pid);
     if !line.any(|above| roots.contains(&above)) {

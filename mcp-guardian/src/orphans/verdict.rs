@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::identity::{Cookie, HostId};
 
-/// The mark in the environment of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mark {
-    /// There is none.
     None,
     Cookie(Cookie),
     /// It is not a valid identity.
@@ -19,7 +17,6 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// Returns why it could not be read.
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Unseen(why) => why,
@@ -28,7 +25,6 @@ impl Mark {
     }
 }
 
-/// A snapshot of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -45,7 +41,6 @@ pub(crate) struct Process {
     pub(crate) mark: Mark,
 }
 
-/// The decision about a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// End it.
@@ -61,7 +56,6 @@ pub(crate) enum Verdict {
     Pass,
 }
 
-/// The decision about the cgroup of a dead host's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Emptying {
     /// Kill all members by the cgroup.
@@ -76,26 +70,20 @@ pub(super) enum Emptying {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeadHost {
     pub(crate) id: HostId,
-    /// Its PID namespace.
     pub(crate) namespace: u64,
     /// The main processes of its servers on record, by pid and start time.
     pub(crate) servers: Vec<(u32, u64)>,
 }
 
-/// The known hosts.
 #[derive(Debug)]
 pub(crate) struct Hosts<'a> {
     /// The host that judges.
     pub(crate) this: Option<&'a HostId>,
-    /// Its process.
     pub(crate) this_pid: u32,
-    /// The id of this boot.
     pub(crate) boot_id: &'a str,
-    /// Proven dead.
     pub(crate) dead: &'a [DeadHost],
 }
 
-/// A snapshot of all processes.
 #[derive(Debug, Default)]
 pub(crate) struct Scene {
     pub(crate) processes: BTreeMap<u32, Process>,
@@ -133,8 +121,7 @@ impl Hosts<'_> {
         }
     }
 
-    /// Judges a process without a readable mark. It may belong to any dead host that is not younger,
-    /// unless it is the first process.
+    /// Judges a process without a readable mark: it may belong to any dead host that is not younger.
     fn judge_unseen(&self, process: &Process) -> Verdict {
         let suspects = process.pid > 1 && self.dead.iter().any(|dead| may_be_of(process, &dead.id));
         match suspects {
@@ -143,8 +130,8 @@ impl Hosts<'_> {
         }
     }
 
-    /// Judges a cgroup of the dead host `owner` by its members. A member without a mark has dropped it.
-    /// One with the mark of another host, or that a living host depends on, was moved there.
+    /// Judges a cgroup of the dead host `owner`. A member without a mark has dropped it; one with the
+    /// mark of another host, or that a living host depends on, was moved there.
     pub(super) fn empty(&self, owner: &HostId, members: &[u32], scene: &Scene) -> Emptying {
         let is_dead = self.dead.iter().any(|dead| dead.id == *owner);
         // A member in a PID namespace that is not visible here is listed as 0.
@@ -185,8 +172,7 @@ impl Hosts<'_> {
     }
 
     /// Returns whether it belongs to a living host: it descends from the host and has its mark. Orphans
-    /// of dead hosts can be below a host too, which is a subreaper or the first process of a container;
-    /// they have other marks.
+    /// of dead hosts can be below a host too; they have other marks.
     fn is_kept(&self, process: &Process, scene: &Scene) -> bool {
         scene.line(process.pid).skip(1).any(|above| {
             let is_host = above == self.this_pid || scene.hosts.contains(&above);
@@ -214,7 +200,6 @@ fn is_in_a_container_of_its_own(process: &Process, host: &DeadHost) -> bool {
 }
 
 impl Scene {
-    /// Returns a process and its ancestors.
     pub(super) fn line(&self, pid: u32) -> impl Iterator<Item = u32> {
         let above = |pid: &u32| {
             let parent = self.processes.get(pid)?.parent;

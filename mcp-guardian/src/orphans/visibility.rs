@@ -1,11 +1,7 @@
 //! The processes of the machine that are visible to this process.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write as _};
-use std::ops::Deref;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::io;
 
 use crate::sys::{self, FIRST_NAMESPACE, OTHER_PROC};
 
@@ -13,9 +9,7 @@ use crate::sys::{self, FIRST_NAMESPACE, OTHER_PROC};
 #[derive(Debug, Clone)]
 pub(super) struct Visibility {
     pub(super) boot_id: String,
-    /// The time of the boot, in seconds since 1970.
     pub(super) boot_time: i64,
-    /// The PID namespace of this process.
     pub(super) namespace: u64,
     /// `true` if `/proc` shows that namespace, so that its pids are valid here.
     pub(super) proc_is_own: bool,
@@ -24,7 +18,6 @@ pub(super) struct Visibility {
 }
 
 impl Visibility {
-    /// Reads them from `/proc`.
     pub(super) fn look() -> io::Result<Self> {
         let boot_id = sys::boot_id()?;
         let status = sys::text_of("/proc/thread-self/status")?;
@@ -53,8 +46,7 @@ impl Visibility {
         if !self.proc_is_own {
             return Err(OTHER_PROC.to_owned());
         }
-        // A namespace with the same number is the same, or its number was reused after it had ended
-        // with all its processes.
+        // The number of a namespace is reused only after all its processes have ended.
         if namespace == self.namespace || self.namespace == FIRST_NAMESPACE {
             return Ok(());
         }
@@ -83,48 +75,11 @@ pub fn is_first_of_another_namespace(pid: u32) -> bool {
     pid != 1 && inner(pid).1 == 1
 }
 
-/// Returns the PID namespace of a process.
-pub(crate) fn namespace_of(pid: u32) -> io::Result<u64> {
-    sys::namespace_at(&Short::path(pid, "/ns/pid"), &Short::path(pid, ""))
-}
-
-/// A path below `/proc/PID` without an allocation: the end of a server examines every process of the
-/// machine.
-struct Short {
-    bytes: [u8; Self::MOST],
-    len: usize,
-}
-
-impl Short {
-    /// The maximum length: `/proc/`, ten digits, and the name of a file.
-    const MOST: usize = 32;
-
-    fn path(pid: u32, file: &str) -> Self {
-        let mut path = Self {
-            bytes: [0; Self::MOST],
-            len: 0,
-        };
-        let mut rest = path.bytes.as_mut_slice();
-        let written = write!(rest, "/proc/{pid}{file}");
-        debug_assert!(written.is_ok(), "{file} is too long");
-        path.len = Self::MOST - rest.len();
-        path
-    }
-}
-
-impl Deref for Short {
-    type Target = Path;
-
-    fn deref(&self) -> &Path {
-        Path::new(OsStr::from_bytes(&self.bytes[..self.len]))
-    }
-}
-
 /// Returns the PID namespace of a process, and its pid there.
 pub(super) fn inner(pid: u32) -> (Option<u64>, u32) {
     let status = sys::text_of(format!("/proc/{pid}/status")).unwrap_or_default();
     let inner = sys::numbers_in(&status).and_then(|mut pids| pids.next_back()?.parse().ok());
-    (namespace_of(pid).ok(), inner.unwrap_or(pid))
+    (sys::namespace_of(pid).ok(), inner.unwrap_or(pid))
 }
 
 /// Returns whether the last mount on `/proc` hides processes (`hidepid`, proc(5)).
@@ -140,15 +95,14 @@ fn hides(mountinfo: &str) -> bool {
     hidden.is_some_and(|hidden| !matches!(hidden, "0" | "off"))
 }
 
-/// Returns the `btime` of `/proc/stat`, in seconds since 1970; far in the past if there is none.
+/// Returns the time of the boot, in seconds since 1970; far in the past if it is unknown.
 fn boot_time(stat: &str) -> i64 {
     let line = stat.lines().find_map(|line| line.strip_prefix("btime "));
     line.and_then(|time| time.trim().parse().ok())
         .unwrap_or(i64::MIN)
 }
 
-/// Finds processes of this user that `/proc` does not show, by trying all pids. No signal is sent to
-/// them.
+/// Finds processes of this user that `/proc` does not show, by trying all pids.
 pub(super) fn hidden() -> io::Result<Vec<u32>> {
     let max = sys::text_of("/proc/sys/kernel/pid_max")?;
     let max: u32 = max.trim().parse().map_err(io::Error::other)?;

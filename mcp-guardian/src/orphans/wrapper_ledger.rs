@@ -13,9 +13,7 @@ use crate::identity::{self, Cookie};
 use crate::sys;
 
 /// A ledger with one line, which other processes take over: one with a copy of the open file holds its
-/// lock, and removes the name.
-///
-/// It is not watched: if its name is removed, it is not restored.
+/// lock, and removes the name. If its name is removed, it is not restored.
 ///
 /// # Drop
 ///
@@ -55,13 +53,11 @@ impl WrapperLedger {
         })
     }
 
-    /// Records that the server has no cgroup of its own after all.
     pub fn without_cgroup(&mut self) {
         self.record.in_cgroup = false;
         self.write();
     }
 
-    /// Records that the server runs.
     pub fn started(&mut self, pid: u32, start_time: Option<u64>) {
         self.record.process = start_time.map(|start_time| (pid, start_time));
         self.write();
@@ -73,7 +69,6 @@ impl WrapperLedger {
         std::mem::forget(self);
     }
 
-    /// Returns the open file.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.locked.as_fd()
     }

@@ -10,7 +10,7 @@ use super::{Received, SpawnRequest, spawn};
 use crate::sys::ends_within;
 
 /// Finds the nearest subreaper above this process, or the first process of its PID namespace, by
-/// leaving it an orphan. Blocks for about a millisecond.
+/// leaving an orphan. Blocks for about a millisecond.
 ///
 /// # Errors
 ///

@@ -18,16 +18,13 @@ use super::protocol::{MESSAGE_MAX, Report, Request};
 use super::unreaped::Unreaped;
 use crate::sys::{Child, continue_held, deadline, ends_within, kill_held, uninterrupted, waited};
 
-/// A guardian and, through it, a server.
-///
-/// The guardian can only be signalled by [`resume`](Self::resume) and [`abandon`](Self::abandon),
-/// on purpose: killing it sets free the processes that it guards.
+/// A guardian and, through it, a server. It is signalled only by [`resume`](Self::resume) and
+/// [`abandon`](Self::abandon): killing it sets free the processes that it guards.
 ///
 /// # Drop
 ///
-/// Closes the control socket, so that the guardian ends the server. A guardian that
-/// [`try_reap`](Self::try_reap) has not reaped is reaped after its end by the thread that waits for
-/// all servers.
+/// Closes the control socket, so that the guardian ends the server. It is then reaped by the thread
+/// that waits for all servers.
 #[derive(Debug)]
 #[must_use = "dropping the handle kills the server"]
 pub struct GuardianHandle {
@@ -42,10 +39,9 @@ pub struct GuardianHandle {
 pub enum Received<'a> {
     /// The next report.
     Report(Report<'a>),
-    /// None at present. Wait until [`GuardianHandle::control`] is readable.
+    /// None at present: wait until [`GuardianHandle::control`] is readable.
     Nothing,
-    /// There will be no more. Without a last report ([`Report::Gone`] or [`Report::ExecFailed`])
-    /// before, the guardian was killed.
+    /// There will be no more. Without a last report before, the guardian was killed.
     Closed,
 }
 
@@ -81,8 +77,7 @@ impl GuardianHandle {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::BrokenPipe`] if the guardian has exited: its last reports contain the
-    /// outcome.
+    /// [`io::ErrorKind::BrokenPipe`] if the guardian has exited.
     pub fn send(&self, request: Request) -> io::Result<()> {
         crate::sys::not_forked()?;
         let message = request.encode();
@@ -124,9 +119,8 @@ impl GuardianHandle {
         let _ = continue_held(&self.pidfd);
     }
 
-    /// Kills the guardian itself, and sets free the processes that it guards.
-    ///
-    /// For a host that has ended the server by other means, because the guardian could not.
+    /// Kills the guardian itself, and sets free the processes that it guards: for a host that has
+    /// ended the server by other means.
     ///
     /// # Errors
     ///
@@ -139,8 +133,7 @@ impl GuardianHandle {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidData`] for a message that is no report, and any error of reading a
-    /// socket.
+    /// [`io::ErrorKind::InvalidData`] for a message that is no report; errors of the socket.
     pub fn receive<'b>(&self, buffer: &'b mut [u8; MESSAGE_MAX]) -> io::Result<Received<'b>> {
         let mut short = 0;
         let len = loop {
@@ -165,11 +158,8 @@ impl GuardianHandle {
         })
     }
 
-    /// Reaps the guardian if it has exited. To be called until it returns a status, and not after
-    /// that.
-    ///
-    /// The status mirrors the server's: see `docs/containment.md`. A signal means that the guardian
-    /// itself was killed.
+    /// Reaps the guardian if it has exited. Not to be called after it has returned a status, which
+    /// mirrors the server's; a signal means that the guardian itself was killed.
     ///
     /// # Errors
     ///
@@ -191,10 +181,7 @@ impl GuardianHandle {
         Ok(Some(ended))
     }
 
-    /// Waits until the guardian has exited, at most for `limit`, and returns whether it has. Does
-    /// not reap it.
-    ///
-    /// Blocks the thread: for launches that are undone.
+    /// Returns whether the guardian exits within `limit`. Does not reap it. Blocks the thread.
     pub fn wait_exit(&self, limit: Duration) -> bool {
         let end = deadline(limit);
         loop {

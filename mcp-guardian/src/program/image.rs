@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::image::{Image, is_refusal};
+use crate::image::Image;
 use crate::init::PROGRAM;
 
 use super::protocol::FIRST_FREE_FD;
@@ -25,9 +25,8 @@ pub const fn image() -> Image {
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::Unsupported`] if this build contains no guardian (neither `x86_64` nor
-/// `aarch64`) or the kernel has no pidfds (before 5.3). Anything else is a failure that may pass,
-/// such as too many open files; it is not remembered.
+/// [`io::ErrorKind::Unsupported`] if this build contains no guardian or the kernel has no pidfds
+/// (before 5.3). Anything else may pass.
 pub(super) fn check_support() -> io::Result<()> {
     if cfg!(not(programs_available)) {
         return Err(io::Error::new(
@@ -35,18 +34,12 @@ pub(super) fn check_support() -> io::Result<()> {
             "this build contains no guardian for its architecture",
         ));
     }
-    // Every guardian is held by a pidfd. Checked once, before any start.
     static HAS_PIDFDS: OnceLock<()> = OnceLock::new();
-    if HAS_PIDFDS.get().is_some() {
-        return Ok(());
+    if HAS_PIDFDS.get().is_none() {
+        sys::has_pidfds()?;
+        HAS_PIDFDS.get_or_init(|| ());
     }
-    match sys::hold_this() {
-        Err(error) if is_refusal(&error) => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "pidfds are not available",
-        )),
-        other => other.map(|_| HAS_PIDFDS.get_or_init(|| ())).copied(),
-    }
+    Ok(())
 }
 
 /// Returns whether `/proc/PID/exe` of a guardian can have this path: the program is in memory, or

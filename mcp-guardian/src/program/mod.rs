@@ -1,16 +1,6 @@
 //! The guardian: a small process between the host and one server, which ends the server when the
-//! host cannot.
-//!
-//! This is the host's side. The program itself is in `guardian-bin/`, and `docs/containment.md`
-//! describes both: why it exists, its states, the protocol, and its limits.
-//!
-//! ```text
-//! image ────────── the program, once per host process, in a sealed memfd
-//! spawn ────────── starts one guardian, which starts one server
-//! GuardianHandle ─ sends requests to it, receives its reports, reaps it
-//! shim ─────────── the program that the wrapper of a server becomes
-//! adopter ──────── finds the process that inherits our orphans
-//! ```
+//! host cannot. This is the host's side; the program is in `guardian-bin/`, and
+//! `docs/containment.md` describes both.
 
 mod adopter;
 pub mod ending;

@@ -1,27 +1,22 @@
-//! The messages between the host and the guardian.
-//!
-//! One datagram is one message. The encoding is fixed-size and little-endian, and both sides are
-//! compiled from this file: the guardian includes it by path. It therefore uses `core` alone and
-//! allocates nothing.
+//! The messages between the host and the guardian, one a datagram, little-endian. Both sides are
+//! compiled from this file: it uses `core` alone and allocates nothing.
 
-/// File descriptor of the guardian's end of the control socket.
+/// The guardian's end of the control socket.
 pub const CONTROL_FD: i32 = 3;
-/// File descriptor of `cgroup.procs`, by which the server joins its cgroup. This and the following
-/// are passed if [`flag_of`] them is set.
+/// `cgroup.procs`, by which the server joins its cgroup. This and the following are passed if
+/// [`flag_of`] them is set.
 pub const CGROUP_PROCS_FD: i32 = 4;
-/// File descriptor of `cgroup.kill`, by which the guardian kills as well.
+/// `cgroup.kill`, by which the guardian kills as well.
 pub const CGROUP_KILL_FD: i32 = 5;
-/// File descriptor of the ledger, which the guardian keeps locked and removes at the end.
+/// The ledger, which the guardian keeps locked and removes at the end.
 pub const LEDGER_FD: i32 = 6;
-/// File descriptor of the directory that the ledger is in.
+/// The directory that the ledger is in.
 pub const LEDGER_DIR_FD: i32 = 7;
-/// File descriptor of the server's cgroup itself, in which it is born where that is possible.
+/// The server's cgroup, in which it is born where that is possible.
 pub const CGROUP_LEAF_FD: i32 = 8;
-/// File descriptor of the ring of ended servers, at the server's record, which the guardian
-/// completes.
+/// The ring of ended servers, at the server's record, which the guardian completes.
 pub const RING_FD: i32 = 9;
-/// File descriptor of the socket to the companion, which the guardian keeps open while it lives,
-/// and writes nothing to.
+/// The socket to the companion, which the guardian only keeps open.
 pub const COMPANION_FD: i32 = 10;
 /// First number after those of the inherited descriptors.
 pub const FIRST_FREE_FD: i32 = 11;
@@ -48,9 +43,8 @@ pub const SERVER_GONE: u8 = b'G';
 pub const COMPANION_DONE: u8 = b'D';
 
 /// Arguments of the guardian before those of the server: its own name, pid of the host, flags,
-/// posthumous grace in milliseconds, path of the cgroup from [`CGROUP_LEAF_FD`] and name of the
-/// ledger that it removes, working directory (empty to keep the host's), path of the program,
-/// patterns of processes to keep.
+/// posthumous grace in milliseconds, path of the cgroup from [`CGROUP_LEAF_FD`], name of the
+/// ledger, working directory (empty for the host's), path of the program, patterns to keep.
 pub const PARAM_COUNT: usize = 9;
 
 /// The number of processes that a [`Listing`] names; its total may be larger.
@@ -154,8 +148,7 @@ impl Stage {
 pub enum Report<'a> {
     /// The server's program is running.
     Started {
-        /// Process id of the server. For display: it is the guardian's child, so nothing else may
-        /// signal it.
+        /// Process id of the server, for display.
         pid: u32,
     },
     /// The last message: nothing was started and nothing is left.
@@ -179,8 +172,7 @@ pub enum Report<'a> {
         /// Other processes that were reaped after the guardian had begun to signal.
         swept: Listing<'a>,
     },
-    /// The kernel has killed the server, which needed more memory than its limit. Sent before the
-    /// last message.
+    /// The kernel has killed the server at its memory limit. Sent before the last message.
     OutOfMemory,
     /// The only message of an orphan that was asked for ([`FLAG_ORPHAN`]).
     Adopted {

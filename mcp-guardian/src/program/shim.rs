@@ -13,7 +13,6 @@ use nix::unistd::execve;
 use super::GuardianHandle;
 use super::spawn::{IMAGE, number};
 
-/// The parameters of a shim.
 #[derive(Debug)]
 pub struct Shim<'a> {
     /// The guardian, which has a running server.
@@ -40,7 +39,6 @@ pub struct Shim<'a> {
 /// The index of the companion's socket among the arguments of a shim.
 const COMPANION: usize = 7;
 
-/// The index of the server's name.
 const NAME: usize = 10;
 
 /// The placeholder for a missing name or descriptor.

@@ -27,21 +27,17 @@ use crate::sys;
 /// The program to start, and its surroundings.
 #[derive(Clone, Copy, Debug)]
 pub struct SpawnRequest<'a> {
-    /// The program: a path, which is not searched for, and is relative to [`cwd`](Self::cwd) unless
-    /// it is absolute.
+    /// The path of the program, from [`cwd`](Self::cwd).
     pub program: &'a CStr,
     /// Its arguments, beginning with `argv[0]`. If empty, [`program`](Self::program) is `argv[0]`.
     pub argv: &'a [CString],
-    /// Its whole environment, as `NAME=value`. The guardian has it as well (`/proc/PID/environ`);
-    /// once the server runs, the guardian is only certain to keep the last variable.
+    /// Its whole environment, as `NAME=value`. The guardian has it as well, and keeps the last
+    /// variable while the server runs.
     pub env: &'a [CString],
     /// The working directory; `None` for the host's.
     pub cwd: Option<&'a CStr>,
-    /// Its standard input.
     pub stdin: BorrowedFd<'a>,
-    /// Its standard output.
     pub stdout: BorrowedFd<'a>,
-    /// Its standard error.
     pub stderr: BorrowedFd<'a>,
     /// The directory of the cgroup that the server is born in, where the system allows that.
     pub cgroup_leaf: Option<BorrowedFd<'a>>,
@@ -57,9 +53,8 @@ pub struct SpawnRequest<'a> {
     pub record: Record<'a>,
     /// `true` if it gets a PID namespace of its own.
     pub pid_namespace: bool,
-    /// `true` if there is no server to start: the guardian leaves an orphan behind instead, which
-    /// [reports](super::protocol::Report::Adopted) its new parent. The guardian waits for any
-    /// request before it ends.
+    /// `true` if the guardian leaves an orphan behind instead of a server, which
+    /// [reports](super::protocol::Report::Adopted) its new parent. It waits for a request to end.
     pub orphan: bool,
     /// `true` if the last variable of [`env`](Self::env) is for the guardian only.
     pub own_variable: bool,
@@ -117,8 +112,7 @@ impl<'a> SpawnRequest<'a> {
 /// held and has not ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnGuardianError {
-    /// There can be no guardian: this build has none for its architecture, or the kernel lacks what
-    /// it needs.
+    /// This build has none for its architecture, or the kernel lacks what it needs.
     #[error("no guardian is available")]
     Unavailable(#[source] io::Error),
     /// This system refuses to execute the guardian, from memory as well as from a file.
@@ -145,14 +139,10 @@ impl SpawnGuardianError {
     }
 }
 
-/// The guardian program.
 pub(super) static IMAGE: Image = image();
 
-/// Starts the guardian, which starts the server.
-///
-/// Returns as soon as the guardian is running; it [reports](super::protocol::Report) later whether
-/// the server is. Blocks for the time of one `posix_spawn`, which does not depend on the size of
-/// the host.
+/// Starts the guardian, which starts the server and [reports](super::protocol::Report) later whether
+/// that runs. Blocks for the time of one `posix_spawn`, which does not depend on the size of the host.
 ///
 /// # Errors
 ///
@@ -180,8 +170,7 @@ pub fn spawn_from(
     match held.unwrap_or_else(|| Err(Errno::ESRCH.into())) {
         Ok(pidfd) => Ok(GuardianHandle::new(pid, pidfd, control)),
         Err(error) => {
-            // Without a pidfd, the guardian ends everything when the socket closes, and is reaped
-            // by pid.
+            // It ends everything when the socket closes, and is reaped by pid.
             drop(control);
             let action = match reap_in_time(pid) {
                 true => "its pidfd (it was ended again)",
@@ -205,7 +194,6 @@ fn reap_in_time(pid: Pid) -> bool {
     false
 }
 
-/// Returns the host's end, which does not block, and the guardian's.
 fn control_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     Ok(socketpair(
@@ -314,9 +302,8 @@ impl Descriptors {
     }
 }
 
-/// Blocks every signal, so that none can end the guardian at any instant. The guardian does the
-/// same, and resets the actions; naming them here spares the C library a query for each one while
-/// the host is suspended.
+/// Blocks every signal, so that none can end the guardian at any instant. The guardian resets the
+/// actions itself; naming them here spares the C library a query for each one.
 fn attributes() -> io::Result<PosixSpawnAttr> {
     let mut attributes = PosixSpawnAttr::init()?;
     attributes.set_flags(
@@ -334,8 +321,7 @@ fn execute(
     argv: &[&CStr],
     env: &[CString],
 ) -> io::Result<Pid> {
-    /// The file may be busy: another thread of the host may have forked while it was open for
-    /// writing, and not have executed yet.
+    /// The file is busy while a fork of another thread has it open for writing.
     const BUSY_ATTEMPTS: u32 = 100;
     const BUSY_PAUSE: Duration = Duration::from_millis(1);
     let path = exec_path(program)?;
@@ -348,7 +334,6 @@ fn execute(
     Err(Errno::ETXTBSY.into())
 }
 
-/// Returns the path of the cgroup with this name from itself.
 fn beside(cgroup: &CStr) -> CString {
     CString::new([b"../", cgroup.to_bytes()].concat()).unwrap_or_default()
 }

@@ -1,8 +1,7 @@
 //! Guardians without a handle that have not ended yet.
 //!
-//! Each was asked to end its server, and ends by itself after that. It is then reaped on the thread
-//! that waits for all servers; where that cannot wait for it, or a tracer holds it, it is reaped by
-//! the next start of a guardian.
+//! Each was asked to end its server, and is reaped on the thread that waits for all servers or,
+//! where that cannot wait for it, or a tracer holds it, by the next start of a guardian.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +12,10 @@ use nix::unistd::Pid;
 use crate::sys::watch::{self, Interest};
 use crate::sys::{self, Child};
 
-/// The means to wait for a guardian.
 #[derive(Debug)]
 pub(super) enum Unreaped {
     Held(Arc<OwnedFd>),
-    /// There was no descriptor for it. It is our child, so its pid is not reused until it is
-    /// reaped.
+    /// There was no descriptor for it. Its pid is not reused until it is reaped.
     Numbered(Pid),
 }
 
@@ -48,7 +45,6 @@ impl Unreaped {
         self.put_aside();
     }
 
-    /// Leaves it to the next start of a guardian.
     fn put_aside(self) {
         LEFT.lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -6,13 +6,9 @@
 //! ```
 //!
 //! One shell serves all servers of a host, in a group of its own, so that the terminal's signals do
-//! not reach it. The host holds the other end of its standard input; when the host dies, however it
-//! dies, the kernel closes that.
-//!
-//! Best effort. It misses a server if the host is killed between the spawn and the line, and
-//! processes that have left their group. A child that the host forked without executing a program
-//! holds the pipe open while it lives. If the shell is killed, it is useless until the next server
-//! starts.
+//! not reach it. Best effort: it misses a server if the host is killed between the spawn and the
+//! line, and processes that have left their group; a child that the host forked without executing a
+//! program holds the pipe open; a shell that was killed is replaced when the next server starts.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -22,8 +18,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Pid;
 
-/// The watcher. It reads lines and remembers groups; the end of its input means the end of the
-/// host.
 const WATCHER: &str = r#"
 trap '' HUP INT QUIT TERM
 groups=' '
@@ -53,7 +47,6 @@ pub(super) struct Lifeline {
 static THIS_HOST: Mutex<Option<Watcher>> = Mutex::new(None);
 
 impl Lifeline {
-    /// Adds the group of a child of ours to the list.
     pub(super) fn tie(group: Pid) -> io::Result<Self> {
         let mut watcher = this_host();
         if let Some(running) = &mut *watcher
@@ -129,7 +122,6 @@ impl Watcher {
         self.input.write_all(line.as_bytes())
     }
 
-    /// Reaps a shell that was killed. Returns the groups that it watched.
     fn replaced(mut self) -> BTreeSet<Pid> {
         // If it lives, it must not take the end of its input for the host's.
         let _ = self.shell.kill();

@@ -1,5 +1,4 @@
-//! All system calls of Unix, one file per kind of system
-//! with the same functions; those of Windows are in `windows`. Callers contain no `cfg`.
+//! All system calls of Unix, one directory per kind of system with the same functions.
 
 use std::io;
 use std::process;
@@ -45,8 +44,8 @@ pub fn own_servers() -> io::Result<()> {
     nobody.map(drop).or_else(|_| not_forked())
 }
 
-/// Returns an error in a process that was forked from the owner of servers and has not executed a
-/// program since: it has a copy of all data of this crate, and none of its threads.
+/// Returns an error in a process that was forked from the owner of servers and has executed no
+/// program since: it has all data of this crate, and none of its threads.
 pub fn not_forked() -> io::Result<()> {
     match OWNER.load(Ordering::Relaxed) {
         owner if owner == 0 || owner == process::id() => Ok(()),
@@ -57,8 +56,7 @@ pub fn not_forked() -> io::Result<()> {
     }
 }
 
-/// Returns whether this error means that there was no descriptor or no memory: it is no answer to
-/// the question, and must not be kept.
+/// Returns whether there was no descriptor or no memory: such an error must not be remembered.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -66,18 +64,13 @@ pub fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-/// Runs foreign code, and contains its panics.
-///
-/// A subscriber of `tracing` that panics must not stop the thread that waits for all servers, or
-/// the undoing of a launch.
+/// Runs foreign code, and contains its panics: a subscriber of `tracing` must not stop the thread
+/// that waits for all servers, or the undoing of a launch.
 pub fn shielded(report: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(report));
 }
 
-/// Makes a system call, and repeats it while it is interrupted.
-///
-/// A signal that the host handles, or a stop and a SIGCONT, is no answer: taken for one, it would
-/// leave a zombie, or report a dead process as living.
+/// Makes a system call, and repeats it while a signal interrupts it, or a stop and a SIGCONT.
 pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -118,6 +111,15 @@ impl Pid {
 pub enum Signal {
     /// Asks the process to end. Sent with SIGCONT: a stopped process handles no other signal.
     Terminate,
-    /// Ends the process.
     Kill,
+}
+
+impl Signal {
+    fn all(self) -> &'static [nix::sys::signal::Signal] {
+        use nix::sys::signal::Signal::{SIGCONT, SIGKILL, SIGTERM};
+        match self {
+            Self::Terminate => &[SIGTERM, SIGCONT],
+            Self::Kill => &[SIGKILL],
+        }
+    }
 }

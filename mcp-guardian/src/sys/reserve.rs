@@ -1,8 +1,7 @@
 //! Two reserved descriptors, for ending a server when the host has used up all others.
 //!
 //! Writing to a cgroup takes one for a moment; killing a process takes two, because it is held and
-//! then looked at. This is no guarantee: another thread of the host may take the freed numbers in
-//! that moment.
+//! then looked at. Another thread of the host may still take the freed numbers.
 
 use std::fs::File;
 use std::io;

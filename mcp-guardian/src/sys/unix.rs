@@ -10,13 +10,12 @@ use std::ptr;
 
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
-use nix::sys::signal::{Signal as NixSignal, killpg};
+use nix::sys::signal::killpg;
 use nix::unistd::{AccessFlags, faccessat, getpgid};
 
 use super::{Pid, Signal};
 
-/// The search path where the server's environment has no `PATH`: that of a shell without one on the
-/// systems we know.
+/// The search path where the server's environment has no `PATH`, as of a shell.
 pub const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Returns whether a name is not looked up in `PATH`.
@@ -50,47 +49,32 @@ pub fn limit_of(error: &io::Error) -> Option<&'static str> {
 
 /// Returns whether this process may execute the file, with its effective ids.
 pub fn may_execute(path: &Path) -> bool {
-    faccessat(
-        nix::fcntl::AT_FDCWD,
-        path,
-        AccessFlags::X_OK,
-        AtFlags::AT_EACCESS,
-    )
-    .is_ok()
+    may(path, AccessFlags::X_OK)
 }
 
 /// Returns whether this process may write to the file, with its effective ids.
 #[cfg(target_os = "linux")]
 pub fn may_write(path: &Path) -> bool {
-    faccessat(
-        nix::fcntl::AT_FDCWD,
-        path,
-        AccessFlags::W_OK,
-        AtFlags::AT_EACCESS,
-    )
-    .is_ok()
+    may(path, AccessFlags::W_OK)
+}
+
+fn may(path: &Path, access: AccessFlags) -> bool {
+    faccessat(nix::fcntl::AT_FDCWD, path, access, AtFlags::AT_EACCESS).is_ok()
 }
 
 /// Signals a process group by number. Only sound while the number cannot be reused: its leader is
 /// our child and not reaped.
 pub(super) fn signal_group(leader: Pid, signal: Signal) -> Result<(), Errno> {
-    let send = |signal| match killpg(leader.raw(), signal) {
+    let mut all = signal.all().iter();
+    all.try_for_each(|signal| match killpg(leader.raw(), *signal) {
         // macOS returns EPERM when only zombies are left in the group.
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
         Err(Errno::EPERM) if cfg!(target_os = "macos") => Ok(()),
         Err(errno) => Err(errno),
-    };
-    match signal {
-        Signal::Terminate => {
-            send(NixSignal::SIGTERM)?;
-            send(NixSignal::SIGCONT)
-        }
-        Signal::Kill => send(NixSignal::SIGKILL),
-    }
+    })
 }
 
-/// Returns whether the group is empty, without even a zombie. Harmless if the number was reused
-/// meanwhile; then the answer is `false`.
+/// Returns whether the group is empty, without even a zombie; `false` if the number was reused.
 pub(super) fn group_is_empty(leader: Pid) -> bool {
     killpg(leader.raw(), None) == Err(Errno::ESRCH)
 }
@@ -100,8 +84,7 @@ pub fn is_in_group(pid: Pid, group: Pid) -> bool {
     getpgid(Some(pid.raw())) == Ok(group.raw())
 }
 
-/// Returns whether the kernel reaps children of this process by itself, so that the pid of one may
-/// be reused at any time: SIGCHLD is ignored.
+/// Returns whether SIGCHLD is ignored: the kernel reaps children by itself, and reuses their pids.
 #[cfg_attr(
     not(target_os = "linux"),
     expect(dead_code, reason = "asked of who is held")

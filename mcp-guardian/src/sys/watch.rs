@@ -1,9 +1,7 @@
 //! One thread that waits for all servers of this process.
 //!
-//! The thread is not one of a Tokio runtime, so the end of a server does not depend on one: it is
-//! noticed and reaped, and its remains are ended, also after the runtime has gone and during a
-//! panic. The thread starts with the first server, waits in `epoll_wait` without a timeout, and
-//! costs nothing while nothing happens.
+//! It is not one of a Tokio runtime: servers are ended and reaped also after the runtime has gone and
+//! during a panic. It starts with the first server, and waits in `epoll_wait` without a timeout.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -43,8 +41,7 @@ struct Source {
 const PANICS_MAX: u32 = 4;
 
 impl Source {
-    /// Handles a panic of foreign code in a callback: a subscriber of `tracing`, a waker. It must
-    /// not blind this thread to all other servers.
+    /// Handles a panic of foreign code in a callback, which must not end this thread.
     fn has_panicked(&self) -> Interest {
         let panics = self.panics.fetch_add(1, Ordering::Relaxed) + 1;
         super::shielded(|| {
@@ -64,28 +61,17 @@ struct Watcher {
     next_token: AtomicU64,
 }
 
-/// A source that is watched.
+#[derive(Debug)]
 pub struct Watched {
-    watcher: &'static Watcher,
     token: u64,
 }
 
-impl std::fmt::Debug for Watched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Watched").field(&self.token).finish()
-    }
-}
-
-/// Starts the thread, if it does not run yet.
-///
-/// Called before there is anything to watch, so that a thread that cannot be started is an error
-/// before any other step.
+/// Starts the thread, if it does not run yet. Called before there is anything to watch.
 pub fn start() -> io::Result<()> {
     Watcher::get().map(drop)
 }
 
-/// Calls `callback` on the watcher's thread whenever `fd` is readable, until it is done. It must
-/// not block.
+/// Calls `callback`, which must not block, whenever `fd` is readable, until it is done.
 pub fn readable(
     fd: Arc<dyn AsFd + Send + Sync>,
     callback: impl FnMut() -> Interest + Send + 'static,
@@ -93,8 +79,7 @@ pub fn readable(
     Watcher::get()?.add(fd, EpollFlags::EPOLLIN, Box::new(callback))
 }
 
-/// Does the same as [`readable`] for a kernel file that is always readable: calls when its content
-/// has changed since it was last read.
+/// Does the same when the content of a kernel file has changed since it was last read.
 pub fn changed(
     fd: Arc<dyn AsFd + Send + Sync>,
     callback: impl FnMut() -> Interest + Send + 'static,
@@ -102,8 +87,7 @@ pub fn changed(
     Watcher::get()?.add(fd, EpollFlags::EPOLLPRI, Box::new(callback))
 }
 
-/// Waits until the content of such a file has changed since it was last read, for `limit` at most.
-/// Blocks the thread.
+/// Waits for such a change, for `limit` at most. Blocks the thread.
 pub fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
     let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
     match poll(&mut [PollFd::new(file.as_fd(), PollFlags::POLLPRI)], limit) {
@@ -112,10 +96,8 @@ pub fn changes_within(file: &File, limit: Duration) -> io::Result<()> {
     }
 }
 
-/// Runs `work` once on the watcher's thread, after the callbacks of all ready sources, so that
-/// several ends at once share it. It must not block.
-///
-/// Returns `false`, and does nothing, outside of a callback.
+/// Runs `work`, which must not block, once after the callbacks of all ready sources, so that several
+/// ends at once share it. Returns `false`, and does nothing, outside of a callback.
 pub fn after_callbacks(work: Work) -> bool {
     AFTERWARDS.with_borrow_mut(|afterwards| {
         let Some(works) = afterwards else {
@@ -128,7 +110,6 @@ pub fn after_callbacks(work: Work) -> bool {
     })
 }
 
-/// Work after the callbacks.
 type Work = fn();
 
 thread_local! {
@@ -152,7 +133,9 @@ pub(super) fn once(
 impl Watched {
     /// Stops watching. Does not wait for a callback that is running.
     pub fn forget(self) {
-        self.watcher.remove(self.token);
+        if let Ok(watcher) = Watcher::get() {
+            watcher.remove(self.token);
+        }
     }
 }
 
@@ -181,7 +164,7 @@ impl Watcher {
     }
 
     fn add(
-        &'static self,
+        &self,
         fd: Arc<dyn AsFd + Send + Sync>,
         what: EpollFlags,
         callback: Callback,
@@ -195,10 +178,7 @@ impl Watcher {
         let event = EpollEvent::new(what, token);
         self.lock().insert(token, Arc::clone(&source));
         match self.epoll.add(source.fd.as_fd(), event) {
-            Ok(()) => Ok(Watched {
-                watcher: self,
-                token,
-            }),
+            Ok(()) => Ok(Watched { token }),
             Err(errno) => {
                 self.lock().remove(&token);
                 Err(errno.into())
@@ -220,8 +200,7 @@ impl Watcher {
                 Ok(ready) => ready,
                 Err(Errno::EINTR) => continue,
                 Err(error) => {
-                    // Only a closed descriptor causes this: other code in this process closes
-                    // descriptors that it does not own.
+                    // Other code in this process has closed a descriptor that it does not own.
                     super::shielded(|| {
                         tracing::error!(%error, "the watcher of servers cannot go on");
                     });

@@ -9,10 +9,8 @@ use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 
 use crate::sys::{self, Pid, is_gone};
 
-/// The maximum of processes held by a descriptor at a time.
 const HELD_MAX: usize = 16;
 
-/// Outcome of a removal.
 pub(super) enum Removal {
     Done,
     /// A process is inside.
@@ -114,8 +112,7 @@ pub(super) fn members(path: &Path, found: &mut Vec<u32>) -> io::Result<()> {
     inside.iter().try_for_each(|path| members(path, found))
 }
 
-/// Lists the nested directories. Reading all before descending keeps one descriptor open instead of
-/// one a level.
+/// Lists the nested directories, before any is descended into: one descriptor instead of one a level.
 fn directories_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path)? {
@@ -132,8 +129,7 @@ fn directories_in(path: &Path) -> io::Result<Vec<PathBuf>> {
 ///
 /// # Errors
 ///
-/// Also if its hierarchy is not visible at this path, because the root directory or the mounts of
-/// this process have changed: then nothing is known of the cgroup.
+/// Also if its hierarchy is not visible any more at this path: then nothing is known of the cgroup.
 pub(super) fn absent_is<T>(path: &Path, result: io::Result<T>, absent: T) -> io::Result<T> {
     match result {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(absent),

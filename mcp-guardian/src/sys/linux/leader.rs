@@ -12,13 +12,10 @@ use crate::exit::ExitStatus;
 
 use super::super::watch::{self, once};
 use super::super::{self as sys, Pid, Signal, reserve, unix};
-use super::pidfd::{
-    group_flag_works, hold, hold_this, is_refusal, pidfd_signal_alone, pidfd_signal_group,
-};
+use super::pidfd::{group_flag_works, has_pidfds, hold, pidfd_signal_alone, pidfd_signal_group};
 use super::wait::{Child, is_child, peek, reap, waited};
 
-/// A child of ours that leads a process group, held by a pidfd: this one cannot come to mean
-/// another process.
+/// A child of ours that leads a process group, held by a pidfd.
 #[derive(Debug)]
 pub struct Leader {
     pid: Pid,
@@ -29,25 +26,14 @@ pub struct Leader {
 pub fn can_lead() -> io::Result<()> {
     watch::start()?;
     reserve::keep();
-    // Tried while there are descriptors left.
     group_flag_works();
-    match hold_this() {
-        Err(error) if is_refusal(&error) => Err(io::Error::new(
-            error.kind(),
-            format!(
-                "pidfd_open is refused ({error}): it takes Linux 5.3, and a sandbox (seccomp) \
-                 that permits it"
-            ),
-        )),
-        held => held.map(drop),
-    }
+    has_pidfds()
 }
 
-/// Sends SIGKILL to the group of a child without an owner. Returns whether all members were
-/// reached: not if the pid may have been reused.
+/// Sends SIGKILL to the group of a child without an owner. Returns whether all members were reached.
 pub fn kill_group_of_child(pid: Pid) -> bool {
     let leader = reserve::with(|| Leader::new(pid));
-    // Held first and then checked: a process that is our child now was our child when it was held.
+    // Checked after it was held.
     let is_child = is_child(pid);
     match leader {
         Ok(leader) if is_child => {
@@ -61,7 +47,6 @@ pub fn kill_group_of_child(pid: Pid) -> bool {
 }
 
 impl Leader {
-    /// Holds a child that was not reaped.
     pub fn new(pid: Pid) -> io::Result<Self> {
         Ok(Self {
             pid,
@@ -78,7 +63,6 @@ impl Leader {
         Ok(peek(Child::Held(self.pidfd.as_fd()))?)
     }
 
-    /// Reaps it, if it has ended.
     pub fn reap(&self) {
         if let Err(error) = reap(Child::Held(self.pidfd.as_fd())) {
             let pid = self.pid.as_u32();
@@ -86,8 +70,7 @@ impl Leader {
         }
     }
 
-    /// Returns whether the group can be reached through the pidfd, also after its leader was
-    /// reaped.
+    /// Returns whether the pidfd reaches the group, also after its leader was reaped.
     pub fn reaches_group(&self) -> bool {
         group_flag_works()
     }
@@ -114,24 +97,19 @@ impl Leader {
     }
 
     fn send(&self, signal: Signal, way: fn(&OwnedFd, i32) -> Result<(), Errno>) -> io::Result<()> {
-        let send = |number| match way(&self.pidfd, number) {
+        let mut all = signal.all().iter();
+        all.try_for_each(|signal| match way(&self.pidfd, *signal as i32) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(errno) => Err(io::Error::from(errno)),
-        };
-        match signal {
-            Signal::Terminate => send(libc::SIGTERM).and_then(|()| send(libc::SIGCONT)),
-            Signal::Kill => send(libc::SIGKILL),
-        }
+            Err(errno) => Err(errno.into()),
+        })
     }
 
-    /// Returns whether a signal to the group reaches its members and no others: through the pidfd,
-    /// or by a number that cannot be reused.
+    /// Returns whether a signal to the group reaches its members and no others.
     pub fn reaches_members(&self) -> bool {
         self.reaches_group() || self.keeps_number()
     }
 
-    /// Returns whether its pid cannot be reused until this crate reaps it. Where SIGCHLD is ignored
-    /// the kernel reaps, at any instant.
+    /// Returns whether its pid cannot be reused until this crate reaps it.
     fn keeps_number(&self) -> bool {
         let child = waited(Child::Held(self.pidfd.as_fd()), WaitPidFlag::WNOWAIT);
         !unix::children_vanish() && child != Err(Errno::ECHILD)
@@ -162,7 +140,6 @@ impl Leader {
         watch::readable(pidfd, once(on_exit)).map(drop)
     }
 
-    /// Returns the descriptor that becomes readable when the leader has ended.
     pub fn pidfd(&self) -> &Arc<OwnedFd> {
         &self.pidfd
     }
@@ -187,7 +164,6 @@ pub fn watch_process(
         }
         Err(error) => return Err(error),
     };
-    // The pidfd may have taken the last descriptor.
     if !reserve::with(still)? {
         on_exit();
         return Ok(());

@@ -46,8 +46,8 @@ pub fn ticks_since_boot() -> u64 {
     seconds * TICKS + nanos / (1_000_000_000 / TICKS)
 }
 
-/// Makes a command run in a session of its own without a terminal, until the thread that starts it
-/// ends, with these signals blocked and SIGCHLD at its default.
+/// Makes a command run in a session of its own without a terminal, at most as long as the thread
+/// that starts it, with these signals blocked and SIGCHLD at its default.
 pub fn in_a_session(command: &mut std::process::Command, blocked: SigSet) {
     use std::os::unix::process::CommandExt as _;
     let parent = nix::unistd::getpid();
@@ -83,8 +83,7 @@ pub fn close_on_exec_from(first: u32) {
     let _ = unsafe { libc::syscall(call, first, u32::MAX, how) };
 }
 
-/// Holds the parent of this process, if it is known: its pid is above 1 and still the parent's when
-/// it is held.
+/// Holds the parent of this process, if that is still its parent once it is held.
 pub fn hold_parent() -> Option<OwnedFd> {
     let parent = || super::Pid::new(nix::unistd::getppid().as_raw().into());
     let found = parent()?;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -38,8 +38,7 @@ pub fn is_running(pid: u32) -> bool {
     };
     match hold(pid) {
         Ok(pidfd) => !ends_within(pidfd.as_fd(), Duration::ZERO).unwrap_or(false),
-        // Kernels differ in their error for a thread. Any other error leaves it open, so `true` is
-        // the answer.
+        // Kernels differ in their error for a thread. Any other error leaves it open.
         Err(error) => !matches!(
             error.raw_os_error(),
             Some(libc::ESRCH | libc::EINVAL | libc::ENOENT)
@@ -58,8 +57,7 @@ pub fn ends_within(pidfd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     Ok(ready? > 0)
 }
 
-/// Waits for the ends of held processes, all of them together, and drops those that have ended.
-/// Blocks the thread.
+/// Waits for the ends of all these processes, and drops those that have ended. Blocks the thread.
 pub fn end_within(held: &mut Vec<OwnedFd>, limit: Duration) {
     let end = deadline(limit);
     while !held.is_empty() {
@@ -78,9 +76,22 @@ pub fn end_within(held: &mut Vec<OwnedFd>, limit: Duration) {
     }
 }
 
-/// Holds this process, also where it is the first of its PID namespace. Shows whether the kernel
-/// and a sandbox permit pidfds.
-pub fn hold_this() -> io::Result<OwnedFd> {
+/// Returns an error ([`Unsupported`](io::ErrorKind::Unsupported)) if the kernel or a sandbox refuses
+/// pidfds. Any other error may pass.
+pub fn has_pidfds() -> io::Result<()> {
+    match hold_this() {
+        Err(error) if is_refusal(&error) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "pidfd_open is refused ({error}): it takes Linux 5.3, and a sandbox (seccomp) \
+                 that permits it"
+            ),
+        )),
+        held => held.map(drop),
+    }
+}
+
+fn hold_this() -> io::Result<OwnedFd> {
     open(nix::unistd::getpid().as_raw())
 }
 
@@ -119,23 +130,21 @@ fn pidfd_signal(pidfd: &OwnedFd, signal: i32, flags: u32) -> Result<(), Errno> {
 /// Returns whether the kernel supports `PIDFD_SIGNAL_PROCESS_GROUP` (Linux 6.9), tried with signal
 /// 0 to our own group.
 pub(super) fn group_flag_works() -> bool {
-    static KNOWN: AtomicBool = AtomicBool::new(false);
-    static WORKS: AtomicBool = AtomicBool::new(false);
-    if !KNOWN.load(Ordering::Acquire) {
-        let works = match hold_this() {
-            // ESRCH: we lead no group, but the flag was accepted.
-            Ok(own) => matches!(pidfd_signal_group(&own, 0), Ok(()) | Err(Errno::ESRCH)),
-            Err(error) if is_refusal(&error) => false,
-            // Without a descriptor it cannot be tried now.
-            Err(_) => return false,
-        };
-        WORKS.store(works, Ordering::Release);
-        KNOWN.store(true, Ordering::Release);
+    static WORKS: OnceLock<bool> = OnceLock::new();
+    if let Some(works) = WORKS.get() {
+        return *works;
     }
-    WORKS.load(Ordering::Acquire)
+    let works = match hold_this() {
+        // ESRCH: we lead no group, but the flag was accepted.
+        Ok(own) => matches!(pidfd_signal_group(&own, 0), Ok(()) | Err(Errno::ESRCH)),
+        Err(error) if is_refusal(&error) => false,
+        // Without a descriptor it cannot be tried now.
+        Err(_) => return false,
+    };
+    *WORKS.get_or_init(|| works)
 }
 
-pub(super) fn is_refusal(error: &io::Error) -> bool {
+fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EPERM | libc::EACCES | libc::ENOSYS)

@@ -1,11 +1,11 @@
-//! `/proc`, where its pids are those of the PID namespace of this process.
-//!
-//! Where it is another namespace's, its pids mean strangers here: then nothing is read, neither for
-//! a signal nor for a name.
+//! `/proc`, where its pids are those of the PID namespace of this process. Elsewhere they mean other
+//! processes: then nothing is read, neither for a signal nor for a name.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process;
@@ -17,8 +17,8 @@ use nix::sys::stat::Mode;
 
 use super::super::uninterrupted;
 
-/// The inode number of the first PID namespace of every boot (`PROC_PID_INIT_INO` in Linux). All
-/// processes of the machine are in it.
+/// The inode number of the first PID namespace (`PROC_PID_INIT_INO` in Linux), which all processes
+/// of the machine are in.
 pub const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 pub const OTHER_PROC: &str = "the /proc here is that of another PID namespace";
@@ -27,8 +27,7 @@ const PROC: &str = "/proc";
 
 /// A `/proc` that shows the PID namespace of this process.
 struct OwnProc {
-    /// Kept open, so that its device number is not reused, and that a mount over its path does not
-    /// matter.
+    /// Kept open, so that its device number is not reused, and a mount over its path does not matter.
     directory: File,
     device: u64,
     /// The process that has read this: a fork of it may be in another namespace.
@@ -50,8 +49,7 @@ impl OwnProc {
         })
     }
 
-    /// Reads `/proc` through a handle that is made once for the life of this process, in which its
-    /// namespace is the same.
+    /// Reads `/proc` through a handle that is made once: the namespace is the same for life.
     fn with<T>(read: impl FnOnce(&Self) -> io::Result<T>) -> io::Result<T> {
         static OWN: OnceLock<OwnProc> = OnceLock::new();
         if let Some(own) = OWN.get().filter(|own| own.process == process::id()) {
@@ -80,7 +78,7 @@ pub fn home() -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// The same as of [`home`], or those of reading it.
+/// As of [`home`], or of reading it.
 pub fn bytes_of_process(pid: u32, file: &str) -> io::Result<Vec<u8>> {
     OwnProc::with(|own| {
         let path = format!("{pid}/{file}");
@@ -90,11 +88,7 @@ pub fn bytes_of_process(pid: u32, file: &str) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Opens the listing of `/proc`.
-///
-/// # Errors
-///
-/// The same as of [`home`].
+/// Opens the listing of `/proc`. Fails as [`home`] does.
 pub(super) fn listing() -> io::Result<Dir> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     OwnProc::with(|own| {
@@ -107,14 +101,12 @@ pub(super) fn listing() -> io::Result<Dir> {
     })
 }
 
-/// Reads a file of `/proc` with names of processes, mounts or cgroups, which are arbitrary bytes.
-/// The kernel cuts a process name at 15 of them, even in the middle of a character.
+/// Reads a file of `/proc` as text: names of processes, mounts and cgroups are arbitrary bytes.
 pub fn text_of(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes_of(path)?).into_owned())
 }
 
-/// Reads a file of `/proc`, which reports no length: a page is requested at once, while
-/// [`fs::read`] begins with 32 bytes.
+/// Reads a file of `/proc`, a page at once, while [`fs::read`] begins with 32 bytes.
 pub fn bytes_of(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     whole(File::open(path)?)
 }
@@ -141,16 +133,26 @@ pub(super) fn text_of_process(pid: u32, file: &str) -> io::Result<String> {
 
 /// Returns the PID namespace of this process, by its inode number.
 pub fn own_namespace() -> io::Result<u64> {
-    let own = Path::new("/proc/thread-self");
-    namespace_at(&own.join("ns/pid"), own)
+    namespace_at(Path::new("/proc/thread-self/ns/pid"))
 }
 
-/// Returns the PID namespace of this file below a process's directory.
-pub fn namespace_at(namespace: &Path, process: &Path) -> io::Result<u64> {
-    match fs::metadata(namespace) {
+/// Returns the PID namespace of a process.
+pub fn namespace_of(pid: u32) -> io::Result<u64> {
+    // Without an allocation: the end of a server examines every process of the machine.
+    let mut path = [0; 32];
+    let room = path.len();
+    let mut rest = path.as_mut_slice();
+    write!(rest, "/proc/{pid}/ns/pid")?;
+    let len = room - rest.len();
+    namespace_at(Path::new(OsStr::from_bytes(&path[..len])))
+}
+
+fn namespace_at(link: &Path) -> io::Result<u64> {
+    match fs::metadata(link) {
         Ok(namespace) => Ok(namespace.ino()),
         // A kernel without PID namespaces: all processes are in one.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let process = link.ancestors().nth(2).unwrap_or(link);
             fs::metadata(process).map(|_| FIRST_NAMESPACE)
         }
         Err(error) => Err(error),
@@ -158,7 +160,7 @@ pub fn namespace_at(namespace: &Path, process: &Path) -> io::Result<u64> {
 }
 
 /// Returns the pids of a process by its `/proc/PID/status`: first in the namespace of that `/proc`,
-/// last in its own. Absent without PID namespaces.
+/// last in its own. `None` without PID namespaces.
 pub fn numbers_in(status: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     line.map(str::split_ascii_whitespace)

@@ -48,13 +48,11 @@ pub fn numbers_in_proc() -> io::Result<Vec<u32>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcEntry {
     pub pid: u32,
-    /// The inode number of its directory, counted up by the kernel since boot: a later process with
-    /// this pid has another.
+    /// The inode number of its directory: a later process with this pid has another.
     pub inode: u64,
 }
 
-/// Lists all processes that `/proc` shows, without an allocation for each of them, unlike
-/// [`read_dir`](std::fs::read_dir).
+/// Lists all processes that `/proc` shows, without an allocation for each of them.
 pub fn entries_of_proc() -> io::Result<Vec<ProcEntry>> {
     let mut listing = proc::listing()?;
     let mut entries = Vec::with_capacity(128);
@@ -89,7 +87,6 @@ pub struct Seen {
     pub is_runnable: bool,
     /// Its first thread is exiting, or has ended.
     pub is_ending: bool,
-    /// It is a kernel thread.
     pub is_kernel: bool,
     /// Its first thread has an environment, which may be empty. Valid only for a process that we may
     /// read.
@@ -167,8 +164,7 @@ impl Seen {
         })
     }
 
-    /// Returns whether all threads have ended. A zombie with other threads that are still exiting
-    /// holds its files, and may even run for ever.
+    /// Returns whether all threads have ended.
     pub fn is_dead(&self) -> bool {
         self.state == ProcessState::Dead
     }
@@ -184,13 +180,12 @@ pub fn is_headless(pid: u32) -> io::Result<bool> {
     Ok(look_at(pid)?.is_some_and(|seen| seen.is_ending && !seen.has_ended()))
 }
 
-/// Reads all processes that can be read.
 pub fn see_all() -> io::Result<Vec<Seen>> {
     Ok(numbers_in_proc()?.into_iter().filter_map(see).collect())
 }
 
-/// Returns the cgroup of version 2 that a process is in, or has ended in; `None` if the process has
-/// gone or there are no such cgroups.
+/// Returns the cgroup (version 2) that a process is in, or has ended in; `None` if it has gone or
+/// there are no such cgroups.
 pub fn cgroup_of(pid: u32) -> io::Result<Option<String>> {
     let cgroups = match proc::text_of_process(pid, "cgroup") {
         Err(error) if is_gone(&error) => return Ok(None),
@@ -220,7 +215,6 @@ pub fn may_signal(pid: u32) -> bool {
     pid.is_some_and(|pid| kill(nix::unistd::Pid::from_raw(pid), None).is_ok())
 }
 
-/// Returns the name of a process.
 pub fn name_of(pid: u32) -> Option<String> {
     see(pid).map(|seen| seen.name)
 }
@@ -230,8 +224,7 @@ pub fn own_session() -> io::Result<u32> {
     Ok(nix::unistd::getsid(None)?.as_raw().cast_unsigned())
 }
 
-/// Returns the start time of this process, also where `/proc` is that of an outer PID namespace
-/// with another pid for it.
+/// Returns the start time of this process, also by the `/proc` of an outer PID namespace.
 pub fn own_start_time() -> io::Result<u64> {
     // Unlike its other files, this one can be read also when the first thread has ended.
     let own = look_in(Path::new("/proc/self"))?.ok_or(io::ErrorKind::NotFound)?;

@@ -10,11 +10,10 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::super::uninterrupted;
 
-/// Signals that ask this process to end. They are blocked in the creating thread while this exists.
+/// Blocks these signals in the creating thread while this exists.
 #[derive(Debug)]
 pub struct HeldSignals {
     arrived: SignalFd,
-    /// The signals that were blocked before.
     pub before: SigSet,
 }
 

@@ -1,4 +1,4 @@
-//! The exits of processes: a waiting thread for each. Unmeasured: run on no machine of ours.
+//! The exits of processes: a waiting thread for each.
 
 use std::io;
 use std::thread;

@@ -1,6 +1,4 @@
-//! The members of a process group, from ps(1). A list takes some milliseconds, and is made only
-//! once a leader has ended or was signalled. The parser is tested on Linux; the rest was run on no
-//! machine of ours.
+//! The members of a process group, from ps(1), which takes some milliseconds.
 
 use std::io;
 use std::process::{Command, Stdio};

@@ -1,14 +1,6 @@
-//! Other Unix than Linux: the group is reached by number, for as long as its
-//! leader has not been reaped, and a pipe watcher ends it when the host dies.
-//!
-//! ```text
-//! exits ──── the exits of processes: a thread for each
-//! members ── the members of a group, from ps(1)
-//! wait ───── the exit status of a child
-//! ```
-//!
-//! Best effort, and unmeasured: compiled for macOS and FreeBSD, run on no
-//! machine of ours except for the pipe watcher: its tests run everywhere.
+//! Other Unix than Linux: the group is reached by number until its leader is reaped, and a pipe
+//! watcher ends it when the host dies. Best effort, and unmeasured: compiled for macOS and FreeBSD,
+//! and run on no machine of ours except for the pipe watcher and the parser of ps(1).
 
 mod exits;
 mod members;
@@ -84,8 +76,7 @@ impl Leader {
         unix::group_is_empty(self.pid)
     }
 
-    /// Returns `false`: listings here show every user's processes, and macOS refuses a signal to a
-    /// group of zombies as well, so the listing decides.
+    /// Returns `false`: macOS refuses a signal to a group of zombies as well, so the listing decides.
     pub fn group_is_anothers(&self) -> bool {
         false
     }
