@@ -9,7 +9,6 @@ use mcp_lifecycle_core::launch::{ReapReport, Remnant, UnknownRemnant};
 use crate::failure::Failure;
 use crate::options::Containers;
 
-/// First argument of a companion, which this build does not have.
 pub(crate) const ROLE: &str = "--companion";
 
 /// Refuses a server if its containers must be tracked.

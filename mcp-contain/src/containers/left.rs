@@ -1,24 +1,18 @@
 //! Containers of servers without a companion: found by their labels and ledgers, never by name.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_launcher_docker::ContainerTracker;
-use mcp_lifecycle_core::launch::{
-    ReapError, ReapReport, Remnant, ServerLauncher as _, UnknownRemnant,
-};
+use mcp_lifecycle_core::launch::{ReapError, ReapReport, Remnant, UnknownRemnant};
 use tokio::runtime::Builder;
-use tokio::sync::watch;
 use tokio::time::timeout;
-
-use super::handover::Handover;
 
 /// Time limit of each search, in case an engine does not respond.
 const END: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(10);
 
 pub(crate) fn end(report: &mut ReapReport) {
-    match in_time(END, async { tracker().reap_orphans().await }) {
+    match in_time(END, async { tracker().reap_containers().await }) {
         Ok(containers) => {
             report.ended.extend(containers.ended);
             report.failed.extend(containers.failed);
@@ -37,7 +31,6 @@ pub(crate) fn look() -> (Vec<Remnant>, Vec<UnknownRemnant>) {
     }
 }
 
-/// Forgets the records of dead hosts about this engine. Returns their number.
 pub(crate) fn forget(url: &str) -> usize {
     tracker().forget_engine(url)
 }
@@ -47,9 +40,8 @@ fn all(why: String) -> UnknownRemnant {
     UnknownRemnant::new(all, why)
 }
 
-fn tracker() -> ContainerTracker<Arc<Handover>> {
-    let (_, nobody) = watch::channel(false);
-    ContainerTracker::new(Arc::new(Handover::new(nobody)))
+fn tracker() -> ContainerTracker<()> {
+    ContainerTracker::new(())
 }
 
 fn in_time<T>(

@@ -2,7 +2,6 @@
 //! design.
 
 mod companion;
-mod handover;
 mod left;
 mod mention;
 mod reply;
@@ -31,7 +30,6 @@ pub(crate) const ROLE: &str = "--companion";
 /// Time limit for the companion's reply, which needs no engine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns whether such a server gets a companion, if there is an engine.
 pub(crate) fn may_accompany(when: Containers, command: &[OsString]) -> bool {
     match when {
         Containers::Never => false,

@@ -17,28 +17,18 @@ pub(super) enum Reply {
     },
     /// The server has no engine.
     Nothing,
-    /// The containers cannot be tracked, for this reason.
     Untracked(String),
 }
 
 impl Reply {
     /// Encodes it with a length prefix.
-    ///
-    /// # Errors
-    ///
-    /// None in practice.
     pub(super) fn encode(&self) -> io::Result<Vec<u8>> {
         let text = serde_json::to_vec(self)?;
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         Ok([&length.to_le_bytes(), text.as_slice()].concat())
     }
 
-    /// Reads a reply.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::UnexpectedEof`] if the companion has ended, [`io::ErrorKind::InvalidData`]
-    /// for anything else.
+    /// Reads a reply; [`io::ErrorKind::UnexpectedEof`] if the companion has ended.
     pub(super) fn read(stream: &mut impl Read) -> io::Result<Self> {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;

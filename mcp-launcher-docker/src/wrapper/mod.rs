@@ -27,7 +27,7 @@ use crate::host::Host;
 use crate::ledger::Place;
 use crate::orphans::{self, Aim, First};
 use terminator::TrackedTerminator;
-use track::Preparation;
+pub use track::{Tracked, Tracking};
 
 /// The cases in which a server gets a proxy to the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -166,8 +166,8 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
     ) -> Result<LaunchedServer, LaunchError> {
         let failed = |kind| LaunchError::new(self.launcher.name(), spec, kind);
         let tracked = match track::prepare(&self.settings, &self.host, spec).map_err(failed)? {
-            Preparation::Tracked(tracked) => tracked,
-            Preparation::Untracked(why) => {
+            Tracking::Tracked(tracked) => tracked,
+            Tracking::Untracked(why) => {
                 let server = self.launcher.launch(spec, context).await?;
                 return Ok(match why {
                     Some(why) => server.map_terminator(|inner| {
@@ -189,8 +189,13 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
             )));
         }
         let terminator = Arc::clone(server.terminator());
+        let gone = async move {
+            while terminator.gone().await.is_err() {
+                tokio::time::sleep(nested::PAUSE).await;
+            }
+        };
         // The receiver is a task that waits only for this.
-        let _ = tracked.server.send(terminator);
+        let _ = tracked.server.send(Box::pin(gone));
         let nested = tracked.nested;
         Ok(server.map_terminator(|inner| Arc::new(TrackedTerminator::new(inner, nested))))
     }
@@ -201,7 +206,7 @@ impl<L: ServerLauncher> ServerLauncher for ContainerTracker<L> {
 
     async fn reap_orphans(&self) -> Result<ReapReport, ReapError> {
         let mut report = self.launcher.reap_orphans().await?;
-        let containers = self.containers_of_the_dead(Aim::End).await?;
+        let containers = self.reap_containers().await?;
         report.ended.extend(containers.ended);
         report.failed.extend(containers.failed);
         report.spared.extend(containers.spared);
@@ -220,7 +225,31 @@ pub struct FoundContainers {
     pub unknown: Vec<UnknownRemnant>,
 }
 
-impl<L: ServerLauncher> ContainerTracker<L> {
+impl<L> ContainerTracker<L> {
+    /// Tracks the containers of a server that the caller starts and ends by itself, whatever `L`
+    /// is: the specification to start instead, and the end of its containers.
+    ///
+    /// # Errors
+    ///
+    /// The server would create containers that cannot be tracked, and must not start.
+    pub fn track(&self, spec: &ServerSpec) -> Result<Tracking, LaunchErrorKind> {
+        track::prepare(&self.settings, &self.host, spec)
+    }
+
+    /// Ends the containers of dead hosts' servers, and nothing else of these: the part of
+    /// [`reap_orphans`](ServerLauncher::reap_orphans) that is not the launcher's.
+    ///
+    /// # Errors
+    ///
+    /// As of [`find_orphans`](Self::find_orphans).
+    ///
+    /// # Cancel safety
+    ///
+    /// The search goes on when this is dropped, and its result is lost.
+    pub async fn reap_containers(&self) -> Result<ReapReport, ReapError> {
+        self.containers_of_the_dead(Aim::End).await
+    }
+
     /// Lists the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, without
     /// ending them.
     ///
@@ -266,7 +295,7 @@ impl<L: ServerLauncher> ContainerTracker<L> {
                 report
             })
         });
-        let failed = |error| ReapError::new(self.launcher.name(), error);
+        let failed = |error| ReapError::new("containers", error);
         reaped.await.map_err(failed)
     }
 }

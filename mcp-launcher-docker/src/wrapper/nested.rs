@@ -8,8 +8,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 pub(super) use look::Means;
-use mcp_lifecycle_core::launch::{ProcessTerminator, Remnant};
+use mcp_lifecycle_core::launch::Remnant;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,8 +36,11 @@ const PROOF_LIMIT: Duration = Duration::from_secs(2);
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Pause before a daemon that did not respond is asked again.
-const PAUSE: Duration = Duration::from_millis(500);
+/// Pause before a daemon or launcher that did not respond is asked again.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+
+/// Completes when the server is proven gone.
+pub(super) type End = BoxFuture<'static, ()>;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Swept {
@@ -68,19 +72,18 @@ impl Nested {
         }
     }
 
-    /// Starts the task that waits for the server's end and then ends its containers. A failed
-    /// launch drops the sender.
-    pub(super) fn follow(
-        self: &Arc<Self>,
-    ) -> std::io::Result<oneshot::Sender<Arc<dyn ProcessTerminator>>> {
-        let (sender, server) = oneshot::channel::<Arc<dyn ProcessTerminator>>();
+    /// Starts the task that waits for the server's end, a future sent after its launch, and then
+    /// ends its containers. A failed launch drops the sender.
+    pub(super) fn follow(self: &Arc<Self>) -> std::io::Result<oneshot::Sender<End>> {
+        let (sender, server) = oneshot::channel::<End>();
         let nested = Arc::clone(self);
         control::spawn(async move {
             let server = server.await.ok();
-            if let Some(server) = &server {
-                nested.wait_for(&**server).await;
+            let launched = server.is_some();
+            if let Some(gone) = server {
+                nested.wait_for(gone).await;
             }
-            let swept = nested.sweep(server.is_some()).await;
+            let swept = nested.sweep(launched).await;
             let done = nested.done.clone();
             // Dropped first: the receiver may exit at once and must release the ledger.
             drop(nested);
@@ -89,13 +92,7 @@ impl Nested {
         Ok(sender)
     }
 
-    async fn wait_for(&self, server: &dyn ProcessTerminator) {
-        let gone = async {
-            while server.gone().await.is_err() {
-                sleep(PAUSE).await;
-            }
-        };
-        let mut gone = std::pin::pin!(gone);
+    async fn wait_for(&self, mut gone: End) {
         tokio::select! {
             () = &mut gone => {}
             () = self.force.cancelled() => {

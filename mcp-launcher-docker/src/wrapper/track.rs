@@ -2,14 +2,16 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use mcp_lifecycle_core::launch::{LaunchErrorKind, ProcessTerminator, ServerSpec};
+use mcp_lifecycle_core::launch::{LaunchErrorKind, ServerSpec};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::cli::Cli;
 use super::inject::{self, Creates};
-use super::nested::{Means, Nested};
+use super::nested::{End, Means, Nested};
 use super::policy::ReapPolicy;
 use super::proxy::{Additions, Proxy};
 use super::respec::{self, Changes};
@@ -20,16 +22,54 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::labels::{Mark, Role};
 
-pub(super) enum Preparation {
+/// The answer of [`ContainerTracker::track`](super::ContainerTracker::track).
+#[derive(Debug)]
+pub enum Tracking {
+    /// Its containers are tracked.
     Tracked(Tracked),
     /// There is nothing to track, or tracking is not possible for this reason.
     Untracked(Option<String>),
 }
 
-pub(super) struct Tracked {
+/// A server whose containers are tracked.
+///
+/// # Drop
+///
+/// Counts as a launch that failed: the containers created so far are ended.
+pub struct Tracked {
     pub(super) spec: ServerSpec,
-    pub(super) server: oneshot::Sender<Arc<dyn ProcessTerminator>>,
+    /// Receives the server's end after the launch.
+    pub(super) server: oneshot::Sender<End>,
     pub(super) nested: Arc<Nested>,
+}
+
+impl Tracked {
+    /// Returns the changed specification, to be started instead.
+    pub fn spec(&self) -> &ServerSpec {
+        &self.spec
+    }
+
+    /// Ends the containers of the server, of which nothing is left: those without a client get
+    /// their stop signal, and all are forced after the grace. Completes once they are proven gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// The end goes on when this is dropped, and its result is lost.
+    pub async fn end(self, grace: Duration) {
+        // The receiver is a task that waits only for this.
+        let _ = self.server.send(Box::pin(std::future::ready(())));
+        if timeout(grace, self.nested.done()).await.is_err() {
+            self.nested.force();
+            self.nested.done().await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Tracked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut tracked = f.debug_struct("Tracked");
+        tracked.field("spec", &self.spec).finish_non_exhaustive()
+    }
 }
 
 /// The variables that name the engine. A server that sets none of them uses its host's engine, even
@@ -55,7 +95,7 @@ pub(super) fn prepare(
     settings: &Settings,
     host: &Mutex<Option<Host>>,
     spec: &ServerSpec,
-) -> Result<Preparation, LaunchErrorKind> {
+) -> Result<Tracking, LaunchErrorKind> {
     let env = spec.env().resolve(std::env::vars_os());
     let env = with_engine_of(env, |name| std::env::var_os(name));
     let upstream = Surroundings::with_env(env.clone()).resolve();
@@ -65,7 +105,7 @@ pub(super) fn prepare(
         .and_then(|program| inject::find(program, spec.args()));
     let way = choose(settings.proxy, creates, upstream.ok());
     if way == Way::Untracked && settings.proxy != ProxyMode::Always {
-        return Ok(Preparation::Untracked(None));
+        return Ok(Tracking::Untracked(None));
     }
     let backend = |what: &'static str| move |error| LaunchErrorKind::backend(what, error);
     let willed = settings.last_will.then_some(Role::Nested);
@@ -86,7 +126,7 @@ pub(super) fn prepare(
             }
             Err(error) => {
                 warn!(%error, "containers of this server are not tracked");
-                return Ok(Preparation::Untracked(Some(error.to_string())));
+                return Ok(Tracking::Untracked(Some(error.to_string())));
             }
         },
         Way::Labels(creates) => by_labels(settings.reap, spec, &creates, &mark, env)
@@ -96,7 +136,7 @@ pub(super) fn prepare(
     let server = nested
         .follow()
         .map_err(|error| backend("the control thread cannot be started")(error.into()))?;
-    Ok(Preparation::Tracked(Tracked {
+    Ok(Tracking::Tracked(Tracked {
         spec,
         server,
         nested,

@@ -200,6 +200,57 @@ fn a_create_that_hangs_does_not_save_what_is_known() {
     assert!(error.contains("under way"), "{error}");
 }
 
+/// Its wait is answered only when it is removed.
+#[test]
+fn a_deaf_container_of_an_ended_server_is_forced_after_the_grace() {
+    let directory = tempfile::tempdir().unwrap();
+    let (remove, removed) = mpsc::channel();
+    let removed = std::sync::Mutex::new(removed);
+    let there = AtomicBool::new(true);
+    let engine = FakeEngine::start(move |request| {
+        let json = |text: &str| Some((200, text.to_owned()));
+        if request.contains("/containers/create") {
+            return Some((201, r#"{"Id":"x"}"#.to_owned()));
+        }
+        if request.starts_with("DELETE") {
+            there.store(false, Ordering::SeqCst);
+            let _ = remove.send(());
+            return Some((204, String::new()));
+        }
+        if request.contains("/x/wait") {
+            removed.lock().unwrap().recv().unwrap();
+            return json(r#"{"StatusCode":137}"#);
+        }
+        match (there.load(Ordering::SeqCst), request.contains("/x/json")) {
+            _ if request.contains("/x/kill") => Some((204, String::new())),
+            (false, true) => Some((404, r#"{"message":"none"}"#.to_owned())),
+            (false, false) => json("[]"),
+            (true, true) => json(r#"{"State":{"Running":true}}"#),
+            (true, false) if request.contains("/images/") => json("{}"),
+            (true, false) => json(&one_container()),
+        }
+    });
+    let means = by_proxy(directory.path(), &engine);
+    let mut client = UnixStream::connect(directory.path().join("p")).unwrap();
+    let request =
+        "POST /containers/create HTTP/1.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+    client.write_all(request.as_bytes()).unwrap();
+    client.read_to_end(&mut Vec::new()).unwrap();
+    let ledger = crate::ledger::Place::At(directory.path().to_owned());
+    let ledger = Arc::new(Ledger::take(&ledger).unwrap());
+    let nested = Arc::new(Nested::new(labels::test_mark(), means, ledger));
+    let tracked = crate::wrapper::Tracked {
+        spec: mcp_lifecycle_core::ServerSpec::builder("s", "p")
+            .build()
+            .unwrap(),
+        server: nested.follow().unwrap(),
+        nested: Arc::clone(&nested),
+    };
+    within("it ends", tracked.end(Duration::from_millis(50)));
+    assert!(nested.force.is_cancelled());
+    assert_eq!(within("it ends", nested.done()).ended.len(), 1);
+}
+
 #[test]
 fn a_command_that_does_not_exist_has_created_nothing() {
     let directory = tempfile::tempdir().unwrap();
