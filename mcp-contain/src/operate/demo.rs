@@ -140,17 +140,14 @@ fn answer() {
     }
 }
 
-/// One run of the demonstration. Dropping it ends its processes.
 struct Run {
     host: Child,
-    /// Server and helper by name, held by pidfd.
     parts: Vec<(String, OwnedFd)>,
     /// The stderr of all processes, which ends with the last of them.
     lines: BufReader<PipeReader>,
 }
 
 impl Run {
-    /// Starts a host with or without this program, and waits until its server has answered.
     fn start(is_contained: bool) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let program = std::env::current_exe()?.into_os_string();

@@ -2,15 +2,14 @@
 //! hosts.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use mcp_guardian::cgroup;
-use mcp_guardian::inventory::{HostState, KnownServer, Unclaimed};
-use mcp_lifecycle_core::launch::{Containment, Reach, Remnant, UnknownRemnant};
+use mcp_guardian::inventory::{KnownServer, Unclaimed};
+use mcp_lifecycle_core::launch::{Containment, Reach};
 use serde_json::{Value, json};
 
-use super::{foreign, ps, reap};
-use crate::containers;
+use super::left::{Left, line, texts};
+use super::{foreign, ps};
 use crate::failure::Failure;
 use crate::show::text::one_line;
 use crate::show::{out, units, unknown};
@@ -48,51 +47,35 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 struct Leak {
-    /// Servers of dead hosts with a ledger.
-    orphans: Vec<KnownServer>,
+    left: Left,
     /// Orphans that look like servers but are on no record.
     unclaimed: Vec<(String, Unclaimed)>,
-    running: usize,
-    /// Containers that servers of dead hosts started.
-    containers: Vec<Remnant>,
-    /// Places that could not be examined: there may be more.
-    unknown: Vec<UnknownRemnant>,
 }
 
 impl Leak {
     fn look() -> Result<Self, Failure> {
-        let seen = ps::look()?;
-        let (mut dead, alive): (Vec<_>, Vec<_>) = seen
-            .servers
-            .into_iter()
-            .partition(|server| server.host.state == HostState::Dead);
-        dead.retain(|server| !server.processes.is_empty());
-        let (containers, unseen) = containers::look();
         Ok(Self {
-            orphans: dead,
+            left: Left::look()?,
             unclaimed: foreign::look()?,
-            running: alive.len(),
-            containers,
-            unknown: [unknown::of(&seen.unknown), unseen].concat(),
         })
     }
 
     fn memory(&self) -> u64 {
         let unclaimed = self.unclaimed.iter().map(|(_, it)| foreign::memory(it));
-        let orphans = self.orphans.iter().map(KnownServer::memory);
+        let orphans = self.left.orphans.iter().map(KnownServer::memory);
         orphans.chain(unclaimed).sum()
     }
 
     fn sentence(&self) -> String {
         let has_young = |(_, it): &(_, Unclaimed)| it.process.age < foreign::OLD;
         let first = first_line(
-            self.orphans.len(),
+            self.left.orphans.len(),
             self.unclaimed.len(),
             self.unclaimed.iter().any(has_young),
-            self.containers.len(),
+            self.left.containers.len(),
             self.memory(),
         );
-        first + reap::unless(self.unknown.is_empty())
+        first + self.left.unless_complete()
     }
 }
 
@@ -134,7 +117,6 @@ fn first_line(known: usize, guessed: usize, young: bool, containers: usize, memo
 
 struct Machine {
     containment: Containment,
-    /// The reason that `--memory` is not available.
     no_memory_limit: Option<String>,
 }
 
@@ -165,33 +147,15 @@ impl Machine {
 
 fn text(leak: &Leak, machine: &Machine, files: &[Survey], verbose: bool) -> Vec<String> {
     let mut lines = vec![leak.sentence()];
-    let server = |name: &str, pid: u32, number: usize, memory: u64, age: Duration| {
-        let processes = units::count(number, "process", "processes");
-        let (memory, age) = (units::size(memory), units::time(age));
-        format!("  {name}: pid {pid}, {processes}, {memory}, for {age}")
-    };
-    for it in &leak.orphans {
-        let pid = it.leader.or(it.processes.first().map(|it| it.pid));
-        let (name, number) = (ps::name_of(it), it.processes.len());
-        lines.push(server(
-            &name,
-            pid.unwrap_or_default(),
-            number,
-            it.memory(),
-            it.age(),
-        ));
-    }
+    lines.extend(leak.left.servers());
     for (name, it) in &leak.unclaimed {
         let (process, number) = (&it.process, 1 + it.descendants.len());
-        let line = server(name, process.pid, number, foreign::memory(it), process.age);
+        let line = line(name, process.pid, number, foreign::memory(it), process.age);
         lines.push(format!(
             "{line}; seems left behind: its input is closed and the program that started it is gone"
         ));
     }
-    for container in &leak.containers {
-        lines.push(format!("  {container}"));
-    }
-    lines.extend(unknown::lines(&leak.unknown));
+    lines.extend(leak.left.others());
     if verbose {
         lines.push(
             "Counted as left behind: servers on record whose program is gone; and processes with `mcp` in the name of their program or package, \
@@ -199,8 +163,8 @@ fn text(leak: &Leak, machine: &Machine, files: &[Survey], verbose: bool) -> Vec<
                 .to_owned(),
         );
     }
-    let running = units::count(leak.running, "server is", "servers are");
-    lines.push(match leak.running {
+    let running = units::count(leak.left.running, "server is", "servers are");
+    lines.push(match leak.left.running {
         0 => "No server is running.".to_owned(),
         _ => format!("{running} running; `mcp-contain ps` lists them."),
     });
@@ -275,12 +239,12 @@ fn as_json(leak: &Leak, machine: &Machine, files: &[Survey]) -> Value {
         "summary": leak.sentence(),
         "left": {
             "memory_bytes": leak.memory(),
-            "orphans": leak.orphans.iter().flat_map(|it| &it.processes).map(ps::process_as_json).collect::<Vec<_>>(),
+            "orphans": leak.left.orphans.iter().flat_map(|it| &it.processes).map(ps::process_as_json).collect::<Vec<_>>(),
             "unclaimed": unclaimed.collect::<Vec<_>>(),
-            "containers": leak.containers.iter().map(Remnant::to_string).collect::<Vec<_>>(),
-            "unknown": unknown::as_json(&leak.unknown),
+            "containers": texts(&leak.left.containers),
+            "unknown": unknown::as_json(&leak.left.unknown),
         },
-        "running": leak.running,
+        "running": leak.left.running,
         "containment": {
             "mechanism": containment.mechanism,
             "says": containment.to_string(),

@@ -36,7 +36,6 @@ pub(crate) struct Guess {
     which: Vec<String>,
 }
 
-/// Lists processes that look like an MCP server, with their readable names.
 pub(crate) fn look() -> Result<Vec<(String, Unclaimed)>, Failure> {
     let unclaimed = inventory::unclaimed();
     let unclaimed = unclaimed
@@ -53,7 +52,6 @@ pub(crate) fn look() -> Result<Vec<(String, Unclaimed)>, Failure> {
     Ok(named.collect())
 }
 
-/// Returns the memory of a process with all its descendants, in bytes.
 pub(crate) fn memory(it: &Unclaimed) -> u64 {
     let all = std::iter::once(&it.process).chain(&it.descendants);
     all.filter_map(|process| process.memory).sum()
@@ -212,7 +210,6 @@ fn is_a_server(words: &[String]) -> bool {
         .any(is_mcp)
 }
 
-/// Returns whether it is a companion of this program, which ends by itself.
 fn is_a_companion(words: &[String]) -> bool {
     words.get(1).is_some_and(|word| *word == containers::ROLE)
 }
@@ -221,7 +218,6 @@ fn is_a_companion(words: &[String]) -> bool {
 fn own_part(word: &str) -> &str {
     match word.rsplit_once("node_modules/") {
         Some((_, package)) => package,
-        // A scoped package.
         None if word.starts_with('@') => word,
         None => word.rsplit('/').next().unwrap_or(word),
     }

@@ -3,6 +3,7 @@
 mod demo;
 mod doctor;
 mod foreign;
+mod left;
 mod ps;
 mod reap;
 mod stats;

@@ -69,7 +69,6 @@ fn host_of(server: &KnownServer) -> String {
     }
 }
 
-/// Returns a readable program name; of an interpreter, the program it runs.
 fn program(pid: u32, name: &str) -> String {
     let words = match is_runner(name) {
         true => fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default(),
@@ -167,7 +166,6 @@ pub(crate) fn server_as_json(server: &KnownServer) -> Value {
     })
 }
 
-/// Formats a process, the same for every verb.
 pub(crate) fn process_as_json(process: &KnownProcess) -> Value {
     json!({
         "pid": process.pid,

@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use mcp_guardian::inventory::HostState;
 use mcp_launcher_local::LocalLauncher;
-use mcp_lifecycle_core::launch::{ReapReport, Remnant, ServerLauncher};
+use mcp_lifecycle_core::launch::{ReapReport, ServerLauncher};
 use serde_json::{Value, json};
 
+use super::left::{Left, texts, unless};
 use super::{foreign, ps};
 use crate::containers;
 use crate::failure::Failure;
@@ -91,27 +91,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!is_clean)))
 }
 
-/// Returns a sentence to add if something could not be examined.
-pub(crate) fn unless(is_complete: bool) -> &'static str {
-    match is_complete {
-        true => "",
-        false => " Not everything could be looked at.",
-    }
-}
-
 fn done(processes: usize, containers: usize) -> String {
     let processes = units::count(processes, "process was ended", "processes were ended");
     let containers = units::count(containers, "container was", "containers were");
     format!("{processes}, {containers} removed.")
 }
 
-/// Runs a future that completes on the launcher's own threads.
 fn block_on<T>(future: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     Ok(runtime.block_on(future))
 }
 
-/// Forgets the records of an engine that does not exist any more.
 fn forget(engine: &str) -> Result<ExitCode, Failure> {
     if !unknown::is_gone(engine) {
         return Err(Failure::plain(format_args!(
@@ -125,53 +115,35 @@ fn forget(engine: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists them. The exit code is 1 if something could not be examined.
 fn show(options: &Options) -> Result<ExitCode, Failure> {
-    let seen = ps::look()?;
-    let mut orphans = seen.servers;
-    orphans.retain(|server| server.host.state == HostState::Dead);
-    let (found, not_examined) = containers::look();
-    let found = &found;
-    let mut unknown = unknown::of(&seen.unknown);
-    unknown.extend(not_examined);
-    let code = ExitCode::from(u8::from(!unknown.is_empty()));
+    let left = Left::look()?;
+    let code = ExitCode::from(u8::from(!left.unknown.is_empty()));
     if options.json {
-        let servers: Vec<_> = orphans.iter().map(ps::server_as_json).collect();
+        let servers: Vec<_> = left.orphans.iter().map(ps::server_as_json).collect();
         out::line(format_args!(
             "{:#}",
             json!({
                 "schema": "mcp-contain/reap/1",
                 "dry_run": true,
                 "orphans": servers,
-                "containers": texts(found),
-                "unknown": unknown::as_json(&unknown),
+                "containers": texts(&left.containers),
+                "unknown": unknown::as_json(&left.unknown),
             })
         ));
         return Ok(code);
     }
-    for server in &orphans {
-        let processes = units::count(server.processes.len(), "process", "processes");
-        let (name, memory) = (ps::name_of(server), units::size(server.memory()));
-        out::line(format_args!("{name}: {processes}, {memory}"));
-    }
-    for container in found {
-        out::line(format_args!("{}", one_line(&container.to_string())));
-    }
-    unknown::lines(&unknown).for_each(|line| out::line(format_args!("{line}")));
-    let servers = units::count(orphans.len(), "server", "servers");
-    let containers = units::count(found.len(), "container", "containers");
-    let would = match orphans.len() + found.len() {
+    left.servers().chain(left.others()).for_each(out::line);
+    let (servers, containers) = (left.orphans.len(), left.containers.len());
+    let would = match servers + containers {
         0 => NOTHING.to_owned(),
         _ => format!(
-            "{servers} and {containers} were left behind; without --dry-run they are ended."
+            "{} and {} were left behind; without --dry-run they are ended.",
+            units::count(servers, "server", "servers"),
+            units::count(containers, "container", "containers")
         ),
     };
-    out::line(format_args!("{would}{}", unless(unknown.is_empty())));
+    out::line(format_args!("{would}{}", left.unless_complete()));
     Ok(code)
-}
-
-fn texts(remnants: &[Remnant]) -> Vec<String> {
-    remnants.iter().map(Remnant::to_string).collect()
 }
 
 fn as_json(report: &ReapReport) -> Value {

@@ -17,11 +17,9 @@ use crate::show::{out, units, unknown};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     Running,
-    /// It exited by itself and left nothing.
     Itself,
     Asked,
     Killed,
-    /// Something of it may be left.
     Unproven,
     /// Nothing recorded its end: its guardian was killed, or the machine was switched off.
     Unknown,
@@ -72,7 +70,6 @@ fn is_out_of_memory(server: &PastServer) -> bool {
     server.end.as_ref().is_some_and(|end| end.out_of_memory)
 }
 
-/// Totals of one name, or of all.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sum {
     itself: usize,

@@ -99,9 +99,7 @@ fn held(pid: u32) -> Result<Option<OwnedFd>, Errno> {
 }
 
 impl Before {
-    /// Returns why containers of the ended server may still live.
-    ///
-    /// The shim's exit status is no evidence: a shim that was killed while it waited looks like one
+    /// Returns why containers of the ended server may still live. The shim's exit status is no evidence: a shim that was killed while it waited looks like one
     /// with a killed server. So the companion must have ended, too, with its work done, or its
     /// leftovers are found.
     pub(super) fn containers_left(self) -> Option<String> {

@@ -3,7 +3,6 @@
 /// Minimum number of digits of an ID, as `ps` shows.
 pub(super) const SHOWN: usize = 8;
 
-/// A server with its name and numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Called<'a> {
     pub(super) name: String,
