@@ -59,7 +59,6 @@ pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Index of the program in a command line of this program.
 pub(crate) fn program_at(words: &[String]) -> Option<usize> {
     let name = OsString::from("mcp-contain");
     let line = words.iter().map(OsString::from);
@@ -83,7 +82,6 @@ pub(crate) fn meant_verb(program: &OsStr) -> Option<String> {
     verb.map(str::to_owned)
 }
 
-/// Text to print instead: help, the version, or an error of the command line.
 #[derive(Debug)]
 pub(crate) struct Answer(clap::Error);
 
@@ -95,7 +93,6 @@ impl Answer {
     }
 }
 
-/// Parses a command line, which begins with this program's name.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Verb, Answer> {
     let cli = Cli::try_parse_from(words).map_err(Answer)?;
     Ok(cli.verb.unwrap_or(Verb::Run(cli.run)))

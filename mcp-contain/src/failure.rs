@@ -12,7 +12,6 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure of the wrapper itself: 125.
     pub(crate) fn wrapper(message: impl fmt::Display) -> Self {
         Self::new(125, message)
     }
@@ -30,7 +29,6 @@ impl Failure {
         Self::new(code, error)
     }
 
-    /// Returns a failure of a verb: 1.
     pub(crate) fn plain(message: impl fmt::Display) -> Self {
         Self::new(1, message)
     }
@@ -54,7 +52,6 @@ impl Failure {
         )
     }
 
-    /// Names the verb that was probably meant by a program that was not found.
     pub(crate) fn with_hint(mut self, meant: Option<String>) -> Self {
         if let Some(verb) = meant.filter(|_| self.code == 127) {
             self.message += &format!("; did you mean `mcp-contain {verb}`?");

@@ -8,10 +8,6 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 /// Resets SIGCHLD to its default, so that exits of children are reported and their pids stay
 /// reserved until reaped. A host may have ignored SIGCHLD, which exec inherits. For the beginning
 /// of a program.
-///
-/// # Errors
-///
-/// None in practice.
 pub(crate) fn be_told_of_children() -> Result<(), Errno> {
     // SAFETY: no handler is replaced that other code relies on.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map(drop)
@@ -40,10 +36,6 @@ const LEFT_ALONE: [i32; 9] = [
 
 /// Installs an empty handler for every signal that would end or stop this process. Executed
 /// programs are not affected: exec resets handlers, but not masks or ignored signals.
-///
-/// # Errors
-///
-/// None in practice.
 #[cfg(feature = "docker")]
 pub(crate) fn be_deaf() -> Result<(), Errno> {
     extern "C" fn pass_over(_: i32) {}

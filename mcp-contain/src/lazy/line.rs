@@ -12,7 +12,6 @@ use serde_json::value::RawValue;
 use super::cache::{Cache, key};
 use super::decision::events::{Answer, FromHost, FromServer, Key, List, Method, Request, Response};
 
-/// The member of `_meta` with the protocol version.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 const LEVELS: &str = "debug info notice warning error critical alert emergency";
@@ -29,7 +28,6 @@ impl<'a> Members<'a> {
         self.0.get(name).map(|value| value.get())
     }
 
-    /// Returns the members of an object in it; none if there is no such object.
     fn within(&self, name: &str) -> Self {
         let inner = self.get(name).and_then(|text| Self::of(text.as_bytes()));
         inner.unwrap_or(Self(BTreeMap::new()))
@@ -150,7 +148,6 @@ pub(super) fn of_server(line: &[u8], is_of_interest: impl FnOnce(&Id) -> bool) -
     }
 }
 
-/// Parses an object with an answer; `None` if it is none.
 fn answer(text: Rc<[u8]>) -> Option<Answer> {
     let members = Members::of(&text)?;
     members.answer()?;

@@ -39,10 +39,8 @@ use cache::{Cache, key};
 use decision::events::Policy;
 use edge::{Edge, Shim, signals};
 
-/// Default idle timeout of a stateless server.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Relays between the host and servers that are started on demand.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let host = mcp_guardian::sys::hold_parent();
     let policy = Policy {
@@ -65,7 +63,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     code.map_err(|error| Failure::wrapper(format_args!("the relay failed: {error}")))
 }
 
-/// Opens the cache of this command in this directory and environment, with this `PATH` if given.
 fn open_cache(options: &Options, path: Option<&OsStr>) -> Cache {
     let directory = env::current_dir();
     let mut env: BTreeMap<_, _> = env::vars_os().collect();
@@ -87,7 +84,6 @@ fn open_cache(options: &Options, path: Option<&OsStr>) -> Cache {
     )
 }
 
-/// Returns the command line that starts a server: this process's own, as a shim.
 fn words() -> Vec<OsString> {
     let own = env::args_os().skip(1);
     let own = own.skip_while(|word| word == "run");
@@ -97,6 +93,5 @@ fn words() -> Vec<OsString> {
 
 /// Unblocks the signals that a relay blocks, for its shim.
 pub(crate) fn unblock_signals() {
-    // It cannot fail: the set is valid.
     let _ = signals().thread_unblock();
 }

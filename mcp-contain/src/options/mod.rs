@@ -87,7 +87,6 @@ pub(crate) enum PathOf {
     Login,
 }
 
-/// Parses a time, such as `2s`.
 pub(crate) fn time(text: &str) -> Result<Duration, &'static str> {
     humantime::parse_duration(text)
         .map_err(|_| "a time is a number with a unit, such as 500ms, 2s or 10m")

@@ -1,6 +1,5 @@
 //! Readable sizes. Pure.
 
-/// Less than any server needs to start.
 const LEAST: u64 = 1 << 20;
 
 /// Parses bytes: a number, with K, M, G or T as powers of 1024 as in `docker run --memory` and

@@ -67,7 +67,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 #[cfg(windows)]
 pub(crate) use windows::run;
 
-/// Fails: there is no wrapper for this system.
 #[cfg(not(any(target_os = "linux", windows)))]
 pub(crate) fn run(_: &Options) -> Result<ExitCode, Failure> {
     Err(Failure::wrapper(

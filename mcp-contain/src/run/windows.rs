@@ -7,7 +7,6 @@ use mcp_launcher_local::Wrapper;
 use crate::failure::Failure;
 use crate::options::{Containers, Level, Options};
 
-/// Starts the server and exits like it. Returns only if it did not start.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     if let Some(what) = refused(options) {
         return Err(Failure::wrapper(format_args!(

@@ -7,7 +7,6 @@
 use super::runner::{Runner, Word};
 use super::text::one_line;
 
-/// Returns the name; `fallback` if the command line has none.
 pub(crate) fn of(words: &[String], fallback: &str) -> String {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     plain(find(&words, fallback))

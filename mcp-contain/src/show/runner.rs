@@ -91,12 +91,9 @@ const fn runner(
     }
 }
 
-/// The meaning of a runner's word before the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Neither a name nor followed by a value.
     Skipped,
-    /// Followed by a value.
     Valued,
     Verb,
     Unknown,

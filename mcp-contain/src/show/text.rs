@@ -18,7 +18,6 @@ pub(crate) fn printable(text: &str) -> String {
     plain.chars().map(shown).collect()
 }
 
-/// Formats `1 server`, `2 servers`.
 pub(crate) fn count(number: usize, what: &str, whats: &str) -> String {
     match number {
         1 => format!("1 {what}"),

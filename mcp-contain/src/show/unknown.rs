@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::text::one_line;
 
-/// Converts what was found of processes.
 pub(crate) fn of(unknown: &[report::Unknown]) -> Vec<UnknownRemnant> {
     unknown.iter().map(remnant::unknown).collect()
 }
@@ -39,7 +38,6 @@ fn line(it: &UnknownRemnant) -> String {
     }
 }
 
-/// Returns whether it is the address of a missing Unix socket.
 pub(crate) fn is_gone(url: &str) -> bool {
     let path = url.strip_prefix("unix://").map(Path::new);
     path.is_some_and(|path| path.try_exists().is_ok_and(|is_there| !is_there))

@@ -7,12 +7,9 @@ use super::entry::Entry;
 use super::splice::{Splice, apply, within};
 use crate::show::text::printable;
 
-/// One server of a file, before and after.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Its keys.
     pub(crate) title: String,
-    /// Its first line, from 1.
     pub(crate) line: usize,
     before: String,
     after: String,
@@ -37,7 +34,6 @@ impl Change {
         }
     }
 
-    /// Returns the changed lines with up to three lines of context.
     pub(crate) fn lines(&self) -> Vec<String> {
         let diff = TextDiff::from_lines(&self.before, &self.after);
         let mut unified = diff.unified_diff();

@@ -10,7 +10,6 @@ pub(crate) type Key = (Vec<String>, usize);
 
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// Its keys; its name is the last one.
     pub(super) path: Vec<String>,
     /// The number of earlier servers with the same keys.
     pub(super) occurrence: usize,
@@ -30,10 +29,8 @@ pub(super) struct Command {
     pub(super) is_list: bool,
 }
 
-/// A value in the file.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
-    /// `None` if it is not a string.
     pub(super) value: Option<String>,
     /// Its position, with quotes.
     pub(super) range: Range<usize>,
@@ -56,10 +53,8 @@ pub(super) enum Args {
     },
 }
 
-/// The reason to leave a server unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Skip {
-    /// It is reached by URL.
     Remote,
     NoCommand,
     Wrapped,
@@ -67,7 +62,6 @@ pub(super) enum Skip {
     NotWrapped,
     /// Wrapped, but not by `wrap`.
     WrappedBefore,
-    /// Written in a form that cannot be changed safely.
     Unclear(String),
 }
 
@@ -85,7 +79,6 @@ impl fmt::Display for Skip {
 }
 
 impl Entry {
-    /// A server that is not written as one.
     pub(super) fn strange(path: &[String], range: Range<usize>) -> Self {
         let why = "is not written as a server, which is a table with `command` and `args`";
         Self {

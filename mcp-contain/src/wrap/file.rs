@@ -12,7 +12,6 @@ pub(crate) const BACKUP: &str = ".before-mcp-contain";
 
 const LONGEST: u64 = 64 << 20;
 
-/// The reason that a file cannot be read or changed, without its name.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("is no file")]
@@ -54,7 +53,6 @@ fn advice(error: &io::Error, what: &str) -> String {
     }
 }
 
-/// A file with the text that was read.
 #[derive(Debug)]
 pub(crate) struct Document {
     /// Path of the real file; a symbolic link is kept.
@@ -64,7 +62,6 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Reads a file; `None` if it does not exist.
     pub(crate) fn read(named: &Path) -> Result<Option<Self>, FileError> {
         let path = match fs::canonicalize(named) {
             Ok(path) => path,
@@ -104,7 +101,6 @@ impl Document {
         Self::read(&self.backup_path())
     }
 
-    /// Writes the original text beside the file, with the same permissions.
     pub(crate) fn back_up(&self) -> Result<(), FileError> {
         self.check_replaceable()?;
         self.put(&self.backup_path(), &self.text, || Ok(()))
@@ -162,12 +158,10 @@ impl Document {
     }
 }
 
-/// Removes a backup that is not needed any more.
 pub(crate) fn remove_backup(document: &Document) -> Result<(), FileError> {
     fs::remove_file(document.backup_path()).map_err(FileError::Write)
 }
 
-/// Returns an unused name in the same directory.
 fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use super::format::{Format, Table};
 use super::hosts::{self, HOSTS, Host};
 
-/// A file that may hold servers.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
     /// Its host; `None` for a named file of no known host.
     pub(crate) host: Option<&'static Host>,
-    /// `true` for a file in a project's directory, which people share.
     pub(crate) is_shared: bool,
     pub(crate) format: Format,
     pub(crate) tables: Vec<Table>,

@@ -42,15 +42,9 @@ pub(super) struct Member {
     pub(super) node: Node,
 }
 
-/// The keys of a remote server.
 const URL_KEYS: [&str; 5] = ["url", "serverUrl", "httpUrl", "uri", "baseUrl"];
 
 impl Format {
-    /// Returns the servers in these tables of a file.
-    ///
-    /// # Errors
-    ///
-    /// A syntax error with its position.
     pub(super) fn entries(self, text: &str, tables: &[Table]) -> Result<Vec<Entry>, String> {
         let root = match self {
             Self::Json => json::parse(text),
@@ -223,7 +217,6 @@ impl Node {
         }
     }
 
-    /// Collects all values in it, without keys.
     fn hide(&self, secrets: &mut Vec<Range<usize>>) {
         match &self.value {
             Value::Table { members, .. } => members.iter().for_each(|it| it.node.hide(secrets)),
@@ -243,7 +236,6 @@ impl Node {
 }
 
 impl Member {
-    /// Returns the range from the key to the end of the value.
     fn range(&self) -> Range<usize> {
         self.start..self.node.range.end.max(self.start)
     }
@@ -268,7 +260,6 @@ fn lines(text: &str, node: &Node, command: &Result<Command, Skip>) -> Range<usiz
     line_start(text, start)..text[end..].find('\n').map_or(text.len(), |more| end + more)
 }
 
-/// Returns the line of a key, if nothing else is on it.
 fn own_line(text: &str, key: Range<usize>) -> Option<Range<usize>> {
     let rest = text[key.end..].find('\n')?;
     let is_alone = text[key.end..key.end + rest].trim().is_empty();
@@ -279,7 +270,6 @@ fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |end| end + 1)
 }
 
-/// Returns the line ending of this text, by its first line.
 fn line_end(text: &str) -> &'static str {
     let end = text.find('\n');
     match end.is_some_and(|end| text[..end].ends_with('\r')) {

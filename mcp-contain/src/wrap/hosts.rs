@@ -10,7 +10,6 @@ pub(crate) struct Host {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) format: Format,
-    /// The tables of servers in its files.
     pub(crate) tables: &'static [Table],
     /// Its files, each below a directory of the user.
     pub(crate) files: &'static [(Base, &'static str)],
@@ -30,7 +29,6 @@ pub(crate) enum Base {
 
 const SERVERS: &[Table] = &[&["mcpServers"]];
 
-/// A host with what most have.
 const HOST: Host = Host {
     name: "",
     title: "",
@@ -158,7 +156,6 @@ pub(crate) const HOSTS: &[Host] = &[
     },
 ];
 
-/// Lists the tables of all hosts in this format.
 pub(crate) fn all_tables(format: Format) -> Vec<Table> {
     let hosts = HOSTS.iter().filter(|host| host.format == format);
     let mut tables: Vec<Table> = hosts.flat_map(|host| host.tables.iter().copied()).collect();

@@ -5,11 +5,6 @@ use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
 
 use super::format::{Member, Node, Value};
 
-/// Parses a text.
-///
-/// # Errors
-///
-/// A syntax error with its position.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
     let options = ParseOptions {
         // No host accepts missing commas.

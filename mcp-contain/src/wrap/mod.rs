@@ -51,7 +51,6 @@ pub(crate) struct Options {
     undo: bool,
 }
 
-/// Returns the index of the program in a command line of this program.
 pub(crate) type ProgramAt = fn(&[String]) -> Option<usize>;
 
 fn host_names() -> PossibleValuesParser {
@@ -88,7 +87,6 @@ pub(crate) fn run(options: &Options, program_at: ProgramAt) -> Result<ExitCode, 
             Ok(None) => tally.missing.push(place.path.clone()),
             Ok(Some(done)) => {
                 tally.add(place, &done);
-                // Stdout may be closed; the files are changed nevertheless.
                 let _ = write!(out, "{}", Shown(place, &done, options));
             }
             Err(error) => {
@@ -123,7 +121,6 @@ fn own_path() -> Result<String, String> {
     found.map_err(|path| format!("the path of this program is no text: {}", path.display()))
 }
 
-/// Changes one file; `None` if it does not exist.
 fn change(
     place: &Place,
     options: &Options,
@@ -182,14 +179,8 @@ fn change(
     Ok(Some(Done { rewritten, outcome }))
 }
 
-/// The backup's text, and its wrapped servers.
 type Backup = (String, BTreeSet<entry::Key>);
 
-/// Returns the backup, if there is one.
-///
-/// # Errors
-///
-/// The reason that it cannot be read.
 fn usable_backup(document: &Document, shape: Shape<'_>) -> Result<Option<Backup>, String> {
     let Some(backup) = document.backup().map_err(|error| error.to_string())? else {
         return Ok(None);

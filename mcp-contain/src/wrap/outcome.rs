@@ -19,16 +19,13 @@ pub(super) struct Done {
 pub(super) enum Outcome {
     Nothing,
     WouldChange,
-    /// Holds the path of the original file's copy.
     Wrapped(PathBuf),
-    /// Restored to the byte.
     Restored,
     /// Unwrapped server by server, since there is no backup or the result differs from it.
     /// Holds the backup, or why it cannot be used.
     PutBack(Result<Option<PathBuf>, String>),
 }
 
-/// A sentence about one file.
 pub(super) struct Shown<'a>(
     pub(super) &'a Place,
     pub(super) &'a Done,
@@ -96,16 +93,12 @@ impl Display for Shown<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) missing: Vec<PathBuf>,
-    /// Files that could not be read or changed.
     pub(super) failed: usize,
     read: usize,
     changed: Vec<PathBuf>,
     servers: usize,
-    /// Servers that already are as wanted.
     as_wanted: usize,
-    /// Servers in an unknown form.
     unclear: usize,
-    /// Servers that are left unchanged for another reason.
     others: usize,
 }
 
@@ -192,7 +185,6 @@ impl Tally {
     }
 }
 
-/// Quotes the absolute path for a shell.
 fn quoted(path: &Path) -> String {
     let path = absolute(path).unwrap_or_else(|_| path.to_owned());
     let path = path.display().to_string();

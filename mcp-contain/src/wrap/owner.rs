@@ -12,7 +12,6 @@ mod system {
         metadata.permissions().mode() & 0o200 == 0
     }
 
-    /// Returns the number of hard links.
     pub(in crate::wrap) fn names(metadata: &Metadata) -> u64 {
         metadata.nlink()
     }

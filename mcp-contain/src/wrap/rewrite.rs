@@ -20,7 +20,6 @@ use super::format::{Format, Table};
 use super::splice::{Splice, apply};
 use crate::show::runner::is_runner;
 
-/// The name of this program, by which wrapped entries are recognized.
 const NAME: &str = "mcp-contain";
 
 const BOM: char = '\u{feff}';
@@ -42,12 +41,10 @@ pub(crate) struct Wrapper<'a> {
     pub(crate) program_at: &'a dyn Fn(&[String]) -> Option<usize>,
 }
 
-/// A file to be changed.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pub(crate) text: String,
     pub(crate) changes: Vec<diff::Change>,
-    /// The unchanged servers, with reasons.
     pub(crate) skipped: Vec<(String, Skip)>,
 }
 
@@ -57,11 +54,7 @@ impl Rewritten {
     }
 }
 
-/// Wraps every server that can be wrapped.
-///
-/// # Errors
-///
-/// The text is not in this format, or the change could not be undone to the byte.
+/// Wraps every server that can be wrapped, if that can be undone to the byte.
 pub(crate) fn wrap(
     text: &str,
     shape: Shape<'_>,
@@ -79,10 +72,6 @@ pub(crate) fn wrap(
 }
 
 /// Removes the wrapper from all but the `kept` servers.
-///
-/// # Errors
-///
-/// The text is not in this format.
 pub(crate) fn unwrap(
     text: &str,
     shape: Shape<'_>,
@@ -97,11 +86,6 @@ pub(crate) fn unwrap(
     })
 }
 
-/// Returns the keys of the wrapped servers.
-///
-/// # Errors
-///
-/// The text is not in this format.
 pub(crate) fn wrapped(text: &str, shape: Shape<'_>) -> Result<BTreeSet<Key>, String> {
     let entries = shape.format.entries(text_of(text), shape.tables)?;
     let wrapped = entries.into_iter().filter(Entry::is_wrapped);
@@ -133,7 +117,6 @@ fn change(
     })
 }
 
-/// Removes the byte order mark.
 fn text_of(text: &str) -> &str {
     text.strip_prefix(BOM).unwrap_or(text)
 }
@@ -152,7 +135,6 @@ impl Entry {
     }
 }
 
-/// Returns whether a command is this program in any directory.
 fn is_this(command: &str) -> bool {
     let name = command.rsplit(['/', '\\']).next().unwrap_or(command);
     name == NAME || name.strip_suffix(".exe") == Some(NAME)

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-/// One change: replaces this range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Splice {
     pub(super) range: Range<usize>,

@@ -12,7 +12,6 @@ use super::hosts::Host;
 pub(crate) struct Survey {
     pub(crate) host: &'static Host,
     pub(crate) path: PathBuf,
-    /// Its servers, or why they cannot be determined.
     pub(crate) servers: Result<Vec<Server>, String>,
 }
 
@@ -47,7 +46,6 @@ pub(crate) fn survey() -> Vec<Survey> {
     found.collect()
 }
 
-/// Returns the server, unless it has no command.
 fn server(entry: &Entry) -> Option<Server> {
     let has_command = !matches!(entry.command, Err(Skip::Remote | Skip::NoCommand));
     has_command.then(|| Server {

@@ -5,11 +5,6 @@ use toml_edit::{Document, Item, Key, TableLike};
 use super::format::{Member, Node, Value};
 use crate::show::text::one_line;
 
-/// Parses a text.
-///
-/// # Errors
-///
-/// A syntax error with its position.
 pub(super) fn parse(text: &str) -> Result<Node, String> {
     let document = Document::parse(text).map_err(|error| {
         // The parser's own message quotes the line, which may hold a secret.

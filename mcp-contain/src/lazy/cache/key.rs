@@ -24,7 +24,6 @@ const SESSION: &str = "_ PWD OLDPWD SHLVL COLUMNS LINES DISPLAY WAYLAND_DISPLAY 
     VSCODE_NONCE VSCODE_PID MCP_LIFECYCLE_ID CLAUDE_CODE_SESSION_ID CLAUDE_CODE_CHILD_NOTES_DIR \
     CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS CLAUDE_CODE_MESSAGING_SOCKET CLAUDE_CODE_MESSAGING_TOKEN";
 
-/// Prefix of protocol metadata on which an answer may depend.
 const META: &str = "io.modelcontextprotocol/";
 
 pub(in crate::lazy) fn specification<'a>(

@@ -17,7 +17,6 @@ use nix::unistd::geteuid;
 
 use super::decision::events::Key;
 
-/// Limits of the directory, in files and bytes.
 const FILES_MAX: usize = 1024;
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -46,7 +45,6 @@ impl Cache {
         read(&self.file(key)?).ok()
     }
 
-    /// Stores an answer, if it is not too long.
     pub(super) fn store(&self, key: &Key, answer: &[u8]) {
         if answer.len() > ANSWER_MAX {
             self.forget(key);
@@ -104,7 +102,6 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes beside the file, and renames.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     prune(path.parent().unwrap_or(path))?;
     let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
@@ -125,7 +122,6 @@ fn prune(directory: &Path) -> io::Result<()> {
         let path = entry.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let is_own = |stem: &str| stem.len() == 64 && stem.bytes().all(|b| b.is_ascii_hexdigit());
-        // Another process may have removed it.
         let seen = entry.metadata().ok().filter(fs::Metadata::is_file);
         if let Some(seen) = seen.filter(|_| stem.is_some_and(is_own)) {
             files.push((seen.modified()?, seen.len(), path));

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use crate::lazy::line::Id;
 
-/// The user's settings.
 #[derive(Debug, Default, Clone)]
 pub(in crate::lazy) struct Policy {
-    /// Answer requests from the cache.
     pub(in crate::lazy) lazy: bool,
-    /// Restart a server that ended by itself.
     pub(in crate::lazy) restart: bool,
     /// The idle timeout of a stateless server; `None` is for ever.
     pub(in crate::lazy) idle: Option<Duration>,
@@ -25,9 +22,7 @@ pub(in crate::lazy) type Key = [u8; 32];
 
 #[derive(Debug)]
 pub(in crate::lazy) enum Event<'a> {
-    /// The relay starts.
     Begin,
-    /// A line of the host, with its newline.
     Host(&'a [u8], FromHost),
     Server(&'a [u8], FromServer),
     /// The server has read input since the last such event.
@@ -38,7 +33,6 @@ pub(in crate::lazy) enum Event<'a> {
     Exited,
     /// A [deadline](super::Relay::deadline) may have passed.
     Time,
-    /// The host has closed its output.
     HostClosed,
     /// A signal to end, which the server receives as well.
     Leave,
@@ -52,7 +46,6 @@ pub(in crate::lazy) enum Event<'a> {
 pub(in crate::lazy) enum FromHost {
     Request(Request),
     Initialized,
-    /// The host cancels this request.
     Cancelled(Id),
     Notification,
     Response(Id),
@@ -65,14 +58,11 @@ pub(in crate::lazy) enum FromHost {
 #[derive(Debug, Clone)]
 pub(in crate::lazy) struct Request {
     pub(in crate::lazy) id: Id,
-    /// The ID as written.
     pub(in crate::lazy) text: Box<[u8]>,
     pub(in crate::lazy) method: Method,
     /// It states its protocol version, as requests do since 2026-07-28.
     pub(in crate::lazy) is_modern: bool,
-    /// The cache key of its answer.
     pub(in crate::lazy) key: Option<Key>,
-    /// The cached answer.
     pub(in crate::lazy) cached: Option<Answer>,
 }
 
@@ -82,9 +72,7 @@ pub(in crate::lazy) enum Method {
     Discover,
     List(List),
     Ping,
-    /// Sets the log level.
     SetLevel {
-        /// The level is a valid one.
         is_valid: bool,
     },
     /// Starts a task or a subscription, which continues after the answer.
@@ -104,7 +92,6 @@ pub(in crate::lazy) enum FromServer {
     Response(Response),
     /// A request: its ID, and the ID as written.
     Request(Id, Box<[u8]>),
-    /// The server cancels this request.
     Cancelled(Id),
     Progress,
     Other,
@@ -120,20 +107,16 @@ pub(in crate::lazy) struct Response {
     pub(in crate::lazy) answer: Option<Answer>,
 }
 
-/// The content of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::lazy) struct Answer {
     /// An object with nothing but the `result` or the `error`.
     pub(in crate::lazy) text: Rc<[u8]>,
     pub(in crate::lazy) digest: Key,
-    /// The protocol version in an answer to `initialize`.
     pub(in crate::lazy) version: Option<Box<str>>,
-    /// The capability `logging` in an answer to `initialize`.
     pub(in crate::lazy) has_logging: bool,
     pub(in crate::lazy) error: Option<(i64, String)>,
 }
 
-/// An action, carried out in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::lazy) enum Action {
     Pass,
@@ -144,21 +127,17 @@ pub(in crate::lazy) enum Action {
     Store(Key, Rc<[u8]>),
     Forget(Key),
     Start,
-    /// Close the server's input once everything is written.
     Close,
-    /// Close it now.
     CloseNow,
     /// Exit once everything is written.
     Exit(Exit),
 }
 
-/// The way the relay exits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::lazy) enum Exit {
     Success,
     /// Like the last server.
     AsServer,
-    /// Something of the last server may live.
     Unproven,
     /// The host got an answer that its server does not support.
     OtherVersion,

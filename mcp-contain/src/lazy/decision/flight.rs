@@ -5,20 +5,17 @@ use std::rc::Rc;
 use super::events::{Key, List};
 use crate::lazy::line::Id;
 
-/// A bound by number and bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
     pub(super) number: usize,
     pub(super) bytes: usize,
 }
 
-/// Bound on the requests in flight of one side.
 pub(super) const REQUESTS: Bound = Bound {
     number: 4096,
     bytes: 4 << 20,
 };
 
-/// Bound on the host's known answers.
 pub(super) const KEPT: Bound = Bound {
     number: 256,
     bytes: 1 << 20,
@@ -33,9 +30,7 @@ impl Bound {
 
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Its ID as written.
     pub(super) text: Box<[u8]>,
-    /// The cache key of its answer.
     pub(super) key: Option<Key>,
     pub(super) kind: Kind,
 }
@@ -79,7 +74,6 @@ impl Flight {
         self.0.push((id, pending));
     }
 
-    /// Removes the oldest request of this ID.
     pub(super) fn end(&mut self, id: &Id) -> Option<Pending> {
         let at = self.0.iter().position(|(known, _)| known == id)?;
         Some(self.0.remove(at).1)

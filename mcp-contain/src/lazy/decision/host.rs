@@ -15,7 +15,6 @@ impl Relay {
             FromHost::Request(request) => self.request(line, request),
             FromHost::Initialized => {
                 self.initialized = Some(line.into());
-                // It is sent after the handshake.
                 if self.passes() || self.holds_handshake {
                     self.pass_or_hold(line);
                 }
@@ -104,7 +103,6 @@ impl Relay {
         self.is_kept |= method == Method::Lasting;
     }
 
-    /// Answers a request without a server, if possible.
     fn is_answered(
         &mut self,
         id: &Id,
@@ -152,7 +150,6 @@ impl Relay {
         })
     }
 
-    /// Passes a line to the server, which is started if necessary.
     fn wake_for(&mut self, line: &[u8]) {
         if self.passes() {
             self.holds_handshake = false;

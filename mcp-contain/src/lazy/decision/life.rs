@@ -19,7 +19,6 @@ const EXITING: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Relay {
-    /// Returns the time of the next [`Event::Time`](super::events::Event::Time).
     pub(in crate::lazy) fn deadline(&self) -> Option<Duration> {
         let waiting = match self.phase {
             Phase::Waiting(until) => Some(until),
@@ -61,14 +60,12 @@ impl Relay {
         }
     }
 
-    /// Returns when a server without an answer to the handshake is given up.
     fn handshake_end(&self) -> Option<Duration> {
         let is_awaited = self.phase == Phase::Starting && !self.has_host_closed;
         let end = self.started.checked_add(HANDSHAKE);
         end.filter(|_| is_awaited)
     }
 
-    /// Returns when an unused server is ended.
     fn idle_end(&self) -> Option<Duration> {
         let is_unused = self.phase == Phase::Running
             && self.flight.is_empty()
@@ -84,7 +81,6 @@ impl Relay {
         self.used.checked_add(idle)
     }
 
-    /// Returns the end of a grace that begins now.
     pub(super) fn grace_end(&self) -> Duration {
         self.now.saturating_add(self.policy.grace)
     }
@@ -161,7 +157,6 @@ impl Relay {
         self.wake();
     }
 
-    /// Decides on the unproven end of a server: no other is started beside it.
     pub(super) fn lost(&mut self, how: &str) {
         self.phase = Phase::Asleep;
         self.is_leaving = true;
@@ -264,7 +259,6 @@ impl Relay {
         }
     }
 
-    /// Ends an unusable server.
     pub(super) fn fail(&mut self, why: &str) {
         self.phase = Phase::Failing;
         self.refuse(why);

@@ -18,22 +18,16 @@ use flight::{Flight, KEPT};
 
 use super::line::Id;
 
-/// A relay without its descriptors.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
     policy: Policy,
     phase: Phase,
     now: Duration,
-    /// Its actions.
     todo: Vec<Action>,
-    /// The time of the server's last use.
     used: Duration,
-    /// The time of its start.
     started: Duration,
-    /// Number of failed starts in a row.
     failures: u32,
 
-    /// The host's requests in flight.
     flight: Flight,
     /// Requests of servers in flight.
     asked: HashMap<Id, Asked>,
@@ -46,11 +40,8 @@ pub(super) struct Relay {
     /// They contain an `initialize`.
     holds_handshake: bool,
 
-    /// The host's `initialize`.
     handshake: Option<Handshake>,
-    /// Its `notifications/initialized`.
     initialized: Option<Rc<[u8]>>,
-    /// Its last `logging/setLevel`.
     level: Option<(Id, Rc<[u8]>)>,
     /// The lists that the host has received, and the answer to `server/discover`.
     seen: BTreeMap<Key, Seen>,
@@ -59,7 +50,6 @@ pub(super) struct Relay {
     is_legacy: bool,
     /// The server may be working without a request in flight.
     is_kept: bool,
-    /// The host has closed its output.
     has_host_closed: bool,
     /// The server's input was closed.
     is_closed: bool,
@@ -67,7 +57,6 @@ pub(super) struct Relay {
     cut: Option<Duration>,
     /// It has closed its input: the time by which it should have exited.
     deaf: Option<Duration>,
-    /// No server is started any more.
     is_leaving: bool,
 }
 
@@ -88,17 +77,14 @@ enum Phase {
 
 #[derive(Debug)]
 struct Asked {
-    /// Its ID as written.
     text: Box<[u8]>,
     /// The server has ended. The host may still answer, but not to a successor that uses this ID.
     is_over: bool,
 }
 
-/// A request of the relay itself.
 #[derive(Debug)]
 enum Own {
     Handshake,
-    /// Renews an answer that the host has [`Seen`].
     Renewal(Key),
     /// Sets the level; the answer does not matter.
     Level,
@@ -109,13 +95,10 @@ struct Handshake {
     id: Id,
     line: Rc<[u8]>,
     key: Option<Key>,
-    /// The protocol version in the answer to the host.
     version: Option<Box<str>>,
-    /// The answer has the capability `logging`.
     has_logging: bool,
 }
 
-/// An answer that the host knows.
 #[derive(Debug)]
 struct Seen {
     /// `None` for `server/discover`.
@@ -152,7 +135,6 @@ impl Relay {
         std::mem::take(&mut self.todo)
     }
 
-    /// Returns whether lines of the host go to a running server.
     pub(super) fn passes(&self) -> bool {
         self.phase == Phase::Running
     }
@@ -178,12 +160,10 @@ impl Relay {
         self.handshake.as_ref()?.key.as_ref()
     }
 
-    /// Returns whether the answer to this request is needed.
     pub(super) fn is_of_interest(&self, id: &Id) -> bool {
         self.own.contains_key(id) || self.flight.is_cacheable(id)
     }
 
-    /// Remembers an answer that the host knows, if there is room.
     fn remember(&mut self, key: Key, list: Option<List>, id: Id, line: Rc<[u8]>, digest: Key) {
         self.seen.remove(&key);
         let sizes = self.seen.values().map(|seen| seen.line.len());
@@ -216,13 +196,11 @@ impl Handshake {
     }
 }
 
-/// Builds the answer to a request of this ID from an object with a result or an error.
 fn answer(id: &[u8], object: &[u8]) -> Vec<u8> {
     let rest = object.strip_prefix(b"{").unwrap_or(object);
     [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", rest, b"\n"].concat()
 }
 
-/// Builds the error answer to a request of this ID.
 fn error(id: &[u8], why: &str) -> Vec<u8> {
     let message = serde_json::Value::from(format!("mcp-contain: {why}"));
     let error = format!("{{\"error\":{{\"code\":-32603,\"message\":{message}}}}}");

@@ -63,7 +63,6 @@ impl Relay {
         }
     }
 
-    /// Remembers an answer that the host gets.
     fn learn(&mut self, pending: Pending, response: Response) {
         let Pending { key, kind, .. } = pending;
         if response.has_next {
@@ -91,7 +90,6 @@ impl Relay {
         self.remember(key, list, response.id, line, answer.digest);
     }
 
-    /// Handles the answer to the repeated handshake.
     fn repeated(&mut self, response: Response) {
         let given = self.handshake.as_ref();
         let key = given.and_then(|given| given.key);
@@ -122,7 +120,6 @@ impl Relay {
         }
     }
 
-    /// Handles a renewed answer that the host knows in an older version.
     fn renewed(&mut self, key: Key, response: &Response) {
         let Some(seen) = self.seen.get_mut(&key) else {
             return;
@@ -148,7 +145,6 @@ impl Relay {
         }
     }
 
-    /// Drops an answer that is not cacheable any more.
     fn forget(&mut self, key: Key) {
         self.seen.remove(&key);
         self.todo.push(Action::Forget(key));

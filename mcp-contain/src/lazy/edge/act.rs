@@ -19,7 +19,6 @@ const REPLIES_MAX: usize = 1 << 20;
 const READING: Duration = Duration::from_secs(2);
 
 impl Edge {
-    /// Decides on an event, and carries out what follows.
     pub(super) fn decide(&mut self, event: Event<'_>) {
         let (is_of_host, line) = match &event {
             Event::Host(line, _) => (true, *line),
@@ -84,7 +83,6 @@ impl Edge {
         }
     }
 
-    /// Returns whether everything is done: no server, and no output with a reader.
     pub(super) fn is_done(&mut self) -> bool {
         if self.exit.is_none() || self.server.is_some() {
             return false;

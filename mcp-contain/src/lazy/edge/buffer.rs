@@ -13,7 +13,6 @@ const KEPT: usize = 2 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     data: Vec<u8>,
-    /// Number of bytes at the front that are consumed.
     start: usize,
 }
 
@@ -30,7 +29,6 @@ impl Buffer {
         self.bytes().is_empty()
     }
 
-    /// Returns the bytes, with capacity for a read.
     pub(super) fn room(&mut self) -> &mut Vec<u8> {
         self.compact();
         self.data.reserve(ROOM);
@@ -75,17 +73,14 @@ impl Buffer {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) buffer: Buffer,
-    /// Number of bytes without a newline.
     searched: usize,
 }
 
 impl Lines {
-    /// Returns the line of this length at the front.
     pub(super) fn front(&self, len: usize) -> &[u8] {
         self.buffer.bytes().get(..len).unwrap_or_default()
     }
 
-    /// Returns whether the line at the front is longer than [`LINE_MAX`].
     pub(super) fn is_oversized(&self) -> bool {
         self.searched > LINE_MAX
     }

@@ -35,15 +35,12 @@ pub(super) struct Edge {
     began: Instant,
     mask: SigSet,
     signals: SignalFd,
-    /// The host's pidfd, if available.
     host: Option<OwnedFd>,
 
-    /// `None` at its end.
     input: Option<Stream>,
     from_host: Lines,
     /// The deadline for reading the rest of an input without writers.
     hung_up: Option<Duration>,
-    /// `None` once it has no reader.
     output: Option<Stream>,
     to_host: Buffer,
 
@@ -53,7 +50,6 @@ pub(super) struct Edge {
     /// The signal that ends this process, if it arrived without a server.
     killed: Option<Signal>,
     flush: Option<Duration>,
-    /// A server could not be started.
     has_failed: bool,
     /// No server got the last of the host's input.
     has_lost: bool,
@@ -125,12 +121,10 @@ impl Edge {
         self.began.elapsed()
     }
 
-    /// Returns the end of a grace that begins now.
     fn grace_end(&self) -> Duration {
         self.now().saturating_add(self.policy.grace)
     }
 
-    /// Returns whether more lines of the host can be accepted.
     fn has_room(&self) -> bool {
         let to_server = self.server.as_ref().map_or(0, |server| server.to_it.len());
         let answers = if self.relay.answers() {
@@ -162,7 +156,6 @@ impl Edge {
         moved
     }
 
-    /// Decides on received lines of the server. Returns whether there were any.
     fn lines_of_server(&mut self) -> bool {
         let mut moved = false;
         while self.to_host.len() < ROOM

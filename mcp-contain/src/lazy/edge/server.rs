@@ -12,7 +12,6 @@ use nix::unistd::Pid;
 use super::buffer::{Buffer, Lines};
 use super::stream::Stream;
 
-/// The program to start: this one.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// The exit code of a shim that could not start its server or has no proof of its end.
@@ -21,11 +20,9 @@ pub(super) const UNPROVEN: i32 = 125;
 /// Time that a shim waits for its companion, beyond the grace.
 const COMPANION_LIMIT: Duration = Duration::from_secs(15);
 
-/// The way to start a server: arguments, and a `PATH` other than this process's.
 #[derive(Debug)]
 pub(in crate::lazy) struct Shim {
     pub(in crate::lazy) words: Vec<OsString>,
-    /// It may wait for a companion that ends containers.
     pub(in crate::lazy) may_be_accompanied: bool,
     pub(in crate::lazy) path: Option<OsString>,
 }
@@ -35,7 +32,6 @@ pub(in crate::lazy) struct Shim {
 pub(super) struct Server {
     shim: Child,
     may_be_accompanied: bool,
-    /// `None` once closed.
     pub(super) input: Option<Stream>,
     pub(super) to_it: Buffer,
     /// Number of bytes written to its input, and of those that it has read at the last check.
@@ -45,7 +41,6 @@ pub(super) struct Server {
     pub(super) is_closing: bool,
     /// Its end has been requested in this way.
     is_closed: bool,
-    /// `None` at its end.
     pub(super) output: Option<Stream>,
     pub(super) from_it: Lines,
     pub(super) ended: Option<ExitStatus>,
@@ -54,7 +49,6 @@ pub(super) struct Server {
     /// Deadline for the end of output after the shim's exit: the guardian, if any, is ending the
     /// processes that hold it.
     pub(super) lingers: Option<Duration>,
-    /// Its output is read and dropped.
     pub(super) is_muted: bool,
     /// The time and signal of its forced end after its input was closed. A shim acts earlier.
     pub(super) overdue: Option<(Duration, Signal)>,
@@ -163,7 +157,6 @@ impl Server {
         self.overdue = (signal == Signal::SIGTERM).then_some((forced, Signal::SIGKILL));
     }
 
-    /// Returns whether it has ended and its output was passed on.
     pub(super) fn is_gone(&self) -> bool {
         self.ended.is_some() && self.output.is_none() && self.from_it.buffer.is_empty()
     }
@@ -172,7 +165,6 @@ impl Server {
 /// The exit code of a shim for a server that died of SIGKILL.
 const KILLED: i32 = 128 + Signal::SIGKILL as i32;
 
-/// Returns the signal that a server died of, as its shim reports it.
 pub(super) fn signal_of(status: ExitStatus) -> Option<i32> {
     let killed = (status.code() == Some(KILLED)).then_some(Signal::SIGKILL as i32);
     status.signal().or(killed)

@@ -23,7 +23,6 @@ pub(super) struct Stream {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Our own, in non-blocking mode.
     NonBlocking,
     Socket,
     Careful,
@@ -50,7 +49,6 @@ impl Stream {
         Ok(Self { file, way })
     }
 
-    /// Wraps our end of a pipe.
     pub(super) fn pipe(end: OwnedFd) -> io::Result<Self> {
         fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Self {
@@ -65,7 +63,6 @@ impl Stream {
         Ok(rustix::io::read(&self.file, spare_capacity(into))?)
     }
 
-    /// Returns the number of unread bytes in it; 0 if unknown.
     pub(super) fn unread(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.file).unwrap_or_default()
     }
@@ -89,7 +86,6 @@ impl AsFd for Stream {
     }
 }
 
-/// Returns whether an error means to try again later.
 pub(super) fn is_patience(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -15,7 +15,6 @@ impl Edge {
         }
     }
 
-    /// Reads from the server. Returns whether there may be more.
     pub(super) fn read_server(&mut self) -> bool {
         let (now, grace) = (self.now(), self.policy.grace);
         let Some(server) = &mut self.server else {

@@ -17,7 +17,6 @@ use crate::lazy::decision::events::Event;
 /// Time of a guardian's ladder beyond the graces.
 const LADDER: Duration = Duration::from_secs(3);
 
-/// Returns the signals that a relay blocks and handles.
 pub(in crate::lazy) fn signals() -> SigSet {
     use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     SigSet::from_iter([SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])
@@ -44,7 +43,6 @@ pub(super) enum Of {
 }
 
 impl Edge {
-    /// Waits until something can be done, and returns what.
     pub(super) fn wait(&self) -> io::Result<Vec<(Of, PollFlags)>> {
         let mut what = vec![(Of::Signals, self.signals.as_fd(), PollFlags::POLLIN)];
         if let Some(host) = &self.host {
@@ -148,7 +146,6 @@ impl Edge {
             server.force(now, self.policy.grace);
             let is_over = server.lingers.is_some_and(|at| at <= now);
             if server.ended.is_some() {
-                // Read what is left in the pipe.
                 self.drain();
             }
             if let Some(server) = self.server.as_mut().filter(|_| is_over) {
@@ -166,7 +163,6 @@ impl Edge {
         self.has_lost |= !buffer.is_empty() || input.is_some_and(|input| input.unread() > 0);
     }
 
-    /// Reads a server's remaining output, as far as there is room.
     fn drain(&mut self) {
         let is_open = |edge: &Self| {
             edge.server.as_ref().is_some_and(|server| {
@@ -205,7 +201,6 @@ impl Edge {
         }
     }
 
-    /// Forwards a signal to end, or dies of it without a server.
     fn asked_to_end(&mut self, signal: Signal) {
         match &self.server {
             Some(server) => server.signal(signal),
