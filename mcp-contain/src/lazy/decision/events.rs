@@ -66,7 +66,7 @@ pub(in crate::lazy) struct Request {
     pub(in crate::lazy) cached: Option<Answer>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::lazy) enum Method {
     Initialize,
     Discover,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::events::{Key, List};
+use super::events::{Key, Method};
 use crate::lazy::line::Id;
 
 #[derive(Debug, Clone, Copy)]
@@ -32,31 +32,18 @@ impl Bound {
 pub(super) struct Pending {
     pub(super) text: Box<[u8]>,
     pub(super) key: Option<Key>,
-    pub(super) kind: Kind,
-}
-
-#[derive(Debug)]
-pub(super) enum Kind {
-    Initialize,
-    /// With the request's line.
-    Discover(Rc<[u8]>),
-    /// With the request's line.
-    List(List, Rc<[u8]>),
-    Ping,
-    Other,
+    pub(super) method: Method,
+    /// The request, if it may be sent again to renew its answer; else empty.
+    pub(super) line: Rc<[u8]>,
 }
 
 impl Pending {
     fn size(&self) -> usize {
-        let line = match &self.kind {
-            Kind::Discover(line) | Kind::List(_, line) => line.len(),
-            Kind::Initialize | Kind::Ping | Kind::Other => 0,
-        };
-        self.text.len().saturating_add(line)
+        self.text.len().saturating_add(self.line.len())
     }
 
     fn is_handshake(&self) -> bool {
-        matches!(self.kind, Kind::Initialize)
+        self.method == Method::Initialize
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use super::events::{Action, Answer, FromHost, Key, Method, Request};
-use super::flight::{KEPT, Kind, Pending, REQUESTS};
-use super::{Handshake, Phase, Relay, error};
+use super::events::{Action, FromHost, Key, Method, Request};
+use super::flight::{KEPT, Pending, REQUESTS};
+use super::{Handshake, Phase, Relay, Seen, error};
 use crate::lazy::line::Id;
 
 const NOTHING: &[u8] = b"{\"result\":{}}";
@@ -42,23 +42,17 @@ impl Relay {
         }
     }
 
-    fn request(&mut self, line: &[u8], request: Request) {
-        let Request {
-            id,
-            text,
-            method,
-            is_modern,
-            key,
-            cached,
-        } = request;
-        self.is_legacy |= !is_modern && method != Method::Discover;
+    fn request(&mut self, line: &[u8], mut request: Request) {
+        let method = request.method;
+        self.is_legacy |= !request.is_modern && method != Method::Discover;
+        let is_renewed = matches!(method, Method::List(_) | Method::Discover);
         let kept: Rc<[u8]> = match method {
             Method::Initialize | Method::SetLevel { .. } => line.into(),
             // A line that is too long to be remembered is handled like any other request.
-            Method::List(_) | Method::Discover if line.len() <= KEPT.bytes => line.into(),
+            _ if is_renewed && line.len() <= KEPT.bytes => line.into(),
             _ => Rc::from([]),
         };
-        let key = key.filter(|_| !kept.is_empty());
+        request.key = request.key.filter(|_| !kept.is_empty());
         // Only if no earlier line waits: the answer may be given at once.
         let is_quiet = self.policy.lazy
             && self.held.is_empty()
@@ -67,17 +61,21 @@ impl Relay {
                 self.phase,
                 Phase::Asleep | Phase::Ending | Phase::Waiting(_)
             );
-        if is_quiet && self.is_answered(&id, &text, &method, &kept, key, cached) {
+        if is_quiet && self.is_answered(&request, &kept) {
             return;
         }
-        let kind = match method {
-            Method::Initialize => Kind::Initialize,
-            Method::Discover if key.is_some() => Kind::Discover(Rc::clone(&kept)),
-            Method::List(list) if key.is_some() => Kind::List(list, Rc::clone(&kept)),
-            Method::Ping => Kind::Ping,
-            _ => Kind::Other,
+        let Request { id, text, key, .. } = request;
+        let line_again = if is_renewed && key.is_some() {
+            Rc::clone(&kept)
+        } else {
+            Rc::from([])
         };
-        let pending = Pending { text, key, kind };
+        let pending = Pending {
+            text,
+            key,
+            method,
+            line: line_again,
+        };
         self.has_refused = !self.flight.has_room(&pending);
         if self.has_refused {
             let (number, size) = (REQUESTS.number, REQUESTS.bytes >> 20);
@@ -103,17 +101,11 @@ impl Relay {
         self.is_kept |= method == Method::Lasting;
     }
 
-    fn is_answered(
-        &mut self,
-        id: &Id,
-        text: &[u8],
-        method: &Method,
-        line: &Rc<[u8]>,
-        key: Option<Key>,
-        cached: Option<Answer>,
-    ) -> bool {
+    /// Answers a request without a server, if possible.
+    fn is_answered(&mut self, request: &Request, line: &Rc<[u8]>) -> bool {
+        let (id, text) = (&request.id, &request.text);
         let has_logging = self.handshake.as_ref().is_some_and(|it| it.has_logging);
-        match (method, cached) {
+        match (request.method, &request.cached) {
             (Method::Ping, _) if self.is_legacy => self.answer(text, NOTHING),
             // The level is set again at every start of the server.
             (Method::SetLevel { is_valid: true }, _) if has_logging => {
@@ -121,16 +113,13 @@ impl Relay {
                 self.level = Some((id.clone(), Rc::clone(line)));
             }
             (Method::Initialize, Some(answer)) => {
-                self.begin_handshake(id, line, key).learn(&answer);
+                self.begin_handshake(id, line, request.key).learn(answer);
                 self.answer(text, &answer.text);
             }
-            (Method::List(_) | Method::Discover, Some(answer)) => {
-                let list = match method {
-                    Method::List(list) => Some(*list),
-                    _ => None,
-                };
-                if let Some(key) = key {
-                    self.remember(key, list, id.clone(), Rc::clone(line), answer.digest);
+            (method @ (Method::List(_) | Method::Discover), Some(answer)) => {
+                if let Some(key) = request.key {
+                    let seen = Seen::new(method, id.clone(), Rc::clone(line), answer.digest);
+                    self.remember(key, seen);
                 }
                 self.answer(text, &answer.text);
             }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
-use events::{Action, Answer, Event, Key, List, Policy};
+use events::{Action, Answer, Event, Key, List, Method, Policy};
 use flight::{Flight, KEPT};
 
 use super::line::Id;
@@ -164,16 +164,10 @@ impl Relay {
         self.own.contains_key(id) || self.flight.is_cacheable(id)
     }
 
-    fn remember(&mut self, key: Key, list: Option<List>, id: Id, line: Rc<[u8]>, digest: Key) {
+    fn remember(&mut self, key: Key, seen: Seen) {
         self.seen.remove(&key);
         let sizes = self.seen.values().map(|seen| seen.line.len());
-        if KEPT.allows(sizes, line.len()) {
-            let seen = Seen {
-                list,
-                id,
-                line,
-                digest,
-            };
+        if KEPT.allows(sizes, seen.line.len()) {
             self.seen.insert(key, seen);
         }
     }
@@ -186,6 +180,21 @@ impl Relay {
 
     fn answer(&mut self, id: &[u8], object: &[u8]) {
         self.todo.push(Action::ToHost(answer(id, object)));
+    }
+}
+
+impl Seen {
+    fn new(method: Method, id: Id, line: Rc<[u8]>, digest: Key) -> Self {
+        let list = match method {
+            Method::List(list) => Some(list),
+            _ => None,
+        };
+        Self {
+            list,
+            id,
+            line,
+            digest,
+        }
     }
 }
 

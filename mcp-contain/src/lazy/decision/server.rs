@@ -1,8 +1,8 @@
 //! Decides on lines of the server.
 
-use super::events::{Action, Answer, Exit, FromServer, Key, List, Response};
-use super::flight::{Kind, Pending, REQUESTS};
-use super::{Asked, Own, Phase, Relay, error};
+use super::events::{Action, Answer, Exit, FromServer, Key, List, Method, Response};
+use super::flight::{Pending, REQUESTS};
+use super::{Asked, Own, Phase, Relay, Seen, error};
 use crate::lazy::line::Id;
 
 /// Final errors: no such method or protocol version.
@@ -37,7 +37,7 @@ impl Relay {
         let Some(pending) = self.flight.end(&response.id) else {
             return;
         };
-        if !matches!(pending.kind, Kind::Ping) {
+        if pending.method != Method::Ping {
             self.used = self.now;
         }
         self.is_kept |= response.is_task;
@@ -64,7 +64,9 @@ impl Relay {
     }
 
     fn learn(&mut self, pending: Pending, response: Response) {
-        let Pending { key, kind, .. } = pending;
+        let Pending {
+            key, method, line, ..
+        } = pending;
         if response.has_next {
             // It has become more than one page.
             return key.into_iter().for_each(|key| self.forget(key));
@@ -72,22 +74,19 @@ impl Relay {
         let Some(answer) = response.answer else {
             return;
         };
-        if matches!(kind, Kind::Initialize)
+        if method == Method::Initialize
             && let Some(handshake) = &mut self.handshake
         {
             handshake.learn(&answer);
         }
-        let is_discovery = matches!(kind, Kind::Discover(_));
+        let is_discovery = method == Method::Discover;
         let Some(key) = key.filter(|_| is_lasting(&answer, response.is_error, is_discovery)) else {
             return;
         };
         self.todo.push(Action::Store(key, answer.text));
-        let (list, line) = match kind {
-            Kind::List(list, line) => (Some(list), line),
-            Kind::Discover(line) => (None, line),
-            Kind::Initialize | Kind::Ping | Kind::Other => return,
-        };
-        self.remember(key, list, response.id, line, answer.digest);
+        if !line.is_empty() {
+            self.remember(key, Seen::new(method, response.id, line, answer.digest));
+        }
     }
 
     fn repeated(&mut self, response: Response) {

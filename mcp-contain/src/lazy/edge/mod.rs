@@ -104,17 +104,16 @@ impl Edge {
 
     /// Fails if a line is oversized: without its end, it cannot be parsed.
     fn check_lines(&self) -> io::Result<()> {
-        let of_server = self.server.as_ref().map(|server| &server.from_it);
-        let all = [("host", Some(&self.from_host)), ("server", of_server)];
-        let is_long = |lines: &Option<&Lines>| lines.is_some_and(Lines::is_oversized);
-        match all.into_iter().find(|(_, lines)| is_long(lines)) {
-            Some((of, _)) => {
-                let limit = LINE_MAX >> 20;
-                let why = format!("a line of the {of} is longer than {limit} MiB");
-                Err(io::Error::other(why))
-            }
-            None => Ok(()),
-        }
+        let server = self.server.as_ref();
+        let of = match () {
+            () if self.from_host.is_oversized() => "host",
+            () if server.is_some_and(|server| server.from_it.is_oversized()) => "server",
+            () => return Ok(()),
+        };
+        let limit = LINE_MAX >> 20;
+        Err(io::Error::other(format!(
+            "a line of the {of} is longer than {limit} MiB"
+        )))
     }
 
     fn now(&self) -> Duration {
