@@ -178,13 +178,7 @@ impl Verdict<'_> {
         let below = self.process.descendants.iter().map(ps::process_as_json);
         let ended = self.ended.as_ref().map(|ended| match ended {
             Err(error) => json!({"error": error.to_string()}),
-            Ok(report) => json!({
-                "asked": report.asked,
-                "killed": report.killed,
-                "gone": report.is_gone(),
-                "survivors": report.survivors.iter().map(ps::process_as_json).collect::<Vec<_>>(),
-                "unknown": report.unknown,
-            }),
+            Ok(report) => ps::report_as_json(report),
         });
         json!({
             "name": self.name,

@@ -57,16 +57,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
             .iter()
             .map(|it| format!("{} ({})", it.pid, one_line(&it.name)))
             .collect();
-        said.push(json!({
-            "id": server.id,
-            "name": name,
-            "asked": report.asked,
-            "killed": report.killed,
-            "gone": report.is_gone(),
-            "survivors": report.survivors.iter().map(ps::process_as_json).collect::<Vec<_>>(),
-            "unknown": report.unknown,
-            "seconds": report.took.as_secs_f64(),
-        }));
+        let mut end = ps::report_as_json(&report);
+        end["id"] = server.id.clone().into();
+        end["name"] = name.clone().into();
+        end["seconds"] = report.took.as_secs_f64().into();
+        said.push(end);
         if !options.json {
             let asked = units::count(
                 report.asked,

@@ -1,10 +1,11 @@
 //! A configuration file: read whole, and replaced atomically.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process;
+
+use tempfile::NamedTempFile;
 
 use super::owner;
 
@@ -134,39 +135,32 @@ impl Document {
         text: &str,
         check: impl FnOnce() -> Result<(), FileError>,
     ) -> Result<(), FileError> {
-        let new = beside(path);
-        let put = || {
-            self.write(&new, text).map_err(FileError::Write)?;
-            check()?;
-            fs::rename(&new, path).map_err(FileError::Write)
-        };
-        put().inspect_err(|_| drop(fs::remove_file(&new)))?;
+        let directory = path.parent().unwrap_or(path);
+        let new = self.write(directory, text).map_err(FileError::Write)?;
+        check()?;
+        let put = new.persist(path);
+        put.map_err(|error| FileError::Write(error.error))?;
         // The new name is durable once the directory is written.
-        let directory = path.parent().map(File::open);
-        if let Some(Ok(directory)) = directory {
+        if let Ok(directory) = File::open(directory) {
             let _ = directory.sync_all();
         }
         Ok(())
     }
 
-    fn write(&self, new: &Path, text: &str) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut file = owner::private(options.write(true).create_new(true)).open(new)?;
-        file.write_all(text.as_bytes())?;
-        owner::pass_on(&file, &self.metadata)?;
-        file.sync_all()
+    /// Writes a file with the owner and the mode of this one, private until then.
+    fn write(&self, directory: &Path, text: &str) -> io::Result<NamedTempFile> {
+        let mut new = tempfile::Builder::new()
+            .prefix(".mcp-contain-")
+            .tempfile_in(directory)?;
+        new.write_all(text.as_bytes())?;
+        owner::pass_on(new.as_file(), &self.metadata)?;
+        new.as_file().sync_all()?;
+        Ok(new)
     }
 }
 
 pub(crate) fn remove_backup(document: &Document) -> Result<(), FileError> {
     fs::remove_file(document.backup_path()).map_err(FileError::Write)
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.new", process::id()));
-    path.with_file_name(name)
 }
 
 #[cfg(all(test, unix))]
@@ -261,7 +255,7 @@ mod tests {
                 .is_none()
         );
         assert!(
-            process::Command::new("mkfifo")
+            std::process::Command::new("mkfifo")
                 .arg(&pipe)
                 .status()
                 .unwrap()

@@ -1,12 +1,12 @@
 //! Owner and permissions of a file, kept when it is replaced.
 
-pub(super) use system::{is_read_only, names, pass_on, private};
+pub(super) use system::{is_read_only, names, pass_on};
 
 #[cfg(unix)]
 mod system {
-    use std::fs::{File, Metadata, OpenOptions};
+    use std::fs::{File, Metadata};
     use std::io;
-    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
     pub(in crate::wrap) fn is_read_only(metadata: &Metadata) -> bool {
         metadata.permissions().mode() & 0o200 == 0
@@ -14,11 +14,6 @@ mod system {
 
     pub(in crate::wrap) fn names(metadata: &Metadata) -> u64 {
         metadata.nlink()
-    }
-
-    /// Makes a new file private until it has the old one's permissions.
-    pub(in crate::wrap) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-        options.mode(0o600)
     }
 
     pub(in crate::wrap) fn pass_on(new: &File, old: &Metadata) -> io::Result<()> {
@@ -35,7 +30,7 @@ mod system {
 /// old one are lost.
 #[cfg(not(unix))]
 mod system {
-    use std::fs::{File, Metadata, OpenOptions};
+    use std::fs::{File, Metadata};
     use std::io;
 
     pub(in crate::wrap) fn is_read_only(metadata: &Metadata) -> bool {
@@ -46,10 +41,6 @@ mod system {
     /// text.
     pub(in crate::wrap) fn names(_: &Metadata) -> u64 {
         1
-    }
-
-    pub(in crate::wrap) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-        options
     }
 
     pub(in crate::wrap) fn pass_on(_: &File, _: &Metadata) -> io::Result<()> {

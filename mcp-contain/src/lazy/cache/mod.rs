@@ -6,7 +6,8 @@ pub(super) mod key;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -103,15 +104,15 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    prune(path.parent().unwrap_or(path))?;
-    let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
-    let beside = path.with_extension(format!("{random:016x}"));
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create_new(true).mode(0o600);
-    let mut file = options.custom_flags(O_NOFOLLOW).open(&beside)?;
-    let written = mcp_guardian::file_size::shielded(|| file.write_all(text));
-    let written = written.and_then(|()| fs::rename(&beside, path));
-    written.inspect_err(|_| drop(fs::remove_file(&beside)))
+    let directory = path.parent().unwrap_or(path);
+    prune(directory)?;
+    let mut prefix = OsString::from(path.file_name().unwrap_or_default());
+    prefix.push(".");
+    let mut new = tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempfile_in(directory)?;
+    mcp_guardian::file_size::shielded(|| new.write_all(text))?;
+    new.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// Makes room for one more answer: removes the least recently used files, to which those belong
