@@ -19,8 +19,7 @@ use tokio::time::timeout;
 use super::reply::Reply;
 use crate::sys;
 
-/// Longest time for ending containers, counted from their server's end. After that, `reap` or the
-/// next companion ends them.
+/// Longest time for ending containers. After that, `reap` or the next companion ends them.
 const LIMIT: Duration = Duration::from_secs(600);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -122,8 +121,7 @@ fn attend(order: &Order) -> io::Result<()> {
         };
         tokio::select! {
             () = wait_for_end(&mut wrapper) => {}
-            // Clean up after servers that were killed with their companions. The next companion
-            // retries what fails now.
+            // For servers that were killed with their companions. The next companion tries again.
             () = async {
                 let _ = tracker.reap_containers().await;
                 std::future::pending().await
@@ -165,8 +163,7 @@ fn reply(spec: &ServerSpec) -> Reply {
     }
 }
 
-/// Completes when the shim reports that nothing of the server is left, or when shim and guardian
-/// are both dead.
+/// Completes when the shim reports the server's end, or shim and guardian are dead.
 async fn wait_for_end(wrapper: &mut UnixStream) {
     let mut word = [0];
     while let Ok(1) = wrapper.read(&mut word).await {

@@ -38,8 +38,7 @@ pub(crate) fn may_accompany(when: Containers, command: &[OsString]) -> bool {
     }
 }
 
-/// Starts a companion for the server, if wanted, and makes the wrapper start the command that it
-/// replies with.
+/// Starts a companion, if wanted, and makes the wrapper start the command in its reply.
 pub(crate) fn accompany(when: Containers, wrapper: &mut Wrapper) -> Result<(), Failure> {
     let command: Vec<OsString> = std::iter::once(&wrapper.program)
         .chain(&wrapper.args)

@@ -64,24 +64,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn open_cache(options: &Options, path: Option<&OsStr>) -> Cache {
-    let directory = env::current_dir();
+    let directory = env::current_dir().ok().filter(|_| options.lazy);
     let mut env: BTreeMap<_, _> = env::vars_os().collect();
-    if let Some(path) = path {
-        env.insert("PATH".into(), path.into());
-    }
-    let env = env
-        .iter()
-        .map(|(name, value)| (name.as_os_str(), value.as_os_str()));
-    let command = options.command.iter().map(OsString::as_os_str);
-    let known = directory.as_deref().unwrap_or(Path::new(""));
-    let specification = key::specification(command, known, env);
-    let home = env::var_os("HOME");
-    Cache::open(
-        home.as_deref()
-            .map(Path::new)
-            .filter(|_| options.lazy && directory.is_ok()),
-        specification,
-    )
+    env.extend(path.map(|path| ("PATH".into(), path.into())));
+    let home = env::var_os("HOME").filter(|_| directory.is_some());
+    let directory = directory.unwrap_or_default();
+    let specification = key::specification(&options.command, &directory, &env);
+    Cache::open(home.as_deref().map(Path::new), specification)
 }
 
 fn words() -> Vec<OsString> {

@@ -14,11 +14,12 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mcp_guardian::sys;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, setsid};
+use nix::unistd::setsid;
 use serde_json::{Value, json};
 
-use super::ends_within;
+use super::{ends_within, hold};
 use crate::failure::Failure;
 use crate::show::{out, units};
 
@@ -49,8 +50,7 @@ pub(crate) struct Options {
     command: Vec<OsString>,
 }
 
-/// Plays a role, or runs the whole demonstration. The exit code is 1 if something survives behind
-/// the wrapper.
+/// Plays a role, or runs the whole demonstration, which fails if something survives the wrapper.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let done = match options {
         Options { host: true, .. } => host(&options.command),
@@ -83,11 +83,10 @@ fn host(command: &[OsString]) -> io::Result<()> {
     eprintln!("ready");
     io::copy(&mut io::stdin(), &mut io::sink())?;
     drop(input);
-    let pid = Pid::from_child(&server);
-    let held = pidfd_open(pid, PidfdFlags::empty())?;
-    for signal in [Signal::TERM, Signal::KILL] {
+    let held = hold(server.id())?;
+    for signal in [sys::terminate_held, sys::kill_held] {
         if !ends_within(&held, PATIENCE) {
-            pidfd_send_signal(&held, signal)?;
+            signal(&held)?;
         }
     }
     server.wait().map(drop)
@@ -167,9 +166,7 @@ impl Run {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
                 ["ready"] => return Ok(run),
                 ["server" | "helper", pid] => {
-                    let pid = Pid::from_raw(pid.parse().map_err(io::Error::other)?);
-                    let held =
-                        pidfd_open(pid.ok_or(io::ErrorKind::InvalidData)?, PidfdFlags::empty())?;
+                    let held = hold(pid.parse().map_err(io::Error::other)?)?;
                     run.parts.push((line.trim().to_owned(), held));
                 }
                 // The reason that it did not start.
@@ -211,7 +208,7 @@ impl Drop for Run {
         let _ = self.host.kill();
         let _ = self.host.wait();
         for (_, part) in &self.parts {
-            let _ = pidfd_send_signal(part, Signal::KILL);
+            let _ = sys::kill_held(part);
         }
     }
 }

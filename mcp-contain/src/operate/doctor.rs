@@ -25,8 +25,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Examines everything and changes nothing, except that ledgers of an earlier boot are removed as
-/// always.
+/// Changes nothing, except that ledgers of an earlier boot are removed as always.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let leak = Leak::look()?;
     let machine = Machine {

@@ -117,8 +117,7 @@ impl Guess {
     }
 }
 
-/// Returns why it is spared, from two observations. Both have already been filtered by user,
-/// parent, input and shape.
+/// Returns why it is spared, from two observations.
 fn spared(was: &Unclaimed, is: Option<&Unclaimed>, older: Duration) -> Option<String> {
     let Some(is) = is else {
         return Some("it is in use now, or has ended".to_owned());

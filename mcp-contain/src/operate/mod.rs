@@ -9,12 +9,12 @@ mod reap;
 mod stats;
 mod stop;
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use mcp_guardian::sys;
 
 use crate::failure::Failure;
 
@@ -47,14 +47,11 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode, Failure> {
 
 /// Returns whether a process or a pipe ends in time.
 fn ends_within(end: &impl AsFd, limit: Duration) -> bool {
-    let until = Instant::now() + limit;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        let mut fds = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, left) {
-            Err(Errno::EINTR) => {}
-            ended => return ended.is_ok_and(|ended| ended > 0),
-        }
-    }
+    sys::ends_within(end.as_fd(), limit).unwrap_or(false)
+}
+
+/// Holds a process by pidfd.
+fn hold(pid: u32) -> io::Result<OwnedFd> {
+    let pid = sys::Pid::new(pid.into()).ok_or(io::ErrorKind::InvalidInput)?;
+    sys::hold(pid)
 }

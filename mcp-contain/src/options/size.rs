@@ -2,8 +2,7 @@
 
 const LEAST: u64 = 1 << 20;
 
-/// Parses bytes: a number, with K, M, G or T as powers of 1024 as in `docker run --memory` and
-/// systemd. `MB` and `MiB` mean `M`.
+/// Parses bytes, with K, M, G or T as powers of 1024. `MB` and `MiB` mean `M`.
 pub(super) fn parse(text: &str) -> Result<u64, &'static str> {
     const HOW: &str = "a size is a whole number with K, M, G or T after it, such as 512M";
     let upper = text.to_ascii_uppercase();

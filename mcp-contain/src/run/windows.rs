@@ -27,8 +27,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Returns the first option that is not supported. `--name` and `--no-mark` are accepted, since
-/// there is no list of servers and no mark.
+/// Returns the first option that is not supported.
 fn refused(options: &Options) -> Option<&'static str> {
     let asked = [
         (options.lazy, "--lazy"),
@@ -36,8 +35,7 @@ fn refused(options: &Options) -> Option<&'static str> {
         (options.path.is_some(), "--path login"),
         (!options.keep.is_empty(), "--keep"),
         (options.containers == Containers::Always, "--containers"),
-        // A job object corresponds to the two lower levels: it ends with its owner, and the kernel
-        // has the list.
+        // A job object corresponds to the two lower levels.
         (options.require == Some(Level::Pidns), "--require pidns"),
     ];
     asked

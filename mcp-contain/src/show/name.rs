@@ -49,8 +49,7 @@ fn find<'a>(words: &[&'a str], fallback: &'a str) -> &'a str {
     last.map_or(fallback, |(name, _)| name)
 }
 
-/// Returns whether a word in the place of a name may hold a password: an address with credentials,
-/// or a variable.
+/// Returns whether a word in the place of a name may hold a password.
 fn may_be_secret(word: &str) -> bool {
     let word = word.strip_prefix('@').unwrap_or(word);
     let (name, version) = word.split_once('@').unwrap_or((word, "1"));
@@ -63,8 +62,7 @@ fn may_be_secret(word: &str) -> bool {
     is_address || is_variable || (name.contains(':') && word != name)
 }
 
-/// Returns the part of an absolute path that names the program: the package below `node_modules`,
-/// or else the file. Other words are unchanged.
+/// Returns the part of an absolute path that names the program or its package.
 fn own_part(word: &str) -> &str {
     if word.contains("://") {
         return word;

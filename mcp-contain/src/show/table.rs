@@ -1,7 +1,6 @@
 //! Rows as columns of text. Pure.
 
-/// Formats rows with their titles, each column as wide as its longest cell. Titles of numeric
-/// columns begin with `>`.
+/// Formats rows in columns. Titles of numeric columns begin with `>`.
 pub(crate) fn render(titles: &[&str], rows: &[Vec<String>]) -> String {
     let plain = titles.iter().map(|it| it.trim_start_matches('>'));
     let plain: Vec<String> = plain.map(str::to_owned).collect();

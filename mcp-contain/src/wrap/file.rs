@@ -107,10 +107,8 @@ impl Document {
         self.put(&self.backup_path(), &self.text, || Ok(()))
     }
 
-    /// Replaces the text, unless the file has changed since it was read.
-    ///
-    /// The new text is written beside it and renamed, which is atomic. Mode and owner are kept; a
-    /// symbolic link is kept and its target replaced.
+    /// Replaces the text atomically, unless the file has changed since it was read. Mode, owner and
+    /// a symbolic link stay.
     pub(crate) fn replace(&self, text: &str) -> Result<(), FileError> {
         self.check_replaceable()?;
         self.put(&self.path, text, || match Self::read(&self.path)? {
@@ -152,7 +150,7 @@ impl Document {
         let mut new = tempfile::Builder::new()
             .prefix(".mcp-contain-")
             .tempfile_in(directory)?;
-        new.write_all(text.as_bytes())?;
+        new.as_file_mut().write_all(text.as_bytes())?;
         owner::pass_on(new.as_file(), &self.metadata)?;
         new.as_file().sync_all()?;
         Ok(new)

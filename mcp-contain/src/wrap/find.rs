@@ -16,8 +16,7 @@ pub(crate) struct Place {
     pub(crate) tables: Vec<Table>,
 }
 
-/// Lists the files of these hosts, or of all if none is named: the user's, and those of the project
-/// in this directory. They may not exist.
+/// Lists the files of these hosts, or of all, and those of the project. They may not exist.
 pub(crate) fn places(names: &[String], project: Option<&Path>) -> Vec<Place> {
     let variable = |name: &str| env::var_os(name).map(PathBuf::from);
     let wanted = |host: &&Host| names.is_empty() || names.iter().any(|name| name == host.name);

@@ -206,8 +206,7 @@ impl Node {
         self.members().iter().filter(move |it| it.name == key)
     }
 
-    /// Returns the only value of a key. Duplicates are an error, since hosts differ in which one
-    /// counts.
+    /// Returns the only value of a key: hosts differ in which of two counts.
     fn only(&self, key: &str) -> Result<Option<&Member>, Skip> {
         let mut found = self.all(key);
         let first = found.next();

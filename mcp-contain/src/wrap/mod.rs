@@ -107,8 +107,7 @@ fn places(options: &Options) -> Vec<Place> {
     find::places(&options.host, project.as_deref())
 }
 
-/// Returns a path of this program that survives an update: the one in `PATH` rather than the
-/// versioned file that it links to.
+/// Returns the path of this program in `PATH` rather than a versioned file it links to.
 fn own_path() -> Result<String, String> {
     let real = env::current_exe();
     let real = real.map_err(|error| format!("cannot tell where this program is: {error}"))?;

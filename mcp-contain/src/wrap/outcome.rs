@@ -21,8 +21,7 @@ pub(super) enum Outcome {
     WouldChange,
     Wrapped(PathBuf),
     Restored,
-    /// Unwrapped server by server, since there is no backup or the result differs from it.
-    /// Holds the backup, or why it cannot be used.
+    /// Unwrapped server by server: the backup differs, is missing, or cannot be used.
     PutBack(Result<Option<PathBuf>, String>),
 }
 

@@ -26,8 +26,7 @@ mod system {
     }
 }
 
-/// Without Unix permissions, a new file inherits from its directory: individual permissions of the
-/// old one are lost.
+/// A new file inherits from its directory: individual permissions of the old one are lost.
 #[cfg(not(unix))]
 mod system {
     use std::fs::{File, Metadata};
@@ -37,8 +36,7 @@ mod system {
         metadata.permissions().readonly()
     }
 
-    /// Returns 1: the standard library cannot count hard links, and another link would keep the old
-    /// text.
+    /// Returns 1: the standard library cannot count hard links.
     pub(in crate::wrap) fn names(_: &Metadata) -> u64 {
         1
     }

@@ -57,8 +57,9 @@ impl Drop for Left {
 }
 
 /// The engine that a companion's answer names.
-fn engine_in(reply: &[u8]) -> String {
-    let parsed: Value = serde_json::from_slice(reply).unwrap();
+fn engine_in(reply: &UnixStream) -> String {
+    let replies = serde_json::Deserializer::from_reader(reply);
+    let parsed: Value = replies.into_iter().next().unwrap().unwrap();
     let text = |word: &Value| {
         let bytes: Vec<u8> = serde_json::from_value(word["Unix"].clone()).unwrap();
         String::from_utf8(bytes).unwrap()
@@ -75,7 +76,7 @@ fn a_process_that_ends_containers_is_nobodys_server() {
     let socket = place.directory.path().join("engine");
     let created = stuck(&socket);
     let _left = Left(vec![place.name.clone(), socket.display().to_string()]);
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
     ours.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut companion = place.command(PROGRAM);
     companion
@@ -84,11 +85,7 @@ fn a_process_that_ends_containers_is_nobodys_server() {
         .stdin(OwnedFd::from(theirs));
     companion.status().unwrap();
     drop(companion);
-    let mut length = [0; 4];
-    ours.read_exact(&mut length).unwrap();
-    let mut reply = vec![0; u32::from_le_bytes(length) as usize];
-    ours.read_exact(&mut reply).unwrap();
-    let mut server = UnixStream::connect(engine_in(&reply)).unwrap();
+    let mut server = UnixStream::connect(engine_in(&ours)).unwrap();
     let create = "POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}";
     server.write_all(create.as_bytes()).unwrap();
     let _create = created.recv_timeout(DEADLINE).expect("the create arrives");

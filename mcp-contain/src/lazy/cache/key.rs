@@ -1,6 +1,7 @@
 //! Cache keys: hashes of everything that an answer depends on. Pure.
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -26,10 +27,10 @@ const SESSION: &str = "_ PWD OLDPWD SHLVL COLUMNS LINES DISPLAY WAYLAND_DISPLAY 
 
 const META: &str = "io.modelcontextprotocol/";
 
-pub(in crate::lazy) fn specification<'a>(
-    command: impl IntoIterator<Item = &'a OsStr>,
+pub(in crate::lazy) fn specification(
+    command: &[OsString],
     directory: &Path,
-    env: impl IntoIterator<Item = (&'a OsStr, &'a OsStr)>,
+    env: &BTreeMap<OsString, OsString>,
 ) -> Key {
     let mut hash = Sha256::new();
     let mut add = |what: u8, text: &[u8]| {
@@ -41,12 +42,7 @@ pub(in crate::lazy) fn specification<'a>(
         add(1, word.as_bytes());
     }
     add(2, directory.as_os_str().as_bytes());
-    let mut env: Vec<_> = env
-        .into_iter()
-        .filter(|(name, _)| !is_of_session(name))
-        .collect();
-    env.sort_unstable();
-    for (name, value) in env {
+    for (name, value) in env.iter().filter(|(name, _)| !is_of_session(name)) {
         add(3, name.as_bytes());
         add(4, value.as_bytes());
     }

@@ -23,8 +23,7 @@ const BYTES_MAX: u64 = 64 << 20;
 
 const ANSWER_MAX: usize = 1 << 20;
 
-/// The answers of one specification. Each look-up reads a file, which saves memory and shows
-/// answers that other processes stored.
+/// The answers of one specification. Each look-up reads a file.
 #[derive(Debug)]
 pub(super) struct Cache {
     directory: Option<PathBuf>,
@@ -32,8 +31,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache of a specification, below this home directory. It is always empty if that
-    /// fails.
+    /// Opens the cache of a specification. It is always empty if that fails.
     pub(super) fn open(home: Option<&Path>, specification: Key) -> Self {
         Self {
             directory: home.and_then(|home| directory(home).ok()),
@@ -111,7 +109,8 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut new = tempfile::Builder::new()
         .prefix(&prefix)
         .tempfile_in(directory)?;
-    mcp_guardian::file_size::shielded(|| new.write_all(text))?;
+    // The file's own error has the number that is looked for.
+    mcp_guardian::file_size::shielded(|| new.as_file_mut().write_all(text))?;
     new.persist(path).map(drop).map_err(|error| error.error)
 }
 

@@ -1,4 +1,3 @@
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::thread;
@@ -138,8 +137,9 @@ fn a_specification_is_a_value() {
     let of = |words: &[&str], directory: &str, env: &[(&str, &str)]| {
         let env = env
             .iter()
-            .map(|(name, value)| (OsStr::new(*name), OsStr::new(*value)));
-        key::specification(words.iter().map(OsStr::new), Path::new(directory), env)
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let words: Vec<_> = words.iter().map(OsString::from).collect();
+        key::specification(&words, Path::new(directory), &env.collect())
     };
     let one = of(&["a", "b"], "/", &[("K", "v"), ("L", "w")]);
     assert_eq!(

@@ -85,8 +85,7 @@ impl Lines {
         self.searched > LINE_MAX
     }
 
-    /// Returns the length of the line at the front, to be consumed; `None` if more must be read. The
-    /// rest at the end of the stream is a line.
+    /// Returns the length of the line at the front. At the end of the stream, the rest is one.
     pub(super) fn next(&mut self, is_end: bool) -> Option<usize> {
         let bytes = self.buffer.bytes();
         let unseen = bytes.get(self.searched..).unwrap_or_default();

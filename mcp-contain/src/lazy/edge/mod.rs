@@ -180,8 +180,7 @@ impl Edge {
         moved
     }
 
-    /// Closes the server's input where that is due, and decides on its end. Returns whether it has
-    /// ended.
+    /// Closes the server's input where that is due. Returns whether the server has ended.
     fn end_of_server(&mut self) -> bool {
         let (now, patience) = (self.now(), self.patience());
         let Some(server) = &mut self.server else {

@@ -46,8 +46,7 @@ pub(super) struct Server {
     pub(super) ended: Option<ExitStatus>,
     /// Its output has ended: no process that could write to it is left.
     pub(super) is_silent: bool,
-    /// Deadline for the end of output after the shim's exit: the guardian, if any, is ending the
-    /// processes that hold it.
+    /// Deadline for the end of output after the shim's exit: a guardian may be at work.
     pub(super) lingers: Option<Duration>,
     pub(super) is_muted: bool,
     /// The time and signal of its forced end after its input was closed. A shim acts earlier.
@@ -93,9 +92,8 @@ impl Server {
         }
     }
 
-    /// Returns whether its end is proven: its shim did not report a missing proof (125), and its
-    /// output has ended. A killed shim proves nothing: something of the server, or its containers,
-    /// may live although the output has ended.
+    /// Returns whether its end is proven. A killed shim proves nothing: something of the server, or
+    /// its containers, may live although the output has ended.
     pub(super) fn is_proven(&self) -> bool {
         let code = self.ended.and_then(|status| status.code());
         let was_killed =

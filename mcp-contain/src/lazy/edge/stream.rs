@@ -57,8 +57,7 @@ impl Stream {
         })
     }
 
-    /// Reads available data, after `poll` reported some or the end. Returns its length, 0 at the
-    /// end.
+    /// Reads available data. Returns its length, 0 at the end.
     pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
         Ok(rustix::io::read(&self.file, spare_capacity(into))?)
     }

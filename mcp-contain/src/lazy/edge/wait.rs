@@ -180,8 +180,7 @@ impl Edge {
             };
             match signal {
                 Signal::SIGCHLD => {
-                    // The ladder of a guardian with a killed shim: SIGTERM, and SIGKILL after the
-                    // grace.
+                    // The ladder of a guardian with a killed shim.
                     let ladder = self.policy.grace.saturating_mul(2).saturating_add(LADDER);
                     let until = self.now().saturating_add(ladder);
                     if let Some(server) = &mut self.server {

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 use mcp_guardian::inventory::{self, HostState, KnownServer};
 use nix::errno::Errno;
 use nix::unistd::geteuid;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::containers;
-use crate::operate::ends_within;
+use crate::operate::{ends_within, hold as by_pidfd};
 use crate::show::text::one_line;
 use crate::show::units;
 
@@ -29,7 +28,7 @@ const SHORTLY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Before {
     /// The living ones of shim, guardian and companion.
-    held: Result<Vec<OwnedFd>, Errno>,
+    held: io::Result<Vec<OwnedFd>>,
     /// No living process could tell which companion is the server's.
     may_be_any: bool,
     /// Only another user can examine its companion and records.
@@ -87,14 +86,11 @@ fn left(end: Instant) -> Duration {
 }
 
 /// Holds a process by pidfd; `None` if it has ended.
-fn held(pid: u32) -> Result<Option<OwnedFd>, Errno> {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-        return Ok(None);
-    };
-    match pidfd_open(pid, PidfdFlags::empty()) {
+fn held(pid: u32) -> io::Result<Option<OwnedFd>> {
+    match by_pidfd(pid) {
         Ok(process) => Ok(Some(process)),
-        Err(rustix::io::Errno::SRCH) => Ok(None),
-        Err(error) => Err(Errno::from_raw(error.raw_os_error())),
+        Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

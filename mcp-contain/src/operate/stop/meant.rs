@@ -17,8 +17,7 @@ pub(super) enum By {
     Id,
 }
 
-/// Returns the kind of match and the matching servers' indices: by the whole name, or else a pid,
-/// or else the beginning of an ID.
+/// Returns the matching servers, by the whole name, or a pid, or the beginning of an ID.
 pub(super) fn meant(servers: &[Called<'_>], word: &str) -> Option<(By, Vec<usize>)> {
     let those = |is_meant: &dyn Fn(&Called<'_>) -> bool| -> Vec<usize> {
         let all = servers.iter().enumerate();
