@@ -137,6 +137,79 @@ impl<L> ContainerTracker<L> {
         self.settings.ledgers = Place::At(directory.into());
         self
     }
+
+    /// Tracks the containers of a server that the caller starts and ends by itself, whatever `L`
+    /// is: the specification to start instead, and the end of its containers.
+    ///
+    /// # Errors
+    ///
+    /// The server would create containers that cannot be tracked, and must not start.
+    pub fn track(&self, spec: &ServerSpec) -> Result<Tracking, LaunchErrorKind> {
+        track::prepare(&self.settings, &self.host, spec)
+    }
+
+    /// Ends the containers of dead hosts' servers, and nothing else of these: the part of
+    /// [`reap_orphans`](ServerLauncher::reap_orphans) that is not the launcher's.
+    ///
+    /// # Errors
+    ///
+    /// As of [`find_orphans`](Self::find_orphans).
+    ///
+    /// # Cancel safety
+    ///
+    /// The search goes on when this is dropped, and its result is lost.
+    pub async fn reap_containers(&self) -> Result<ReapReport, ReapError> {
+        self.containers_of_the_dead(Aim::End).await
+    }
+
+    /// Lists the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, without
+    /// ending them.
+    ///
+    /// # Errors
+    ///
+    /// [`ReapError`] if the ledgers of this user's hosts cannot be read. An engine that does not
+    /// respond is [unknown](FoundContainers::unknown).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing changes. The search continues, and its result is lost.
+    pub async fn find_orphans(&self) -> Result<FoundContainers, ReapError> {
+        let report = self.containers_of_the_dead(Aim::Name).await?;
+        Ok(FoundContainers {
+            containers: report.ended,
+            unknown: report.unknown,
+        })
+    }
+
+    /// Forgets the records of dead hosts about the engine at `url` (as in a
+    /// [remnant](FoundContainers::unknown)) and no other: their containers there are not searched
+    /// for any more. For an engine that the user knows will not return. Returns the number of
+    /// hosts. Blocks for some milliseconds.
+    pub fn forget_engine(&self, url: &str) -> usize {
+        orphans::forget(url, &self.settings.ledgers)
+    }
+
+    async fn containers_of_the_dead(&self, aim: Aim) -> Result<ReapReport, ReapError> {
+        let ledgers = self.settings.ledgers.clone();
+        let reaped = control::run(async move {
+            let (engine, unknown) = match Endpoint::resolve() {
+                Ok(endpoint) => (Some(Engine::new(endpoint)), None),
+                Err(EndpointError::NotFound(_)) => (None, None),
+                Err(error) => {
+                    let default = orphans::engine_at("of the docker configuration");
+                    let why = ErrorChain(&error).to_string();
+                    (None, Some(UnknownRemnant::new(default, why)))
+                }
+            };
+            let reaped = orphans::reap(First::Default(engine.as_ref()), &ledgers, aim).await;
+            reaped.map(|mut report| {
+                report.unknown.extend(unknown);
+                report
+            })
+        });
+        let failed = |error| ReapError::new("containers", error);
+        reaped.await.map_err(failed)
+    }
 }
 
 #[async_trait]
@@ -223,81 +296,6 @@ pub struct FoundContainers {
     pub containers: Vec<Remnant>,
     /// Engines, containers and records that could not be examined: there may be more.
     pub unknown: Vec<UnknownRemnant>,
-}
-
-impl<L> ContainerTracker<L> {
-    /// Tracks the containers of a server that the caller starts and ends by itself, whatever `L`
-    /// is: the specification to start instead, and the end of its containers.
-    ///
-    /// # Errors
-    ///
-    /// The server would create containers that cannot be tracked, and must not start.
-    pub fn track(&self, spec: &ServerSpec) -> Result<Tracking, LaunchErrorKind> {
-        track::prepare(&self.settings, &self.host, spec)
-    }
-
-    /// Ends the containers of dead hosts' servers, and nothing else of these: the part of
-    /// [`reap_orphans`](ServerLauncher::reap_orphans) that is not the launcher's.
-    ///
-    /// # Errors
-    ///
-    /// As of [`find_orphans`](Self::find_orphans).
-    ///
-    /// # Cancel safety
-    ///
-    /// The search goes on when this is dropped, and its result is lost.
-    pub async fn reap_containers(&self) -> Result<ReapReport, ReapError> {
-        self.containers_of_the_dead(Aim::End).await
-    }
-
-    /// Lists the containers that [`reap_orphans`](ServerLauncher::reap_orphans) would end, without
-    /// ending them.
-    ///
-    /// # Errors
-    ///
-    /// [`ReapError`] if the ledgers of this user's hosts cannot be read. An engine that does not
-    /// respond is [unknown](FoundContainers::unknown).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing changes. The search continues, and its result is lost.
-    pub async fn find_orphans(&self) -> Result<FoundContainers, ReapError> {
-        let report = self.containers_of_the_dead(Aim::Name).await?;
-        Ok(FoundContainers {
-            containers: report.ended,
-            unknown: report.unknown,
-        })
-    }
-
-    /// Forgets the records of dead hosts about the engine at `url` (as in a
-    /// [remnant](FoundContainers::unknown)) and no other: their containers there are not searched
-    /// for any more. For an engine that the user knows will not return. Returns the number of
-    /// hosts. Blocks for some milliseconds.
-    pub fn forget_engine(&self, url: &str) -> usize {
-        orphans::forget(url, &self.settings.ledgers)
-    }
-
-    async fn containers_of_the_dead(&self, aim: Aim) -> Result<ReapReport, ReapError> {
-        let ledgers = self.settings.ledgers.clone();
-        let reaped = control::run(async move {
-            let (engine, unknown) = match Endpoint::resolve() {
-                Ok(endpoint) => (Some(Engine::new(endpoint)), None),
-                Err(EndpointError::NotFound(_)) => (None, None),
-                Err(error) => {
-                    let default = orphans::engine_at("of the docker configuration");
-                    let why = ErrorChain(&error).to_string();
-                    (None, Some(UnknownRemnant::new(default, why)))
-                }
-            };
-            let reaped = orphans::reap(First::Default(engine.as_ref()), &ledgers, aim).await;
-            reaped.map(|mut report| {
-                report.unknown.extend(unknown);
-                report
-            })
-        });
-        let failed = |error| ReapError::new("containers", error);
-        reaped.await.map_err(failed)
-    }
 }
 
 fn is_here(server: &ServerIdentity) -> bool {
