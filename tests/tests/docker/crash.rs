@@ -236,7 +236,7 @@ async fn a_lost_daemon_is_unknown_and_then_clean(signal: Signal, flags: &[&str])
     assert!(!server.handle.is_gone());
 
     private.start_again();
-    let limit = policy().kill_confirmation(Duration::from_secs(15));
+    let limit = policy().kill_confirmation(LIMIT);
     let report = server.end(&limit).await.unwrap();
     println!("{signal} {flags:?}: {}", report.exit);
     assert!(matches!(
@@ -306,7 +306,7 @@ async fn another_engines_404_is_no_proof() {
         }
     }
     lead_to(&one);
-    let limit = policy().kill_confirmation(Duration::from_secs(15));
+    let limit = policy().kill_confirmation(LIMIT);
     server.end(&limit).await.unwrap();
     rig.assert_clean().await;
 }

@@ -16,7 +16,7 @@ fn policy() -> TerminationPolicy {
         .eof_grace(GRACES / 2)
         .term_grace(GRACES / 2)
         // Only an engine that never confirms is too late.
-        .kill_confirmation(Duration::from_secs(20))
+        .kill_confirmation(LIMIT)
 }
 
 #[tokio::test]

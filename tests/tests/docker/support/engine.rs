@@ -67,6 +67,14 @@ impl Engine {
 }
 
 impl Engine {
+    /// The container's last ten minutes.
+    pub(crate) fn events(&self, id: &str) -> String {
+        let filter = format!("container={id}");
+        self.docker(&[
+            "events", "--since", "10m", "--until", "0s", "--filter", &filter,
+        ])
+    }
+
     /// The labels of a container or image, one `KEY=VALUE` each.
     pub(crate) fn labels(&self, of: &str) -> Vec<String> {
         let format = "{{range $k, $v := .Config.Labels}}{{$k}}={{$v}}\n{{end}}";

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
 
 use super::Engine;
 
@@ -11,10 +10,10 @@ pub(crate) const NAME: &str = "mcp-fixture:test";
 
 /// Makes sure that the engine has the image.
 pub(crate) fn image(engine: &Engine) {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    // One test of all processes imports it.
+    let turn = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image.lock");
+    let turn = std::fs::File::create(turn).unwrap();
+    turn.lock().unwrap();
     let inspect = engine.command(&["image", "inspect", NAME]).output();
     if inspect.unwrap().status.success() {
         return;

@@ -20,7 +20,7 @@ pub(crate) use host::{Host, ROLE, is_host, is_last_will};
 pub(crate) use image::{archive, image};
 
 /// Far more than anything here takes.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
 
 /// Where `tests/setup` and `tests/containers` have put what they installed.
 pub(crate) fn tools() -> PathBuf {

@@ -26,7 +26,8 @@ pub(crate) fn policy() -> TerminationPolicy {
     TerminationPolicy::default()
         .eof_grace(Duration::from_millis(200))
         .term_grace(Duration::from_millis(300))
-        .kill_confirmation(Duration::from_secs(8))
+        // Only an engine that never confirms is too late.
+        .kill_confirmation(LIMIT)
 }
 
 impl Rig {

@@ -93,7 +93,8 @@ async fn attached_clients_keep_nothing_else_from_the_engine() {
     }
     for id in &created[..STARTED] {
         let state = rig.engine.docker(&["inspect", "--format", STATE, id]);
-        assert!(state.starts_with("running"), "{id}: {state}");
+        let is_running = state.starts_with("running");
+        assert!(is_running, "{id}: {state}\n{}", rig.engine.events(id));
     }
     let policy = policy().kill_confirmation(END);
     let end = tracked
