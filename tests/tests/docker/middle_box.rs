@@ -136,7 +136,7 @@ fn carry(mut client: TcpStream, socket: &str, orders: &Mutex<Vec<Spoilt>>) {
     let _ = client.shutdown(Shutdown::Both);
 }
 
-const LATE: Option<Duration> = Some(Duration::from_secs(2));
+const LATE: Option<Duration> = Some(Duration::from_secs(20));
 
 #[tokio::test]
 async fn an_answer_of_a_middle_box_is_no_proof_and_is_asked_for_again() {
@@ -150,7 +150,7 @@ async fn an_answer_of_a_middle_box_is_no_proof_and_is_asked_for_again() {
     let policy = TerminationPolicy::default()
         .eof_grace(Duration::from_millis(200))
         .term_grace(Duration::from_millis(200))
-        .kill_confirmation(Duration::from_secs(25));
+        .kill_confirmation(Duration::from_secs(90));
     // Its kill, its removal and the questions after it, and those of the search.
     between.spoil("signal=SIGKILL", 1, 502, None);
     between.spoil("DELETE ", 3, 502, None);
@@ -202,7 +202,7 @@ async fn a_nested_create_that_a_middle_box_answered_is_waited_for() {
     let policy = TerminationPolicy::default()
         .eof_grace(Duration::ZERO)
         .term_grace(Duration::ZERO)
-        .kill_confirmation(Duration::from_secs(1));
+        .kill_confirmation(Duration::from_secs(5));
     let error = server.end(&policy).await.unwrap_err().to_string();
     assert!(error.contains("a create is under way"), "{error}");
     came_and_went(&rig).await;
