@@ -1,4 +1,4 @@
-//! What servers of dead hosts left behind, as `doctor` and `reap --dry-run` show it.
+//! The leftovers of dead hosts, as `doctor` and `reap --dry-run` show it.
 
 use std::time::Duration;
 

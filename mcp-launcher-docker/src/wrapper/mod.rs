@@ -153,7 +153,7 @@ impl<L> ContainerTracker<L> {
     ///
     /// # Errors
     ///
-    /// As of [`find_orphans`](Self::find_orphans).
+    /// The same as of [`find_orphans`](Self::find_orphans).
     ///
     /// # Cancel safety
     ///
