@@ -207,7 +207,7 @@ impl<L> ContainerTracker<L> {
                 report
             })
         });
-        let failed = |error| ReapError::new("containers", error);
+        let failed = |error| ReapError::new("docker", error);
         reaped.await.map_err(failed)
     }
 }
