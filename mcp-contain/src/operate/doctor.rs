@@ -8,7 +8,7 @@ use mcp_guardian::inventory::{KnownServer, Unclaimed};
 use mcp_lifecycle_core::launch::{Containment, Reach};
 use serde_json::{Value, json};
 
-use super::left::{Left, line, texts};
+use super::left::{Left, line, texts, unless};
 use super::{foreign, ps};
 use crate::failure::Failure;
 use crate::show::text::one_line;
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     };
     let files = survey();
     match options.json {
-        true => out::line(format_args!("{:#}", as_json(&leak, &machine, &files))),
+        true => out::json(&as_json(&leak, &machine, &files)),
         false => {
             let lines = text(&leak, &machine, &files, options.verbose);
             lines.iter().for_each(|line| out::line(one_line(line)));
@@ -74,7 +74,7 @@ impl Leak {
             self.left.containers.len(),
             self.memory(),
         );
-        first + self.left.unless_complete()
+        first + unless(self.left.unknown.is_empty())
     }
 }
 

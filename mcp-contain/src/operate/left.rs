@@ -51,13 +51,9 @@ impl Left {
         let containers = containers.map(|it| format!("  {}", one_line(&it.to_string())));
         containers.chain(unknown::lines(&self.unknown))
     }
-
-    /// Returns a sentence to add if something could not be examined.
-    pub(super) fn unless_complete(&self) -> &'static str {
-        unless(self.unknown.is_empty())
-    }
 }
 
+/// Returns a sentence to add if something could not be examined.
 pub(super) fn unless(is_complete: bool) -> &'static str {
     match is_complete {
         true => "",

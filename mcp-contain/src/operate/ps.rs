@@ -16,7 +16,7 @@ use crate::show::{name, out, units, unknown};
 pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let seen = look()?;
     match options.json {
-        true => out::line(format_args!("{:#}", as_json(&seen))),
+        true => out::json(&as_json(&seen)),
         false => out::print(table(&seen)),
     }
     Ok(ExitCode::SUCCESS)

@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let processes = report.ended.len();
     containers::end(&mut report);
     match options.json {
-        true => out::line(format_args!("{:#}", as_json(&report))),
+        true => out::json(&as_json(&report)),
         false => {
             // Most of them belong to living servers and need no decision.
             let spared: &[_] = if options.verbose { &report.spared } else { &[] };
@@ -120,16 +120,13 @@ fn show(options: &Options) -> Result<ExitCode, Failure> {
     let code = ExitCode::from(u8::from(!left.unknown.is_empty()));
     if options.json {
         let servers: Vec<_> = left.orphans.iter().map(ps::server_as_json).collect();
-        out::line(format_args!(
-            "{:#}",
-            json!({
-                "schema": "mcp-contain/reap/1",
-                "dry_run": true,
-                "orphans": servers,
-                "containers": texts(&left.containers),
-                "unknown": unknown::as_json(&left.unknown),
-            })
-        ));
+        out::json(&json!({
+            "schema": "mcp-contain/reap/1",
+            "dry_run": true,
+            "orphans": servers,
+            "containers": texts(&left.containers),
+            "unknown": unknown::as_json(&left.unknown),
+        }));
         return Ok(code);
     }
     left.servers().chain(left.others()).for_each(out::line);
@@ -142,7 +139,7 @@ fn show(options: &Options) -> Result<ExitCode, Failure> {
             units::count(containers, "container", "containers")
         ),
     };
-    out::line(format_args!("{would}{}", left.unless_complete()));
+    out::line(format_args!("{would}{}", unless(left.unknown.is_empty())));
     Ok(code)
 }
 

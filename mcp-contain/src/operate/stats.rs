@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
     let servers = seen.servers.iter().map(|it| (it, how(it, &running)));
     let servers: Vec<_> = servers.collect();
     match options.json {
-        true => out::line(format_args!("{:#}", as_json(&seen, &servers))),
+        true => out::json(&as_json(&seen, &servers)),
         false => out::print(as_text(&seen, &servers, SystemTime::now())),
     }
     Ok(ExitCode::SUCCESS)

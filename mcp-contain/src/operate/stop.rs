@@ -87,10 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, Failure> {
         }
     }
     if options.json {
-        out::line(format_args!(
-            "{:#}",
-            json!({"schema": "mcp-contain/stop/1", "servers": said})
-        ));
+        out::json(&json!({"schema": "mcp-contain/stop/1", "servers": said}));
     }
     Ok(ExitCode::from(u8::from(!is_proven)))
 }

@@ -14,6 +14,10 @@ pub(crate) fn line(text: impl fmt::Display) {
     print(format_args!("{text}\n"));
 }
 
+pub(crate) fn json(text: &serde_json::Value) {
+    print(format_args!("{text:#}\n"));
+}
+
 pub(crate) fn print(text: impl fmt::Display) {
     let _ = write!(io::stdout().lock(), "{text}");
 }

@@ -4,7 +4,7 @@
 use similar::TextDiff;
 
 use super::entry::Entry;
-use super::splice::{Splice, apply, within};
+use super::splice::{Splice, apply};
 use crate::show::text::printable;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,19 +18,19 @@ pub(crate) struct Change {
 impl Change {
     pub(super) fn new(body: &str, entry: &Entry, splices: &[Splice]) -> Self {
         let part = &entry.range;
-        let secrets = entry.secrets.iter();
-        let masks = secrets.map(|secret| Splice::replace(secret.clone(), "\"…\""));
-        let part_of = |splices: &mut dyn Iterator<Item = Splice>| -> Vec<Splice> {
-            splices.filter_map(|splice| within(&splice, part)).collect()
+        let masks = entry.secrets.iter();
+        let masks = masks.map(|secret| Splice::replace(secret.clone(), "\"…\""));
+        let shown = |splices: &mut dyn Iterator<Item = Splice>| {
+            let inside = |it: &Splice| part.start <= it.range.start && it.range.end <= part.end;
+            let whole = apply(body, &splices.filter(inside).collect::<Vec<_>>());
+            let end = whole.len() - (body.len() - part.end);
+            printable(&whole[part.start..end])
         };
-        let masked = part_of(&mut masks.clone());
-        let changed = part_of(&mut masks.chain(splices.iter().cloned()));
-        let text = &body[part.clone()];
         Self {
             title: entry.title(),
             line: body[..part.start].matches('\n').count() + 1,
-            before: printable(&apply(text, &masked)),
-            after: printable(&apply(text, &changed)),
+            before: shown(&mut masks.clone()),
+            after: shown(&mut masks.chain(splices.iter().cloned())),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::format::Node;
 use crate::show::text::one_line;
 
 /// The keys of a server in a file, and the number of earlier servers with the same keys.
@@ -23,17 +24,10 @@ pub(super) struct Entry {
 
 #[derive(Debug, Clone)]
 pub(super) struct Command {
-    pub(super) program: Text,
+    pub(super) program: Node,
     pub(super) args: Args,
     /// The program and its arguments are one list.
     pub(super) is_list: bool,
-}
-
-#[derive(Debug, Clone)]
-pub(super) struct Text {
-    pub(super) value: Option<String>,
-    /// Its position, with quotes.
-    pub(super) range: Range<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -47,7 +41,7 @@ pub(super) enum Args {
     List {
         /// The list, with brackets.
         range: Range<usize>,
-        elements: Vec<Text>,
+        elements: Vec<Node>,
         /// The range to remove with the key, if nothing else is in it.
         removal: Option<Range<usize>>,
     },

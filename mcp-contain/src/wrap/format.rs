@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::entry::{Args, Command, Entry, Skip, Text};
+use super::entry::{Args, Command, Entry, Skip};
 use super::{json, toml};
 
 /// The keys of a table of servers; `*` is any key.
@@ -16,14 +16,14 @@ pub(crate) enum Format {
     Toml,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) value: Value,
     /// Empty for a table of TOML that has no header.
     pub(super) range: Range<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Value {
     Table {
         members: Vec<Member>,
@@ -35,7 +35,7 @@ pub(super) enum Value {
     Other,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) start: usize,
@@ -127,17 +127,17 @@ impl Format {
         };
         match &member.node.value {
             Value::Text(_) => Ok(Command {
-                program: member.node.text(),
+                program: member.node.clone(),
                 args: self.args(text, server, member)?,
                 is_list: false,
             }),
             Value::List(list) => match list.split_first() {
                 None => Err(Skip::NoCommand),
                 Some((program, args)) if matches!(program.value, Value::Text(_)) => Ok(Command {
-                    program: program.text(),
+                    program: program.clone(),
                     args: Args::List {
                         range: member.node.range.clone(),
-                        elements: args.iter().map(Node::text).collect(),
+                        elements: args.to_vec(),
                         removal: None,
                     },
                     is_list: true,
@@ -161,7 +161,7 @@ impl Format {
         let follows = own.start > end && text[end..own.start].trim() == ",";
         Ok(Args::List {
             range: member.node.range.clone(),
-            elements: list.iter().map(Node::text).collect(),
+            elements: list.clone(),
             removal: match is_braced {
                 true => follows.then_some(end..own.end),
                 false => own_line(text, own),
@@ -224,13 +224,12 @@ impl Node {
         }
     }
 
-    fn text(&self) -> Text {
-        let value = match &self.value {
-            Value::Text(text) => Some(text.clone()),
+    /// Returns the text; `None` if it is none.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
             _ => None,
-        };
-        let range = self.range.clone();
-        Text { value, range }
+        }
     }
 }
 

@@ -15,8 +15,8 @@
 use std::collections::BTreeSet;
 
 use super::diff;
-use super::entry::{Args, Command, Entry, Key, Skip, Text};
-use super::format::{Format, Table};
+use super::entry::{Args, Command, Entry, Key, Skip};
+use super::format::{Format, Node, Table};
 use super::splice::{Splice, apply};
 use crate::show::runner::is_runner;
 
@@ -125,12 +125,12 @@ impl Entry {
     /// Returns whether this program is its command, or among its arguments behind `env` or `sh -c`.
     pub(super) fn is_wrapped(&self) -> bool {
         self.command.as_ref().is_ok_and(|command| {
-            let list: &[Text] = match &command.args {
+            let list: &[Node] = match &command.args {
                 Args::Missing { .. } => &[],
                 Args::List { elements, .. } => elements,
             };
             let mut words = std::iter::once(&command.program).chain(list);
-            words.any(|word| word.value.as_deref().is_some_and(is_this))
+            words.any(|word| word.as_text().is_some_and(is_this))
         })
     }
 }
@@ -154,7 +154,7 @@ fn wrap_entry(
     if entry.is_wrapped() {
         return Err(Skip::Wrapped);
     }
-    let name = program.value.clone().unwrap_or_default();
+    let name = program.as_text().unwrap_or_default().to_owned();
     if name.trim().is_empty() {
         return Err(Skip::NoCommand);
     }
@@ -200,7 +200,7 @@ fn unwrap_entry(entry: &Entry, body: &str, wrapper: &Wrapper<'_>) -> Result<Vec<
         args,
         is_list,
     } = entry.command.as_ref().map_err(Clone::clone)?;
-    if !program.value.as_deref().is_some_and(is_this) {
+    if !program.as_text().is_some_and(is_this) {
         return Err(match entry.is_wrapped() {
             true => Skip::Unclear(
                 "has this program among its arguments; take it out by hand".to_owned(),
@@ -220,7 +220,7 @@ fn unwrap_entry(entry: &Entry, body: &str, wrapper: &Wrapper<'_>) -> Result<Vec<
     };
     let words = elements
         .iter()
-        .map(|word| word.value.clone().unwrap_or_default());
+        .map(|word| word.as_text().unwrap_or_default().to_owned());
     let at = (wrapper.program_at)(&words.collect::<Vec<_>>()).ok_or_else(lost)?;
     let (Some(first), Some(moved)) = (elements.first(), elements.get(at)) else {
         return Err(lost());

@@ -37,12 +37,3 @@ pub(super) fn apply(text: &str, splices: &[Splice]) -> String {
     changed.push_str(&text[done..]);
     changed
 }
-
-/// Returns the change relative to this part of the text; `None` if it is outside.
-pub(super) fn within(splice: &Splice, part: &Range<usize>) -> Option<Splice> {
-    let inside = part.start <= splice.range.start && splice.range.end <= part.end;
-    inside.then(|| {
-        let range = splice.range.start - part.start..splice.range.end - part.start;
-        Splice::replace(range, splice.text.clone())
-    })
-}
