@@ -15,7 +15,7 @@ use mcp_lifecycle_core::launch::{
 pub use builder::DockerLauncherBuilder;
 
 use crate::container::{self, Job, Unfinished};
-use crate::control;
+use crate::control::CONTROL;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::{Engine, EngineError};
 use crate::host::Host;
@@ -181,7 +181,7 @@ impl ServerLauncher for DockerLauncher {
     /// launch, joins it in the engine.
     async fn prepare(&self, spec: &ServerSpec, context: &LaunchContext) -> Result<(), LaunchError> {
         let job = self.job(spec, context)?;
-        let prepared = control::run(async move { container::prepare(&job).await });
+        let prepared = CONTROL.run(async move { container::prepare(&job).await });
         prepared.await.map_err(|error| failed(spec, error))
     }
 
@@ -210,7 +210,7 @@ impl ServerLauncher for DockerLauncher {
         let engine = Arc::clone(&self.shared.engine);
         let ledgers = self.shared.settings.ledgers.clone();
         let reap = async move { orphans::reap(First::Own(&engine), &ledgers, Aim::End).await };
-        let reaped = control::run(reap).await;
+        let reaped = CONTROL.run(reap).await;
         reaped.map_err(|error| ReapError::new(NAME, error))
     }
 }

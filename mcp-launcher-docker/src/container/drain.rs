@@ -1,7 +1,5 @@
-//! The task that reads an attached stream, from before the container's start until its end.
-//!
-//! It forwards frames in order and waits for a slow reader, as a pipe would, so that the server
-//! blocks. Once a forced end begins, frames that do not fit are dropped.
+//! The task that reads an attached stream, from before the container's start until its end. It waits for
+//! a slow reader, as a pipe would; once a forced end begins, frames that do not fit are dropped.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -20,8 +18,7 @@ use tracing::warn;
 
 use crate::engine::Attached;
 
-/// Time that the end of output waits for the exit report, which arrives later. Output that ends
-/// while the server lives is a separate event.
+/// Time that the end of output waits for the exit report, which arrives later.
 const LATE_EXIT: Duration = Duration::from_secs(2);
 
 /// Capacity of the queue in frames of up to 32 KiB.
@@ -102,8 +99,7 @@ async fn drain(
 }
 
 async fn deliver(to: &mpsc::Sender<Bytes>, frame: Bytes, discard: &CancellationToken) {
-    // A dropped reader does not want the data. As with a closed pipe, except that the server does
-    // not notice.
+    // A dropped reader does not want the data.
     if let Err(mpsc::error::TrySendError::Full(frame)) = to.try_send(frame) {
         tokio::select! {
             biased;
@@ -113,12 +109,8 @@ async fn deliver(to: &mpsc::Sender<Bytes>, frame: Bytes, discard: &CancellationT
     }
 }
 
-/// The container's stdin.
-///
-/// # Drop
-///
-/// Closes it. Dropping bollard's half alone would not, since the drain task holds the other half of
-/// the socket.
+/// The container's stdin. Dropping it closes it: bollard's half alone would not, since the drain task
+/// holds the other half of the socket.
 pub(super) struct HalfClose(BoxWrite);
 
 impl AsyncWrite for HalfClose {

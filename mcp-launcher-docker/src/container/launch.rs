@@ -13,7 +13,7 @@ use super::drain::{self, Signals, Streams};
 use super::unfinished::{Entry, Unfinished};
 use super::watch::{Waits, watch};
 use super::{Container, DockerTerminator, Known, remove_until_absent};
-use crate::control;
+use crate::control::CONTROL;
 use crate::engine::{Condition, CreateError, Engine, EngineError, Pull};
 use crate::host::Host;
 use crate::labels::Mark;
@@ -58,7 +58,7 @@ pub(crate) fn launch(job: Job) -> std::io::Result<(Cancel, oneshot::Receiver<Lau
     let cancelled = CancellationToken::new();
     let guard = cancelled.clone().drop_guard();
     let (sender, receiver) = oneshot::channel();
-    control::spawn(async move {
+    CONTROL.spawn(async move {
         let outcome = run(job, &cancelled).await;
         // If the receiver is gone, the server's drop kills it.
         drop(sender.send(outcome));

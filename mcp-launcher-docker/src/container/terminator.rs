@@ -9,7 +9,7 @@ use mcp_lifecycle_core::launch::{
 };
 
 use super::{Container, Known};
-use crate::control;
+use crate::control::CONTROL;
 
 #[derive(Debug)]
 pub(crate) struct DockerTerminator {
@@ -70,7 +70,7 @@ impl ProcessTerminator for DockerTerminator {
     async fn request_end(&self) -> Result<(), StepError> {
         self.container.discard_output();
         let container = Arc::clone(&self.container);
-        let asked = control::run(async move { container.engine.ask_to_end(&container.id).await });
+        let asked = CONTROL.run(async move { container.engine.ask_to_end(&container.id).await });
         let failed = |error| StepError::new("ask the container to end", error);
         asked.await.map_err(failed)
     }

@@ -49,8 +49,7 @@ impl Waits {
         std::future::pending().await
     }
 
-    /// Returns the exit code. A wait that was registered too late never completes; the other one
-    /// has the code as well.
+    /// Returns the exit code, which a wait that was registered too late never gets.
     async fn exit_code(&mut self) -> Result<i64, Meaning> {
         tokio::select! {
             biased;
@@ -67,8 +66,7 @@ impl Waits {
         }
     }
 
-    /// Returns whether the kernel killed it for lack of memory, as far as reported in time and
-    /// before we killed it.
+    /// Returns whether the kernel killed it for lack of memory, as far as reported in time.
     async fn was_out_of_memory(&mut self, force: &CancellationToken) -> bool {
         let Some(stream) = &mut self.out_of_memory else {
             return false;
@@ -126,8 +124,7 @@ pub(super) async fn watch(container: Arc<Container>, mut waits: Waits) {
     }
 }
 
-/// Kills the main process and leaves the removal to the engine, which is faster than a removal
-/// request.
+/// Kills the main process and leaves the removal to the engine, which is faster.
 async fn kill(
     container: &Container,
     ended: Pin<&mut impl Future<Output = (ExitStatus, Waits)>>,
@@ -160,16 +157,14 @@ async fn remove(container: &Container, said: Said) {
     });
     let mut removal = std::pin::pin!(removal);
     if timeout(WEDGED, &mut removal).await.is_err() {
-        // Unread output blocks the daemon. It is read or dropped; the attachment is not needed any
-        // more.
+        // Unread output blocks the daemon; the attachment is not needed any more.
         container.discard.cancel();
         container.detach.cancel();
         removal.await;
     }
 }
 
-/// Waits for the exit status. Retries without a limit, since a silent daemon says nothing about the
-/// process.
+/// Waits for the exit status, without a limit: a silent daemon says nothing about the process.
 async fn exit_status(container: &Container, waits: &mut Waits) -> ExitStatus {
     let code = tokio::select! {
         biased;
@@ -187,8 +182,7 @@ async fn exit_status(container: &Container, waits: &mut Waits) -> ExitStatus {
     }
 }
 
-/// Interprets an exit code. 137 is SIGKILL, from the kernel for lack of memory or from another
-/// process; for some milliseconds the container can still be inspected.
+/// Interprets an exit code. 137 is SIGKILL, from the kernel for lack of memory or from a process.
 async fn status(container: &Container, code: i64) -> ExitStatus {
     if code == 137
         && !container.force.is_cancelled()

@@ -136,7 +136,7 @@ mod tests {
             fs::write(at("new"), format!("#!/bin/sh\n{script}\n")).unwrap();
             fs::set_permissions(at("new"), fs::Permissions::from_mode(0o755)).unwrap();
             fs::rename(at("new"), at("docker-credential-test")).unwrap();
-            let found = crate::control::run(async move { of("reg.io/a", limit).await });
+            let found = crate::control::CONTROL.run(async move { of("reg.io/a", limit).await });
             within("it is bounded", found).map_err(|error| error.to_string())
         };
         let long = Duration::from_secs(30);

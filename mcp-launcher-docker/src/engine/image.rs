@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::quiet::quietly;
 use super::{ANSWER_LIMIT, Engine, EngineError, SLOW_ANSWER_LIMIT, credentials};
-use crate::control;
+use crate::control::CONTROL;
 
 /// Time limit of a credential helper, which may ask a person to unlock a key ring. At most half of
 /// the pull's.
@@ -68,7 +68,7 @@ impl Engine {
     /// joins it in the engine, which transfers each layer once.
     pub(crate) async fn pull(self: &Arc<Self>, pull: Pull) -> Result<(), EngineError> {
         let engine = Arc::clone(self);
-        let task = control::spawn(async move {
+        let task = CONTROL.spawn(async move {
             let pulled = timeout(pull.limit, engine.pull_once(&pull)).await;
             pulled.unwrap_or_else(|_| {
                 Err(EngineError::PullTimeout {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use crate::control;
+use crate::control::CONTROL;
 use crate::labels::Role;
 use process::{Order, closed, spawn};
 
@@ -113,7 +113,7 @@ impl LastWill {
             state: Mutex::default(),
         });
         let stdout = shared.start(&mut shared.state())?;
-        control::spawn(replace(Arc::clone(&shared), stdout))?;
+        CONTROL.spawn(replace(Arc::clone(&shared), stdout))?;
         Ok(Self(shared))
     }
 

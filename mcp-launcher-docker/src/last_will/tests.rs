@@ -234,7 +234,7 @@ fn where_it_could_not_be_begun_it_is_tried_again() {
         return;
     }
     // The thread has its descriptors.
-    drop(control::spawn(async {}).unwrap());
+    drop(CONTROL.spawn(async {}).unwrap());
     let (wills, socket) = (Wills::new("me", Role::Server), Path::new("/no/such/socket"));
     let taken = crate::alone::fill_descriptors();
     wills.cover(socket);

@@ -25,7 +25,8 @@ pub(crate) use foreign_ledgers::{ForeignLedger, ForeignLedgers, Place, instances
 pub(crate) use home::Home;
 pub(crate) use sockets::short_directories;
 
-use crate::{control, machine};
+use crate::control::CONTROL;
+use crate::machine;
 
 /// Interval of renewals: cleaners of temporary files count in days.
 const REFRESH: Duration = Duration::from_secs(3600);
@@ -88,7 +89,7 @@ impl Ledger {
     /// it, and creates it again if one did.
     pub(crate) fn look_after(self: &Arc<Self>) -> io::Result<()> {
         let ledger: Weak<Self> = Arc::downgrade(self);
-        control::spawn(async move {
+        CONTROL.spawn(async move {
             loop {
                 tokio::time::sleep(REFRESH).await;
                 let Some(ledger) = ledger.upgrade() else {

@@ -20,7 +20,7 @@ use mcp_lifecycle_core::launch::{
 
 pub use policy::ReapPolicy;
 
-use crate::control;
+use crate::control::CONTROL;
 use crate::endpoint::{Endpoint, EndpointError};
 use crate::engine::Engine;
 use crate::host::Host;
@@ -191,7 +191,7 @@ impl<L> ContainerTracker<L> {
 
     async fn containers_of_the_dead(&self, aim: Aim) -> Result<ReapReport, ReapError> {
         let ledgers = self.settings.ledgers.clone();
-        let reaped = control::run(async move {
+        let reaped = CONTROL.run(async move {
             let (engine, unknown) = match Endpoint::resolve() {
                 Ok(endpoint) => (Some(Engine::new(endpoint)), None),
                 Err(EndpointError::NotFound(_)) => (None, None),

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::control;
+use crate::control::CONTROL;
 use crate::labels::Mark;
 use crate::ledger::Ledger;
 
@@ -77,7 +77,7 @@ impl Nested {
     pub(super) fn follow(self: &Arc<Self>) -> std::io::Result<oneshot::Sender<End>> {
         let (sender, server) = oneshot::channel::<End>();
         let nested = Arc::clone(self);
-        control::spawn(async move {
+        CONTROL.spawn(async move {
             let server = server.await.ok();
             let launched = server.is_some();
             if let Some(gone) = server {
@@ -197,7 +197,7 @@ impl Nested {
             return Ok(Vec::new());
         }
         let nested = Arc::clone(self);
-        let look = control::spawn(async move { nested.means.look(&nested.mark).await });
+        let look = CONTROL.spawn(async move { nested.means.look(&nested.mark).await });
         let look = look.map_err(|error| error.to_string())?;
         let has_late = self.means.has_late_create();
         let Ok(look) = timeout(LOOK, look).await else {

@@ -57,16 +57,11 @@ impl Means {
                     problem: error.to_string(),
                     no_program: error.kind() == std::io::ErrorKind::NotFound,
                 })?;
-                Ok(match keep {
-                    true => Swept {
-                        ended: Vec::new(),
-                        kept: found,
-                    },
-                    false => Swept {
-                        ended: found,
-                        kept: Vec::new(),
-                    },
-                })
+                let (ended, kept) = match keep {
+                    true => (Vec::new(), found),
+                    false => (found, Vec::new()),
+                };
+                Ok(Swept { ended, kept })
             }
         }
     }

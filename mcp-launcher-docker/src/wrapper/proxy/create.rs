@@ -75,8 +75,7 @@ pub(super) async fn create(
     head.headers
         .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     let request = Request::from_parts(head, Full::new(Bytes::from(body)));
-    // Completed even without the client: the daemon creates it in any case, and the fence must know
-    // when that is over.
+    // Completed even without the client: the daemon creates it in any case.
     let exchange = tokio::spawn({
         let shared = Arc::clone(shared);
         async move {

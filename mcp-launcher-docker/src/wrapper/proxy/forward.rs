@@ -1,5 +1,4 @@
-//! Forwards requests to the engine, and its responses back. Each request has its own connection, so
-//! that no state is shared.
+//! Forwards requests to the engine, and its responses back, each on its own connection.
 
 use std::sync::Arc;
 
@@ -67,8 +66,7 @@ pub(super) async fn exchange(
     send(shared, request, Tunnel::default(), over).await
 }
 
-/// Forwards a request after which the connection may become a byte stream: attach, exec, BuildKit's
-/// sessions. The engine decides.
+/// Forwards a request after which the connection may become a byte stream, if the engine decides so.
 pub(super) async fn tunnel(
     shared: &Shared,
     mut request: Request<Incoming>,

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use fence::Fence;
 pub(crate) use rewrite::Additions;
 
-use crate::control;
+use crate::control::CONTROL;
 use crate::dial::Dial;
 use crate::engine::{Engine, State};
 use crate::host::Host;
@@ -62,10 +62,6 @@ struct Created(Mutex<BTreeMap<String, bool>>);
 
 impl Proxy {
     /// Listens at `path`, in a private directory.
-    ///
-    /// # Errors
-    ///
-    /// Also if this build lacks the feature for such an endpoint, or the certificates are unusable.
     pub(crate) fn start(
         path: PathBuf,
         engine: Arc<Engine>,
@@ -95,7 +91,7 @@ impl Proxy {
         };
         // The fence is empty only after the listener is closed.
         let pass = shared.fence.hold();
-        control::spawn(async move {
+        CONTROL.spawn(async move {
             let _pass = pass;
             tokio::select! {
                 () = serve::accept(listener, shared) => {}
@@ -156,8 +152,7 @@ impl Created {
         self.ids().len() >= Self::MOST
     }
 
-    /// Remembers a new container. Returns some others to [check](Self::check): those with the next
-    /// IDs, which are random.
+    /// Remembers a new container. Returns others to [check](Self::check): those with the next IDs.
     fn note(&self, id: &str, ends: bool) -> Vec<String> {
         let mut ids = self.ids();
         ids.insert(id.to_owned(), ends);

@@ -1,5 +1,4 @@
-//! Adds our labels and socket to the body of a create request. Pure. Other fields are unchanged,
-//! for the daemon to judge.
+//! Adds our labels and socket to the body of a create request; the daemon judges the rest. Pure.
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -21,12 +20,8 @@ pub(crate) struct Additions {
     pub(crate) sockets: Option<(String, String)>,
 }
 
-/// Adds our labels to the body. Returns it, and whether the container ends with the server.
-/// Anything after the object is kept for the daemon to judge.
-///
-/// # Errors
-///
-/// The reason that it cannot be labelled. Quotes nothing of the body.
+/// Adds our labels to the body. Returns it, and whether the container ends with the server. Anything
+/// after the object is kept for the daemon to judge. An error quotes nothing of the body.
 pub(super) fn rewrite(
     body: &[u8],
     kind: Kind,
@@ -81,8 +76,7 @@ pub(super) fn rewrite(
     Ok((new, ends))
 }
 
-/// Returns whether the container is tied to its client: it is removed at its exit, or its stdin is
-/// the client's.
+/// Returns whether the container is tied to its client.
 fn is_tied(create: &Fields) -> bool {
     let host = create.values("HostConfig").last().and_then(Fields::of);
     let auto_remove = host.is_some_and(|host| host.is("AutoRemove")) || create.is("remove");
