@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::ledger::Ledger;
+use crate::machine;
 
 pub(crate) const PREFIX: &str = "dev.mcp-lifecycle.";
 /// The server's name in the outermost host, for people; on each container of any host.
@@ -61,12 +62,12 @@ pub(crate) struct Mark {
 
 impl Mark {
     pub(crate) fn new(ledger: &Ledger, launch: &str, server: &str, role: Role) -> Self {
-        let owner = ledger.owner();
+        let (machine, boot) = (machine::id(), machine::boot());
         let pid = std::process::id().to_string();
         let fields = [
-            (DOMAIN, &*owner.domain),
-            (MACHINE, &owner.machine),
-            (BOOT, &owner.boot),
+            (DOMAIN, ledger.domain()),
+            (MACHINE, &machine),
+            (BOOT, &boot),
             (LAUNCH, launch),
             (SERVER, server),
             (HOST_PID, &pid),
@@ -133,9 +134,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Returns the hosts of a container; several if hosts are nested.
-///
-/// A set with an empty launch was cleared in an image and is ignored.
+/// Returns the hosts of a container. A set with an empty launch was cleared in an image.
 pub(crate) fn hosts(labels: &HashMap<String, String>) -> Vec<Host<'_>> {
     let mut hosts = BTreeMap::<&str, BTreeMap<&str, &str>>::new();
     for (key, value) in labels {

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::time::SystemTime;
 
-use super::home::Home;
+use super::home::{Home, PRIVATE};
 use mcp_lifecycle_core::backend::random;
 
 pub(super) const NAME: &str = "domain";
@@ -45,7 +45,7 @@ pub(super) fn keep(home: &Home, domain: &str) -> io::Result<()> {
 /// Names the directory, unless another process was first; then returns that name. Atomic.
 fn put(home: &Home, domain: &str) -> io::Result<String> {
     let nascent = format!("{NAME}.{}", random::id()?);
-    let mut file = home.create_new(&nascent, 0o600)?;
+    let mut file = home.create_new(&nascent, PRIVATE)?;
     let written = super::write(&mut file, domain.as_bytes());
     let linked = written.and_then(|()| home.link(&nascent, NAME));
     home.remove(&nascent)?;

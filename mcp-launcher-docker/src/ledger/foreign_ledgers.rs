@@ -171,8 +171,7 @@ fn look(home: &Arc<Home>, name: &str, instance: &str) -> io::Result<Option<Forei
     }))
 }
 
-/// Lists the instances with a ledger in `homes`, held or not. Locks nothing, so that it works while
-/// [`ForeignLedgers`] hold locks.
+/// Lists the instances with a ledger, held or not. Locks nothing.
 pub(crate) fn instances(homes: &[Arc<Home>]) -> io::Result<BTreeSet<String>> {
     let mut instances = BTreeSet::new();
     for home in homes {

@@ -13,12 +13,14 @@ mod foreign_ledgers;
 mod home;
 mod sockets;
 
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
+use nix::sys::stat::{Mode, fstat};
 use tracing::warn;
 
 pub(crate) use foreign_ledgers::{ForeignLedger, ForeignLedgers, Place, instances};
@@ -26,36 +28,17 @@ pub(crate) use home::Home;
 pub(crate) use sockets::short_directories;
 
 use crate::control::CONTROL;
-use crate::machine;
 
 /// Interval of renewals: cleaners of temporary files count in days.
 const REFRESH: Duration = Duration::from_secs(3600);
-
-/// The labels that identify an owner's containers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) domain: String,
-    pub(crate) machine: String,
-    pub(crate) boot: String,
-}
-
-impl Owner {
-    /// Returns the owner for ledgers of this machine in this domain.
-    fn in_domain(domain: String) -> Self {
-        Self {
-            domain,
-            machine: machine::id(),
-            boot: machine::boot(),
-        }
-    }
-}
 
 /// A ledger that this process holds. Dropping it releases it and removes the file. Every container
 /// holds the ledger that it was created under until it is proven gone.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     instance: String,
-    owner: Owner,
+    /// The name of its directory, by which its containers are judged.
+    domain: String,
     directory: PathBuf,
     held: Mutex<Held>,
 }
@@ -63,25 +46,25 @@ pub(crate) struct Ledger {
 /// A locked file in an open directory. Both can be removed and created again.
 #[derive(Debug)]
 struct Held {
-    home: Arc<Home>,
+    home: Home,
     file: File,
+    /// The endpoints in it.
+    noted: String,
 }
 
 impl Ledger {
     /// Takes a new ledger in the first usable directory, which is created if missing.
     pub(crate) fn take(place: &Place) -> io::Result<Self> {
-        place.first(|home| Self::take_in(Arc::new(home)))
-    }
-
-    fn take_in(home: Arc<Home>) -> io::Result<Self> {
-        let owner = Owner::in_domain(domain::of(&home)?);
-        let instance = mcp_lifecycle_core::backend::random::id()?;
-        let file = held(&home, &instance, "")?;
-        Ok(Self {
-            instance,
-            owner,
-            directory: home.path().to_owned(),
-            held: Mutex::new(Held { home, file }),
+        place.first(|home| {
+            let domain = domain::of(&home)?;
+            let instance = mcp_lifecycle_core::backend::random::id()?;
+            let (file, noted) = (locked(&home, &instance, "")?, String::new());
+            Ok(Self {
+                instance,
+                domain,
+                directory: home.path().to_owned(),
+                held: Mutex::new(Held { home, file, noted }),
+            })
         })
     }
 
@@ -110,29 +93,19 @@ impl Ledger {
     }
 
     fn renew(&self) -> io::Result<()> {
-        let mut held_now = self.held();
-        if !held_now.home.is_there()? {
-            // Removed with everything in it.
-            held_now.home = Arc::new(held_now.home.again()?);
+        let held = &mut *self.held();
+        if !is_at(&self.directory.join(name_of(&self.instance)), &held.file) {
+            // It was removed, maybe with its directory.
+            held.home = Home::make(&self.directory, held.home.of_user).map_err(home::problem)?;
+            held.file = locked(&held.home, &self.instance, &held.noted)?;
         }
-        let Held { home, file } = &mut *held_now;
-        if !home.has(&name_of(&self.instance), file)? {
-            let mut known = String::new();
-            file.rewind()?;
-            file.read_to_string(&mut known)?;
-            *file = held(home, &self.instance, &known)?;
-        }
-        file.set_modified(SystemTime::now())?;
+        held.file.set_modified(SystemTime::now())?;
         // Its name is in the labels of all containers of this host.
-        domain::keep(home, &self.owner.domain)
+        domain::keep(&held.home, &self.domain)
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn home(&self) -> Arc<Home> {
-        Arc::clone(&self.held().home)
     }
 
     /// Returns the directory of the ledger.
@@ -144,8 +117,8 @@ impl Ledger {
         &self.instance
     }
 
-    pub(crate) fn owner(&self) -> &Owner {
-        &self.owner
+    pub(crate) fn domain(&self) -> &str {
+        &self.domain
     }
 
     /// Returns the path of a socket of this owner, in its directory or a [short
@@ -157,28 +130,29 @@ impl Ledger {
     /// Records that containers are about to be created there. Called before the first creation, so
     /// that a host that dies within it is cleaned up.
     pub(crate) fn note(&self, endpoint: &str) -> io::Result<()> {
-        let file = &mut self.held().file;
-        let mut known = String::new();
-        file.rewind()?;
-        file.read_to_string(&mut known)?;
-        if known.lines().any(|line| line == endpoint) {
-            return Ok(());
+        let held = &mut *self.held();
+        if !held.noted.lines().any(|line| line == endpoint) {
+            let line = format!("{endpoint}\n");
+            write(&mut held.file, line.as_bytes())?;
+            held.noted.push_str(&line);
         }
-        write(file, format!("{endpoint}\n").as_bytes())
+        Ok(())
     }
 
     /// Stores a program in its directory, executable by every user.
     pub(crate) fn keep_file(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-        const MODE: home::Permissions = 0o555;
-        let home = self.home();
+        const MODE: Mode = Mode::from_bits_truncate(0o555);
+        let held = self.held();
+        let home = &held.home;
         let path = home.path().join(name);
-        let mut found = Vec::new();
-        let is_fit = home.open_file(name).and_then(|file| {
+        let is_fit = |file: File| -> io::Result<bool> {
+            let mut found = Vec::new();
             let most = bytes.len() as u64 + 1;
             (&file).take(most).read_to_end(&mut found)?;
-            Home::has_mode(&file, MODE)
-        });
-        if is_fit.unwrap_or(false) && found == bytes {
+            let mode = Mode::from_bits_truncate(fstat(&file)?.st_mode);
+            Ok(mode == MODE && found == bytes)
+        };
+        if home.open_file(name).and_then(is_fit).unwrap_or(false) {
             return Ok(path);
         }
         let nascent = format!("{}.new", mcp_lifecycle_core::backend::random::id()?);
@@ -190,13 +164,21 @@ impl Ledger {
 
 /// Creates a locked file with this content and then names it, so that a ledger is never seen
 /// unlocked.
-fn held(home: &Home, instance: &str, content: &str) -> io::Result<File> {
+fn locked(home: &Home, instance: &str, content: &str) -> io::Result<File> {
     let nascent = format!("{}.new", mcp_lifecycle_core::backend::random::id()?);
-    let mut file = home.create_new(&nascent, 0o600)?;
+    let mut file = home.create_new(&nascent, home::PRIVATE)?;
     file.lock()?;
     write(&mut file, content.as_bytes())?;
     home.rename(&nascent, &name_of(instance))?;
     Ok(file)
+}
+
+/// Returns whether the path leads to this file.
+fn is_at(path: &Path, file: &File) -> bool {
+    match (fs::symlink_metadata(path), file.metadata()) {
+        (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+        _ => false,
+    }
 }
 
 /// Writes to a file of a ledger directory. Beyond a limit on the size of files this is an error, and
@@ -214,7 +196,7 @@ fn name_of(instance: &str) -> String {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        let _ = self.home().remove(&name_of(&self.instance));
+        let _ = self.held().home.remove(&name_of(&self.instance));
     }
 }
 

@@ -83,7 +83,7 @@ fn a_ledger_that_was_removed_is_made_again_with_its_domain() {
         let found = place.records();
         assert!(found.others[0].alive);
         assert_eq!(found.others[0].instance, ledger.instance());
-        assert_eq!(found.domains, [ledger.owner().domain.clone()]);
+        assert_eq!(found.domains, [ledger.domain()]);
         die(&ledger);
         let found = place.records().others;
         assert_eq!(found[0].endpoints, ["unix:///a"]);
@@ -106,7 +106,7 @@ fn what_is_no_ledger_of_ours_blocks_nobody() {
 #[test]
 fn a_directory_keeps_its_domain() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let of = |dir| Ledger::take(&place(dir)).unwrap().owner().domain.clone();
+    let of = |dir| Ledger::take(&place(dir)).unwrap().domain().to_owned();
     assert_eq!(of(&one), of(&one));
     assert_ne!(of(&one), of(&two));
 }
