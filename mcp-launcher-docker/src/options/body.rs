@@ -9,6 +9,7 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as EngineMount, MountTmpfsOptions,
     MountType, RestartPolicy, RestartPolicyNameEnum,
 };
+use mcp_lifecycle_core::backend::fields::{environment, invalid, text};
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 
 use super::{ContainerOptions, Init, Mount, PullPolicy, pin, raw};
@@ -67,11 +68,12 @@ pub(crate) fn plan(
     let stop_signal = options.stop_signal.clone();
     let init = options.init.unwrap_or(defaults.init);
     let grace = Duration::from_millis(options.init_grace_ms.unwrap_or(INIT_GRACE_MS).into());
+    let env = environment(spec, host_env)?.into_iter();
     let body = ContainerCreateBody {
         image: Some(options.image_id.clone().unwrap_or_else(|| image.clone())),
         entrypoint,
         cmd,
-        env: Some(environment(spec, host_env)?),
+        env: Some(env.map(|(name, value)| format!("{name}={value}")).collect()),
         working_dir: spec.cwd().map(|dir| path("cwd", dir)).transpose()?,
         user: options.user.clone(),
         labels: Some(all_labels(&options, owner)?),
@@ -120,28 +122,6 @@ fn command(spec: &ServerSpec) -> Result<(Option<Vec<String>>, Option<Vec<String>
         None if args.is_empty() => Ok((None, None)),
         None => Ok((None, Some(args))),
     }
-}
-
-/// Returns the variables that are set or passed by name. Nothing is inherited: the host's PATH and
-/// HOME mean nothing in the container.
-fn environment(
-    spec: &ServerSpec,
-    host_env: impl Fn(&OsStr) -> Option<OsString>,
-) -> Result<Vec<String>, SpecError> {
-    let passed = spec
-        .env()
-        .passed()
-        .filter_map(|name| Some((name.to_owned(), host_env(name)?)));
-    let set = spec
-        .env()
-        .literals()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let mut env = std::collections::BTreeMap::new();
-    env.extend(passed);
-    env.extend(set);
-    env.iter()
-        .map(|(name, value)| Ok(format!("{}={}", text("env", name)?, text("env", value)?)))
-        .collect()
 }
 
 fn all_labels(
@@ -247,20 +227,6 @@ fn mount(mount: &Mount) -> Result<EngineMount, SpecError> {
 
 fn path(option: &str, path: &Path) -> Result<String, SpecError> {
     text(option, path.as_os_str())
-}
-
-fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
-    match value.to_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => Err(invalid(option, "is not valid UTF-8")),
-    }
-}
-
-pub(super) fn invalid(name: &str, problem: impl Into<String>) -> SpecError {
-    SpecError::InvalidOption {
-        name: name.to_owned(),
-        problem: problem.into(),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
+use mcp_lifecycle_core::backend::fields::invalid;
 use mcp_lifecycle_core::launch::SpecError;
 
 use super::ContainerOptions;
-use super::body::invalid;
 
 /// Rejects an invalid ID, and an image that is named by a tag only if a pin is `required`.
 pub(super) fn check(

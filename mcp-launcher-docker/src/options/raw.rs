@@ -5,8 +5,6 @@ use mcp_lifecycle_core::backend::fields;
 use mcp_lifecycle_core::launch::SpecError;
 use serde_json::{Map, Value};
 
-use super::body::invalid;
-
 const OPTION: &str = "the launcher's option of that name sets it";
 const SPEC: &str = "the server's specification sets it";
 const LIFECYCLE: &str = "the server's lifecycle rests on it";
@@ -62,7 +60,7 @@ pub(super) fn merge(
 }
 
 fn wrong(problem: String) -> SpecError {
-    invalid("create_body", problem)
+    fields::invalid("create_body", problem)
 }
 
 #[cfg(test)]

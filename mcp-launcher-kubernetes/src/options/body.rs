@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use mcp_lifecycle_core::backend::fields::{environment, invalid, text};
 use mcp_lifecycle_core::launch::{ServerSpec, SpecError};
 use serde_json::{Value, json};
 
@@ -22,7 +23,6 @@ pub(crate) struct Plan {
     pub(crate) supervised: bool,
     pub(crate) grace: u32,
     pub(crate) pod: Value,
-    /// The environment; `None` without variables.
     pub(crate) secret: Option<Value>,
 }
 
@@ -38,7 +38,6 @@ pub(crate) struct Defaults<'a> {
     pub(crate) init: Option<Init>,
 }
 
-/// Name and labels that tie the objects to their host.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Owner {
     pub(crate) name: String,
@@ -74,6 +73,7 @@ pub(crate) fn plan(
         }
     };
     let env = environment(spec, host_env)?;
+    env.keys().try_for_each(|name| check_variable(name))?;
     let mut pod = pod(&options, &image)?;
     pod["metadata"]["name"] = owner.name.as_str().into();
     for (key, value) in &owner.labels {
@@ -120,7 +120,6 @@ pub(super) fn check(options: &PodOptions) -> Result<(), SpecError> {
     pod(options, "image").map(drop)
 }
 
-/// Returns the pod, without the parts that the specification sets.
 fn pod(options: &PodOptions, image: &str) -> Result<Value, SpecError> {
     raw::reserved(options.labels.keys())?;
     let grace = options.grace_seconds.unwrap_or(LEAST_GRACE);
@@ -180,24 +179,8 @@ fn without_null(value: Value) -> Value {
     }
 }
 
-/// Returns the variables that are set or passed by name. Nothing is inherited: the host's PATH and
-/// HOME mean nothing in the container.
-fn environment(
-    spec: &ServerSpec,
-    host_env: impl Fn(&OsStr) -> Option<OsString>,
-) -> Result<BTreeMap<String, String>, SpecError> {
-    let passed = spec.env().passed();
-    let passed = passed.filter_map(|name| Some((name.to_owned(), host_env(name)?)));
-    let set = spec.env().literals();
-    let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    passed
-        .chain(set)
-        .map(|(name, value)| Ok((variable(text("env", &name)?)?, text("env", &value)?)))
-        .collect()
-}
-
 /// Checks a name: the kubelet silently skips one that cannot be a secret's key.
-fn variable(name: String) -> Result<String, SpecError> {
+fn check_variable(name: &str) -> Result<(), SpecError> {
     let fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     let begins = name.starts_with(|c: char| c.is_ascii_digit());
     if begins || !name.chars().all(fit) {
@@ -205,26 +188,12 @@ fn variable(name: String) -> Result<String, SpecError> {
             format!("`{name}`: a pod's variables are of letters, digits, `_`, `.` and `-`");
         return Err(invalid("env", problem));
     }
-    Ok(name)
+    Ok(())
 }
 
 /// Escapes an argument: the kubelet expands `$(NAME)` and reads `$$` as `$`.
 fn word(option: &str, value: &OsStr) -> Result<String, SpecError> {
     Ok(text(option, value)?.replace('$', "$$"))
-}
-
-fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
-    match value.to_str() {
-        Some(text) => Ok(text.to_owned()),
-        None => Err(invalid(option, "is not valid UTF-8")),
-    }
-}
-
-pub(super) fn invalid(name: &str, problem: impl Into<String>) -> SpecError {
-    SpecError::InvalidOption {
-        name: name.to_owned(),
-        problem: problem.into(),
-    }
 }
 
 #[cfg(test)]

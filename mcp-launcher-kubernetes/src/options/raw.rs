@@ -1,11 +1,10 @@
 //! Merges raw pod fields over the options. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
-use mcp_lifecycle_core::backend::fields;
+use mcp_lifecycle_core::backend::fields::{self, invalid};
 use mcp_lifecycle_core::launch::SpecError;
 use serde_json::{Map, Value};
 
-use super::body::invalid;
 use crate::facts::SERVER;
 use crate::labels;
 
@@ -30,7 +29,6 @@ const OURS: &[(&str, &str)] = &[
     ("spec.hostPID", LIFECYCLE),
 ];
 
-/// Fields of the server's container that cannot be set here, and why.
 const OURS_OF_SERVER: &[(&str, &str)] = &[
     ("image", OPTION),
     ("command", SPEC),
@@ -44,8 +42,7 @@ const OURS_OF_SERVER: &[(&str, &str)] = &[
     ("lifecycle", LIFECYCLE),
 ];
 
-/// Merges these fields into the pod. Objects are merged, and lists of named items by name; anything
-/// else replaces.
+/// Merges these fields into the pod: objects, and lists of named items by name.
 pub(super) fn merge(mut pod: Value, patch: &Map<String, Value>) -> Result<Value, SpecError> {
     for (path, why) in OURS {
         if fields::set_at(patch, path).is_some() {

@@ -1,6 +1,49 @@
-//! Raw fields of an engine's request, merged over a launcher's options.
+//! Fields of an engine's request: of a specification, and raw ones, merged over a launcher's options.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 
 use serde_json::{Map, Value};
+
+use crate::launch::{ServerSpec, SpecError};
+
+/// Returns the error of an option.
+pub fn invalid(option: &str, problem: impl Into<String>) -> SpecError {
+    SpecError::InvalidOption {
+        name: option.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+/// Converts a value to UTF-8, as JSON requires.
+///
+/// # Errors
+///
+/// [`SpecError::InvalidOption`] if it is not, without the value.
+pub fn text(option: &str, value: &OsStr) -> Result<String, SpecError> {
+    let text = value.to_str().map(str::to_owned);
+    text.ok_or_else(|| invalid(option, "is not valid UTF-8"))
+}
+
+/// Returns the variables that a specification sets, or passes by name from `host`. Nothing is
+/// inherited: the host's PATH and HOME mean nothing in a container.
+///
+/// # Errors
+///
+/// Those of [`text`].
+pub fn environment(
+    spec: &ServerSpec,
+    host: impl Fn(&OsStr) -> Option<OsString>,
+) -> Result<BTreeMap<String, String>, SpecError> {
+    let passed = spec.env().passed();
+    let passed = passed.filter_map(|name| Some((name, host(name)?)));
+    let set = spec.env().literals();
+    let set = set.map(|(name, value)| (name, value.to_owned()));
+    passed
+        .chain(set)
+        .map(|(name, value)| Ok((text("env", name)?, text("env", &value)?)))
+        .collect()
+}
 
 /// Merges `fields` into `whole`: objects are merged, anything else replaces.
 pub fn over(whole: &mut Map<String, Value>, fields: Map<String, Value>) {
