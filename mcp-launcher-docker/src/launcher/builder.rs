@@ -17,6 +17,34 @@ pub struct DockerLauncherBuilder {
     settings: Settings,
 }
 
+setters! { DockerLauncherBuilder:
+    /// Sets the engine's address, instead of finding it.
+    endpoint(endpoint: Endpoint) |it| it.endpoint = Some(endpoint);
+    /// Sets the image of servers without one.
+    image(image: impl Into<String>) |it| it.settings.image = Some(image.into());
+    /// Sets process 1 of servers that do not set it. The engine's init by default. Determines the
+    /// launcher's semantics; a server's own setting shows in its own semantics.
+    init(init: Init) |it| it.settings.init = init;
+    /// Sets whether this launcher has a *last will*: a small process that removes the containers of
+    /// servers which ignore the end of their input, 1 s after this process has died. By default it
+    /// has one if possible: on Linux, with an engine behind a Unix socket. The process starts with
+    /// the first launch and ends with the launcher and its containers.
+    last_will(last_will: bool) |it| it.settings.last_will = last_will;
+    /// Sets when images are pulled, unless a server sets it. When they are missing, by default.
+    /// Private images are pulled with the credentials that `docker login` has stored.
+    pull(policy: PullPolicy) |it| it.settings.pull = policy;
+    /// Sets whether images need a digest (`name@sha256:…`) or an
+    /// [`image_id`](crate::ContainerOptions::image_id). They do not, by default.
+    require_pinned(required: bool) |it| it.settings.pinned = required;
+    /// Sets the time limit of a pull; 10 minutes by default. It is independent of the launch's
+    /// deadline.
+    pull_timeout(limit: Duration) |it| it.settings.pull_timeout = limit;
+    /// Sets the directory of ledgers. Hosts with the same directory clean up after each other; it
+    /// must be private to the user and on this machine. By default it depends on the user ID
+    /// (`docs/containment.md`); `MCP_LIFECYCLE_STATE_DIR` names another for tests.
+    ledger_directory(directory: impl Into<PathBuf>) |it| it.settings.ledgers = Place::At(directory.into());
+}
+
 impl DockerLauncherBuilder {
     pub(super) fn new() -> Self {
         Self {
@@ -31,63 +59,6 @@ impl DockerLauncherBuilder {
                 ledgers: Place::OfUser,
             },
         }
-    }
-
-    /// Sets the engine's address, instead of finding it.
-    pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
-        self.endpoint = Some(endpoint);
-        self
-    }
-
-    /// Sets the image of servers without one.
-    pub fn image(mut self, image: impl Into<String>) -> Self {
-        self.settings.image = Some(image.into());
-        self
-    }
-
-    /// Sets process 1 of servers that do not set it. The engine's init by default. Determines the
-    /// launcher's semantics; a server's own setting shows in its own semantics.
-    pub fn init(mut self, init: Init) -> Self {
-        self.settings.init = init;
-        self
-    }
-
-    /// Sets whether this launcher has a *last will*: a small process that removes the containers of
-    /// servers which ignore the end of their input, 1 s after this process has died. By default it
-    /// has one if possible: on Linux, with an engine behind a Unix socket. The process starts with
-    /// the first launch and ends with the launcher and its containers.
-    pub fn last_will(mut self, last_will: bool) -> Self {
-        self.settings.last_will = last_will;
-        self
-    }
-
-    /// Sets when images are pulled, unless a server sets it. When they are missing, by default.
-    /// Private images are pulled with the credentials that `docker login` has stored.
-    pub fn pull(mut self, policy: PullPolicy) -> Self {
-        self.settings.pull = policy;
-        self
-    }
-
-    /// Sets whether images need a digest (`name@sha256:…`) or an
-    /// [`image_id`](crate::ContainerOptions::image_id). They do not, by default.
-    pub fn require_pinned(mut self, required: bool) -> Self {
-        self.settings.pinned = required;
-        self
-    }
-
-    /// Sets the time limit of a pull; 10 minutes by default. It is independent of the launch's
-    /// deadline.
-    pub fn pull_timeout(mut self, limit: Duration) -> Self {
-        self.settings.pull_timeout = limit;
-        self
-    }
-
-    /// Sets the directory of ledgers. Hosts with the same directory clean up after each other; it
-    /// must be private to the user and on this machine. By default it depends on the user ID
-    /// (`docs/containment.md`); `MCP_LIFECYCLE_STATE_DIR` names another for tests.
-    pub fn ledger_directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.settings.ledgers = Place::At(directory.into());
-        self
     }
 
     /// Builds the launcher. Connects to nothing.

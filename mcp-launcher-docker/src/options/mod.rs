@@ -37,6 +37,7 @@ pub use size::ByteSize;
 /// [`build`](ServerSpecBuilder::build), which names the option.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[must_use = "options do nothing until they are applied"]
 pub struct ContainerOptions {
     image: Option<String>,
     image_id: Option<String>,

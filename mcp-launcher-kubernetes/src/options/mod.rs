@@ -33,6 +33,7 @@ pub use kinds::{Init, PullPolicy};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[must_use = "options do nothing until they are applied"]
 pub struct PodOptions {
     image: Option<String>,
     pull: Option<PullPolicy>,
