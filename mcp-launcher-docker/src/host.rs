@@ -37,16 +37,14 @@ impl Host {
         Self::take(&Mutex::default(), &Place::At(directory.to_owned()), None).unwrap()
     }
 
-    /// Makes sure that containers of this engine end with the host, if possible. Called before the
-    /// first creation.
+    /// Makes sure that containers of this engine end with the host. Called before the first creation.
     pub(crate) fn cover(&self, engine: &Endpoint) {
         if let (Some(wills), Some(socket)) = (&self.wills, engine.local_socket()) {
             wills.cover(socket);
         }
     }
 
-    /// Returns whether a process removes the containers of this engine when the host dies, or would
-    /// from the first one on.
+    /// Returns whether a process removes the containers of this engine when the host dies, or would.
     pub(crate) fn is_willed(&self, engine: &Endpoint) -> bool {
         let (Some(wills), Some(socket)) = (&self.wills, engine.local_socket()) else {
             return false;

@@ -1,8 +1,5 @@
-//! The origin of a container's labels.
-//!
-//! An image that was committed from a container has that container's labels, and every container
-//! run from it inherits them. So labels identify a container's owner only if its image does not
-//! have the same ones.
+//! The origin of a container's labels: an image that was committed from a container has its labels, and
+//! every container run from it inherits them.
 
 use crate::engine::{Engine, EngineError, Found};
 use crate::labels::{self, Host, Role};

@@ -126,8 +126,7 @@ fn mount(host: &mut HostConfig, file: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Stores the program as a file, which is kept: other containers mount it. Another content replaces
-/// it and leaves what is mounted.
+/// Stores the program as a file, which is kept: other containers mount it.
 fn file_of(ledger: &Ledger) -> io::Result<PathBuf> {
     ledger.keep_file(concat!("init-", env!("CARGO_PKG_VERSION")), PROGRAM)
 }

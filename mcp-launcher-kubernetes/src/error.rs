@@ -7,8 +7,7 @@ use thiserror::Error as DeriveError;
 
 use crate::decide::Failure;
 
-/// The reason that a program gave no credentials. Holds neither its arguments, its environment nor
-/// its answer.
+/// The reason that a program gave no credentials. Quotes neither its environment nor its answer.
 #[derive(Debug, Clone, DeriveError)]
 #[error("the program `{program}` gives no credentials: {problem}")]
 pub(crate) struct NoCredentials {
@@ -41,7 +40,6 @@ pub(crate) enum Case {
     Cancelled,
 }
 
-/// A request, named in errors with the permission that it needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Action<'a> {
     pub(crate) verb: &'static str,
@@ -132,8 +130,7 @@ impl Action<'_> {
         ClusterError::of(Case::Admission, words)
     }
 
-    /// Classifies a 403: a missing permission, or admission (a limit, a missing service account or
-    /// priority class, a namespace that is being deleted).
+    /// Classifies a 403: a missing permission, or admission (a limit, a missing account, a deletion).
     fn forbidden(&self, words: &str) -> ClusterError {
         let namespace = self.namespace;
         match missing_right(words) {
@@ -147,8 +144,7 @@ impl Action<'_> {
     }
 }
 
-/// Parses the missing permission, verb and resource, from `User "u" cannot create resource "pods"
-/// in API group ""`.
+/// Parses verb and resource from `User "u" cannot create resource "pods" in API group ""`.
 fn missing_right(words: &str) -> Option<(&str, &str)> {
     let (_, right) = words.split_once(" cannot ")?;
     let (verb, right) = right.split_once(" resource \"")?;

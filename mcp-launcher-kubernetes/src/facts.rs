@@ -122,10 +122,9 @@ impl Facts {
     /// Carries over earlier knowledge of containers: their IDs, and the end of those that were lost
     /// during a deletion.
     ///
-    /// A kubelet of 1.20 may remove the container of a deleted pod before it reports the end. Such
-    /// a container has ended if it was running while the deletion was known and was not restarted
-    /// since, or if the kubelet's message says so (1.20, `convertToAPIContainerStatuses`: "we will
-    /// not be restarting the container").
+    /// A kubelet of 1.20 may remove the container of a deleted pod before it reports the end. It has
+    /// ended if it ran while the deletion was known and was not restarted since, or if the kubelet's
+    /// message says so (1.20, `convertToAPIContainerStatuses`).
     pub(crate) fn remember(&mut self, before: Option<&Self>) {
         let was_deleting = before.is_some_and(|before| before.deleting);
         for container in &mut self.containers {
@@ -167,7 +166,6 @@ impl Facts {
         self.all(Container::has_terminated)
     }
 
-    /// Returns whether the kubelet reports all containers and `is` holds for each.
     pub(crate) fn all(&self, is: impl Fn(&Container) -> bool) -> bool {
         self.containers.len() >= self.expected.max(1) && self.containers.iter().all(is)
     }
@@ -194,7 +192,6 @@ impl Facts {
             .any(|container| container.state.is_inferred())
     }
 
-    /// Returns whether this state shows that no container was ever created.
     pub(crate) fn none_created(&self) -> bool {
         self.containers.iter().all(|container| {
             container.id.is_none() && !matches!(container.state, State::Lost { .. })
@@ -226,7 +223,6 @@ impl Container {
         }
     }
 
-    /// Returns whether this state shows that it was never created.
     pub(crate) fn is_uncreated(&self) -> bool {
         self.id.is_none() && matches!(self.state, State::Waiting { .. })
     }

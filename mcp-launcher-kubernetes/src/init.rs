@@ -19,8 +19,7 @@ pub(crate) fn command(grace_ms: &str) -> Vec<String> {
     vec![program, "--gate".to_owned(), grace_ms.to_owned()]
 }
 
-/// Mounts the program into the server's container, the first of the pod, and restricts the pod to
-/// nodes that can run it.
+/// Mounts the program into the server's container, the first of the pod.
 pub(crate) fn mount(pod: &mut Value) {
     let spec = &mut pod["spec"];
     spec["nodeSelector"]["kubernetes.io/os"] = "linux".into();
@@ -76,8 +75,7 @@ pub(crate) fn unusable(why: &str) -> ClusterError {
     ClusterError::refused(format!("the supervised init cannot be used: {why}"))
 }
 
-/// Names the ConfigMap by the program's hash. All hosts of a namespace share it; it is never
-/// deleted.
+/// Names the ConfigMap by the program's hash: all hosts of a namespace share it.
 fn map_name() -> String {
     // FNV-1a suffices, since `provide` compares the content.
     let hash = PROGRAM

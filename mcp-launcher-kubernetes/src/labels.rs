@@ -37,18 +37,15 @@ pub(crate) fn lease_name(instance: &str) -> String {
     format!("mcp-host-{}", instance.get(..16).unwrap_or(instance))
 }
 
-/// Returns a selector of all objects with this role, of any launcher.
 pub(crate) fn of_role(role: &str) -> String {
     format!("{INSTANCE},{ROLE}={role}")
 }
 
-/// Returns a selector of everything that this launcher has created.
 pub(crate) fn of_instance(instance: &str) -> String {
     format!("{INSTANCE}={instance},{ROLE}={ROLE_SERVER}")
 }
 
-/// Returns a readable, unique name for a pod. Attaching is by name, so a reused name could reach
-/// another pod.
+/// Returns a readable, unique name: attaching is by name.
 pub(crate) fn pod_name(server: &str, launch: &str) -> String {
     let server = fit(&server.to_ascii_lowercase().replace(['_', '.'], "-"), '-');
     let launch = launch.get(..16).unwrap_or(launch);
@@ -58,7 +55,6 @@ pub(crate) fn pod_name(server: &str, launch: &str) -> String {
     }
 }
 
-/// Fits a name into the characters of a label value or host name.
 fn fit(name: &str, other: char) -> String {
     /// Leaves room for the rest of a pod's name in 63 characters.
     const LONGEST: usize = 40;

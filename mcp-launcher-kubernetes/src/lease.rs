@@ -29,8 +29,7 @@ use owner::{Own, owner};
 /// Default validity of a Lease without a renewal.
 pub(crate) const VALID: Duration = Duration::from_secs(40);
 
-/// Bounds of the configured validity. A busy machine could miss a shorter one; a search observes a
-/// Lease for no longer than the longest.
+/// Bounds of the configured validity; a search observes a Lease for no longer than the longest.
 const SHORTEST: Duration = Duration::from_secs(8);
 pub(crate) const LONGEST: Duration = Duration::from_secs(120);
 
@@ -83,7 +82,6 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     current: Option<Current>,
-    /// The time and reason of the last failed creation.
     failed: Option<(Instant, ClusterError)>,
 }
 
@@ -255,8 +253,7 @@ impl Held {
     }
 }
 
-/// Deletes the Lease at its last known version, so that a late deletion cannot hit a Lease that was
-/// taken again.
+/// Deletes the Lease at its last known version: another host may have taken it since.
 async fn delete(
     cluster: &Cluster,
     name: &str,

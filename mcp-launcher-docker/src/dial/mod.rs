@@ -66,8 +66,7 @@ impl Dial {
         }
     }
 
-    /// Connects within ten seconds. A peer that vanishes later is noticed by TCP or by ssh, which
-    /// ends the connection.
+    /// Connects within ten seconds.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let connected = async {
             Ok(match self {
@@ -89,8 +88,7 @@ impl Dial {
         tokio::time::timeout(LIMIT, connected).await?
     }
 
-    /// Returns the last stderr output of the program that carried a connection; `None` without a
-    /// program or while it runs.
+    /// Returns the last stderr output of an ended program that carried a connection.
     pub(crate) async fn last_words(&self) -> Option<String> {
         #[cfg(feature = "ssh")]
         if let Self::Ssh(ssh) = self {

@@ -34,8 +34,7 @@ impl Ssh {
         }
     }
 
-    /// Starts an ssh in its own process group, so that terminal signals do not reach it. Dropping
-    /// its handle kills it.
+    /// Starts an ssh in its own process group, beyond terminal signals. Dropping its handle kills it.
     pub(super) fn connect(&self) -> io::Result<(Child, Streams)> {
         let mut child = Command::new("ssh")
             .process_group(0)
@@ -55,8 +54,7 @@ impl Ssh {
         Ok((child, join(stdout, stdin)))
     }
 
-    /// Waits briefly for the end of the latest ssh and returns its stderr output. `None` if it runs
-    /// or wrote nothing.
+    /// Waits briefly for the end of the latest ssh and returns its stderr output.
     pub(super) async fn last_words(&self) -> Option<String> {
         let words = self.words.lock();
         let mut words = words.unwrap_or_else(PoisonError::into_inner).clone();

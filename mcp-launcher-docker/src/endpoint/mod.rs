@@ -101,8 +101,7 @@ impl Endpoint {
         })
     }
 
-    /// Formats the address for a later process with another environment, including the path of
-    /// certificates.
+    /// Formats the address for a later process with another environment.
     pub(crate) fn noted(&self) -> String {
         match self {
             Self::Tls { certificates, .. } => format!("{self} {}", certificates.display()),

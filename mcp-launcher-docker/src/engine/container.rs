@@ -155,8 +155,7 @@ impl Engine {
         self.ask_if(id, |_| true).await.map(drop)
     }
 
-    /// Sends the [stop signal](Self::ask_to_end) to a container without a client, which nothing
-    /// else would. Returns whether it was sent.
+    /// Sends the [stop signal](Self::ask_to_end) to a container without a client. Returns whether it did.
     pub(crate) async fn ask_if_detached(&self, id: &str) -> Result<bool, EngineError> {
         let is_detached = |container: &ContainerInspectResponse| {
             let runs = container.state.as_ref().and_then(|state| state.running);

@@ -43,8 +43,7 @@ impl Engine {
     }
 }
 
-/// Returns whether a request with this error may have taken effect: not if it was refused or there
-/// was no connection.
+/// Returns whether a request with this error may have taken effect.
 fn may_be_done(error: &Error) -> bool {
     match error {
         Error::HyperLegacyError { err } => !err.is_connect(),

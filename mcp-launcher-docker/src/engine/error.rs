@@ -74,8 +74,7 @@ pub(crate) enum EngineError {
     Ledger(#[source] std::io::Error),
 }
 
-/// Returns whether the status may come from a gateway, so that the engine may have carried out the
-/// request. An engine itself also uses 503.
+/// Returns whether the status may come from a gateway. An engine itself also uses 503.
 pub(crate) const fn is_between(status: u16) -> bool {
     matches!(status, 502..=504)
 }
@@ -103,8 +102,7 @@ impl Meaning {
         }
     }
 
-    /// Matches the messages of moby's `daemon/delete.go` and `daemon/kill.go`, and of Podman's
-    /// compatible API.
+    /// Matches the messages of moby's `daemon/delete.go` and `daemon/kill.go`, and of Podman.
     fn of_status(status: u16, message: &str) -> Self {
         match status {
             404 => Self::Absent,

@@ -1,8 +1,5 @@
-//! Requests the removal of a container without a runtime.
-//!
-//! The host may exit right after it dropped its last server, before any of our threads runs. The
-//! daemon completes a removal without its client (moby's `ContainerRm` ignores the request's
-//! context), so it suffices to write the request into its socket.
+//! Requests the removal of a container without a runtime: the host may exit right after it dropped its
+//! last server. The daemon completes a removal without its client (moby's `ContainerRm`).
 
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -15,8 +12,7 @@ use super::Engine;
 const LIMIT: Duration = Duration::from_millis(250);
 
 impl Engine {
-    /// Sends the request without waiting for the response. Does nothing unless the daemon is behind
-    /// a Unix socket of this machine.
+    /// Sends the request without waiting for the response, to a daemon behind a Unix socket.
     pub(crate) fn order_removal_now(&self, id: &str) {
         let Some(path) = self.endpoint().local_socket() else {
             return;

@@ -1,5 +1,4 @@
-//! Turns an [`Endpoint`] into bollard's client. Connections to a remote engine are kept for a while,
-//! since with ssh each one costs a log-in.
+//! Turns an [`Endpoint`] into bollard's client. Connections to a remote engine are kept for a while.
 
 use std::future::Future;
 use std::io;

@@ -59,8 +59,7 @@ pub(super) async fn connect(source: &Source) -> Result<Connected, ClusterError> 
     })
 }
 
-/// Takes the credential program out of the configuration, so that the client library does not run
-/// it. Ignored where the configuration holds other credentials.
+/// Takes the credential program out of the configuration. Ignored where that holds other credentials.
 fn program(auth: &mut AuthInfo) -> Result<Option<ExecConfig>, ClusterError> {
     let runs = |auth: &AuthInfo| {
         let provider = auth.auth_provider.as_ref();
@@ -119,7 +118,6 @@ fn client(
     Ok(Client::new(service, namespace))
 }
 
-/// Opens TCP connections that notice a dead peer within half a minute.
 fn connector() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

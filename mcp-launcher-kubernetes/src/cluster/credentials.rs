@@ -60,7 +60,6 @@ pub(super) struct Certificate {
     pub(super) key: String,
 }
 
-/// The fields that are read of `client.authentication.k8s.io`.
 #[derive(Deserialize)]
 struct ExecCredential {
     status: Status,
@@ -84,8 +83,7 @@ impl Credentials {
         }))
     }
 
-    /// Returns the client's certificate, if the program gives one. It is used for the whole
-    /// connection, even beyond its expiry.
+    /// Returns the client's certificate, if the program gives one.
     pub(super) async fn certificate(&self) -> Result<Option<Certificate>, NoCredentials> {
         Ok(self.given().await?.certificate)
     }
@@ -142,7 +140,6 @@ impl<B: Send + 'static> AsyncPredicate<Request<B>> for Credentials {
     }
 }
 
-/// Runs the program. Dropping the future kills it.
 async fn run(exec: &ExecConfig) -> Result<Given, NoCredentials> {
     let program = exec.command.clone().unwrap_or_default();
     let failed = |problem: String| NoCredentials {

@@ -53,7 +53,6 @@ pub(crate) struct Source {
 pub(crate) struct Cluster {
     source: Source,
     connected: OnceCell<Connected>,
-    /// The time and reason of the last failed connection.
     failed: Mutex<Option<(Instant, ClusterError)>>,
 }
 
@@ -76,7 +75,6 @@ impl Cluster {
         &self.source
     }
 
-    /// Returns the namespace. Connects first.
     pub(crate) async fn namespace(&self) -> Result<&str, ClusterError> {
         Ok(&self.connected().await?.namespace)
     }
@@ -138,8 +136,7 @@ impl Cluster {
         self.list_as(kind, selector, |object| object).await
     }
 
-    /// Lists the objects that a selector matches, mapped by `read`. Requested in pages, so that
-    /// only one page of full objects is in memory.
+    /// Lists objects, mapped by `read`: only one page of full objects is in memory.
     pub(crate) async fn list_as<T: DeserializeOwned, U>(
         &self,
         kind: Kind,
@@ -177,7 +174,6 @@ impl Cluster {
         }
     }
 
-    /// Watches the events of one object, from its first one until the watch ends.
     pub(crate) async fn events(
         &self,
         uid: &str,

@@ -1,5 +1,3 @@
-//! The kinds of objects that are requested, and list metadata.
-
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Copy)]

@@ -35,7 +35,6 @@ impl Pauses {
         }
     }
 
-    /// Waits as long as this error asks for, and longer each time.
     pub(crate) async fn after(&mut self, error: &ClusterError) {
         sleep(self.next(error)).await;
     }
@@ -82,21 +81,18 @@ impl Patience {
         }
     }
 
-    /// Stops retrying once this is cancelled. A request in flight is not interrupted, since it may
-    /// take effect.
+    /// Stops retrying once this is cancelled. A request in flight is not interrupted.
     pub(crate) fn until(mut self, cancelled: CancellationToken) -> Self {
         self.cancelled = cancelled;
         self
     }
 
-    /// Reports to `told` why a request is retried.
     pub(crate) fn telling(mut self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.told = Box::new(told);
         self
     }
 
-    /// Retries a request until it has a definite response or the budget is spent. A request in
-    /// flight is always awaited.
+    /// Retries a request until it has a definite response or the budget is spent.
     pub(crate) async fn answered<T, F>(
         &self,
         mut request: impl FnMut() -> F,
@@ -127,8 +123,7 @@ impl Patience {
         }
     }
 
-    /// Charges the budget for a wait on another caller's request that failed with `error`. Returns
-    /// whether any is left.
+    /// Charges the budget for another caller's failed request. Returns whether any is left.
     pub(crate) fn waited(&self, error: &ClusterError, time: Duration) -> bool {
         match error.meaning() {
             Meaning::Busy(_) | Meaning::Unheard | Meaning::Unaccepted => {

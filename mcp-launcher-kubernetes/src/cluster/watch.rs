@@ -90,8 +90,7 @@ impl Watcher {
         self
     }
 
-    /// Watches the pod of this name from now on. Call it on the control thread, before the pod is
-    /// created.
+    /// Watches the pod of this name from now on. Called on the control thread, before the creation.
     pub(crate) fn enter(&self, name: &str) -> Entry {
         let (sender, seen) = channel::channel(Seen::default());
         let mut state = self.state();
@@ -229,7 +228,6 @@ impl Watcher {
         }
     }
 
-    /// Applies one event and returns the version that the watch has reached.
     fn take(&self, event: WatchEvent<Pod>) -> Result<String, Box<kube::core::Status>> {
         let (pod, is_selected) = match event {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, true),
@@ -259,7 +257,6 @@ impl Watcher {
         Ok(version)
     }
 
-    /// Stops polling: the watch covers the pod again.
     fn is_selected(&self, name: &str) {
         if let Some(watched) = self.state().entries.get_mut(name) {
             watched.is_looked_for = false;

@@ -24,8 +24,7 @@ impl Own {
     }
 }
 
-/// Returns the host's pod as the owner of the Lease. Kubernetes deletes objects with a missing owner,
-/// so the pod must be in the same cluster and namespace as the servers.
+/// Returns the host's pod as the owner, if it is in the servers' cluster and namespace.
 pub(super) async fn owner(
     cluster: &Cluster,
     own: Option<Own>,

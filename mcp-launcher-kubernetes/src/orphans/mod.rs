@@ -1,8 +1,5 @@
-//! The search for pods of dead hosts.
-//!
-//! A host is dead if its Lease is not renewed within its validity, measured by the searcher's
-//! clock: timestamps of other machines are not compared with it. So a search takes that long if it
-//! meets a dead host's Lease; otherwise it ends with the next renewals.
+//! The search for pods of dead hosts: their Lease is not renewed within its validity, by the searcher's
+//! clock. So a search takes that long if it meets such a Lease.
 
 mod silence;
 mod verdict;
@@ -30,7 +27,6 @@ const AT_ONCE: usize = 16;
 /// Time limit for the proof of an orphan's end. Its kubelet gives it 2 s.
 const PROOF: Duration = Duration::from_secs(60);
 
-/// Ends everything of dead hosts in the namespace, and proves it.
 pub(crate) async fn reap(cluster: &Arc<Cluster>, own: &str) -> Result<ReapReport, ClusterError> {
     let mut report = ReapReport::new();
     let patience = Patience::new();
@@ -106,8 +102,7 @@ async fn leases(cluster: &Cluster) -> Result<Vec<Result<Seen, String>>, ClusterE
     Ok(list.items.into_iter().filter_map(Seen::of).collect())
 }
 
-/// Deletes this version of the Lease, so that the garbage collector deletes its pods. Returns
-/// `false` if it was renewed meanwhile.
+/// Deletes this version of the Lease, and returns `false` if it was renewed meanwhile.
 async fn end_lease(
     cluster: &Cluster,
     lease: &Seen,

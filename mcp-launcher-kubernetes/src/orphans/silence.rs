@@ -23,8 +23,7 @@ pub(super) struct Observed {
     pub(super) undecided: Vec<Seen>,
 }
 
-/// Finds the Leases that are not renewed within their validity. After a slow or failed response the
-/// time starts anew, since the hosts may have been unable to renew, too.
+/// Finds the Leases that are not renewed within their validity, counted anew after a slow response.
 pub(super) async fn silent<F>(
     mut leases: impl FnMut() -> F,
     own: &str,

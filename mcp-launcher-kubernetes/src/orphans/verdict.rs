@@ -46,8 +46,7 @@ pub(super) fn was_renewed(before: &Seen, now: &[Seen]) -> Option<bool> {
     Some(now.version != before.version)
 }
 
-/// Returns the instance that owns an object. Labels alone prove nothing: a copy of a pod has them,
-/// too.
+/// Returns the instance that owns an object. Labels alone prove nothing: a copy has them, too.
 pub(super) fn owner(meta: &ObjectMeta) -> Option<String> {
     let is_id = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let instance = label(meta, labels::INSTANCE).filter(is_id)?;

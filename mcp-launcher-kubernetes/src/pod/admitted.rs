@@ -6,8 +6,7 @@ use serde_json::Value;
 use crate::facts::SERVER;
 use crate::{init, labels};
 
-/// Fields that must be as requested, since the server's lifecycle depends on them. The image may
-/// differ, and variables, volumes and containers may be added.
+/// Fields that must be as requested, since the server's lifecycle depends on them.
 const EXACT: &[&str] = &[
     "/spec/restartPolicy",
     "/spec/terminationGracePeriodSeconds",
@@ -15,7 +14,6 @@ const EXACT: &[&str] = &[
     "/spec/hostPID",
 ];
 
-/// The same for the server's container.
 const EXACT_OF_SERVER: &[&str] = &[
     "/command",
     "/args",
@@ -91,7 +89,6 @@ fn is_same(asked: &Value, made: &Value) -> bool {
     asked == made || is_nothing(asked) && is_nothing(made)
 }
 
-/// Returns whether everything requested is present, among other things.
 fn has(made: &Value, asked: &Value) -> bool {
     match (made, asked) {
         (Value::Object(made), Value::Object(asked)) => asked

@@ -82,8 +82,7 @@ impl Attached {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
-    /// Opens the gate of a supervised init, once both outputs are known to be connected, so that no
-    /// output of the server is lost.
+    /// Opens the gate of a supervised init, once both outputs are known to be connected.
     pub(super) async fn open_gate(&mut self) -> Result<(), ClusterError> {
         let open = async {
             self.probe().await?;
@@ -130,8 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Attached<S> {
         sent.map_err(|error| broken(&error.to_string()))
     }
 
-    /// Splits into streams and the task that drives them. `exited` completes when the server's exit
-    /// is known; after `discard`, unread output is dropped.
+    /// Splits into streams and the task that drives them, until `exited` and the end of output.
     pub(super) fn split(
         self,
         discard: CancellationToken,

@@ -121,8 +121,7 @@ struct Order<'a> {
     kept: bool,
 }
 
-/// Requests the deletion until it is confirmed or the pod is absent; the watch then reports its
-/// end.
+/// Requests the deletion until it is confirmed or the pod is absent.
 async fn order_deletion(
     cluster: &Cluster,
     order: Order<'_>,
@@ -185,8 +184,7 @@ async fn until_answered<F, G>(
     }
 }
 
-/// Removes a secret, which is not needed once its container runs. If its creation `may_come_true`
-/// late, it is removed again after that.
+/// Removes a secret, and again later if its creation `may_come_true` late.
 pub(crate) async fn remove_secret(cluster: &Cluster, name: &str, may_come_true: bool) {
     remove_secret_now(cluster, name).await;
     if may_come_true {

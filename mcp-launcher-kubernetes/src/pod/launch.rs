@@ -40,7 +40,6 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Returns one time budget for all requests of the launch, which reports retries to the caller.
     pub(crate) fn patience(&self) -> Patience {
         let (context, name) = (self.context.clone(), self.name.clone());
         Patience::new()
@@ -144,8 +143,7 @@ pub(crate) async fn prepare(job: &Job, patience: &Patience) -> Result<(), Cluste
     Ok(())
 }
 
-/// Creates the secret and the pod. The name is unique, so that a retry after a lost response finds
-/// the first attempt's pod.
+/// Creates the secret and the pod. The name is unique: a retry finds the first attempt's pod.
 async fn create(
     job: &Job,
     entry: &Entry,
@@ -186,7 +184,6 @@ async fn create(
     }
 }
 
-/// Creations that may take effect, or have.
 #[derive(Debug, Default)]
 struct Open {
     secret: AtomicBool,
@@ -238,8 +235,7 @@ async fn comes_true(mut seen: channel::Receiver<Seen>) -> bool {
     }
 }
 
-/// Ends what was created. The error should include the proof; a cluster that is too slow for that
-/// is handled by a task.
+/// Ends what was created. The error includes the proof, if the cluster is not too slow for that.
 async fn undo_now(job: Job, entry: Entry, lease: Arc<Held>) {
     let name = job.name.clone();
     let undoing = tokio::spawn(async move {
@@ -260,7 +256,6 @@ async fn undo(cluster: &Cluster, pod: &str, entry: &Entry) {
     }
 }
 
-/// Builds the server: its owner, its streams and their tasks.
 fn begin(job: Job, entry: Entry, lease: Arc<Held>, uid: String, ready: Ready) -> LaunchedServer {
     let pod = Arc::new(LivePod {
         name: job.name,

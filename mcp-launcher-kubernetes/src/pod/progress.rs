@@ -55,8 +55,7 @@ async fn follow(
     Ok(())
 }
 
-/// Records the start: from here on the pod counts as having had a container, whatever the status
-/// says.
+/// Records the start: from here on the pod counts as having had a container.
 fn heard(event: &Event, entry: &Entry, started: &Notify) {
     if is_start(event) {
         entry.runs();
@@ -75,7 +74,6 @@ fn is_start(event: &Event) -> bool {
 struct Told(HashMap<String, i32>);
 
 impl Told {
-    /// Returns the text of an event that was not reported yet.
     fn news(&mut self, event: Event) -> Option<String> {
         let count = event.count.unwrap_or(1);
         let uid = event.metadata.uid.unwrap_or_default();

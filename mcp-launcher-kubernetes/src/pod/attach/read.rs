@@ -51,8 +51,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         self.outputs
     }
 
-    /// Writes to stderr why the session broke, which otherwise looks like a plain end of both
-    /// outputs. Not after a requested end.
+    /// Writes to stderr why the session broke, which looks like a plain end of both outputs.
     fn tell_why(&mut self) {
         let Some(why) = self.broken.take() else {
             return;
