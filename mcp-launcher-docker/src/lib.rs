@@ -67,8 +67,8 @@
 
 /// Generates chained setters: a name, its values, and what it does to `it`.
 macro_rules! setters {
-    ($of:ident: $($(#[$doc:meta])* $name:ident($($value:ident: $type:ty),*) |$it:ident| $set:expr;)*) => {
-        impl $of {
+    ($of:ident$(<$param:ident>)?: $($(#[$doc:meta])* $name:ident($($value:ident: $type:ty),*) |$it:ident| $set:expr;)*) => {
+        impl$(<$param>)? $of$(<$param>)? {
             $($(#[$doc])*
             pub fn $name(mut self, $($value: $type),*) -> Self {
                 let $it = &mut self;

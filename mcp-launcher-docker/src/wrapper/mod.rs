@@ -65,6 +65,7 @@ pub enum ProxyMode {
 ///
 /// Servers that were launched keep running, and so does the tracking of their containers.
 #[derive(Debug)]
+#[must_use = "a tracker does nothing by itself"]
 pub struct ContainerTracker<L> {
     launcher: L,
     settings: Settings,
@@ -78,6 +79,26 @@ struct Settings {
     private_mounts: bool,
     last_will: bool,
     ledgers: Place,
+}
+
+setters! { ContainerTracker<L>:
+    /// Sets which containers end with their server. Tied ones by default.
+    reap(policy: ReapPolicy) |it| it.settings.reap = policy;
+    /// Sets when a server gets a proxy to the engine.
+    proxy(mode: ProxyMode) |it| it.settings.proxy = mode;
+    /// Gives servers their own mount namespace, in which the proxy replaces the engine's socket.
+    /// This catches servers that ignore `DOCKER_HOST` or open the socket themselves. Off by
+    /// default; Linux only; needs `unshare` and `mount`, and root or user namespaces. Set-uid
+    /// programs and some sandboxes do not work in a user namespace.
+    private_mounts(on: bool) |it| it.settings.private_mounts = on;
+    /// Sets whether this tracker has a *last will*: a small process that removes the containers of
+    /// servers 1 s after this process has died. By default it has one if possible: on Linux, with
+    /// an engine behind a Unix socket. It starts with the first container that a server creates
+    /// through its proxy.
+    last_will(last_will: bool) |it| it.settings.last_will = last_will;
+    /// Sets the directory of ledgers and sockets, like
+    /// [`ledger_directory`](crate::DockerLauncherBuilder::ledger_directory).
+    ledger_directory(directory: impl Into<PathBuf>) |it| it.settings.ledgers = Place::At(directory.into());
 }
 
 impl<L> ContainerTracker<L> {
@@ -94,48 +115,6 @@ impl<L> ContainerTracker<L> {
             },
             host: Mutex::new(None),
         }
-    }
-
-    /// Sets which containers end with their server. Tied ones by default.
-    #[must_use]
-    pub fn reap(mut self, policy: ReapPolicy) -> Self {
-        self.settings.reap = policy;
-        self
-    }
-
-    /// Sets when a server gets a proxy to the engine.
-    #[must_use]
-    pub fn proxy(mut self, mode: ProxyMode) -> Self {
-        self.settings.proxy = mode;
-        self
-    }
-
-    /// Gives servers their own mount namespace, in which the proxy replaces the engine's socket.
-    /// This catches servers that ignore `DOCKER_HOST` or open the socket themselves. Off by
-    /// default; Linux only; needs `unshare` and `mount`, and root or user namespaces. Set-uid
-    /// programs and some sandboxes do not work in a user namespace.
-    #[must_use]
-    pub fn private_mounts(mut self, on: bool) -> Self {
-        self.settings.private_mounts = on;
-        self
-    }
-
-    /// Sets whether this tracker has a *last will*: a small process that removes the containers of
-    /// servers 1 s after this process has died. By default it has one if possible: on Linux, with
-    /// an engine behind a Unix socket. It starts with the first container that a server creates
-    /// through its proxy.
-    #[must_use]
-    pub fn last_will(mut self, last_will: bool) -> Self {
-        self.settings.last_will = last_will;
-        self
-    }
-
-    /// Sets the directory of ledgers and sockets, like
-    /// [`ledger_directory`](crate::DockerLauncherBuilder::ledger_directory).
-    #[must_use]
-    pub fn ledger_directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.settings.ledgers = Place::At(directory.into());
-        self
     }
 
     /// Tracks the containers of a server that the caller starts and ends by itself, whatever `L`
