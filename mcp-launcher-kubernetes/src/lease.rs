@@ -244,12 +244,7 @@ impl Held {
         };
         current.renewing.abort();
         let name = labels::lease_name(instance);
-        let deleting = delete(cluster, &name, &current.uid, current.version);
-        match timeout(DELETED * 2, deleting).await {
-            Ok(Err(error)) => warn!(lease = name, %error, "the Lease stays, for a search to find"),
-            Err(_) => warn!(lease = name, "the Lease stays, for a search to find"),
-            Ok(Ok(())) => {}
-        }
+        bounded(&name, delete(cluster, &name, &current.uid, current.version)).await;
     }
 }
 
@@ -307,9 +302,13 @@ async fn forget(shared: Arc<Shared>) {
         let uid = uid.unwrap_or_default();
         delete(cluster, &name, &uid, version.unwrap_or_default()).await
     };
+    bounded(&name, deleting).await;
+}
+
+async fn bounded(lease: &str, deleting: impl Future<Output = Result<(), ClusterError>>) {
     match timeout(DELETED * 2, deleting).await {
-        Ok(Err(error)) => warn!(lease = name, %error, "a Lease may stay, for a search to find"),
-        Err(_) => warn!(lease = name, "a Lease may stay, for a search to find"),
+        Ok(Err(error)) => warn!(lease, %error, "a Lease may stay, for a search to find"),
+        Err(_) => warn!(lease, "a Lease may stay, for a search to find"),
         Ok(Ok(())) => {}
     }
 }
