@@ -53,7 +53,6 @@ pub(crate) async fn provide(cluster: &Cluster, patience: &Patience) -> Result<()
         Err(error) if error.meaning() == Meaning::Absent => {
             let create = || cluster.create::<IgnoredAny>(Kind::ConfigMap, &map);
             match patience.answered(create).await {
-                // Another host was faster.
                 Err(error) if error.meaning() == Meaning::Exists => patience.answered(get).await?,
                 created => return created.map(drop),
             }
