@@ -12,7 +12,7 @@ mod leaf;
 mod place;
 mod room;
 
-pub use leaf::Leaf;
+pub use leaf::{Doors, Leaf};
 
 use std::fs;
 use std::io;

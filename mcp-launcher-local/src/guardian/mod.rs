@@ -22,6 +22,7 @@
 //!
 //! ```text
 //! probe ──── tries out which containment this machine allows
+//! launch ─── starts the guardian of one command
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! server ─── the primitives of a running server
 //! hear ───── receives the guardian's reports, and its end
@@ -40,6 +41,7 @@ mod conclude;
 mod conclusion;
 mod decide;
 mod hear;
+mod launch;
 mod look;
 mod probe;
 mod server;
@@ -57,8 +59,13 @@ use mcp_lifecycle_core::launch::{Containment, Reach};
 
 use crate::identity;
 
+pub(crate) use launch::{Outcome, Prepared, c_string, explain, new_leaf, no_guardian, outcome};
 pub(crate) use probe::{Found, known, look_at_machine, probe};
-pub(crate) use spawn::{Spawned, argv, c_string, env, explain, spawn};
+pub(crate) use spawn::{Spawned, spawn};
+
+/// The time that a failed launch waits for the end of what it had started. It takes milliseconds;
+/// the limit is for processes that cannot be killed.
+pub(crate) const UNDO_LIMIT: Duration = Duration::from_secs(5);
 
 /// The reason why something is not available.
 pub(crate) type Why = Arc<str>;

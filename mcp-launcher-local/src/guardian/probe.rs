@@ -8,15 +8,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mcp_lifecycle_core::launch::ErrorChain;
 
 use super::Why;
+use super::launch::{Outcome, in_cgroup, new_leaf, outcome, stage_name};
 use crate::cgroup::{self, Leaf};
-use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
-use crate::program::{self, GuardianHandle, Received, SpawnGuardianError, SpawnRequest};
+use crate::program::protocol::Stage;
+use crate::program::{self, SpawnGuardianError, SpawnRequest};
 use crate::{identity, orphans, sys};
 
 /// The containment that this machine allows, and why not more.
@@ -29,21 +30,9 @@ pub(crate) struct Found {
     pub(super) namespaces: Result<(), Why>,
 }
 
-/// An answer that holds, once there is one.
-type Answer<T> = Option<Result<T, Why>>;
-
-#[derive(Debug)]
-struct Known {
-    guardian: Answer<()>,
-    cgroups: Answer<&'static Path>,
-    namespaces: Answer<()>,
-}
-
-static KNOWN: Mutex<Known> = Mutex::new(Known {
-    guardian: None,
-    cgroups: None,
-    namespaces: None,
-});
+static GUARDIAN: Question<()> = Question::new();
+static CGROUPS: Question<&Path> = Question::new();
+static NAMESPACES: Question<()> = Question::new();
 
 /// The reason why something was not found.
 #[derive(Debug)]
@@ -66,14 +55,13 @@ impl Found {
 
 /// Returns the known answers without trying anything; `None` if one is missing.
 pub(crate) fn known(namespaces: bool) -> Option<Found> {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Err(why) = known.guardian.clone()? {
+    if let Err(why) = GUARDIAN.known()? {
         return Some(Found::without_guardian(why));
     }
     Some(Found {
         guardian: Ok(()),
-        cgroups: known.cgroups.clone()?,
-        namespaces: match known.namespaces.clone() {
+        cgroups: CGROUPS.known()?,
+        namespaces: match NAMESPACES.known() {
             None if namespaces => return None,
             answer => answer.unwrap_or_else(not_tried),
         },
@@ -104,67 +92,21 @@ enum Trace {
 }
 
 fn probe_by(namespaces: bool, trace: Trace) -> Found {
-    static TURNS: Turns<(bool, Found)> = Turns::new();
-    let answers = |(tried, _): &(bool, Found)| *tried || !namespaces;
-    let ask = || {
-        (
-            namespaces,
-            known(namespaces).unwrap_or_else(|| attempt(namespaces, trace)),
-        )
-    };
-    TURNS.take(answers, ask).1
-}
-
-fn attempt(namespaces: bool, trace: Trace) -> Found {
-    match settle(|known| &mut known.guardian, try_guardian) {
-        Ok(Ok(())) => {}
-        Ok(Err(why)) => return Found::without_guardian(why),
-        // It may work for the server; if not, the launch reports why.
-        Err(why) => {
-            return Found {
-                guardian: Ok(()),
-                ..Found::without_guardian(why)
-            };
-        }
+    if let Err(why) = GUARDIAN.ask(|| try_one(None, false)) {
+        // After a failure that may pass, it may work for the server; if not, the launch reports why.
+        let guardian = GUARDIAN.known().unwrap_or(Ok(()));
+        return Found {
+            guardian,
+            ..Found::without_guardian(why)
+        };
     }
     Found {
         guardian: Ok(()),
-        cgroups: settle(|known| &mut known.cgroups, || try_cgroup(trace)).unwrap_or_else(Err),
+        cgroups: CGROUPS.ask(|| try_cgroup(trace)),
         namespaces: match namespaces {
-            true => settle(|known| &mut known.namespaces, try_namespace).unwrap_or_else(Err),
+            true => NAMESPACES.ask(|| try_one(None, true)),
             false => not_tried(),
         },
-    }
-}
-
-/// Runs one attempt at a time and shares its answer with all callers that wait meanwhile: on a
-/// machine that is stuck, each launch waits for one attempt only.
-struct Turns<T> {
-    ended: AtomicU64,
-    last: Mutex<Option<T>>,
-}
-
-impl<T: Clone> Turns<T> {
-    const fn new() -> Self {
-        Self {
-            ended: AtomicU64::new(0),
-            last: Mutex::new(None),
-        }
-    }
-
-    /// Runs `ask`, unless another caller has meanwhile and its answer fits this question too.
-    fn take(&self, answers: impl Fn(&T) -> bool, ask: impl FnOnce() -> T) -> T {
-        let ended = self.ended.load(Ordering::Acquire);
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = last.as_ref().filter(|last| answers(last))
-            && self.ended.load(Ordering::Acquire) != ended
-        {
-            return last.clone();
-        }
-        let answer = ask();
-        *last = Some(answer.clone());
-        self.ended.fetch_add(1, Ordering::Release);
-        answer
     }
 }
 
@@ -172,33 +114,59 @@ fn not_tried<T>() -> Result<T, Why> {
     Err(Why::from("it was not tried"))
 }
 
-/// Returns the answer, which is kept, or why there is none yet.
-fn settle<T: Clone>(
-    place: impl Fn(&mut Known) -> &mut Answer<T>,
-    attempt: impl FnOnce() -> Result<T, Failure>,
-) -> Result<Result<T, Why>, Why> {
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(answer) = place(&mut lock()).clone() {
-        return Ok(answer);
-    }
-    let answer = match attempt() {
-        Ok(there) => Ok(there),
-        Err(Failure::Refused(why)) => Err(Why::from(why)),
-        Err(Failure::Passing(why)) => {
-            crate::sys::shielded(|| {
-                tracing::debug!(why, "what this machine allows is not known yet")
-            });
-            return Err(Why::from(why));
-        }
-    };
-    *place(&mut lock()) = Some(answer.clone());
-    Ok(answer)
+/// A question to this machine, tried by one caller at a time.
+///
+/// Its answer is kept. A failure that may pass is not, but is shared with all callers that have
+/// waited for this attempt: on a machine that is stuck, each launch waits for one attempt only.
+struct Question<T> {
+    answer: OnceLock<Result<T, Why>>,
+    /// The number of attempts without an answer.
+    failures: AtomicU64,
+    last_failure: Mutex<Option<Why>>,
 }
 
-fn try_guardian() -> Result<(), Failure> {
-    match try_one(None, false)? {
-        (Stage::Exec, _) => Ok(()),
-        (stage, errno) => Err(refused_at(stage, errno)),
+impl<T: Clone> Question<T> {
+    const fn new() -> Self {
+        Self {
+            answer: OnceLock::new(),
+            failures: AtomicU64::new(0),
+            last_failure: Mutex::new(None),
+        }
+    }
+
+    fn known(&self) -> Option<Result<T, Why>> {
+        self.answer.get().cloned()
+    }
+
+    /// Returns the answer, by `attempt` if there is none yet.
+    fn ask(&self, attempt: impl FnOnce() -> Result<T, Failure>) -> Result<T, Why> {
+        if let Some(answer) = self.known() {
+            return answer;
+        }
+        let failures = self.failures.load(Ordering::Acquire);
+        let lock = self.last_failure.lock();
+        let mut last_failure = lock.unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = self.known() {
+            return answer;
+        }
+        if let Some(why) = &*last_failure
+            && self.failures.load(Ordering::Acquire) != failures
+        {
+            return Err(Why::clone(why));
+        }
+        let answer = match attempt() {
+            Ok(there) => Ok(there),
+            Err(Failure::Refused(why)) => Err(Why::from(why)),
+            Err(Failure::Passing(why)) => {
+                sys::shielded(|| {
+                    tracing::debug!(why, "what this machine allows is not known yet");
+                });
+                let why = last_failure.insert(Why::from(why));
+                self.failures.fetch_add(1, Ordering::Release);
+                return Err(Why::clone(why));
+            }
+        };
+        self.answer.get_or_init(|| answer).clone()
     }
 }
 
@@ -219,37 +187,13 @@ fn try_cgroup(trace: Trace) -> Result<&'static Path, Failure> {
             .map_err(|error| failed("it cannot be written down", &error))?,
         _ => None,
     };
-    let name = cgroup::new_name(server.as_ref())
-        .map_err(|error| failed("it cannot be given a name", &error))?;
-    let joined = join(parent, &name);
+    let joined = new_leaf(parent, server.as_ref())
+        .map_err(|error| failed("none can be made below this process's own", &error))
+        .and_then(|leaf| try_one(Some(&leaf), false));
     if let Some(entry) = entry {
         entry.end();
     }
     joined.map(|()| parent)
-}
-
-fn join(parent: &Path, name: &str) -> Result<(), Failure> {
-    let leaf = Leaf::create(parent, name)
-        .map_err(|error| failed("none can be made below this process's own", &error))?;
-    match try_one(Some(&leaf), false)? {
-        (Stage::Exec, _) => Ok(()),
-        (stage, errno) => Err(refused_at(stage, errno)),
-    }
-}
-
-/// Has a guardian create a PID namespace, which ends at once.
-fn try_namespace() -> Result<(), Failure> {
-    match try_one(None, true)? {
-        (Stage::Exec, _) => Ok(()),
-        (stage, errno) => Err(refused_at(stage, errno)),
-    }
-}
-
-fn refused_at(stage: Stage, errno: i32) -> Failure {
-    failed(
-        super::spawn::stage_name(stage),
-        &io::Error::from_raw_os_error(errno),
-    )
 }
 
 fn failed(what: &str, error: &io::Error) -> Failure {
@@ -287,9 +231,9 @@ impl From<SpawnGuardianError> for Failure {
     }
 }
 
-/// Starts a guardian for a server that cannot be executed, and waits for its end. Returns the stage
-/// that the server reached, and the error there.
-fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Failure> {
+/// Has a guardian start a server that cannot be executed, in this cgroup or a PID namespace, and
+/// waits for its end.
+fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(), Failure> {
     /// The limit for a machine that is stuck: the guardian ends by itself within a millisecond.
     const LIMIT: Duration = Duration::from_secs(5);
     const ATTEMPTS: u32 = 10;
@@ -299,11 +243,8 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
         .transpose()
         .map_err(|error| failed("a new one cannot be opened", &error))?;
     let request = SpawnRequest {
-        cgroup_leaf: doors.as_ref().map(|doors| doors.directory.as_fd()),
-        cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
-        cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
         pid_namespace,
-        ..SpawnRequest::nothing(null.as_fd())
+        ..in_cgroup(doors.as_ref(), SpawnRequest::nothing(null.as_fd()))
     };
     // A thread of this process that reaps every child may reap this one before it can be held. That
     // proves nothing about the machine.
@@ -321,17 +262,15 @@ fn try_one(leaf: Option<&Leaf>, pid_namespace: bool) -> Result<(Stage, i32), Fai
     // Where SIGCHLD is ignored, or another thread reaps every child, it is reaped already. It has
     // ended all the same, and its report is in the socket.
     if let Err(error) = guardian.try_reap() {
-        crate::sys::shielded(|| tracing::debug!(%error, "the probe was reaped by somebody else"));
+        sys::shielded(|| tracing::debug!(%error, "another part of the host has reaped the probe"));
     }
-    last_stage(&guardian).map_err(|error| failed("the probe", &error))
-}
-
-/// Returns the stage at which the server of a guardian that has exited failed.
-fn last_stage(guardian: &GuardianHandle) -> io::Result<(Stage, i32)> {
-    let mut buffer = [0; MESSAGE_MAX];
-    match guardian.receive(&mut buffer)? {
-        Received::Report(Report::ExecFailed { stage, errno }) => Ok((stage, errno)),
-        _ => Err(io::Error::other("the guardian did not report")),
+    match outcome(&guardian) {
+        Some(Outcome::Failed(Stage::Exec, _)) => Ok(()),
+        Some(Outcome::Failed(stage, errno)) => {
+            let error = io::Error::from_raw_os_error(errno);
+            Err(failed(stage_name(stage), &error))
+        }
+        _ => Err(Failure::Passing("the probe did not report".to_owned())),
     }
 }
 
@@ -346,9 +285,9 @@ mod tests {
     #[test]
     fn those_who_wait_for_an_answer_do_not_ask_again() {
         const WAITING: usize = 8;
-        let (turns, asked, begun) = (Turns::new(), AtomicUsize::new(0), Barrier::new(2));
-        let waiting = AtomicUsize::new(0);
-        let ask = || {
+        let (question, begun) = (Question::<()>::new(), Barrier::new(2));
+        let (asked, waiting) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let attempt = || {
             // The other callers arrive during this attempt.
             if asked.fetch_add(1, Ordering::SeqCst) == 0 {
                 begun.wait();
@@ -357,31 +296,31 @@ mod tests {
                 }
                 thread::sleep(Duration::from_millis(50));
             }
-            7
+            Err(Failure::Passing("EMFILE".to_owned()))
         };
+        let ask = || assert_eq!(&*question.ask(attempt).unwrap_err(), "EMFILE");
         thread::scope(|scope| {
-            scope.spawn(|| assert_eq!(turns.take(|_| true, ask), 7));
+            scope.spawn(ask);
             begun.wait();
             for _ in 0..WAITING {
                 scope.spawn(|| {
                     waiting.fetch_add(1, Ordering::SeqCst);
-                    assert_eq!(turns.take(|_| true, ask), 7);
+                    ask();
                 });
             }
         });
         let together = asked.load(Ordering::SeqCst);
         assert!(together < WAITING, "{together} of {} asked", WAITING + 1);
-        turns.take(|_| true, ask);
-        assert_eq!(
-            asked.load(Ordering::SeqCst),
-            together + 1,
-            "who comes later asks"
-        );
-        turns.take(|_| false, ask);
-        assert_eq!(
-            asked.load(Ordering::SeqCst),
-            together + 2,
-            "another question"
-        );
+        ask();
+        assert_eq!(asked.load(Ordering::SeqCst), together + 1, "a later caller");
+        assert_eq!(question.known(), None);
+    }
+
+    #[test]
+    fn a_refusal_is_an_answer_and_is_kept() {
+        let question = Question::<()>::new();
+        let refused = question.ask(|| Err(Failure::Refused("EPERM".to_owned())));
+        assert_eq!(&*refused.unwrap_err(), "EPERM");
+        assert!(question.ask(|| Ok(())).is_err() && question.known().is_some());
     }
 }

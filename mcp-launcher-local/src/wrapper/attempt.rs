@@ -14,19 +14,15 @@ use mcp_lifecycle_core::launch::LaunchErrorKind;
 
 use super::{Require, Server, WrapError, Wrapper};
 use crate::cgroup::{self, Leaf};
-use crate::command::{Command, limit, short_of};
-use crate::guardian::{argv, c_string, env, explain, how_it_ended};
+use crate::command::{Command, short_of};
+use crate::guardian::{
+    Outcome, Prepared, UNDO_LIMIT, c_string, explain, how_it_ended, new_leaf, no_guardian, outcome,
+};
 use crate::identity::{self, Cookie};
-use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
+use crate::program::protocol::Stage;
 use crate::program::shim::{self, Shim};
-use crate::program::{self, GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest};
+use crate::program::{self, GuardianHandle, Record, SpawnGuardianError, SpawnRequest};
 use crate::{orphans, sys};
-
-/// The time that a failed start waits for the end of what it had started.
-const UNDO_LIMIT: Duration = Duration::from_secs(5);
-
-/// The longest single wait for the guardian's first report; then the wait is repeated.
-const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// The failure of a start.
 enum Failed {
@@ -84,9 +80,13 @@ pub(super) fn exec(
         Failed::At(stage, error) => WrapError {
             may_live: false,
             // A sandbox refuses a call that a guardian needs.
-            is_unavailable: is_unavailable(stage) && wrapper.takes_anything(),
+            is_unavailable: is_unavailable(stage),
             kind: explain(command, stage, error),
         },
+    })
+    .map_err(|error| WrapError {
+        is_unavailable: error.is_unavailable && wrapper.takes_anything(),
+        ..error
     })
 }
 
@@ -143,32 +143,18 @@ impl Start<'_> {
         if let (None, Some(_), Some(ledger)) = (&leaf, self.parent, &mut ledger) {
             ledger.without_cgroup();
         }
-        let doors = leaf.as_ref().map(Leaf::open).transpose();
-        let doors = doors.map_err(no_cgroup)?;
-        let program = c_string(self.server.command.program.as_os_str())?;
-        let (argv, mut env) = (argv(self.server.command)?, env(self.server.command)?);
         // `ps` and `stop` find the processes below the guardian by it.
         let unmarked = self.server.identity.filter(|_| !self.wrapper.mark);
-        env.extend(unmarked.map(Cookie::variable));
-        let cgroup = leaf.as_ref().map(|leaf| c_string(leaf.name()));
-        let cgroup = cgroup.transpose()?;
         let keep = c_string(&self.wrapper.patterns())?;
         let ring = self.ring(ledger.as_ref());
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+        let stderr = self.server.log.map_or(stderr.as_fd(), File::as_fd);
+        let mut prepared = Prepared::new(self.server.command, leaf.as_ref())?;
+        prepared.env.extend(unmarked.map(Cookie::variable));
+        let request = prepared.request([stdin.as_fd(), stdout.as_fd(), stderr]);
         let guardian = program::spawn(SpawnRequest {
-            program: &program,
-            argv: &argv,
-            env: &env,
-            cwd: None,
-            stdin: stdin.as_fd(),
-            stdout: stdout.as_fd(),
-            stderr: self.server.log.map_or(stderr.as_fd(), File::as_fd),
-            cgroup_leaf: doors.as_ref().map(|doors| doors.directory.as_fd()),
-            cgroup_procs: doors.as_ref().map(|doors| doors.procs.as_fd()),
-            cgroup_kill: doors.as_ref().map(|doors| doors.kill.as_fd()),
             grace: self.wrapper.grace,
             record: Record {
-                cgroup: cgroup.as_deref(),
                 is_alone: true,
                 has_memory_limit: self.wrapper.memory.is_some(),
                 ledger: ledger.as_ref().map(|ledger| {
@@ -178,29 +164,37 @@ impl Start<'_> {
                 ring: ring.as_ref().map(File::as_fd),
                 companion: self.wrapper.companion_fd(),
                 keep: Some(&keep),
+                ..request.record
             },
             pid_namespace: self.wrapper.require == Require::PidNamespace,
-            orphan: false,
             own_variable: unmarked.is_some(),
+            ..request
         });
         let guardian = match guardian {
+            Ok(guardian) => guardian,
             Err(error) if error.may_have_left_one() => {
                 leave(ledger, leaf);
-                return Err(self.may_live(self.no_guardian(error).kind).into());
+                return Err(self.may_live(no_guardian(error)).into());
             }
-            started => started.map_err(|error| self.no_guardian(error))?,
+            Err(error) => {
+                return Err(Failed::Otherwise(WrapError {
+                    is_unavailable: !matches!(error, SpawnGuardianError::Failed { .. }),
+                    may_live: false,
+                    kind: no_guardian(error),
+                }));
+            }
         };
-        let pid = match first_word(&guardian) {
-            FirstWord::Started(pid) => pid,
-            FirstWord::Failed(stage, errno) => {
+        let pid = match first_outcome(&guardian) {
+            Outcome::Started(pid) => pid,
+            Outcome::Failed(stage, errno) => {
                 guardian.wait_exit(UNDO_LIMIT);
                 return Err(Failed::At(stage, io::Error::from_raw_os_error(errno)));
             }
-            FirstWord::Gone => {
+            Outcome::Gone => {
                 let why = "nothing of the server is left".to_owned();
                 return Err(ended_early(why).into());
             }
-            FirstWord::Nothing => {
+            Outcome::Unknown => {
                 // Processes that it had started may run. The cgroup ends them; nothing here proves
                 // that.
                 let leaf_to_kill = leaf.as_ref().filter(|_| self.wrapper.keep.is_empty());
@@ -227,7 +221,8 @@ impl Start<'_> {
             guardian: &guardian,
             host: self.host.map(OwnedFd::as_fd),
             // The guardian alone decides which processes to keep.
-            cgroup_kill: doors
+            cgroup_kill: prepared
+                .doors
                 .as_ref()
                 .filter(|_| self.wrapper.keep.is_empty())
                 .map(|doors| doors.kill.as_fd()),
@@ -235,7 +230,7 @@ impl Start<'_> {
             grace: self.wrapper.grace,
             straggler_grace: TerminationPolicy::default().straggler_grace,
             sigkill_as_code: self.wrapper.sigkill_as_code,
-            argv: &argv,
+            argv: &prepared.argv,
         });
         let error = match failed {
             Ok(never) => match never {},
@@ -244,7 +239,7 @@ impl Start<'_> {
         let kind = LaunchErrorKind::backend("its shim could not be executed", error);
         // The server has just begun: it has nothing to save, so there is no grace.
         let _ = guardian.kill();
-        if guardian.wait_exit(UNDO_LIMIT) && is_gone(&guardian) {
+        if guardian.wait_exit(UNDO_LIMIT) && matches!(outcome(&guardian), Some(Outcome::Gone)) {
             return Err(kind.into());
         }
         leave(ledger, leaf);
@@ -302,34 +297,13 @@ impl Start<'_> {
         let Some(parent) = self.parent else {
             return Ok(None);
         };
-        let name = cgroup::new_name(self.server.identity);
-        let made = name.and_then(|name| Leaf::create(parent, &name));
+        let made = new_leaf(parent, self.server.identity);
         if let (Ok(leaf), Some(memory)) = (&made, self.wrapper.memory) {
             leaf.limit(memory).map_err(no_limit)?;
         }
         match made {
             Err(error) if insists => Err(no_cgroup(error)),
             made => Ok(made.ok()),
-        }
-    }
-
-    fn no_guardian(&self, error: SpawnGuardianError) -> WrapError {
-        let is_unavailable = !matches!(error, SpawnGuardianError::Failed { .. });
-        let kind = match error {
-            SpawnGuardianError::Failed { action, source } => {
-                limit(source).unwrap_or_else(|source| {
-                    LaunchErrorKind::backend(
-                        "the server's guardian could not be started",
-                        SpawnGuardianError::Failed { action, source },
-                    )
-                })
-            }
-            other => LaunchErrorKind::backend("the server cannot have a guardian", other),
-        };
-        WrapError {
-            kind,
-            may_live: false,
-            is_unavailable: is_unavailable && self.wrapper.takes_anything(),
         }
     }
 }
@@ -352,46 +326,16 @@ fn ended_early(how: String) -> LaunchErrorKind {
     )
 }
 
-/// The first message of a guardian.
-enum FirstWord {
-    /// The program runs, as the process with this pid.
-    Started(u32),
-    /// Nothing was started.
-    Failed(Stage, i32),
-    /// Nothing is left.
-    Gone,
-    /// The guardian was killed, or its reports cannot be received.
-    Nothing,
-}
-
-fn first_word(guardian: &GuardianHandle) -> FirstWord {
-    let mut buffer = [0; MESSAGE_MAX];
+/// Waits until the program runs, or does not.
+fn first_outcome(guardian: &GuardianHandle) -> Outcome {
+    /// The longest single wait; then it is repeated.
+    const PATIENCE: Duration = Duration::from_secs(3600);
     loop {
-        match guardian.receive(&mut buffer) {
-            Ok(Received::Report(Report::Started { pid })) => return FirstWord::Started(pid),
-            Ok(Received::Report(Report::ExecFailed { stage, errno })) => {
-                return FirstWord::Failed(stage, errno);
-            }
-            Ok(Received::Report(Report::Gone { emptied: true, .. })) => return FirstWord::Gone,
-            Ok(Received::Report(_)) => {}
-            Ok(Received::Nothing) => {
-                // Asked again in both cases, whether it is readable or not.
-                if sys::ends_within(guardian.control(), PATIENCE).is_err() {
-                    return FirstWord::Nothing;
-                }
-            }
-            Ok(Received::Closed) | Err(_) => return FirstWord::Nothing,
+        if let Some(outcome) = outcome(guardian) {
+            return outcome;
+        }
+        if sys::ends_within(guardian.control(), PATIENCE).is_err() {
+            return Outcome::Unknown;
         }
     }
-}
-
-/// Returns whether the guardian, which has exited, has reported that nothing is left.
-fn is_gone(guardian: &GuardianHandle) -> bool {
-    let mut buffer = [0; MESSAGE_MAX];
-    while let Ok(Received::Report(report)) = guardian.receive(&mut buffer) {
-        if let Report::Gone { emptied: true, .. } = report {
-            return true;
-        }
-    }
-    false
 }

@@ -1,0 +1,173 @@
+//! Starts the guardian of one command: for the launcher's servers and for wrapped ones.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+
+use mcp_lifecycle_core::launch::LaunchErrorKind;
+
+use crate::cgroup::{self, Doors, Leaf};
+use crate::command::{Command, limit, short_of, working_directory};
+use crate::identity::{self, Cookie};
+use crate::program::protocol::{MESSAGE_MAX, Report, Stage};
+use crate::program::{GuardianHandle, Received, Record, SpawnGuardianError, SpawnRequest};
+
+/// The parts of a request that follow from a command and its cgroup.
+pub(crate) struct Prepared {
+    program: CString,
+    pub(crate) argv: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+    cwd: Option<CString>,
+    cgroup: Option<CString>,
+    pub(crate) doors: Option<Doors>,
+}
+
+impl Prepared {
+    /// Opens the files of the cgroup.
+    pub(crate) fn new(command: &Command, leaf: Option<&Leaf>) -> Result<Self, LaunchErrorKind> {
+        let doors = leaf.map(Leaf::open).transpose();
+        let cwd = command.cwd.as_deref().map(|dir| c_string(dir.as_os_str()));
+        let argv = std::iter::once(&command.arg0).chain(&command.args);
+        Ok(Self {
+            program: c_string(command.program.as_os_str())?,
+            argv: argv.map(|word| c_string(word)).collect::<Result<_, _>>()?,
+            env: env(command)?,
+            cwd: cwd.transpose()?,
+            cgroup: leaf.map(|leaf| c_string(leaf.name())).transpose()?,
+            doors: doors.map_err(|error| short_of(error, "its new cgroup could not be opened"))?,
+        })
+    }
+
+    /// Returns a request without a grace, with these standard streams.
+    pub(crate) fn request<'a>(&'a self, streams: [BorrowedFd<'a>; 3]) -> SpawnRequest<'a> {
+        let [stdin, stdout, stderr] = streams;
+        let doors = self.doors.as_ref();
+        SpawnRequest {
+            program: &self.program,
+            argv: &self.argv,
+            env: &self.env,
+            cwd: self.cwd.as_deref(),
+            stdout,
+            stderr,
+            record: Record {
+                cgroup: self.cgroup.as_deref(),
+                ..Record::default()
+            },
+            ..in_cgroup(doors, SpawnRequest::nothing(stdin))
+        }
+    }
+}
+
+/// Adds a cgroup to a request.
+pub(super) fn in_cgroup<'a>(
+    doors: Option<&'a Doors>,
+    request: SpawnRequest<'a>,
+) -> SpawnRequest<'a> {
+    SpawnRequest {
+        cgroup_leaf: doors.map(|doors| doors.directory.as_fd()),
+        cgroup_procs: doors.map(|doors| doors.procs.as_fd()),
+        cgroup_kill: doors.map(|doors| doors.kill.as_fd()),
+        ..request
+    }
+}
+
+/// Explains why there is no guardian.
+pub(crate) fn no_guardian(error: SpawnGuardianError) -> LaunchErrorKind {
+    const WHAT: &str = "the server's guardian could not be started";
+    let SpawnGuardianError::Failed { action, source } = error else {
+        return LaunchErrorKind::backend(WHAT, error);
+    };
+    limit(source).unwrap_or_else(|source| {
+        LaunchErrorKind::backend(WHAT, SpawnGuardianError::Failed { action, source })
+    })
+}
+
+/// Creates a fresh cgroup for a server.
+pub(crate) fn new_leaf(parent: &Path, server: Option<&Cookie>) -> io::Result<Leaf> {
+    cgroup::new_name(server).and_then(|name| Leaf::create(parent, &name))
+}
+
+/// The outcome of a start, by the guardian's reports.
+pub(crate) enum Outcome {
+    /// The program runs, as the process with this pid.
+    Started(u32),
+    /// Nothing was started.
+    Failed(Stage, i32),
+    /// Nothing is left.
+    Gone,
+    /// The guardian was killed, or its reports cannot be received.
+    Unknown,
+}
+
+/// Receives reports up to the next outcome; `None` if it is not there yet.
+pub(crate) fn outcome(guardian: &GuardianHandle) -> Option<Outcome> {
+    let mut buffer = [0; MESSAGE_MAX];
+    loop {
+        return Some(match guardian.receive(&mut buffer) {
+            Ok(Received::Report(Report::Started { pid })) => Outcome::Started(pid),
+            Ok(Received::Report(Report::ExecFailed { stage, errno })) => {
+                Outcome::Failed(stage, errno)
+            }
+            Ok(Received::Report(Report::Gone { emptied: true, .. })) => Outcome::Gone,
+            Ok(Received::Report(_)) => continue,
+            Ok(Received::Nothing) => return None,
+            Ok(Received::Closed) | Err(_) => Outcome::Unknown,
+        });
+    }
+}
+
+/// Returns the environment of a command, its mark last: that is what its guardian
+/// [keeps](SpawnRequest::env).
+fn env(command: &Command) -> Result<Vec<CString>, LaunchErrorKind> {
+    let variable = |(name, value): (&OsString, &OsString)| {
+        let mut variable = name.clone();
+        variable.push("=");
+        variable.push(value);
+        CString::new(variable.into_vec()).map_err(nul)
+    };
+    let is_mark = |(name, _): &(&OsString, &OsString)| **name == *identity::VARIABLE;
+    let (marks, others): (Vec<_>, Vec<_>) = command.env.iter().partition(is_mark);
+    others.into_iter().chain(marks).map(variable).collect()
+}
+
+/// Explains a start that failed at this stage.
+pub(crate) fn explain(command: &Command, stage: Stage, error: io::Error) -> LaunchErrorKind {
+    match stage {
+        Stage::Chdir => working_directory(command.cwd.as_deref().unwrap_or(".".as_ref()), error),
+        Stage::Exec => command.explain(error),
+        _ => short_of(error, stage_name(stage)),
+    }
+}
+
+/// Describes a stage that failed, for errors.
+pub(super) fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Setup => "the guardian could not set itself up",
+        Stage::Fork => "the guardian could not create a process for the server",
+        Stage::Cgroup => "the server could not join its cgroup",
+        Stage::Chdir => "the working directory could not be entered",
+        Stage::Exec => "the program could not be executed",
+        Stage::Namespace => "the server's PID namespace could not be created",
+        Stage::Subreaper => {
+            "the guardian could not become a subreaper (prctl PR_SET_CHILD_SUBREAPER; a sandbox may refuse it)"
+        }
+        Stage::ChildExits => {
+            "the guardian could not wait for exits (signalfd; a sandbox may refuse it)"
+        }
+        Stage::DeathSignal => {
+            "the server could not be tied to its guardian (prctl PR_SET_PDEATHSIG; a sandbox may refuse it)"
+        }
+    }
+}
+
+pub(crate) fn c_string(text: &OsStr) -> Result<CString, LaunchErrorKind> {
+    CString::new(text.as_bytes()).map_err(nul)
+}
+
+/// The specification is checked for NUL bytes; the host's environment and the current directory
+/// cannot contain any.
+fn nul(error: std::ffi::NulError) -> LaunchErrorKind {
+    LaunchErrorKind::backend("a NUL byte cannot be passed on", error)
+}
