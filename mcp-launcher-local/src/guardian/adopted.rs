@@ -11,25 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cgroup;
 use crate::identity::{Cookie, HostId};
-
-/// The attributes of a process that matter here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) pid: u32,
-    pub(crate) parent: u32,
-    /// The session's id; 0 where its leader is not visible.
-    pub(crate) session: u32,
-    /// The process group's id; 0 where its leader is not visible.
-    pub(crate) group: u32,
-    pub(crate) start_time: u64,
-    /// It is a zombie.
-    pub(crate) is_dead: bool,
-}
+use crate::sys::{ProcessState, Seen};
 
 /// A snapshot of all processes, zombies included.
 #[derive(Debug, Default)]
 pub(crate) struct Scene {
-    pub(crate) processes: BTreeMap<u32, Process>,
+    pub(crate) processes: BTreeMap<u32, Seen>,
     /// The pids of those that adopt orphans.
     pub(crate) adopters: BTreeSet<u32>,
     /// The sessions in which servers of this host are started.
@@ -52,38 +39,39 @@ pub(crate) enum Whose {
 impl Scene {
     /// Returns the adopted processes that may belong to a server that was started at `since`, in
     /// clock ticks since boot.
-    pub(crate) fn adopted_since(&self, since: u64) -> Vec<&Process> {
+    pub(crate) fn adopted_since(&self, since: u64) -> Vec<&Seen> {
         // A process cannot enter a session: it was born in it, or made it. The server is born in one
         // of the host's, but in a group of its own. So a process that shares another session, or
         // within these a group, with one that cannot be the server's is not the server's either; nor
         // is one whose session or group was made elsewhere. Zombies prove nothing: one may be the
         // guardian itself, where a tracer holds it.
-        let company = |process: &Process| match self.own_sessions.contains(&process.session) {
+        let company = |process: &Seen| match self.own_sessions.contains(&process.session) {
             true => (process.session, Some(process.group)),
             false => (process.session, None),
         };
-        let is_adopted = |process: &&Process| {
+        let is_adopted = |process: &&Seen| {
             process.start_time >= since
                 && !matches!(company(process), (_, Some(0)) | (0, None))
                 && self.adopters.contains(&process.parent)
         };
-        let mut adopted: Vec<&Process> = self.processes.values().filter(is_adopted).collect();
+        let mut adopted: Vec<&Seen> = self.processes.values().filter(is_adopted).collect();
         loop {
             let may_be = self.with_descendants(&adopted);
             let others = self.processes.values();
-            let others =
-                others.filter(|process| !process.is_dead && !may_be.contains(&process.pid));
+            let others = others.filter(|process| {
+                process.state != ProcessState::Dead && !may_be.contains(&process.pid)
+            });
             let theirs: BTreeSet<_> = others.map(company).collect();
             let before = adopted.len();
             adopted.retain(|process| !theirs.contains(&company(process)));
             if adopted.len() == before {
-                adopted.retain(|process| !process.is_dead);
+                adopted.retain(|process| process.state != ProcessState::Dead);
                 return adopted;
             }
         }
     }
 
-    fn with_descendants(&self, of: &[&Process]) -> BTreeSet<u32> {
+    fn with_descendants(&self, of: &[&Seen]) -> BTreeSet<u32> {
         let mut children = BTreeMap::<u32, Vec<u32>>::new();
         for process in self.processes.values() {
             children
@@ -104,7 +92,7 @@ impl Scene {
     /// Returns the processes with a parent that is not in the snapshot, or is younger than they are
     /// and so has a reused pid: they have been reparented since.
     pub(crate) fn strays(&self) -> impl Iterator<Item = u32> {
-        let has_parent = |process: &&Process| match self.processes.get(&process.parent) {
+        let has_parent = |process: &&Seen| match self.processes.get(&process.parent) {
             Some(parent) => parent.start_time <= process.start_time,
             None => process.parent == 0,
         };
@@ -131,14 +119,22 @@ impl Whose {
 mod tests {
     use super::*;
 
-    fn scene(processes: &[(u32, u32, u32, u64)]) -> Scene {
-        let process = |&(pid, parent, session, start_time)| Process {
+    fn seen(pid: u32, parent: u32, session: u32, group: u32) -> Seen {
+        Seen {
             pid,
             parent,
             session,
-            group: session,
+            group,
+            start_time: pid.into(),
+            name: String::new(),
+            state: ProcessState::Live,
+        }
+    }
+
+    fn scene(processes: &[(u32, u32, u32, u64)]) -> Scene {
+        let process = |&(pid, parent, session, start_time)| Seen {
             start_time,
-            is_dead: false,
+            ..seen(pid, parent, session, session)
         };
         Scene {
             processes: processes.iter().map(|it| (it.0, process(it))).collect(),
@@ -168,31 +164,23 @@ mod tests {
 
     #[test]
     fn in_the_sessions_of_the_host_company_in_the_group_counts() {
-        let process = |pid, parent, session, group| Process {
-            pid,
-            parent,
-            session,
-            group,
-            start_time: pid.into(),
-            is_dead: false,
-        };
         // Also where the leader of the host's session is not visible.
         for own in [3, 0] {
-            let seen = [
+            let all = [
                 // The host, and its own child.
-                process(3, 2, own, 3),
-                process(60, 1, own, 3),
+                seen(3, 2, own, 3),
+                seen(60, 1, own, 3),
                 // Two of a group that the server has left, and one with its own; two with a leader
                 // that is not visible, of the group or of another session.
-                process(61, 1, own, 55),
-                process(62, 61, own, 55),
-                process(63, 1, own, 63),
-                process(64, 1, own, 0),
-                process(65, 1, 9 - own, 65),
+                seen(61, 1, own, 55),
+                seen(62, 61, own, 55),
+                seen(63, 1, own, 63),
+                seen(64, 1, own, 0),
+                seen(65, 1, 9 - own, 65),
             ];
             for own_sessions in [[own, 8], [8, own]] {
                 let scene = Scene {
-                    processes: seen.iter().map(|it| (it.pid, it.clone())).collect(),
+                    processes: all.iter().map(|it| (it.pid, it.clone())).collect(),
                     adopters: BTreeSet::from([1]),
                     own_sessions,
                 };
@@ -217,7 +205,7 @@ mod tests {
         // Two adopted processes prove nothing about each other; nor does a zombie.
         assert_eq!(adopted(&[(60, 1, 60, 60), (61, 1, 60, 61)]), [60, 61]);
         let mut scene = scene(&[(60, 1, 55, 60), (61, 1, 55, 61), (62, 61, 62, 62)]);
-        scene.processes.get_mut(&60).unwrap().is_dead = true;
+        scene.processes.get_mut(&60).unwrap().state = ProcessState::Dead;
         let left: Vec<u32> = scene.adopted_since(50).iter().map(|it| it.pid).collect();
         assert_eq!(left, [61]);
     }
@@ -226,7 +214,7 @@ mod tests {
     fn a_guardian_that_a_tracer_keeps_from_being_reaped_hides_nobody() {
         // The host; its guardian, a zombie that leads its session; a process of the server.
         let mut scene = scene(&[(3, 1, 3, 3), (55, 3, 55, 55), (60, 1, 55, 60)]);
-        scene.processes.get_mut(&55).unwrap().is_dead = true;
+        scene.processes.get_mut(&55).unwrap().state = ProcessState::Dead;
         let left: Vec<u32> = scene.adopted_since(50).iter().map(|it| it.pid).collect();
         assert_eq!(left, [60]);
     }

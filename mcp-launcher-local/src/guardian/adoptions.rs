@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use super::adopted::{Process, Scene, Whose};
+use super::adopted::{Scene, Whose};
 use super::decide::Adopted;
 use crate::cgroup;
 use crate::identity::{self, Cookie, HostId};
 use crate::orphans::{self, Mark};
 use crate::patience::Patience;
 use crate::program;
-use crate::sys::{self, ProcessState};
+use crate::sys::{self, ProcessState, Seen};
 
 /// A server that has lost its guardian, and the time of its start.
 pub(super) struct Wanted<'a> {
@@ -107,9 +107,9 @@ enum Answer {
     Later,
 }
 
-fn ask(process: &Process, host: &HostId, adopters: &BTreeSet<u32>) -> io::Result<Answer> {
+fn ask(process: &Seen, host: &HostId, adopters: &BTreeSet<u32>) -> io::Result<Answer> {
     let pid = process.pid;
-    let is_same = |seen: &sys::Seen| seen.start_time == process.start_time;
+    let is_same = |seen: &Seen| seen.start_time == process.start_time;
     let Some(seen) = sys::look_at(pid)?.filter(is_same) else {
         return Ok(Answer::Later);
     };
@@ -184,7 +184,7 @@ fn see_all(
                 continue;
             }
             match sys::look_at(pid)? {
-                Some(seen) => drop(scene.processes.insert(pid, Process::from(seen))),
+                Some(seen) => drop(scene.processes.insert(pid, seen)),
                 // It may have left a child that was not listed.
                 None => is_whole = false,
             }
@@ -200,19 +200,6 @@ fn see_all(
         }
         if !patience.lasts() {
             return Err(io::Error::other(RESTLESS));
-        }
-    }
-}
-
-impl From<sys::Seen> for Process {
-    fn from(seen: sys::Seen) -> Self {
-        Self {
-            pid: seen.pid,
-            parent: seen.parent,
-            session: seen.session,
-            group: seen.group,
-            start_time: seen.start_time,
-            is_dead: seen.state == ProcessState::Dead,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The acts of a living host for one server, as `guardian` does them.
 
-use super::adopted::{Process, Scene, Whose};
+use super::adopted::{Scene, Whose};
 use super::decide::{Adopted, Cgroup, Findings, Main, Marked};
 use super::world::{FOREIGN_INIT, Hindered, INIT, Owner, Proc, Said, World};
 use crate::cgroup::name;
+use crate::sys::{ProcessState, Seen};
 
 impl World {
     /// Runs the host's watcher for the guardian of a server.
@@ -149,13 +150,17 @@ impl World {
             return Adopted::Unknown("no descriptor".to_owned());
         }
         let processes = self.processes.iter().map(|(pid, process)| {
-            let process = Process {
+            let process = Seen {
                 pid: *pid,
                 parent: process.parent,
                 session: process.session,
                 group: process.group,
                 start_time: process.start,
-                is_dead: process.zombie,
+                name: String::new(),
+                state: match process.zombie {
+                    true => ProcessState::Dead,
+                    false => ProcessState::Live,
+                },
             };
             (*pid, process)
         });
