@@ -24,13 +24,12 @@ pub(crate) struct Ending {
     state: watch::Sender<State>,
 }
 
-/// The facts that are known.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct State {
+#[derive(Debug, Default)]
+struct State {
     /// How the main process ended, if it has.
-    pub(crate) exit: Option<ExitStatus>,
+    exit: Option<ExitStatus>,
     /// The proof that nothing is left, or why there is none.
-    pub(crate) proof: Option<Proof>,
+    proof: Option<Proof>,
 }
 
 /// A conclusion on a server's end.
@@ -56,9 +55,19 @@ impl Ending {
         }
     }
 
-    /// Changes the facts and wakes the waiting tasks.
-    pub(crate) fn update(&self, change: impl FnOnce(&mut State)) {
-        self.state.send_modify(change);
+    /// Publishes what is new, and wakes the waiting tasks. The first exit counts, and a proof that
+    /// nothing is left stands.
+    ///
+    /// The exit is published while the proof takes longer, so that calls in flight fail now.
+    pub(crate) fn publish(&self, exit: Option<ExitStatus>, proof: Option<Proof>) {
+        self.state.send_if_modified(|known| {
+            let exit = exit.filter(|_| known.exit.is_none());
+            let proof = proof.filter(|_| !matches!(known.proof, Some(Proof::Gone(_))));
+            let is_new = exit.is_some() || proof.is_some();
+            known.exit = known.exit.or(exit);
+            known.proof = proof.or(known.proof.take());
+            is_new
+        });
     }
 
     /// Returns whether the main process has ended.

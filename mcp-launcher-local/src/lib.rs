@@ -49,6 +49,12 @@
 
 mod blocking;
 mod command;
+#[cfg(unix)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "there are process groups only")
+)]
+mod conclusion;
 mod ending;
 #[cfg(unix)]
 mod group;

@@ -12,10 +12,12 @@ use mcp_lifecycle_core::launch::{
 
 use super::state::State;
 use crate::blocking::blocking;
-use crate::ending::{Ending, Proof, exit_status};
+use crate::conclusion::decide::{Holder, Main};
+use crate::conclusion::{Acts, Emptied, Event, FinalReport, Inside, Next};
+use crate::ending::{Ending, exit_status};
 use crate::identity::Cookie;
 use crate::orphans;
-use crate::sys::{self, ExitEvent, Leader, Member, Pid, Signal};
+use crate::sys::{self, ExitEvent, Leader, Member, Signal};
 use crate::worker::Worker;
 
 /// The terminator of a server in a process group.
@@ -67,7 +69,7 @@ impl GroupServer {
             start_time: sys::start_time(leader.pid()),
             leader,
             identity,
-            state: Mutex::default(),
+            state: Mutex::new(State::new()),
             ending: Ending::new(),
         });
         let watched = Arc::clone(&group);
@@ -104,82 +106,94 @@ impl GroupServer {
 impl Group {
     /// Notes the exit. The first observer runs it, the watcher's thread or a waiting task.
     fn leader_exited(self: &Arc<Self>) {
-        if std::mem::replace(&mut self.lock().exit_seen, true) {
+        let mut state = self.lock();
+        if state.conclusion.has_begun() {
             return;
         }
-        let status = match self.leader.peek() {
-            Ok(status) => status.map_or(ExitStatus::Unknown, exit_status),
-            Err(error) => {
-                let pid = self.leader.pid().as_u32();
-                sys::shielded(|| tracing::warn!(pid, %error, "exit status is lost"));
-                ExitStatus::Unknown
-            }
-        };
+        let peeked = self.leader.peek();
         if self.leader.reaches_group() {
-            self.reap();
+            self.reap(&mut state);
         }
-        let proof = self.proof_at_once();
-        let is_proven = proof.is_some();
-        self.ending.update(|known| {
-            known.exit = Some(status);
-            // The listing may have found the proof meanwhile.
-            known.proof = known.proof.take().or(proof);
-        });
-        if !is_proven {
-            self.list_soon();
+        let exit = match &peeked {
+            Ok(Some(status)) => exit_status(*status),
+            Ok(None) | Err(_) => ExitStatus::Unknown,
+        };
+        let acts = state.conclusion.on(Event::Reported(FinalReport {
+            exit: Some(exit),
+            gone: Gone::proven_by(Evidence::ProcessGroupEmpty),
+            emptied: false,
+            executed: true,
+        }));
+        drop(state);
+        if let Err(error) = peeked {
+            let pid = self.leader.pid().as_u32();
+            sys::shielded(|| tracing::warn!(pid, %error, "exit status is lost"));
         }
+        self.act(acts);
     }
 
-    /// Notes on the watcher's thread that this member has ended.
-    fn has_ended(self: &Arc<Self>, pid: Pid) {
-        {
-            let mut state = self.lock();
-            if state.waits_for == Some(pid) {
-                state.waits_for = None;
-            }
-        }
-        self.look_again();
-    }
-
-    /// Looks again after an exit, or because a member may have left the group, which the kernel
-    /// does not report.
-    fn look_again(self: &Arc<Self>) {
-        if self.ending.is_proven() {
-            return;
-        }
-        match self.proof_at_once() {
-            Some(proof) => self.found(proof),
-            None => self.list_soon(),
+    /// Does what the conclusion asks for.
+    fn act(self: &Arc<Self>, acts: Acts) {
+        let Acts { exit, proof, next } = acts;
+        match next {
+            Some(Next::Empty { exit, .. }) => self.look(exit),
+            _ => self.ending.publish(exit, proof),
         }
     }
 
-    fn found(&self, proof: Proof) {
-        self.ending.update(|known| match known.proof {
-            Some(Proof::Gone(_)) => {}
-            _ => known.proof = Some(proof),
-        });
-    }
-
-    /// Returns the proof if the kernel gives it without a listing.
-    fn proof_at_once(&self) -> Option<Proof> {
-        let is_empty = self.lock().reaped && self.leader.group_is_empty();
-        is_empty.then(|| Proof::Gone(self.account()))
-    }
-
-    /// Queues the group for the listing thread.
-    fn list_soon(self: &Arc<Self>) {
-        if !std::mem::replace(&mut self.lock().is_listed_soon, true) {
+    /// Concludes if the kernel says that the group is empty; otherwise publishes the exit and has
+    /// the members listed.
+    fn look(self: &Arc<Self>, exit: Option<ExitStatus>) {
+        if self.is_empty() {
+            return self.emptied(Holder::Empty(Evidence::ProcessGroupEmpty));
+        }
+        self.ending.publish(exit, None);
+        if !std::mem::replace(&mut self.lock().is_queued, true) {
             LISTINGS.add(Arc::clone(self));
         }
     }
 
-    /// Notes the members. After the leader's exit, publishes the proof or waits for a member's end.
+    /// Looks again, also for a proof that was lost.
+    fn look_again(self: &Arc<Self>) {
+        if self.ending.look_again() {
+            self.lock().conclusion.on(Event::Again);
+        }
+        self.look(None);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().is_reaped && self.leader.group_is_empty()
+    }
+
+    fn emptied(self: &Arc<Self>, holder: Holder) {
+        let acts = {
+            let mut state = self.lock();
+            let swept = state.swept();
+            state.conclusion.on(Event::Emptied(Emptied {
+                main: Main::Ended,
+                holder,
+                inside: Inside::these(swept.into_iter()),
+            }))
+        };
+        self.act(acts);
+    }
+
+    fn fail(self: &Arc<Self>, why: String) {
+        sys::shielded(|| tracing::error!(leader = self.leader.pid().as_u32(), "{why}"));
+        self.emptied(Holder::Failed(why));
+    }
+
+    /// Lists the members. After the leader's exit, concludes or waits for a member's end.
     fn list(self: &Arc<Self>) {
-        self.lock().is_listed_soon = false;
+        let is_killed = {
+            let mut state = self.lock();
+            state.is_queued = false;
+            state.is_killed
+        };
         if self.ending.is_proven() {
             return;
         }
-        if self.lock().is_killed
+        if is_killed
             && !self.leader.reaches_members()
             && let Some(identity) = &self.identity
         {
@@ -195,79 +209,65 @@ impl Group {
         if let Ok(members) = &members {
             self.lock().note(members, self.leader.pid());
         }
-        if self.ending.has_exited()
-            && let Some(proof) = self.proof_by(members)
-        {
-            self.found(proof);
+        if !self.ending.has_exited() {
+            return;
+        }
+        match members {
+            Ok(members) => self.conclude_by(&members),
+            Err(error) => {
+                self.let_go();
+                self.fail(format!("{UNSEEN}: {error}"));
+            }
         }
     }
 
-    /// Returns the proof that the group is empty, or that there can be none for now; otherwise
-    /// watches a member.
-    fn proof_by(self: &Arc<Self>, members: io::Result<Vec<Member>>) -> Option<Proof> {
-        let members = match members {
-            Ok(members) => members,
-            Err(error) => {
-                sys::shielded(|| {
-                    tracing::error!(%error, "the members of a group cannot be listed");
-                });
-                self.let_go();
-                return Some(Proof::Lost(format!("{UNSEEN}: {error}").into()));
-            }
-        };
+    /// Concludes from a listing, or watches a member.
+    fn conclude_by(self: &Arc<Self>, members: &[Member]) {
         let Some(first) = members.first() else {
-            self.reap();
-            return Some(match self.leader.group_is_anothers() {
-                true => Proof::Lost(HIDDEN.into()),
-                false => Proof::Gone(self.account()),
-            });
+            self.reap(&mut self.lock());
+            return match self.leader.group_is_anothers() {
+                true => self.fail(HIDDEN.to_owned()),
+                false => self.emptied(Holder::Empty(Evidence::ProcessGroupEmpty)),
+            };
         };
         // One member at a time: its exit triggers the next look. It may also leave the group and
         // live on, so each signal looks again too.
         let pid = first.pid;
         if self.lock().waits_for.replace(pid) == Some(pid) {
-            return None;
+            return;
         }
         let group = self.leader.pid();
         let again = Arc::clone(self);
         let still = || Ok(sys::is_in_group(pid, group));
-        match sys::watch_process(pid, still, move || again.has_ended(pid)) {
-            Ok(()) => None,
-            Err(error) => {
-                self.lock().waits_for = None;
-                sys::shielded(|| {
-                    tracing::warn!(pid = pid.as_u32(), %error, "a member of a group cannot be watched");
-                });
-                Some(Proof::Lost(format!("{UNWATCHED}: {error}").into()))
-            }
+        let has_ended = move || {
+            again
+                .lock()
+                .waits_for
+                .take_if(|waits_for| *waits_for == pid);
+            again.look_again();
+        };
+        if let Err(error) = sys::watch_process(pid, still, has_ended) {
+            self.lock().waits_for = None;
+            self.fail(format!("{UNWATCHED}: process {}: {error}", pid.as_u32()));
         }
-    }
-
-    /// Returns the proof, with the swept processes as far as they were seen.
-    fn account(&self) -> Gone {
-        self.reap();
-        Gone::proven_by(Evidence::ProcessGroupEmpty).swept(self.lock().swept())
     }
 
     /// Gives up the number of a group that was killed and cannot be listed, after one more SIGKILL.
     /// A group that was not killed keeps it.
     fn let_go(&self) {
         let mut state = self.lock();
-        if !state.is_killed || state.reaped {
+        if !state.is_killed || state.is_reaped {
             return;
         }
         if let Err(error) = self.leader.signal_group(Signal::Kill, false) {
             sys::shielded(|| tracing::warn!(%error, "SIGKILL could not be sent"));
         }
-        self.leader.reap();
-        state.reaped = true;
+        self.reap(&mut state);
     }
 
-    fn reap(&self) {
-        let mut state = self.lock();
-        if !state.reaped {
+    fn reap(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.is_reaped, true) {
             self.leader.reap();
-            state.reaped = true;
         }
     }
 
@@ -280,34 +280,28 @@ impl Group {
         if !self.is_known() {
             // The number may belong to another group by now, so no signal is sent. If no group has
             // it, that is the proof.
-            if let Some(proof) = self.proof_at_once() {
-                self.found(proof);
+            if self.is_empty() {
+                self.look_again();
             }
             return Ok(());
         }
-        // A lost proof is searched for again after the signal.
-        self.ending.look_again();
-        let has_exited = self.ending.has_exited();
         let sent = {
             // The lock keeps the leader from being reaped before the signal.
             let mut state = self.lock();
             state.is_killed |= signal == Signal::Kill;
-            if has_exited || signal == Signal::Kill {
+            if state.conclusion.has_begun() || signal == Signal::Kill {
                 state.sweep(self.leader.pid());
             }
-            self.leader.signal_group(signal, state.reaped)
+            self.leader.signal_group(signal, state.is_reaped)
         };
-        match has_exited {
-            true => self.look_again(),
-            false => self.list_soon(),
-        }
+        self.look_again();
         sent
     }
 
     /// Returns whether the group's number still means this group, or the kernel reaches it by
     /// descriptor.
     fn is_known(&self) -> bool {
-        self.leader.reaches_group() || !self.lock().reaped
+        self.leader.reaches_group() || !self.lock().is_reaped
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

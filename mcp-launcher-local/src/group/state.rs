@@ -1,20 +1,19 @@
-//! The state of a process group: its members, and those that had to be ended. Pure but for one
-//! question to the kernel.
+//! The state of a process group: its conclusion, its members, and those that had to be ended.
 
 use std::collections::BTreeMap;
 
-use mcp_lifecycle_core::launch::Remnant;
-
+use crate::conclusion::Conclusion;
 use crate::sys::{self, Member, Pid};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
-    pub(super) exit_seen: bool,
-    pub(super) reaped: bool,
+    pub(super) conclusion: Conclusion,
+    /// The leader is reaped. The lock is held while a signal needs its number.
+    pub(super) is_reaped: bool,
     /// It was sent SIGKILL.
     pub(super) is_killed: bool,
     /// It is queued for a listing.
-    pub(super) is_listed_soon: bool,
+    pub(super) is_queued: bool,
     /// The member that is watched for its end.
     pub(super) waits_for: Option<Pid>,
     /// Members found from now on count as swept.
@@ -34,6 +33,18 @@ struct Known {
 const ASKED_MAX: usize = 64;
 
 impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            conclusion: Conclusion::of_group(),
+            is_reaped: false,
+            is_killed: false,
+            is_queued: false,
+            waits_for: None,
+            sweeps: false,
+            known: BTreeMap::new(),
+        }
+    }
+
     /// Marks the members besides the leader as swept. Neither blocks nor allocates, because a
     /// signal is about to be sent.
     pub(super) fn sweep(&mut self, group: Pid) {
@@ -58,10 +69,10 @@ impl State {
     }
 
     /// Returns the swept members, as far as they were seen.
-    pub(super) fn swept(&self) -> Vec<Remnant> {
+    pub(super) fn swept(&self) -> Vec<(u32, String)> {
         let swept = self.known.iter().filter(|(_, known)| known.swept);
         swept
-            .map(|(pid, known)| Remnant::process(pid.as_u32(), &*known.name))
+            .map(|(pid, known)| (pid.as_u32(), known.name.clone()))
             .collect()
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use super::adopted::{Scene, Whose};
-use super::decide::Adopted;
 use crate::cgroup;
+use crate::conclusion::decide::Adopted;
 use crate::identity::{self, Cookie, HostId};
 use crate::orphans::{self, Mark};
 use crate::patience::Patience;

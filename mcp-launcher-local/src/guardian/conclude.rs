@@ -5,15 +5,17 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use mcp_lifecycle_core::launch::ExitStatus;
+use mcp_lifecycle_core::launch::{Evidence, ExitStatus};
 
-use super::conclusion::{Acts, Conclusion, Emptied, Event, Inside, Next};
-use super::decide::{Cgroup, Main};
 use super::server::Server;
 use super::{look, strays};
 use crate::cgroup::Leaf;
+use crate::conclusion::decide::{Holder, Main};
+use crate::conclusion::{Acts, Conclusion, Emptied, Event, Inside, Next};
 use crate::ending::Proof;
 use crate::sys::{self, Pid, ProcessState, Seen};
+
+const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 
 impl Server {
     /// Carries an event to the conclusion, and acts.
@@ -24,20 +26,14 @@ impl Server {
         if let Some(Proof::Lost(why)) = &proof {
             sys::shielded(|| tracing::error!(guardian = self.guardian.pid(), "{why}"));
         }
-        match proof {
-            Some(proof) => self.ending.update(|known| {
-                known.exit = known.exit.or(exit);
-                known.proof = Some(proof);
-            }),
-            None => self.tell_exit(exit),
-        }
+        self.ending.publish(exit, proof);
         if is_proven {
             self.strike_out();
         }
         match next {
             Some(Next::Empty { exit, emptied }) => self.empty(exit, emptied),
             Some(Next::TakeOver) => self.take_over(),
-            Some(Next::Search(place)) => strays::end(self, place),
+            Some(Next::Search { everywhere }) => strays::end(self, everywhere),
             Some(Next::AwaitGuardian(exit)) => self.await_guardian(exit),
             None => {}
         }
@@ -55,7 +51,7 @@ impl Server {
         if self.is_guardian_over() {
             self.guardian_exited();
         }
-        self.tell_exit(exit);
+        self.ending.publish(exit, None);
         // The proof does not depend on the ledger.
         self.strike_out();
     }
@@ -72,14 +68,14 @@ impl Server {
         if emptied || leaf.remove_empty() {
             return self.advance(Event::Emptied(Emptied {
                 main: Main::Ended,
-                cgroup: Cgroup::Empty,
+                holder: Holder::Empty(Evidence::CgroupEmpty),
                 inside: Inside::default(),
             }));
         }
         // A process that entered a foreign PID namespace and was orphaned there is no descendant of
         // the guardian's, but it is inside.
         let inside = killed(leaf, self.main_pid());
-        self.tell_exit(exit);
+        self.ending.publish(exit, None);
         self.empty_cgroup(Main::Ended, inside);
     }
 
@@ -128,7 +124,7 @@ impl Server {
             let why = format!("the init of its PID namespace cannot be ended: {error}");
             self.advance(Event::Emptied(Emptied {
                 main: Main::Unknown,
-                cgroup: Cgroup::Failed(why),
+                holder: Holder::Failed(why),
                 inside: Inside::default(),
             }));
         }
@@ -136,19 +132,19 @@ impl Server {
 
     fn empty_cgroup(self: &Arc<Self>, main: Main, inside: Inside) {
         let server = Arc::clone(self);
-        let done = move |cgroup| {
+        let done = move |holder| {
             server.advance(Event::Emptied(Emptied {
                 main,
-                cgroup,
+                holder,
                 inside,
             }));
         };
         match &self.leaf {
-            Err(_) => done(Cgroup::None),
+            Err(_) => done(Holder::None),
             Ok(leaf) => leaf.end(move |removed| {
                 done(match removed {
-                    Ok(()) => Cgroup::Empty,
-                    Err(error) => Cgroup::Failed(error.to_string()),
+                    Ok(()) => Holder::Empty(Evidence::CgroupEmpty),
+                    Err(error) => Holder::Failed(format!("{NOT_EMPTIED}: {error}")),
                 });
             }),
         }
@@ -170,19 +166,11 @@ impl Server {
         };
         let server = Arc::clone(self);
         if let Err(error) = sys::watch_process(pid, still, move || {
-            server.tell_exit(Some(ExitStatus::Unknown))
+            server.ending.publish(Some(ExitStatus::Unknown), None);
         }) {
             sys::shielded(|| {
                 tracing::warn!(pid = pid.as_u32(), %error, "a server cannot be watched");
             });
-        }
-    }
-
-    /// Publishes the exit of the main process while the proof takes longer: calls in flight fail
-    /// now.
-    pub(super) fn tell_exit(&self, exit: Option<ExitStatus>) {
-        if exit.is_some() && !self.ending.has_exited() {
-            self.ending.update(|known| known.exit = known.exit.or(exit));
         }
     }
 

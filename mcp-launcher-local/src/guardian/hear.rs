@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
 
-use super::conclusion::{Event, FinalReport};
 use super::how_it_ended;
 use super::server::Server;
+use crate::conclusion::{Event, FinalReport};
 use crate::program::Received;
 use crate::program::protocol::{Listing, MESSAGE_MAX, Report, Stage};
 use crate::sys;
@@ -85,7 +85,7 @@ impl Server {
             }
         };
         let Some(gone) = heard.gone else {
-            self.tell_exit(heard.exit);
+            self.ending.publish(heard.exit, None);
             return interest;
         };
         // Published now: a cgroup that cannot be removed is not why the start failed.

@@ -5,8 +5,8 @@ use std::io;
 
 use mcp_lifecycle_core::launch::Remnant;
 
-use super::decide::Main;
 use super::server::Server;
+use crate::conclusion::decide::Main;
 use crate::orphans::{self, Where};
 use crate::sys::{self, ProcessState, Seen};
 

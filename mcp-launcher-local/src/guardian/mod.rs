@@ -26,9 +26,7 @@
 //! spawn ──── one launch: streams, identity, cgroup, guardian, and its undoing
 //! server ─── the primitives of a running server
 //! hear ───── receives the guardian's reports, and its end
-//! conclusion from the final report, or the guardian's death, to the proof. Pure
-//! conclude ─ does what the conclusion asks for
-//! decide ─── which findings are a proof. Pure
+//! conclude ─ does what the `conclusion` asks for
 //! look ───── lists living processes, as far as the host can read them
 //! strays ─── ends processes outside the tree and cgroup, by their mark
 //! adopted ── reparented processes that may be a server's. Pure
@@ -38,8 +36,6 @@
 mod adopted;
 mod adoptions;
 mod conclude;
-mod conclusion;
-mod decide;
 mod hear;
 mod launch;
 mod look;

@@ -12,10 +12,9 @@ use mcp_lifecycle_core::launch::{
 };
 use tokio::sync::watch;
 
-use super::conclusion::{Conclusion, Event};
-use super::decide;
 use crate::blocking::blocking;
 use crate::cgroup::Leaf;
+use crate::conclusion::{Conclusion, Event, decide};
 use crate::ending::Ending;
 use crate::identity::Cookie;
 use crate::orphans::Entry;
@@ -77,7 +76,7 @@ impl Server {
             ending: Ending::new(),
             leaf,
             pid_namespace,
-            conclusion: Mutex::new(Conclusion::new(identity.is_some())),
+            conclusion: Mutex::new(Conclusion::guarded(identity.is_some())),
             identity,
             entry: Mutex::new(entry),
             containment,

@@ -129,9 +129,7 @@ impl Spawned {
             )),
             // Some of its processes may live: the owner ends them, and learns which.
             None => {
-                self.server.ending.update(|known| {
-                    known.exit = known.exit.or(Some(ExitStatus::Unknown));
-                });
+                self.server.ending.publish(Some(ExitStatus::Unknown), None);
                 Ok(self.launched)
             }
         }

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mcp_lifecycle_core::launch::Remnant;
 
 use super::adoptions::{self, Wanted};
-use super::conclusion::{Event, Found, Inside};
-use super::decide::Adopted;
 use super::look;
 use super::server::Server;
+use crate::conclusion::decide::Adopted;
+use crate::conclusion::{Event, Found, Inside};
 use crate::identity::Cookie;
 use crate::orphans::{self, Carrier, Where};
 use crate::sys::{self, Pid, ProcessState, Seen, watch};
@@ -46,10 +46,14 @@ pub(super) fn start() -> io::Result<()> {
 /// Ends the processes of `server` that carry its identity, and tells its conclusion when none is
 /// left: with their names and with the adopted processes that may belong to it, or with an error if
 /// the search failed.
-pub(super) fn end(server: &Arc<Server>, place: Where) {
+pub(super) fn end(server: &Arc<Server>, everywhere: bool) {
     let Some(identity) = server.identity.clone() else {
         let unmarked = "it has no mark".to_owned();
         return server.advance(Event::Searched(Err(unmarked)));
+    };
+    let place = match everywhere {
+        true => Where::Everywhere,
+        false => Where::Foreign,
     };
     let told = Arc::clone(server);
     let search = Search {

@@ -96,8 +96,7 @@ impl Held {
         let status = code.map_or(ExitStatus::Unknown, |code| {
             ExitStatus::Code(code.cast_signed())
         });
-        self.ending
-            .update(|known| known.exit = known.exit.or(Some(status)));
+        self.ending.publish(Some(status), None);
         true
     }
 
@@ -112,10 +111,7 @@ impl Held {
             .into_iter()
             .map(|(pid, name)| Remnant::process(pid, name));
         let gone = Gone::proven_by(Evidence::JobEmpty).swept(swept);
-        self.ending.update(|known| match known.proof {
-            Some(Proof::Gone(_)) => {}
-            _ => known.proof = Some(Proof::Gone(gone)),
-        });
+        self.ending.publish(None, Some(Proof::Gone(gone)));
         // The job reports nothing from now on.
         drop((heard, waits));
     }
@@ -123,8 +119,7 @@ impl Held {
     fn is_lost(&self, error: &io::Error) {
         shielded(|| tracing::error!(%error, "a job object does not answer"));
         let why = format!("the job object does not answer: {error}");
-        self.ending
-            .update(|known| known.proof = Some(Proof::Lost(why.into())));
+        self.ending.publish(None, Some(Proof::Lost(why.into())));
     }
 
     /// Waits for the end of one process that is left: the job's report that it is empty may never

@@ -1,7 +1,8 @@
 //! The acts of a living host for one server, as `guardian` does them.
 
+use super::Proof;
 use super::adopted::{Scene, Whose};
-use super::decide::{Adopted, Cgroup, Findings, Main, Marked};
+use super::decide::{Adopted, Findings, Holder, Main, Marked};
 use super::world::{FOREIGN_INIT, Hindered, INIT, Owner, Proc, Said, World};
 use crate::cgroup::name;
 use crate::sys::{ProcessState, Seen};
@@ -59,9 +60,9 @@ impl World {
 
     /// Concludes from the guardian's final report.
     fn conclude(&mut self, index: usize) -> Result<(), String> {
-        let cgroup = self.empty_cgroup(index);
+        let holder = self.empty_cgroup(index);
         let blind = self.hosts[self.servers[index].host].blind;
-        if (self.decisions.concluded)(&cgroup).is_err() || blind.marks {
+        if (self.decisions.concluded)(&holder).is_err() || blind.marks {
             self.servers[index].proven = Some(false);
             return Ok(());
         }
@@ -85,16 +86,16 @@ impl World {
     }
 
     /// Empties and removes the cgroup of a server, as far as the host can look.
-    fn empty_cgroup(&mut self, index: usize) -> Cgroup {
+    fn empty_cgroup(&mut self, index: usize) -> Holder {
         match self.servers[index].has_cgroup {
-            false => Cgroup::None,
+            false => Holder::None,
             true if self.hosts[self.servers[index].host].blind.cgroup => {
-                Cgroup::Failed("no descriptor".to_owned())
+                Holder::Failed("no descriptor".to_owned())
             }
             true => {
                 self.kill_cgroup(index);
                 self.servers[index].cgroup = false;
-                Cgroup::Empty
+                Holder::Empty(Proof::CgroupEmpty)
             }
         }
     }
@@ -113,7 +114,7 @@ impl World {
         if seen == Main::Outside {
             self.kill(main, index)?;
         }
-        let cgroup = self.empty_cgroup(index);
+        let holder = self.empty_cgroup(index);
         let marked = match blind.marks {
             true => Marked::Unknown("no descriptor".to_owned()),
             false => {
@@ -129,7 +130,7 @@ impl World {
         };
         let findings = Findings {
             main: seen,
-            cgroup,
+            holder,
             marked,
             adopted: self.adopted(index),
         };

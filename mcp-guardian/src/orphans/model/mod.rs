@@ -21,7 +21,7 @@ mod adopted;
     reason = "the guardian uses the rest, and links no library"
 )]
 mod course;
-#[path = "../../../../mcp-launcher-local/src/guardian/decide.rs"]
+#[path = "../../../../mcp-launcher-local/src/conclusion/decide.rs"]
 mod decide;
 mod faults;
 mod guardian;
@@ -38,7 +38,7 @@ use std::borrow::Cow;
 use mcp_lifecycle_core::launch::Evidence as Proof;
 
 use self::adopted::Whose;
-use self::decide::{Adopted, Cgroup, Findings};
+use self::decide::{Adopted, Findings, Holder};
 use self::random::Random;
 use self::world::World;
 use super::census::is_out_of_reach;
@@ -52,7 +52,7 @@ struct Decisions {
     /// By the guardian, from the number of children left.
     nobody_is_left: fn(usize) -> bool,
     /// By the host, after the guardian has reaped all descendants.
-    concluded: fn(&Cgroup) -> Result<Vec<Proof>, Cow<'static, str>>,
+    concluded: fn(&Holder) -> Result<Option<Proof>, Cow<'static, str>>,
     /// By the host, of a process in another PID namespace, after the guardian has reaped all
     /// descendants; from whether its parent is here.
     is_out_of_reach: fn(bool) -> bool,
@@ -147,8 +147,8 @@ fn every_wrong_decision_is_noticed() {
         (
             "an empty cgroup is all the proof it takes",
             Decisions {
-                verdict: |findings| match findings.cgroup {
-                    Cgroup::Empty => Ok(vec![Proof::CgroupEmpty]),
+                verdict: |findings| match &findings.holder {
+                    Holder::Empty(evidence) => Ok(vec![evidence.clone()]),
                     _ => findings.verdict(),
                 },
                 ..REAL
@@ -216,8 +216,8 @@ fn every_wrong_decision_is_noticed() {
             "a guardian that is held is given up although nothing else works",
             Decisions {
                 may_replace: |is_held, _| is_held,
-                verdict: |findings| match findings.cgroup {
-                    Cgroup::None => Ok(Vec::new()),
+                verdict: |findings| match &findings.holder {
+                    Holder::None => Ok(Vec::new()),
                     _ => findings.verdict(),
                 },
                 ..REAL

@@ -7,7 +7,7 @@ use mcp_lifecycle_core::launch::Evidence;
 
 /// The main process, when the guardian was found dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Main {
+pub(crate) enum Main {
     /// The guardian has not reported one.
     NotSeen,
     /// It has ended: no process has its pid and its start time.
@@ -26,20 +26,20 @@ pub(super) enum Main {
     InitNotSeen,
 }
 
-/// The cgroup of the server, after the host has tried to empty it.
+/// The cgroup or the process group of the server, after the host has tried to empty it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cgroup {
+pub(crate) enum Holder {
     /// The server had none.
     None,
-    /// The kernel reports that it is empty, and it is removed.
-    Empty,
-    /// It could not be emptied, or not be read.
+    /// The kernel reports that it is empty. A cgroup is removed.
+    Empty(Evidence),
+    /// It could not be emptied, or not be read, for this reason.
     Failed(String),
 }
 
 /// The processes that carry the server's identity, after that: the result of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Marked {
+pub(crate) enum Marked {
     /// No process that can be read.
     Nobody,
     /// This number of processes, which were ended.
@@ -48,9 +48,9 @@ pub(super) enum Marked {
     Unknown(String),
 }
 
-/// The reparented processes that may be the server's, after that ([`adopted`](super::adopted)).
+/// The reparented processes that may be the server's, after that (`guardian::adopted`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Adopted {
+pub(crate) enum Adopted {
     Nobody,
     /// The pids and names of these.
     Somebody(String),
@@ -60,32 +60,29 @@ pub(super) enum Adopted {
 
 /// The facts about a server that a verdict needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Findings {
-    pub(super) main: Main,
-    pub(super) cgroup: Cgroup,
-    pub(super) marked: Marked,
-    pub(super) adopted: Adopted,
+pub(crate) struct Findings {
+    pub(crate) main: Main,
+    pub(crate) holder: Holder,
+    pub(crate) marked: Marked,
+    pub(crate) adopted: Adopted,
 }
 
-/// Returns the evidence that nothing is left of a server after its guardian has reaped all
-/// descendants, or why it is no proof.
+/// Returns what the holder adds to the evidence of a report, or why the report is no proof.
 ///
 /// A process that has entered a foreign PID namespace and was orphaned there is no descendant of
 /// the guardian's. It is inside of the cgroup, or the search that follows finds it.
-pub(super) fn concluded(cgroup: &Cgroup) -> Result<Vec<Evidence>, Cow<'static, str>> {
-    match cgroup {
-        Cgroup::None => Ok(vec![Evidence::Reaped]),
-        Cgroup::Empty => Ok(vec![Evidence::Reaped, Evidence::CgroupEmpty]),
-        Cgroup::Failed(error) => Err(Cow::Owned(format!("{REAPED_BUT}: {error}"))),
+pub(crate) fn concluded(holder: &Holder) -> Result<Option<Evidence>, Cow<'static, str>> {
+    match holder {
+        Holder::None => Ok(None),
+        Holder::Empty(evidence) => Ok(Some(evidence.clone())),
+        Holder::Failed(why) => Err(Cow::Owned(why.clone())),
     }
 }
 
 impl Findings {
     /// Returns the evidence that nothing is left, or why there is no proof.
-    pub(super) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
-        if let Cgroup::Failed(error) = &self.cgroup {
-            return Err(Cow::Owned(format!("{NOT_EMPTIED}: {error}")));
-        }
+    pub(crate) fn verdict(&self) -> Result<Vec<Evidence>, Cow<'static, str>> {
+        let emptied = concluded(&self.holder)?;
         match (&self.main, &self.marked) {
             (Main::InitEnded, _) => return Ok(vec![Evidence::NamespaceEnded]),
             // The search has waited for the end of each process that it found.
@@ -101,18 +98,17 @@ impl Findings {
             (_, Adopted::Unknown(error)) => Err(Cow::Owned(format!("{NOT_SEARCHED}: {error}"))),
             (_, Adopted::Somebody(names)) => Err(Cow::Owned(format!("{ADOPTED}: {names}"))),
             (Marked::Nobody | Marked::Somebody(_), Adopted::Nobody) => {
-                let cgroup = (self.cgroup == Cgroup::Empty).then_some(Evidence::CgroupEmpty);
                 let evidence = [Evidence::NoneMarked, Evidence::NoneAdopted];
-                Ok(cgroup.into_iter().chain(evidence).collect())
+                Ok(emptied.into_iter().chain(evidence).collect())
             }
         }
     }
 
     /// Returns whether the main process is known to have ended.
-    pub(super) fn main_has_ended(&self) -> bool {
+    pub(crate) fn main_has_ended(&self) -> bool {
         match self.main {
             Main::Ended | Main::InitEnded => true,
-            Main::Inside | Main::NotSeen if self.cgroup == Cgroup::Empty => true,
+            Main::Inside | Main::NotSeen if matches!(self.holder, Holder::Empty(_)) => true,
             _ => self.verdict().is_ok(),
         }
     }
@@ -120,13 +116,10 @@ impl Findings {
 
 /// Returns whether the host may end a guardian that a tracer holds. Its death sets free the
 /// processes that it guards, so the cgroup must have been killed before.
-pub(super) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
+pub(crate) fn may_replace(is_held: bool, cgroup_was_killed: bool) -> bool {
     is_held && cgroup_was_killed
 }
 
-const REAPED_BUT: &str = "the guardian has reaped everybody, but whether the server's cgroup is \
-                          empty cannot be told";
-const NOT_EMPTIED: &str = "the server's cgroup could not be emptied";
 const NOT_SEARCHED: &str = "what is left of the server could not be searched for";
 const ADOPTED: &str = "what was known of the server was sent SIGKILL, but \
                        these processes have lost their parents since it was started and may be \
@@ -136,10 +129,12 @@ const ADOPTED: &str = "what was known of the server was sent SIGKILL, but \
 mod tests {
     use super::*;
 
+    const CGROUP: Holder = Holder::Empty(Evidence::CgroupEmpty);
+
     fn found(main: Main) -> Findings {
         Findings {
             main,
-            cgroup: Cgroup::Empty,
+            holder: CGROUP,
             marked: Marked::Nobody,
             adopted: Adopted::Nobody,
         }
@@ -155,9 +150,9 @@ mod tests {
             Main::Unknown,
         ];
         for main in all {
-            for cgroup in [Cgroup::Empty, Cgroup::None] {
+            for holder in [CGROUP, Holder::None] {
                 let findings = Findings {
-                    cgroup,
+                    holder,
                     ..found(main)
                 };
                 assert!(
@@ -195,7 +190,7 @@ mod tests {
     #[test]
     fn a_cgroup_that_could_not_be_emptied_is_no_proof() {
         let findings = Findings {
-            cgroup: Cgroup::Failed("EMFILE".to_owned()),
+            holder: Holder::Failed("EMFILE".to_owned()),
             ..found(Main::Ended)
         };
         assert!(findings.verdict().is_err() && findings.main_has_ended());
@@ -203,10 +198,10 @@ mod tests {
 
     #[test]
     fn the_end_of_an_init_is_the_end_of_its_namespace() {
-        for cgroup in [Cgroup::None, Cgroup::Empty] {
+        for holder in [Holder::None, CGROUP] {
             for marked in [Marked::Nobody, Marked::Unknown("EMFILE".to_owned())] {
                 let findings = Findings {
-                    cgroup: cgroup.clone(),
+                    holder: holder.clone(),
                     marked,
                     ..found(Main::InitEnded)
                 };
@@ -215,7 +210,7 @@ mod tests {
             }
         }
         let unseen = |marked| Findings {
-            cgroup: Cgroup::None,
+            holder: Holder::None,
             marked,
             ..found(Main::InitNotSeen)
         };
@@ -223,7 +218,7 @@ mod tests {
         let unknown = unseen(Marked::Unknown("EMFILE".to_owned()));
         assert!(unknown.verdict().is_err() && !unknown.main_has_ended());
         let failed = Findings {
-            cgroup: Cgroup::Failed("EMFILE".to_owned()),
+            holder: Holder::Failed("EMFILE".to_owned()),
             ..found(Main::InitEnded)
         };
         assert!(failed.verdict().is_err(), "it is to be removed");
@@ -231,9 +226,9 @@ mod tests {
 
     #[test]
     fn the_word_of_a_guardian_is_not_enough_where_there_is_a_cgroup() {
-        assert!(concluded(&Cgroup::None).is_ok());
-        assert!(concluded(&Cgroup::Empty).is_ok());
-        assert!(concluded(&Cgroup::Failed("EMFILE".to_owned())).is_err());
+        assert!(concluded(&Holder::None).is_ok());
+        assert!(concluded(&CGROUP).is_ok());
+        assert!(concluded(&Holder::Failed("EMFILE".to_owned())).is_err());
     }
 
     #[test]

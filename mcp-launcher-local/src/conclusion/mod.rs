@@ -1,0 +1,352 @@
+//! The state machine of a server's end, from the first sign of it to the proof. Pure: callbacks on
+//! any thread only carry events, and the edges act: `guardian::conclude`, and `group::server`.
+//!
+//! It begins with a guardian's final report or its end without one, and in a process group with the
+//! exit of the leader.
+//!
+//! ```text
+//! Running ──Reported | GuardianEnded──▶ Emptying ──Emptied──▶ Searching ──Searched──▶ Settled
+//!                                          ▲                                             │
+//!                                          └────Again──── Lost ◀── no proof    GuardianEnded
+//!                                                                                        ▼
+//!                                                                                     Proven
+//! ```
+
+pub(crate) mod decide;
+
+use std::borrow::Cow;
+use std::mem;
+
+use mcp_lifecycle_core::launch::{Evidence, ExitStatus, Gone, Remnant};
+
+use self::decide::{Adopted, Findings, Holder, Main, Marked};
+use crate::ending::Proof;
+
+/// The number of swept processes that are named; more are counted.
+const NAMES_MAX: usize = 64;
+
+/// The final report of a guardian, or the exit of a group's leader.
+#[derive(Debug, Clone)]
+pub(crate) struct FinalReport {
+    pub(crate) exit: Option<ExitStatus>,
+    /// The proof, if the holder is empty and no process is found elsewhere.
+    pub(crate) gone: Gone,
+    /// `true` if the guardian has removed the cgroup.
+    pub(crate) emptied: bool,
+    /// `true` if there was a server. Where nothing was executed, no process can have escaped.
+    pub(crate) executed: bool,
+}
+
+/// The result of emptying what holds the server, and what the host knew before.
+#[derive(Debug, Clone)]
+pub(crate) struct Emptied {
+    /// The main process; used only without a report.
+    pub(crate) main: Main,
+    pub(crate) holder: Holder,
+    pub(crate) inside: Inside,
+}
+
+/// The result of a search.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The processes that were found and sent SIGKILL.
+    pub(crate) ended: Inside,
+    /// Empty unless the search was everywhere.
+    pub(crate) adopted: Adopted,
+}
+
+/// The processes that the host has ended: inside of the holder, or found by identity.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inside {
+    named: Vec<Remnant>,
+    count: usize,
+}
+
+/// A fact that a callback carries to the conclusion.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Reported(FinalReport),
+    /// The guardian has ended, in this way.
+    GuardianEnded(String),
+    Emptied(Emptied),
+    /// The search takes longer: it waits for this exiting process, if there is one.
+    Awaits(Option<Remnant>),
+    Searched(Result<Found, String>),
+    /// An order to look again, after a lost proof.
+    Again,
+}
+
+/// The reaction to an event: what to publish, then what to do.
+#[derive(Debug, Default)]
+pub(crate) struct Acts {
+    pub(crate) exit: Option<ExitStatus>,
+    pub(crate) proof: Option<Proof>,
+    pub(crate) next: Option<Next>,
+}
+
+/// The next step of the host, whose result is another event.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Publish the exit, and empty the holder unless the guardian has.
+    Empty {
+        exit: Option<ExitStatus>,
+        emptied: bool,
+    },
+    /// The guardian has left no report: end what can be found, and empty the cgroup.
+    TakeOver,
+    /// Search for its processes: everywhere, or in other PID namespaces only.
+    Search { everywhere: bool },
+    /// The proof waits for the guardian's end, which may have come already; publish the exit.
+    AwaitGuardian(Option<ExitStatus>),
+}
+
+#[derive(Debug, Default)]
+enum Step {
+    #[default]
+    Running,
+    Emptying,
+    Searching(Emptied),
+    /// The proof is there, and waits for the guardian's end: a proof implies that the guardian has
+    /// gone too.
+    Settled(Option<ExitStatus>, Gone),
+    Lost,
+    Proven,
+}
+
+/// The conclusion on one server's end.
+#[derive(Debug)]
+pub(crate) struct Conclusion {
+    /// Its processes carry a mark, so that they can be searched for.
+    is_marked: bool,
+    /// Kept also while the search fails.
+    report: Option<FinalReport>,
+    /// How the guardian has ended. Set from the beginning where there is none.
+    guardian_end: Option<String>,
+    step: Step,
+}
+
+const UNSEARCHED: &str = "the guardian has reaped every process, but those that the server left \
+                          in other PID namespaces could not be searched for";
+
+const UNLOOKED: &str = "no process was looked at";
+
+impl Conclusion {
+    /// Creates the conclusion on a server behind a guardian.
+    pub(crate) fn guarded(is_marked: bool) -> Self {
+        Self {
+            is_marked,
+            report: None,
+            guardian_end: None,
+            step: Step::Running,
+        }
+    }
+
+    /// Creates the conclusion on a server in a process group.
+    pub(crate) fn of_group() -> Self {
+        Self {
+            guardian_end: Some("ended".to_owned()),
+            ..Self::guarded(false)
+        }
+    }
+
+    /// Returns whether it has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.step, Step::Running)
+    }
+
+    /// Takes an event in. One that does not belong to the current step changes nothing.
+    pub(crate) fn on(&mut self, event: Event) -> Acts {
+        match (mem::take(&mut self.step), event) {
+            (Step::Running, Event::Reported(report)) => {
+                self.report = Some(report);
+                self.begin()
+            }
+            (Step::Running, Event::GuardianEnded(how)) if self.guardian_end.is_none() => {
+                self.guardian_end = Some(how);
+                self.begin()
+            }
+            (Step::Settled(exit, gone), Event::GuardianEnded(how)) => {
+                self.guardian_end = Some(how);
+                self.settle(exit, gone)
+            }
+            (step, Event::GuardianEnded(how)) => {
+                self.guardian_end.get_or_insert(how);
+                self.step = step;
+                Acts::default()
+            }
+            (Step::Lost, Event::Again) => self.begin(),
+            (Step::Emptying, Event::Emptied(emptied)) => self.emptied(emptied),
+            (Step::Searching(emptied), Event::Awaits(process)) => {
+                self.step = Step::Searching(emptied);
+                Acts {
+                    exit: self.report.as_ref().and_then(|report| report.exit),
+                    proof: process.map(Proof::Awaits),
+                    next: None,
+                }
+            }
+            (Step::Searching(emptied), Event::Searched(found)) => self.judge(emptied, found),
+            (step, _) => {
+                self.step = step;
+                Acts::default()
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Acts {
+        self.step = Step::Emptying;
+        let next = match &self.report {
+            Some(FinalReport { exit, emptied, .. }) => Next::Empty {
+                exit: *exit,
+                emptied: *emptied,
+            },
+            None => Next::TakeOver,
+        };
+        Acts::then(None, next)
+    }
+
+    fn emptied(&mut self, emptied: Emptied) -> Acts {
+        let Emptied { main, holder, .. } = &emptied;
+        let (exit, may_hide) = match &self.report {
+            // The guardian and an empty cgroup show no process that was orphaned in a foreign PID
+            // namespace and has left the cgroup.
+            Some(report) => {
+                let may_hide = report.executed && decide::concluded(holder).is_ok();
+                (None, may_hide)
+            }
+            // The exit is published now: the search takes as long as the kernel does.
+            None => {
+                let is_over = *main == Main::Ended
+                    || *main == Main::Inside && matches!(holder, Holder::Empty(_));
+                let exit = is_over.then_some(ExitStatus::Unknown);
+                (exit, *main != Main::InitEnded)
+            }
+        };
+        if self.is_marked && may_hide {
+            self.step = Step::Searching(emptied);
+            let everywhere = self.report.is_none();
+            return Acts::then(exit, Next::Search { everywhere });
+        }
+        let unlooked = Found {
+            ended: Inside::default(),
+            adopted: Adopted::Unknown(UNLOOKED.to_owned()),
+        };
+        self.judge_by(emptied, None, Ok(unlooked))
+    }
+
+    fn judge(&mut self, emptied: Emptied, found: Result<Found, String>) -> Acts {
+        self.judge_by(emptied, Some(Evidence::NoneMarked), found)
+    }
+
+    /// Judges by the report and the search; `searched` is the evidence of one that was made.
+    fn judge_by(
+        &mut self,
+        emptied: Emptied,
+        searched: Option<Evidence>,
+        found: Result<Found, String>,
+    ) -> Acts {
+        let Some(report) = &self.report else {
+            return self.judge_alone(emptied, found);
+        };
+        let exit = report.exit;
+        let proof = decide::concluded(&emptied.holder).and_then(|evidence| {
+            let found = found.map_err(|error| Cow::Owned(format!("{UNSEARCHED}: {error}")))?;
+            let gone = emptied.inside.swept_from(report.gone.clone());
+            let gone = found.ended.swept_from(gone);
+            Ok(evidence
+                .into_iter()
+                .chain(searched)
+                .fold(gone, Gone::evidence))
+        });
+        match proof {
+            Ok(gone) => self.settle(exit, gone),
+            Err(why) => self.lose(exit, why),
+        }
+    }
+
+    /// Judges without a report.
+    fn judge_alone(&mut self, emptied: Emptied, found: Result<Found, String>) -> Acts {
+        let (marked, adopted) = match found {
+            Ok(Found { ended, adopted }) if ended.count == 0 => (Marked::Nobody, adopted),
+            Ok(Found { ended, adopted }) => (Marked::Somebody(ended.count), adopted),
+            Err(error) => {
+                let adopted = Adopted::Unknown(UNLOOKED.to_owned());
+                (Marked::Unknown(error), adopted)
+            }
+        };
+        let findings = Findings {
+            main: emptied.main,
+            holder: emptied.holder,
+            marked,
+            adopted,
+        };
+        let exit = findings.main_has_ended().then_some(ExitStatus::Unknown);
+        match findings.verdict() {
+            Ok(evidence) => {
+                let mut evidence = evidence.into_iter();
+                let first = evidence.next().unwrap_or(Evidence::CgroupEmpty);
+                let gone = evidence.fold(Gone::proven_by(first), Gone::evidence);
+                self.settle(exit, emptied.inside.swept_from(gone))
+            }
+            Err(why) => {
+                let how = self.guardian_end.as_deref().unwrap_or("ended");
+                let why = format!("the guardian {how}; {why}");
+                self.lose(exit, why.into())
+            }
+        }
+    }
+
+    fn settle(&mut self, exit: Option<ExitStatus>, gone: Gone) -> Acts {
+        if self.guardian_end.is_none() {
+            self.step = Step::Settled(exit, gone);
+            return Acts::then(None, Next::AwaitGuardian(exit));
+        }
+        self.step = Step::Proven;
+        Acts {
+            exit,
+            proof: Some(Proof::Gone(gone)),
+            next: None,
+        }
+    }
+
+    fn lose(&mut self, exit: Option<ExitStatus>, why: Cow<'static, str>) -> Acts {
+        self.step = Step::Lost;
+        Acts {
+            exit,
+            proof: Some(Proof::Lost(why)),
+            next: None,
+        }
+    }
+}
+
+impl Acts {
+    fn then(exit: Option<ExitStatus>, next: Next) -> Self {
+        Self {
+            exit,
+            proof: None,
+            next: Some(next),
+        }
+    }
+}
+
+impl Inside {
+    /// Names the first of these processes, and counts the rest.
+    pub(crate) fn these(all: impl ExactSizeIterator<Item = (u32, String)>) -> Self {
+        Self {
+            count: all.len(),
+            named: all
+                .take(NAMES_MAX)
+                .map(|(pid, name)| Remnant::process(pid, name))
+                .collect(),
+        }
+    }
+
+    fn swept_from(self, gone: Gone) -> Gone {
+        let unnamed = self.count - self.named.len();
+        let mut gone = gone.swept(self.named);
+        gone.swept_count += unnamed;
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests;
