@@ -133,7 +133,7 @@ fn every_wrong_decision_is_noticed() {
         (
             "the guardian's report is enough, whatever the state of the cgroup",
             Decisions {
-                concluded: |_| Ok(Vec::new()),
+                concluded: |_| Ok(None),
                 ..REAL
             },
         ),
