@@ -170,10 +170,15 @@ fn follow_all(order: &mut Vec<Input>, of: Of, reached: &mut usize) {
 
 #[test]
 fn every_order_of_events_ends_in_one_conclusion() {
-    for of in [Of::Marked, Of::Unmarked, Of::Group] {
+    for (of, least) in [
+        (Of::Marked, 10_000),
+        (Of::Unmarked, 10_000),
+        // Most events are out of place.
+        (Of::Group, 3_000),
+    ] {
         let mut reached = 0;
         follow_all(&mut Vec::new(), of, &mut reached);
-        assert!(reached > 10_000, "{reached} orders");
+        assert!(reached > least, "{reached} orders");
     }
 }
 
